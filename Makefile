@@ -118,7 +118,7 @@ fleet: build bench-packages test-packages
 	Tests/Operation/fleet-edges.py --cistern .build/release/cistern $(if $(OLD),--old $(OLD))
 	CISTERN_WALKS=10000 CISTERN_SEED=$(or $(SEED),4711) $(SWIFT) test --filter FleetTests.RandomWalkTests
 
-# Measures the cost of following the fleet log with up to 300 nodes; ARGUMENTS=--write updates the table of Configuration/Sharing.md.
+# Measures the cost of following the fleet log with up to 300 nodes; ARGUMENTS=--write updates the table of Tests/Operation/README.md.
 scale: build bench-packages test-packages
 	Tests/Operation/scale.py --cistern .build/release/cistern $(ARGUMENTS)
 

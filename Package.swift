@@ -100,7 +100,7 @@ let package = Package(
             "ReverseProxy", .hot,
             [
                 "Addresses", "Administration", "CachePolicy", "ContentCodings", "Decisions", "Downstream", "Explanation", "Figures",
-                "Forwarding", "HTTPCore", "Identity", "JSON", "Reactor", "ResponseCache", "Sending", "Sharing", "TakeOver", "Tracing",
+                "Forwarding", "HTTPCore", "Identity", "JSON", "Reactor", "ResponseCache", "Sending", "TakeOver", "Tracing",
                 "Upstream", logging,
             ], readMe: ["Coordination/README.md", "Examination/README.md"]),
         // Features around the flow, and the program.
@@ -115,7 +115,13 @@ let package = Package(
             "Administration", .cold,
             ["Addresses", "Archives", "CachePolicy", "Explanation", "Figures", "HTTPCore", "JSON", "Reactor", "ResponseCache", "Upstream"],
             resources: [.embedInCode("openapi.json")]),
-        module("Settings", .cold, ["CYAML", "Forwarding", "JSON"]),
+        module(
+            "Settings", .cold,
+            [
+                "Addresses", "Administration", "CYAML", "CachePolicy", "Downstream", "Figures", "Forwarding", "HTTPCore", "Identity",
+                "JSON",
+                "ResponseCache", "ReverseProxy", "Tracing", "Upstream", logging,
+            ]),
         module(
             "Server", .cold,
             [
@@ -146,7 +152,7 @@ let package = Package(
             dependencies: [
                 "Addresses", "CNGHTTP2", "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy",
                 "CachePolicy",
-                "ContentCodings", "Downstream", "HTTP2", "CacheStore", "Upstream", "Figures", "JSON", logging,
+                "ContentCodings", "Downstream", "HTTP2", "CacheStore", "Upstream", "Figures", "JSON", "Sharing", logging,
             ],
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("TestSupportTests", ["TestSupport"]),
@@ -195,7 +201,7 @@ let package = Package(
         tests(
             "TracingTests",
             ["Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "Reactor", "Figures", "TestSupport", "Upstream"]),
-        tests("FiguresTests", ["Figures", "CacheStore", "TestSupport"]),
+        tests("FiguresTests", ["Figures", "CacheStore", "Explanation", "TestSupport"]),
         tests(
             "ClientSideTests",
             [

@@ -23,8 +23,8 @@ struct EarlierReasons: Sendable {
     init(_ records: [WhyRecord], _ snapshot: MetricsSnapshot) {
         for record in records {
             guard let reason = record.reasonNotStored else { continue }
-            let path = Path(api: record.trace.api, path: record.path)
-            if record.trace.wall >= paths[path]?.wall ?? .min { paths[path] = (record.trace.wall, reason, record.responseStatus) }
+            let path = Path(api: record.exchange.api, path: record.path)
+            if record.exchange.wall >= paths[path]?.wall ?? .min { paths[path] = (record.exchange.wall, reason, record.responseStatus) }
         }
         routes = Dictionary(snapshot.routeSummaries.map { ($0.name, $0) }) { first, _ in first }
         apis = Dictionary(snapshot.apiSummaries.map { ($0.name, $0) }) { first, _ in first }
@@ -35,7 +35,7 @@ struct EarlierReasons: Sendable {
     ///   - api: name of the API; empty for a single unnamed API.
     ///   - route: name of the route; empty for paths without a route.
     func before(_ record: WhyRecord, api: String, route: String) -> NotStoredBefore? {
-        if let known = paths[Path(api: record.trace.api, path: record.path)] {
+        if let known = paths[Path(api: record.exchange.api, path: record.path)] {
             return NotStoredBefore(known.reason, of: .path, status: known.status)
         }
         let name = (api.isEmpty ? "" : api + "/") + (route.isEmpty ? "*" : route)

@@ -99,12 +99,11 @@ enum StatePages {
 
     /// Totals of all upstreams.
     private static func upstream(_ snapshot: MetricsSnapshot) -> [JSONValue.Member] {
-        let errors = zip(snapshot.shards.labels.upstreamErrors, snapshot.shards.upstreamErrors).filter { $0.1 > 0 }
         return [
             .init("active_requests", .integer(snapshot.figures[.upstreamActive])),
             .init("requests", .integer(snapshot.figures[.upstreamRequests])),
             .init("connections_opened", .integer(snapshot.figures[.upstreamConnections])),
-            .init("errors", .object(errors.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) })),
+            .init("errors", counts(.upstreamErrors, snapshot)),
         ]
     }
 
@@ -117,7 +116,8 @@ enum StatePages {
 
     private static func stats(_ figures: StatusFigures, _ server: any AdministeredServer) -> JSONValue {
         let (snapshot, store) = (figures.snapshot, figures.store)
-        let shards = snapshot.shards
+        let labelled = snapshot.figures.labelled
+        let upstreamDuration = labelled.histogram(.upstreamDuration)
         let process = snapshot.process
         return [
             "version": .string(snapshot.version), "time": .string(RFC3339.format(milliseconds: server.wallMilliseconds)),
@@ -127,19 +127,21 @@ enum StatePages {
             ],
             "uptime_seconds": .integer(max(0, Int(server.wallMilliseconds / 1000) - Int(process.startTime))),
             "requests": .object(
-                CacheResult.allCases.map { JSONValue.Member("\($0.label)", .integer(Int(clamping: shards.requestCount(of: $0)))) }),
+                CacheResult.allCases.map { JSONValue.Member("\($0.label)", .integer(Int(clamping: snapshot.requestCount(of: $0)))) }),
             "latency_seconds": .object(
                 CacheResult.allCases.compactMap { result in
-                    let histogram = shards.durations[result.rawValue]
+                    let histogram = labelled.histogram(.requestDuration, result.rawValue)
                     return histogram.total == 0 ? nil : JSONValue.Member("\(result.label)", latency(histogram))
                 }),
-            "latency_bounds_seconds": .array(shards.upstreamDuration.bounds.map { .number(Double($0) / 1e6) }),
-            "upstream_latency_seconds": latency(shards.upstreamDuration),
+            "latency_bounds_seconds": .array(upstreamDuration.bounds.map { .number(Double($0) / 1e6) }),
+            "upstream_latency_seconds": latency(upstreamDuration),
             "response_bytes": .object(
-                ContentSource.allCases.map { JSONValue.Member("\($0.label)", .integer(Int(clamping: shards.responseBytes[$0.rawValue]))) }),
+                ContentSource.allCases.map {
+                    JSONValue.Member("\($0.label)", .integer(Int(clamping: labelled[.responseBytes, $0.rawValue])))
+                }),
             "stored": .integer(snapshot.figures[.stored]),
-            "not_stored": counts(shards.labels.notStored, shards.notStored),
-            "rescued": counts(shards.labels.rescueCauses, shards.rescued),
+            "not_stored": counts(.notStored, snapshot),
+            "rescued": counts(.rescued, snapshot),
             "modes": modes(snapshot), "apis": apis(snapshot), "routes": routes(snapshot),
             "store": [
                 "entries": .integer(store.entries), "bytes": .integer(store.bytes),
@@ -177,8 +179,8 @@ enum StatePages {
                 let counted = snapshot.counts(of: api)
                 return [
                     "name": .string(api.name), "up": .bool(!api.report.isDown), "state": .string(api.report.state.rawValue),
-                    "was_down": .bool(api.report.wasDown), "requests": counts(counted.requests),
-                    "server_errors": .integer(Int(clamping: counted.serverErrors)),
+                    "was_down": .bool(api.report.wasDown), "requests": counts(counted.figures.apiRequests),
+                    "server_errors": .integer(Int(clamping: counted.figures[.apiServerErrors])),
                 ]
             })
     }
@@ -210,7 +212,8 @@ enum StatePages {
     }
 
     /// Counts by label, without zeros.
-    private static func counts(_ labels: [String], _ counts: [UInt64]) -> JSONValue {
-        .object(zip(labels, counts).filter { $0.1 > 0 }.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) })
+    private static func counts(_ figure: LabelledFigure, _ snapshot: MetricsSnapshot) -> JSONValue {
+        let counted = snapshot.values(figure).enumerated().map { ($1, snapshot.figures.labelled[figure, $0]) }
+        return .object(counted.filter { $0.1 > 0 }.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) })
     }
 }

@@ -48,8 +48,9 @@ struct StatusSample: Sendable {
         (requests, fromStore) = (all.total, all.fromStore)
         (rescued, errors, duration) = (all.count(of: .rescued), all.serverErrors, all.duration)
         func api(_ counts: APICounts, rescued: UInt64, failed: UInt64) -> API {
-            let responses = counts.upstreamResponses
-            return API(rescued: rescued, failed: failed, responses: responses.all, errors: responses.errors)
+            API(
+                rescued: rescued, failed: failed, responses: counts.figures.sum(.upstreamResponses),
+                errors: counts.figures[.upstreamResponses, StatusClass.serverError])
         }
         guard !snapshot.apis.isEmpty else {
             apis = ["": api(snapshot.counts(ofAPI: snapshot.soleAPI), rescued: rescued, failed: errors)]
@@ -57,7 +58,8 @@ struct StatusSample: Sendable {
         }
         let counted = snapshot.apis.map { line in
             let counts = snapshot.counts(of: line)
-            return (line.name, api(counts, rescued: counts.requests[CacheResult.rescued.rawValue], failed: counts.serverErrors))
+            let rescued = counts.figures[.apiRequests, CacheResult.rescued.rawValue]
+            return (line.name, api(counts, rescued: rescued, failed: counts.figures[.apiServerErrors]))
         }
         apis = Dictionary(counted) { first, _ in first }
     }

@@ -13,7 +13,7 @@ extension StatusView {
         ]
         let fields = unknownFields(figures)
         if !fields.isEmpty { facts.append(Facts("Request fields", fields)) }
-        if figures.snapshot.clientTLS.isSpoken { facts.append(Facts("Certificates", certificates(figures.snapshot.clientTLS))) }
+        if figures.snapshot.clientTLS.isSpoken { facts.append(Facts("Certificates", certificates(figures.snapshot))) }
         return facts + [Facts("Process", process(figures))]
     }
 
@@ -82,13 +82,15 @@ extension StatusView {
         ]
     }
 
-    private static func certificates(_ tls: MetricsSnapshot.ClientTLS) -> [Fact] {
-        let soonest = tls.certificates.map(\.secondsLeft).min()
+    private static func certificates(_ snapshot: MetricsSnapshot) -> [Fact] {
+        let certificates = snapshot.clientTLS.certificates
+        let failedReloads = snapshot.figures.labelled[.tlsReloads, 1]
+        let soonest = certificates.map(\.secondsLeft).min()
         let level: Level? = soonest.map { $0 <= 0 ? .down : $0 < 14 * 86_400 ? .strained : nil } ?? nil
         return [
-            Fact("In use", ShownFigures.count(tls.certificates.count)),
+            Fact("In use", ShownFigures.count(certificates.count)),
             Fact("The first ends", soonest.map { $0 <= 0 ? "is over" : "in \(ShownFigures.span($0))" } ?? "–", level: level),
-            Fact("Failed readings", ShownFigures.count(tls.failedReloads), level: tls.failedReloads == 0 ? nil : .strained),
+            Fact("Failed readings", ShownFigures.count(failedReloads), level: failedReloads == 0 ? nil : .strained),
         ]
     }
 

@@ -17,7 +17,7 @@ extension StatusPages {
         _ task: AdminInterface.Task, _ records: [WhyRecord], _ tallies: [TargetTally], _ earlier: EarlierReasons
     ) -> StatusLately {
         // Sorts indices instead of the records, which are large.
-        let places = records.indices.map { (wall: records[$0].trace.wall, number: records[$0].trace.number, place: $0) }
+        let places = records.indices.map { (wall: records[$0].exchange.wall, number: records[$0].exchange.number, place: $0) }
         let newest = places.sorted { ($0.wall, $0.number) > ($1.wall, $1.number) }.prefix(exchangeLimit)
         return StatusLately(
             tops: StatusTops(task).tables(records, tallies), exchanges: newest.map { exchange(records[$0.place], task, earlier) })
@@ -40,10 +40,10 @@ extension StatusPages {
         if let api = why["api"]?.string { sentences.append("API \(api)\(text("route").isEmpty ? "" : ", route \(text("route"))").") }
         if let partition = why["key"]?["partition"]?.string { sentences.append("Partition of credentials: \(partition).") }
         return StatusView.Exchange(
-            time: String(StatusView.time(record.trace.wall).dropFirst(11).prefix(8)), target: "\(text("method")) \(text("target"))",
-            result: record.trace.background == nil ? text("result") : "background",
-            note: "\(record.trace.status) · \(ShownFigures.duration(microseconds: Int64(seconds * 1e6))) · \(record.id)",
-            isFailed: record.trace.status >= 500, sentences: sentences + advice)
+            time: String(StatusView.time(record.exchange.wall).dropFirst(11).prefix(8)), target: "\(text("method")) \(text("target"))",
+            result: record.exchange.background == nil ? text("result") : "background",
+            note: "\(record.exchange.status) · \(ShownFigures.duration(microseconds: Int64(seconds * 1e6))) · \(record.id)",
+            isFailed: record.exchange.status >= 500, sentences: sentences + advice)
     }
 
     // MARK: Modes and faults

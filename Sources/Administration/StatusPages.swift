@@ -203,7 +203,7 @@ extension StatusView {
         if let all {
             cells += next(all, figures)
         } else if !api.remembersFailures {
-            cells += [Cell("–"), Cell("failures are not remembered here (failure.memory)")]
+            cells += [Cell("–"), Cell("failures are not remembered here (failure.recheck is 0)")]
         } else if open.contains(where: { $0.user == nil }) {
             cells += [Cell("as below"), Cell("requests are sent as ever, but for what is told below")]
         } else {

@@ -76,15 +76,15 @@ struct StatusTops {
 
     /// Hits are not counted by target, so the last exchanges serve as a sample.
     private func lately(_ records: [WhyRecord]) -> [StatusView.Table] {
-        let clients = records.filter { $0.trace.result != .own && $0.trace.background == nil }
+        let clients = records.filter { $0.exchange.result != .own && $0.exchange.background == nil }
         var (hits, bytes): ([Place: UInt64], [Place: UInt64]) = ([:], [:])
         for record in clients {
-            let place = Place(api: record.trace.api, target: record.target, isCut: record.isCut)
-            switch record.trace.result {
-            case .hit, .stale, .revalidated, .collapsed: if record.trace.status < 500 { hits[place, default: 0] += 1 }
+            let place = Place(api: record.exchange.api, target: record.target, isCut: record.isCut)
+            switch record.exchange.result {
+            case .hit, .stale, .revalidated, .collapsed: if record.exchange.status < 500 { hits[place, default: 0] += 1 }
             case .rescued, .error, .miss, .bypass, .own: break
             }
-            bytes[place, default: 0] += UInt64(max(0, record.trace.bodyBytes))
+            bytes[place, default: 0] += UInt64(max(0, record.exchange.bodyBytes))
         }
         let span = "among the last \(ShownFigures.count(UInt64(clients.count), "request", "requests"))"
         func top(_ id: String, _ title: String, _ column: String, _ counts: [Place: UInt64], _ text: (UInt64) -> String) -> StatusView.Table
@@ -110,9 +110,9 @@ struct StatusTops {
     /// Age in seconds of the oldest rescue of each target among the last exchanges.
     private static func ages(_ records: [WhyRecord]) -> [Shown: Int64] {
         var ages: [Shown: Int64] = [:]
-        for record in records where record.trace.result == .rescued && record.trace.background == nil && !record.isCut {
-            let shown = Shown(record.trace.api, record.target, cut: "")
-            ages[shown] = max(ages[shown] ?? 0, record.trace.found.age)
+        for record in records where record.exchange.result == .rescued && record.exchange.background == nil && !record.isCut {
+            let shown = Shown(record.exchange.api, record.target, cut: "")
+            ages[shown] = max(ages[shown] ?? 0, record.exchange.found.age)
         }
         return ages
     }

@@ -16,7 +16,7 @@ enum WhyPages {
         let last = try task.request.count("last", default: 20, in: 1...limit)
         let after = try task.request["after"].map(place)
         collect(task, WhyRing.Search(limit: last, filter: try WhyFilter(task.request), after: after)) { found, earlier in
-            var records = found.records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }
+            var records = found.records.sorted { ($0.exchange.wall, $0.exchange.number) > ($1.exchange.wall, $1.exchange.number) }
             if after == nil { records = Array(records.prefix(last)) } else { records.reverse() }
             return AdminResponse([
                 "exchanges": .array(records.map { explanation($0, task, earlier).json }), "next": .string(text(found.next)),
@@ -54,19 +54,19 @@ enum WhyPages {
 
     static func explanation(_ record: WhyRecord, _ task: AdminInterface.Task, _ earlier: EarlierReasons) -> WhyExplanation {
         // The exchange may belong to no API, or to a removed one.
-        guard let api = task.interface.apis.first(where: { $0.place == record.trace.api }) else {
+        guard let api = task.interface.apis.first(where: { $0.place == record.exchange.api }) else {
             return WhyExplanation(record, route: ExplainedRoute.none)
         }
         let route = api.explainedRoute(of: record.target)
         return WhyExplanation(
-            record, route: route, api: api.name, unknownField: api.cache?.unknownFields.name(ofField: record.trace.found.unknownField),
+            record, route: route, api: api.name, unknownField: api.cache?.unknownFields.name(ofField: record.exchange.found.unknownField),
             before: earlier.before(record, api: api.name, route: route.name), refusal: refusal(of: record, api))
     }
 
     /// A rejection by the store between the request and shortly after its response; nil if there was none.
     private static func refusal(of record: WhyRecord, _ api: any AdministeredAPI) -> WhyExplanation.Refusal? {
-        let end = record.trace.wall + record.trace.durationMicroseconds / 1_000
-        let time = record.trace.wall...max(record.trace.wall, end + (record.trace.isStored ? writingMilliseconds : 0))
+        let end = record.exchange.wall + record.exchange.durationMicroseconds / 1_000
+        let time = record.exchange.wall...max(record.exchange.wall, end + (record.exchange.isStored ? writingMilliseconds : 0))
         return api.cache?.refusal(in: time).map { .init(cause: "\($0.words) (\($0.systemText))", advice: $0.advice) }
     }
 

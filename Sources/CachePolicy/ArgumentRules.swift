@@ -31,13 +31,13 @@ public struct ArgumentRules: Sendable, Equatable {
     /// - Parameters:
     ///   - name: in canonical form.
     ///   - text: name and value in canonical form.
-    func keeps(_ name: UnsafeBufferPointer<UInt8>, of text: UnsafeBufferPointer<UInt8>) -> Bool {
+    func keeps(_ name: Span<UInt8>, of text: Span<UInt8>) -> Bool {
         keeps(name) || ArgumentName.mayHideAnother(text)
     }
 
     /// Returns whether an argument is part of the key, judged by its name only.
     /// - Parameter name: in canonical form.
-    func keeps(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+    func keeps(_ name: Span<UInt8>) -> Bool {
         if ignore.contains(where: { $0.matches(name, ignoresCase) }) { return false }
         if !only.isEmpty, !only.contains(where: { $0.matches(name, ignoresCase) || $0.mayBeRead(in: name) }) { return false }
         return variance?.keeps(name, ignoringCase: ignoresCase) ?? true
@@ -45,7 +45,7 @@ public struct ArgumentRules: Sendable, Equatable {
 
     /// Returns whether an argument is removed before forwarding.
     /// - Parameter name: in canonical form.
-    func drops(_ name: UnsafeBufferPointer<UInt8>) -> Bool { drop.contains { $0.matches(name, ignoresCase) } }
+    func drops(_ name: Span<UInt8>) -> Bool { drop.contains { $0.matches(name, ignoresCase) } }
 
     /// Returns a target without the removed arguments; nil if none is removed.
     /// - Parameter target: path and query as received.
@@ -56,7 +56,7 @@ public struct ArgumentRules: Sendable, Equatable {
         let left = arguments.filter { argument in
             var name: [UInt8] = []
             CacheKey.appendArgumentName(Array(argument.prefix { $0 != UInt8(ascii: "=") }), to: &name)
-            return !name.withUnsafeBufferPointer(drops)
+            return !drops(name.span)
         }
         guard left.count < arguments.count else { return nil }
         return Array(path) + (left.isEmpty ? [] : [UInt8(ascii: "?")] + left.joined(separator: [UInt8(ascii: "&")]))
@@ -91,10 +91,10 @@ public struct ArgumentPattern: Sendable, Equatable {
         CacheKey.appendName(Array((takesRest ? String(text.dropLast()) : text).utf8), to: &canonical)
         name = canonical
         folded = canonical.map(\.asciiLowercased)
-        read = canonical.withUnsafeBufferPointer(ArgumentName.read)
+        read = ArgumentName.read(canonical.span)
     }
 
-    fileprivate func matches(_ other: UnsafeBufferPointer<UInt8>, _ ignoresCase: Bool) -> Bool {
+    fileprivate func matches(_ other: Span<UInt8>, _ ignoresCase: Bool) -> Bool {
         let wanted = ignoresCase ? folded : name
         guard takesRest ? other.count >= wanted.count : other.count == wanted.count else { return false }
         for index in wanted.indices where (ignoresCase ? other[index].asciiLowercased : other[index]) != wanted[index] { return false }
@@ -102,7 +102,7 @@ public struct ArgumentPattern: Sendable, Equatable {
     }
 
     /// Returns whether a server may interpret another name as one that the pattern matches.
-    fileprivate func mayBeRead(in other: UnsafeBufferPointer<UInt8>) -> Bool {
+    fileprivate func mayBeRead(in other: Span<UInt8>) -> Bool {
         let given = ArgumentName.read(other)
         return takesRest ? given.starts(with: read) : given == read || ArgumentName.beforeDot(other) == read
     }
@@ -112,7 +112,7 @@ public struct ArgumentPattern: Sendable, Equatable {
 /// read dots as members. Some compare without case, or end a name at a zero byte.
 enum ArgumentName {
     /// - Parameter name: in canonical form.
-    static func read(_ name: UnsafeBufferPointer<UInt8>) -> [UInt8] {
+    static func read(_ name: Span<UInt8>) -> [UInt8] {
         var out: [UInt8] = []
         var index = 0
         while index < name.count {
@@ -133,13 +133,13 @@ enum ArgumentName {
     }
 
     /// Returns the interpretation of the part before the first dot.
-    static func beforeDot(_ name: UnsafeBufferPointer<UInt8>) -> [UInt8] {
-        read(UnsafeBufferPointer(rebasing: name.prefix { $0 != UInt8(ascii: ".") }))
+    static func beforeDot(_ name: Span<UInt8>) -> [UInt8] {
+        read(name.extracting(..<(name.first(UInt8(ascii: ".")) ?? name.count)))
     }
 
     /// Returns whether some servers end an argument within this text: at a zero byte, or at a semicolon, also if it is encoded.
     /// - Parameter text: in canonical form.
-    static func mayHideAnother(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
+    static func mayHideAnother(_ text: Span<UInt8>) -> Bool {
         text.indices.contains { index in
             if text[index] == UInt8(ascii: ";") { return true }
             guard text[index] == UInt8(ascii: "%"), index + 2 < text.count else { return false }

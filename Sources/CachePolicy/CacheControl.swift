@@ -86,8 +86,7 @@ public struct ResponseCacheControl: Sendable, Equatable {
     /// Returns the field names in the argument of `no-cache` or `private`. Returns nil if there is no valid list; the directive then
     /// applies to the whole response.
     private static func fieldNames(_ argument: Span<UInt8>) -> [[UInt8]]? {
-        let text = argument.withUnsafeBufferPointer { Array($0) }
-        let names = FieldLists.members(of: text[...]).map { $0.map(\.asciiLowercased) }
+        let names = FieldLists.members(of: Array(copying: argument)[...]).map { $0.map(\.asciiLowercased) }
         return names.isEmpty || !names.allSatisfy({ $0.allSatisfy(isTokenByte) }) ? nil : names
     }
 

@@ -101,7 +101,7 @@ enum CacheDirective {
         if let equals = piece.first(UInt8(ascii: "=")) {
             if let directive = CacheDirective(trimming: piece.extracting(..<equals)) { take(directive, piece.extracting((equals + 1)...)) }
         } else {
-            let name = piece.withUnsafeBufferPointer { $0.filter { $0 != 0x22 } }
+            let name = Array(copying: piece).filter { $0 != 0x22 }
             if let directive = CacheDirective(name.span) { take(directive, nil) }
         }
     }

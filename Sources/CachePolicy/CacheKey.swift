@@ -30,292 +30,271 @@ public enum CacheKey {
     public static func append(to key: inout [UInt8], prefix: [UInt8], target: Span<UInt8>, rules: ArgumentRules?) {
         key += prefix
         // Two specializations: nearly always there are no rules, and copying them would take as long as processing a path.
-        if let rules { append(target, to: &key) { KeyWriter($0, rules) } } else { append(target, to: &key) { KeyWriter($0, nil) } }
+        if let rules { append(target, to: &key, KeyWriter(rules)) } else { append(target, to: &key, KeyWriter(nil)) }
     }
 
     @inline(__always)
-    private static func append(
-        _ target: Span<UInt8>, to key: inout [UInt8], _ makeWriter: (UnsafeMutableBufferPointer<UInt8>) -> KeyWriter
-    ) {
-        key.append(addingCapacity: KeyWriter.bound(of: target)) { output in
-            output.withUnsafeMutableBufferPointer { buffer, written in
-                var writer = makeWriter(buffer)
-                writer.append(target: target)
-                written = writer.count
-            }
-        }
+    private static func append(_ target: Span<UInt8>, to key: inout [UInt8], _ writer: KeyWriter) {
+        key.append(addingCapacity: KeyWriter.bound(of: target)) { writer.append(target: target, to: &$0) }
     }
 
     /// Appends the part that identifies a variant: the marker's generation and the values of the selecting fields.
     public static func appendVariant(to key: inout [UInt8], generation: UInt64, selecting: [UInt8]) {
         key.append(UInt8(ascii: "V"))
-        withUnsafeBytes(of: generation.littleEndian) { key.append(contentsOf: $0) }
+        key.append(littleEndian: generation)
         key += selecting
     }
 
     /// Appends form content as if it were the query of a target.
     static func appendArguments(_ content: Span<UInt8>, to out: inout [UInt8], rules: ArgumentRules?) {
         // Dropped arguments apply to the target only; the upstream receives the content unchanged.
-        write(to: &out, atMost: KeyWriter.bound(of: content), rules) { $0.append(query: content, isOfTarget: false) }
+        out.append(addingCapacity: KeyWriter.bound(of: content)) { KeyWriter(rules).append(query: content, isOfTarget: false, to: &$0) }
     }
 
     /// Appends an argument's name as a client encodes it, in the spelling of keys.
     static func appendArgumentName(_ name: [UInt8], to out: inout [UInt8]) {
-        write(to: &out, atMost: name.count * 3) { $0.append(argumentName: name.span) }
+        out.append(addingCapacity: name.count * 3) { KeyWriter(nil).append(argument: name.span, to: &$0) }
     }
 
     /// Appends a decoded name in the spelling of keys.
     static func appendName(_ name: [UInt8], to out: inout [UInt8]) {
-        write(to: &out, atMost: name.count * 3) { $0.append(name: name.span) }
+        out.append(addingCapacity: name.count * 3) { KeyWriter(nil).append(name: name.span, to: &$0) }
     }
 
     /// Appends a path, or a part of one, in the spelling of keys.
     static func appendPath(_ path: [UInt8], to out: inout [UInt8]) {
-        write(to: &out, atMost: path.count * 3) { $0.append(path: path.span) }
-    }
-
-    private static func write(
-        to out: inout [UInt8], atMost count: Int, _ rules: ArgumentRules? = nil, _ append: (inout KeyWriter) -> Void
-    ) {
-        out.append(addingCapacity: count) { output in
-            output.withUnsafeMutableBufferPointer { buffer, written in
-                guard buffer.baseAddress != nil else { return }
-                var writer = KeyWriter(buffer, rules)
-                append(&writer)
-                written = writer.count
-            }
-        }
+        out.append(addingCapacity: path.count * 3) { KeyWriter(nil).append(path: path.span, to: &$0) }
     }
 
     /// Appends a part preceded by its length, so that different lists of parts have different bytes.
     public static func appendPart(_ part: [UInt8], to key: inout [UInt8]) {
-        withUnsafeBytes(of: UInt32(part.count).littleEndian) { key.append(contentsOf: $0) }
+        key.append(littleEndian: UInt32(part.count))
         key += part
     }
 }
 
-/// Writes the canonical form of a target into memory that is known to be large enough. Checking the capacity at each byte took half of the
-/// time.
+/// Writes the canonical form of a target into memory that is known to be large enough.
 private struct KeyWriter {
-    private let out: UnsafeMutablePointer<UInt8>
-    private(set) var count = 0
     private let rules: ArgumentRules?
     private let lowersArguments: Bool
     private let keepsEmptyQuery: Bool
 
     private static let lengthBytes = 4
-    /// Maximum number of arguments sorted in place by insertion; longer lists use additional memory.
+    /// Maximum number of arguments sorted by insertion; longer lists use additional memory.
     private static let fewArguments = 64
 
     /// Upper bound of the output. A byte becomes three at most, or begins an argument, which has a length. The path and the last argument
     /// have lengths too.
     static func bound(of target: Span<UInt8>) -> Int { 4 * target.count + 2 * lengthBytes + 1 }
 
-    init(_ buffer: UnsafeMutableBufferPointer<UInt8>, _ rules: ArgumentRules?) {
-        guard let base = buffer.baseAddress else { preconditionFailure("a key has no room") }
-        out = base
+    @inline(__always)
+    init(_ rules: ArgumentRules?) {
         self.rules = rules
         lowersArguments = rules?.ignoresCase ?? false
         keepsEmptyQuery = rules?.keepsEmptyQuery ?? false
     }
 
     /// Appends a name in which no byte has a special meaning.
-    mutating func append(name: Span<UInt8>) {
+    func append(name: Span<UInt8>, to out: inout OutputSpan<UInt8>) {
         for index in name.indices {
-            if Self.isUnreserved(name[index]) { append(byte: name[index]) } else { appendEncoded(name[index]) }
+            if Self.isUnreserved(name[index]) { out.append(name[index]) } else { Self.appendEncoded(name[index], to: &out) }
         }
     }
 
-    mutating func append(path: Span<UInt8>) { appendCanonical(path, isArgument: false) }
-
-    mutating func append(argumentName name: Span<UInt8>) { appendCanonical(name, isArgument: true) }
-
-    mutating func append(target: Span<UInt8>) {
-        let question = Self.index(of: UInt8(ascii: "?"), in: target, from: 0)
-        let path = reserveLength()
-        append(path: target.extracting(0..<question))
-        setLength(from: path)
+    func append(target: Span<UInt8>, to out: inout OutputSpan<UInt8>) {
+        let question = target.first(UInt8(ascii: "?")) ?? target.count
+        let path = Self.reserveLength(in: &out)
+        append(path: target.extracting(0..<question), to: &out)
+        Self.setLength(from: path, in: &out)
         // An empty query is equal to no query, unless the rules keep it.
         guard question + (keepsEmptyQuery ? 0 : 1) < target.count else { return }
-        append(query: target.extracting((question + 1)...), isOfTarget: true)
+        append(query: target.extracting((question + 1)...), isOfTarget: true, to: &out)
     }
 
-    mutating func append(query: Span<UInt8>, isOfTarget: Bool) {
-        append(byte: UInt8(ascii: "?"))
-        appendArguments(query, isOfTarget)
+    func append(query: Span<UInt8>, isOfTarget: Bool, to out: inout OutputSpan<UInt8>) {
+        out.append(UInt8(ascii: "?"))
+        appendArguments(query, isOfTarget, to: &out)
     }
 
-    private static func index(of byte: UInt8, in text: Span<UInt8>, from start: Int) -> Int {
-        var index = start
-        while index < text.count, text[index] != byte { index += 1 }
-        return index
-    }
-
-    private mutating func append(byte: UInt8) {
-        out[count] = byte
-        count += 1
-    }
-
-    private mutating func reserveLength() -> Int {
-        count += Self.lengthBytes
-        return count
+    private static func reserveLength(in out: inout OutputSpan<UInt8>) -> Int {
+        out.append(repeating: 0, count: lengthBytes)
+        return out.count
     }
 
     /// Ends a part and writes its length before `start`.
-    private func setLength(from start: Int) {
-        let length = UInt32(count - start).littleEndian
-        UnsafeMutableRawPointer(out + start - Self.lengthBytes).storeBytes(of: length, as: UInt32.self)
+    private static func setLength(from start: Int, in out: inout OutputSpan<UInt8>) {
+        out.set(littleEndian: UInt32(out.count - start), at: start - lengthBytes)
     }
 
     // MARK: Arguments
 
+    /// Offsets of an argument in the output: of its length, of its text, of the end of its name, and of its end.
     private struct Piece {
-        /// Offsets of the length, of the end of the name, and of the end of the argument.
-        var start = 0
-        var name = 0
-        var end = 0
+        var start: Int
+        var text: Int { start + KeyWriter.lengthBytes }
+        var name: Int
+        var end: Int
 
         var isNameless: Bool { name == end }
     }
 
     /// Appends the arguments ordered by name, each as its length and canonical text. Values of one name keep their order, and so do
     /// arguments without `=`.
-    private mutating func appendArguments(_ query: Span<UInt8>, _ isOfTarget: Bool) {
-        let first = count
-        var total = 1
-        for index in query.indices where query[index] == UInt8(ascii: "&") { total += 1 }
-        withUnsafeTemporaryAllocation(of: Piece.self, capacity: total) { pieces in
-            var pieceCount = 0
-            var isSorted = true
-            var start = 0
-            while start <= query.count {
-                let end = Self.index(of: UInt8(ascii: "&"), in: query, from: start)
-                let piece = appendArgument(query.extracting(start..<end))
-                start = end + 1
-                guard isKept(piece, isOfTarget) else {
-                    count = piece.start
-                    continue
-                }
-                if pieceCount > 0, isLess(piece, pieces[pieceCount - 1]) { isSorted = false }
-                pieces.initializeElement(at: pieceCount, to: piece)
-                pieceCount += 1
+    private func appendArguments(_ query: Span<UInt8>, _ isOfTarget: Bool, to out: inout OutputSpan<UInt8>) {
+        let first = out.count
+        var last: Piece?
+        var (argumentCount, isSorted) = (0, true)
+        var start = 0
+        while start <= query.count {
+            let end = query.first(UInt8(ascii: "&"), from: start) ?? query.count
+            let piece = appendArgument(query.extracting(start..<end), to: &out)
+            start = end + 1
+            guard isKept(piece, isOfTarget, in: out.span) else {
+                out.removeLast(piece.end - piece.start)
+                continue
             }
-            // All arguments are ignored: the key equals that of a target without a query.
-            if pieceCount == 0 {
-                count = first - 1
-                return
-            }
-            if !isSorted, rules?.sorts ?? true { sort(UnsafeMutableBufferPointer(rebasing: pieces[..<pieceCount]), from: first) }
+            if let last, Self.isLess(piece, last, in: out.span) { isSorted = false }
+            last = piece
+            argumentCount += 1
         }
+        // All arguments are ignored: the key equals that of a target without a query.
+        if argumentCount == 0 { return out.removeLast(1) }
+        if !isSorted, rules?.sorts ?? true { Self.sort(from: first, argumentCount, in: &out) }
     }
 
-    private func isKept(_ piece: Piece, _ isOfTarget: Bool) -> Bool {
+    private func isKept(_ piece: Piece, _ isOfTarget: Bool, in out: Span<UInt8>) -> Bool {
         guard let rules, rules.ignoresSome else { return true }
-        let start = piece.start + Self.lengthBytes
-        let name = UnsafeBufferPointer(start: out + start, count: piece.name - start)
+        let name = out.extracting(piece.text..<piece.name)
         if isOfTarget, rules.drops(name) { return false }
-        return rules.keeps(name, of: UnsafeBufferPointer(start: out + start, count: piece.end - start))
+        return rules.keeps(name, of: out.extracting(piece.text..<piece.end))
     }
 
     /// Sorts stably. Insertion sort, because lists are short and mostly sorted.
-    private func sort(_ pieces: UnsafeMutableBufferPointer<Piece>, from first: Int) {
-        guard pieces.count <= Self.fewArguments else {
-            let sorted = pieces.sorted { isLess($0, $1) || (!isLess($1, $0) && $0.start < $1.start) }
-            return rearrange(sorted, from: first)
+    private static func sort(from first: Int, _ argumentCount: Int, in out: inout OutputSpan<UInt8>) {
+        guard argumentCount <= fewArguments else {
+            let sorted = sortedPieces(in: out.span, from: first)
+            return rearrange(sorted.span, from: first, in: &out)
         }
-        for index in 1..<pieces.count {
-            let piece = pieces[index]
-            var position = index
-            while position > 0, isLess(piece, pieces[position - 1]) {
-                pieces[position] = pieces[position - 1]
-                position -= 1
+        withTemporaryMemory(of: Piece.self, capacity: argumentCount) { pieces in
+            var start = first
+            while start < out.count {
+                let piece = piece(at: start, in: out.span)
+                start = piece.end
+                pieces.append(piece)
+                var index = pieces.count - 1
+                while index > 0, isLess(piece, pieces[index - 1], in: out.span) {
+                    pieces[index] = pieces[index - 1]
+                    index -= 1
+                }
+                pieces[index] = piece
             }
-            pieces[position] = piece
+            rearrange(pieces.span, from: first, in: &out)
         }
-        rearrange(pieces, from: first)
     }
 
-    private func rearrange(_ pieces: some Sequence<Piece>, from first: Int) {
-        let length = count - first
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: length) { unsorted in
-            guard let copy = unsorted.baseAddress else { return }
-            copy.initialize(from: out + first, count: length)
-            var target = first
-            for piece in pieces {
-                (out + target).update(from: copy + piece.start - first, count: piece.end - piece.start)
-                target += piece.end - piece.start
+    private static func sortedPieces(in out: Span<UInt8>, from first: Int) -> [Piece] {
+        var pieces: [Piece] = []
+        var start = first
+        while start < out.count {
+            let piece = piece(at: start, in: out)
+            pieces.append(piece)
+            start = piece.end
+        }
+        return pieces.sorted { isLess($0, $1, in: out) || (!isLess($1, $0, in: out) && $0.start < $1.start) }
+    }
+
+    /// Returns a written argument. An equals sign in its name or its value is encoded.
+    private static func piece(at start: Int, in out: Span<UInt8>) -> Piece {
+        let text = start + lengthBytes
+        let end = text + Int(out.littleEndian(at: start, as: UInt32.self))
+        let name = out.extracting(text..<end).first(UInt8(ascii: "=")).map { text + $0 }
+        return Piece(start: start, name: name ?? end, end: end)
+    }
+
+    private static func rearrange(_ pieces: Span<Piece>, from first: Int, in out: inout OutputSpan<UInt8>) {
+        withTemporaryMemory(of: UInt8.self, capacity: out.count - first) { unsorted in
+            unsorted.append(copying: out.span.extracting(first...))
+            out.removeLast(unsorted.count)
+            for index in pieces.indices {
+                let piece = pieces[index]
+                out.append(copying: unsorted.span.extracting(piece.start - first..<piece.end - first))
             }
         }
     }
 
     /// Arguments without `=` come first and keep their order: they have no name, so their position may be significant.
-    private func isLess(_ left: Piece, _ right: Piece) -> Bool {
+    private static func isLess(_ left: Piece, _ right: Piece, in out: Span<UInt8>) -> Bool {
         if left.isNameless || right.isNameless { return left.isNameless && !right.isNameless }
-        let leftStart = left.start + Self.lengthBytes
-        let rightStart = right.start + Self.lengthBytes
-        let (leftCount, rightCount) = (left.name - leftStart, right.name - rightStart)
-        for index in 0..<min(leftCount, rightCount) where out[leftStart + index] != out[rightStart + index] {
-            return out[leftStart + index] < out[rightStart + index]
-        }
-        return leftCount < rightCount
+        return out.extracting(left.text..<left.name).precedes(out.extracting(right.text..<right.name))
     }
 
     /// Appends `name=value` in canonical form. `name` without `=` stays different from `name=`.
-    private mutating func appendArgument(_ argument: Span<UInt8>) -> Piece {
-        let equals = Self.index(of: UInt8(ascii: "="), in: argument, from: 0)
-        let start = reserveLength()
-        appendCanonical(argument.extracting(0..<equals), isArgument: true)
-        let name = count
+    private func appendArgument(_ argument: Span<UInt8>, to out: inout OutputSpan<UInt8>) -> Piece {
+        let equals = argument.first(UInt8(ascii: "=")) ?? argument.count
+        let start = Self.reserveLength(in: &out)
+        append(argument: argument.extracting(0..<equals), to: &out)
+        let name = out.count
         if equals < argument.count {
-            append(byte: UInt8(ascii: "="))
-            appendCanonical(argument.extracting((equals + 1)...), isArgument: true)
+            out.append(UInt8(ascii: "="))
+            append(argument: argument.extracting((equals + 1)...), to: &out)
         }
-        setLength(from: start)
-        return Piece(start: start - Self.lengthBytes, name: name, end: count)
+        Self.setLength(from: start, in: &out)
+        return Piece(start: start - Self.lengthBytes, name: name, end: out.count)
     }
 
     // MARK: Percent-encoding
 
-    /// Appends text with canonical percent-encoding (RFC 3986 §6.2.2): unreserved characters plain, hexadecimal digits in upper case. In an
-    /// argument, a plus is a space, and every character without structural meaning is encoded. In a path, only unreserved characters are
-    /// decoded: `%2F` and `/` as well as `%3B` and `;` stay different, because upstreams distinguish them.
-    private mutating func appendCanonical(_ text: Span<UInt8>, isArgument: Bool) {
+    // Canonical percent-encoding (RFC 3986 §6.2.2): unreserved characters plain, hexadecimal digits in upper case.
+
+    /// Only unreserved characters are decoded: `%2F` and `/` as well as `%3B` and `;` stay different, because upstreams distinguish them.
+    func append(path: Span<UInt8>, to out: inout OutputSpan<UInt8>) {
+        var start = 0
+        while let percent = path.first(UInt8(ascii: "%"), from: start) {
+            out.append(copying: path.extracting(start..<percent))
+            start = percent + 1
+            start += appendDecoded(path, at: start, isArgument: false, to: &out)
+        }
+        out.append(copying: path.extracting(start...))
+    }
+
+    /// A plus is a space, and every character without structural meaning is encoded.
+    func append(argument text: Span<UInt8>, to out: inout OutputSpan<UInt8>) {
         var index = 0
         while index < text.count {
             let byte = text[index]
             index += 1
             if Self.isUnreserved(byte) {
-                append(byte: isArgument ? folded(byte) : byte)
+                out.append(folded(byte))
             } else if byte == UInt8(ascii: "%") {
-                index += appendDecoded(text, at: index, isArgument)
-            } else if isArgument, byte != UInt8(ascii: ";") {
-                appendEncoded(byte == UInt8(ascii: "+") ? 0x20 : byte)
+                index += appendDecoded(text, at: index, isArgument: true, to: &out)
+            } else if byte != UInt8(ascii: ";") {
+                Self.appendEncoded(byte == UInt8(ascii: "+") ? 0x20 : byte, to: &out)
             } else {
-                append(byte: byte)
+                out.append(byte)
             }
         }
     }
 
     /// Appends what follows a percent sign; returns the number of bytes consumed.
-    private mutating func appendDecoded(_ text: Span<UInt8>, at index: Int, _ isArgument: Bool) -> Int {
+    private func appendDecoded(_ text: Span<UInt8>, at index: Int, isArgument: Bool, to out: inout OutputSpan<UInt8>) -> Int {
         guard index + 1 < text.count, let high = text[index].hexValue, let low = text[index + 1].hexValue else {
             // A stray percent sign is doubled, so that it cannot be confused with `%25` or combine with the next characters. Otherwise
             // `%%32%46` and `%2F` would have one key.
-            append(byte: UInt8(ascii: "%"))
-            append(byte: UInt8(ascii: "%"))
+            out.append(UInt8(ascii: "%"))
+            out.append(UInt8(ascii: "%"))
             return 0
         }
         let value = high << 4 | low
-        if Self.isUnreserved(value) { append(byte: isArgument ? folded(value) : value) } else { appendEncoded(value) }
+        if Self.isUnreserved(value) { out.append(isArgument ? folded(value) : value) } else { Self.appendEncoded(value, to: &out) }
         return 2
     }
 
     private func folded(_ byte: UInt8) -> UInt8 { lowersArguments ? byte.asciiLowercased : byte }
 
-    private mutating func appendEncoded(_ byte: UInt8) {
-        append(byte: UInt8(ascii: "%"))
-        append(byte: Self.hexDigit(byte >> 4))
-        append(byte: Self.hexDigit(byte & 15))
+    private static func appendEncoded(_ byte: UInt8, to out: inout OutputSpan<UInt8>) {
+        out.append(UInt8(ascii: "%"))
+        out.append(hexDigit(byte >> 4))
+        out.append(hexDigit(byte & 15))
     }
 
     private static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x37 + value }

@@ -88,6 +88,14 @@ public struct CachePolicySettings: Sendable {
 
     public init() {}
 
+    /// Converts names that an operator has written to lower case, as the rules require.
+    public mutating func lowercaseNames() {
+        targetedFields = targetedFields.map { $0.map(\.asciiLowercased) }
+        credentials.fields = credentials.fields.map { $0.lowercased() }
+        credentials.groupFields = credentials.groupFields.map { $0.lowercased() }
+        keyFields = keyFields.map { $0.lowercased() }
+    }
+
     /// Returns whether a response qualifies for an entity tag computed from its content: JSON with status 200 and no validator. The caller
     /// also checks `makesEntityTags`.
     public static func wantsOwnTag(_ head: ResponseHead) -> Bool {

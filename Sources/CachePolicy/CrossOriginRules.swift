@@ -12,8 +12,8 @@ public struct CrossOriginRules: Sendable, Equatable {
     public var fields = [Array("*".utf8)]
     /// Whether requests with cookies or client certificates are allowed.
     public var allowsCredentials = false
-    /// Maximum time in seconds for which browsers may cache a preflight response.
-    public var maxAge: Int64 = 600
+    /// Maximum time for which browsers may cache a preflight response. Sent in whole seconds.
+    public var maxAge = Duration.seconds(600)
 
     public init() {}
 
@@ -95,7 +95,7 @@ public struct CrossOriginRules: Sendable, Equatable {
         append("Access-Control-Allow-Methods: ", methods)
         append("Access-Control-Allow-Headers: ", Preflight.wantedFields(of: head.fields) ?? [])
         lines.append("Access-Control-Max-Age: ")
-        lines.append(decimal: Int(maxAge))
+        lines.append(decimal: Int(maxAge.components.seconds))
         lines.append("\r\n")
         return lines
     }
@@ -105,25 +105,25 @@ public struct CrossOriginRules: Sendable, Equatable {
     /// Returns a response head without its Access-Control fields, which `lines(for:)` replaces. Access-Control-Expose-Headers is kept: the
     /// upstream decides which response fields scripts may read.
     /// - Parameter head: status line and field lines.
-    public static func strip(_ head: UnsafeRawBufferPointer) -> [UInt8] {
+    public static func strip(_ head: Span<UInt8>) -> [UInt8] {
         var out: [UInt8] = []
         out.reserveCapacity(head.count)
         var start = 0
         while start < head.count {
-            let end = (start..<head.count).first { head[$0] == 0x0a }.map { $0 + 1 } ?? head.count
-            let line = UnsafeRawBufferPointer(rebasing: head[start..<end])
-            if !isReplaced(line) { out.append(contentsOf: line) }
+            let end = head.first(0x0a, from: start).map { $0 + 1 } ?? head.count
+            let line = head.extracting(start..<end)
+            if !isReplaced(line) { out.append(copying: line) }
             start = end
         }
         return out
     }
 
-    private static func isReplaced(_ line: UnsafeRawBufferPointer) -> Bool {
+    private static func isReplaced(_ line: Span<UInt8>) -> Bool {
         begins(line, "access-control-") && !begins(line, "access-control-expose-headers:")
     }
 
-    private static func begins(_ line: UnsafeRawBufferPointer, _ name: String) -> Bool {
-        line.count > name.utf8.count && zip(line, name.utf8).allSatisfy { $0.asciiLowercased == $1 }
+    private static func begins(_ line: Span<UInt8>, _ name: StaticString) -> Bool {
+        line.count > name.utf8CodeUnitCount && line.extracting(..<name.utf8CodeUnitCount).equalsIgnoringCase(name)
     }
 }
 

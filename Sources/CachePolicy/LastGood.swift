@@ -40,7 +40,7 @@ public enum LastGood {
         /// - Parameters:
         ///   - head: stored head.
         ///   - response: the new response. The stored head is parsed only if this is HTML.
-        public init(_ metadata: StoredMetadata, head: UnsafeRawBufferPointer, beside response: ResponseHead) {
+        public init(_ metadata: StoredMetadata, head: Span<UInt8>, beside response: ResponseHead) {
             status = metadata.status
             (isJSON, isCoded) = (metadata.flags.contains(.isJSON), metadata.flags.contains(.coded))
             isLenient = metadata.flags.contains(.isLenient)
@@ -49,7 +49,7 @@ public enum LastGood {
         }
 
         /// The best variant under a Vary marker. A marker of an older version records none; it counts as other content.
-        public init(bestOf marker: UnsafeRawBufferPointer) {
+        public init(bestOf marker: Span<UInt8>) {
             switch StoredMetadata.bestVariant(in: marker) ?? .other {
             case .noSuccess: status = 404
             case .noContent: status = 204
@@ -124,7 +124,7 @@ public enum LastGood {
         case lenientJSON
 
         /// - Parameter head: stored head, parsed only if the metadata is not sufficient.
-        public init(_ metadata: StoredMetadata, head: UnsafeRawBufferPointer) {
+        public init(_ metadata: StoredMetadata, head: Span<UInt8>) {
             if !metadata.status.isSuccessful {
                 self = .noSuccess
             } else if metadata.status == 204 || metadata.status == 205 {

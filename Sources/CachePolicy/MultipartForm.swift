@@ -14,7 +14,7 @@ enum MultipartForm {
         var parts: [Part] = []
         for content in contents {
             guard let part = Part(content, ignoringCase: rules?.ignoresCase ?? false) else { return nil }
-            if let rules, !part.name.withUnsafeBufferPointer({ rules.keeps($0) }) { continue }
+            if let rules, !rules.keeps(part.name.span) { continue }
             parts.append(part)
         }
         // Values of one name keep their order.

@@ -14,8 +14,8 @@ public enum NegotiatedHead {
     /// - Parameters:
     ///   - head: status line and fields as stored, or derived from the stored head.
     ///   - coded: nil if the content is sent without a coding but could have been sent with one.
-    public static func make(_ head: UnsafeRawBufferPointer, _ coded: Coded?) -> [UInt8] {
-        guard var parsed = StoredHead.parse(head) else { return Array(head) }
+    public static func make(_ head: Span<UInt8>, _ coded: Coded?) -> [UInt8] {
+        guard var parsed = StoredHead.parse(head) else { return Array(copying: head) }
         change(&parsed, coded)
         var out: [UInt8] = []
         ResponseSerializer.append(parsed, to: &out)
@@ -44,7 +44,7 @@ public enum NegotiatedHead {
     /// must be on the last line.
     /// - Parameter metadata: metadata of this head.
     public static func append(
-        _ head: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ coded: Coded?, to out: inout [UInt8]
+        _ head: Span<UInt8>, _ metadata: StoredMetadata, _ coded: Coded?, to out: inout [UInt8]
     ) {
         guard metadata.flags.contains(.hasNoDigests), let end = lengthLine(of: head), metadata.etag.upperBound <= end else {
             out += make(head, coded)
@@ -53,11 +53,11 @@ public enum NegotiatedHead {
         if let coded {
             var start = 0
             if let first = metadata.etag.first, head[first] == 0x22 {
-                out += head[..<first]
+                out.append(copying: head.extracting(..<first))
                 out.append("W/")
                 start = first
             }
-            out += head[start..<end]
+            out.append(copying: head.extracting(start..<end))
             out.append("Content-Encoding: ")
             out.append(coded.coding.name)
             out.append("\r\n")
@@ -67,19 +67,18 @@ public enum NegotiatedHead {
                 out.append("\r\n")
             }
         } else {
-            out += head
+            out.append(copying: head)
         }
         if !metadata.flags.contains(.variesByCoding) { out.append(varyLine) }
     }
 
     /// Returns the offset of the last line if it is Content-Length; nil otherwise.
-    private static func lengthLine(of head: UnsafeRawBufferPointer) -> Int? {
+    private static func lengthLine(of head: Span<UInt8>) -> Int? {
         let name: StaticString = "Content-Length: "
         var start = head.count - 2
         while start > 0, head[start - 1] != 0x0a { start -= 1 }
         let length = name.utf8CodeUnitCount
         guard start > 0, head.count - start > length else { return nil }
-        return UnsafeRawBufferPointer(rebasing: head[start..<start + length]).elementsEqual(
-            UnsafeBufferPointer(start: name.utf8Start, count: length)) ? start : nil
+        return head.extracting(start..<start + length).equals(name) ? start : nil
     }
 }

@@ -4,7 +4,7 @@ import HTTPCore
 
 public enum Preconditions {
     /// Returns whether the client already has this response. If-None-Match takes precedence over If-Modified-Since (RFC 9110 §13.2.2).
-    public static func isNotModified(_ request: Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {
+    public static func isNotModified(_ request: Fields, stored: StoredMetadata, head: Span<UInt8>) -> Bool {
         guard stored.status == 200 else { return false }
         if request.contains(.ifNoneMatch) {
             let own = Validation.slice(head, stored.etag)
@@ -34,7 +34,7 @@ public enum Preconditions {
 
     /// The fields of the stored head that a 304 carries (RFC 9110 §15.4.5), and the CORS fields, without which a browser denies scripts
     /// access.
-    public static func notModifiedHead(_ stored: UnsafeRawBufferPointer) -> [UInt8] {
+    public static func notModifiedHead(_ stored: Span<UInt8>) -> [UInt8] {
         let carried: [KnownField] = [.cacheControl, .contentLocation, .date, .etag, .expires, .vary, .lastModified, .cacheStatus, .via]
         var fields = Fields()
         let source = StoredHead.parse(stored)?.fields ?? Fields()

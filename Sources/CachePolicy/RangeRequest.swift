@@ -13,7 +13,7 @@ public enum RangeRequest: Sendable, Equatable {
     /// - Parameters:
     ///   - count: length of the stored content in bytes.
     ///   - head: stored head, which contains the validators.
-    public init(_ request: Fields, count: Int, stored: StoredMetadata, head: UnsafeRawBufferPointer) {
+    public init(_ request: Fields, count: Int, stored: StoredMetadata, head: Span<UInt8>) {
         self = .whole
         let lines = request.all(.range)
         guard lines.count == 1, stored.status == 200, Self.isHeld(request, stored, head) else { return }
@@ -40,7 +40,7 @@ public enum RangeRequest: Sendable, Equatable {
     private static func number(_ text: ArraySlice<UInt8>) -> Int? { DeltaSeconds.parse(text).map { Int($0) } }
 
     /// Evaluates If-Range (RFC 9110 §13.1.5). Only a strong tag or the exact date matches.
-    private static func isHeld(_ request: Fields, _ stored: StoredMetadata, _ head: UnsafeRawBufferPointer) -> Bool {
+    private static func isHeld(_ request: Fields, _ stored: StoredMetadata, _ head: Span<UInt8>) -> Bool {
         guard let condition = request.first(.ifRange) else { return true }
         if condition.first == 0x22 { return Validation.slice(head, stored.etag).map { $0[...] == condition } ?? false }
         guard condition.first != UInt8(ascii: "W") else { return false }

@@ -84,7 +84,3 @@ extension Fields {
         Array(all(named: name.span).joined(separator: [UInt8(ascii: ",")]))
     }
 }
-
-extension [UInt8] {
-    fileprivate init(copying span: Span<UInt8>) { self = span.withUnsafeBufferPointer { Array($0) } }
-}

@@ -15,10 +15,13 @@ public enum RequestLikeness {
         }
         // Lines with equal names keep their order.
         lines.sort { $0.name.lexicographicallyPrecedes($1.name) }
-        return lines.reduce(into: withUnsafeBytes(of: unknownFieldsHash.littleEndian) { Array($0) }) { out, line in
+        var out: [UInt8] = []
+        out.append(littleEndian: unknownFieldsHash)
+        for line in lines {
             CacheKey.appendPart(line.name, to: &out)
             CacheKey.appendPart(line.value, to: &out)
         }
+        return out
     }
 
     private static let prefix: StaticString = "accept"

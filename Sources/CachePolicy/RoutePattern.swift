@@ -53,11 +53,14 @@ public struct RoutePattern: Sendable, Equatable {
     }
 
     /// - Parameter target: path and query as received.
-    public func matches(_ target: ArraySlice<UInt8>) -> Bool { target.withUnsafeBufferPointer(matches) }
+    public func matches(_ target: ArraySlice<UInt8>) -> Bool {
+        let bytes = target.span
+        return matches(bytes)
+    }
 
     /// Scans bytes directly, because each route is compared with every request.
-    private func matches(_ target: UnsafeBufferPointer<UInt8>) -> Bool {
-        guard target.first == Self.slash else { return false }
+    private func matches(_ target: Span<UInt8>) -> Bool {
+        guard !target.isEmpty, target[0] == Self.slash else { return false }
         var start = 1
         for index in 0..<segments.count {
             var end = start
@@ -77,13 +80,13 @@ public struct RoutePattern: Sendable, Equatable {
     private static let percent = UInt8(ascii: "%")
 
     /// Does not allocate until a percent sign occurs, which is rare.
-    private static func isSame(_ wanted: [UInt8], _ target: UnsafeBufferPointer<UInt8>, _ start: Int, _ end: Int) -> Bool {
+    private static func isSame(_ wanted: [UInt8], _ target: Span<UInt8>, _ start: Int, _ end: Int) -> Bool {
         var place = 0
         while start + place < end, target[start + place] != percent {
             guard place < wanted.count, wanted[place] == target[start + place] else { return false }
             place += 1
         }
-        return start + place == end ? place == wanted.count : wanted == canonical(Array(target[start..<end]))
+        return start + place == end ? place == wanted.count : wanted == canonical(Array(copying: target.extracting(start..<end)))
     }
 
     private static func canonical(_ segment: [UInt8]) -> [UInt8] {

@@ -57,7 +57,7 @@ public struct SearchVariance: Sendable, Equatable {
         self.takesNames = takesNames
         self.names = Set(names).sorted { $0.lexicographicallyPrecedes($1) }
         foldedNames = Set(names.map { $0.map(\.asciiLowercased) })
-        readNames = Set(names.map { $0.withUnsafeBufferPointer(ArgumentName.read) })
+        readNames = Set(names.map { ArgumentName.read($0.span) })
     }
 
     private static func boolean(_ member: ItemOrInnerList) -> Bool? {
@@ -88,27 +88,29 @@ public struct SearchVariance: Sendable, Equatable {
 
     /// Returns whether an argument is part of the cache key.
     /// - Parameter name: in canonical form.
-    func keeps(_ name: UnsafeBufferPointer<UInt8>, ignoringCase: Bool) -> Bool {
+    func keeps(_ name: Span<UInt8>, ignoringCase: Bool) -> Bool {
         let isListed = ignoringCase ? isListedIgnoringCase(name) : isListed(name)
         return isListed == takesNames || (takesNames && mayBeReadAsListed(name))
     }
 
-    private func mayBeReadAsListed(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+    private func mayBeReadAsListed(_ name: Span<UInt8>) -> Bool {
         readNames.contains(ArgumentName.read(name)) || readNames.contains(ArgumentName.beforeDot(name))
     }
 
     /// Binary search, because both the list of names and the list of arguments may be long.
-    private func isListed(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+    private func isListed(_ name: Span<UInt8>) -> Bool {
         var (low, high) = (0, names.count)
         while low < high {
             let middle = (low + high) / 2
-            if names[middle].lexicographicallyPrecedes(name) { low = middle + 1 } else { high = middle }
+            let other = names[middle]
+            if other.span.equals(name) { return true }
+            if other.span.precedes(name) { low = middle + 1 } else { high = middle }
         }
-        return low < names.count && names[low].elementsEqual(name)
+        return false
     }
 
-    private func isListedIgnoringCase(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
-        foldedNames.contains(name.map(\.asciiLowercased))
+    private func isListedIgnoringCase(_ name: Span<UInt8>) -> Bool {
+        foldedNames.contains(Array(copying: name).map(\.asciiLowercased))
     }
 
     // MARK: Encoding
@@ -121,9 +123,11 @@ public struct SearchVariance: Sendable, Equatable {
     }
 
     /// nil if the bytes are not an encoded variance.
-    public init?(encoded bytes: UnsafeRawBufferPointer) {
+    public init?(encoded bytes: Span<UInt8>) {
         guard bytes.count >= 2 else { return nil }
-        let names = bytes.dropFirst(2).split(separator: 0x20, omittingEmptySubsequences: false).dropFirst().map { Array($0) }
+        let names = Array(copying: bytes).dropFirst(2).split(separator: 0x20, omittingEmptySubsequences: false).dropFirst().map {
+            Array($0)
+        }
         self.init(ignoresOrder: bytes[0] == UInt8(ascii: "K"), takesNames: bytes[1] == UInt8(ascii: "E"), names: names)
     }
 }

@@ -93,5 +93,5 @@ public enum SelectingFields {
     /// Encodes the names of a variant marker for storage, one per line.
     public static func encode(_ names: [[UInt8]]) -> [UInt8] { Array(names.joined(separator: [0x0a])) }
 
-    public static func decode(_ bytes: UnsafeRawBufferPointer) -> [ArraySlice<UInt8>] { Array(bytes).split(separator: 0x0a) }
+    public static func decode(_ bytes: Span<UInt8>) -> [ArraySlice<UInt8>] { Array(copying: bytes).split(separator: 0x0a) }
 }

@@ -4,7 +4,7 @@ public enum SharedOutcome: String, Sendable, CaseIterable {
     /// A response stored by another node is now stored here.
     case found
     case missing
-    /// The lookup took longer than `share.timeout`, and the upstream was contacted at the same time.
+    /// The lookup took longer than its timeout, and the upstream was contacted at the same time.
     case late
     /// The lookup failed, or its result was unusable.
     case failed

@@ -159,8 +159,8 @@ public enum StoredHead {
 
     /// Returns the head without the named fields.
     /// - Parameter names: in lower case.
-    public static func removing(_ names: [[UInt8]], from stored: UnsafeRawBufferPointer) -> [UInt8] {
-        guard var head = parse(stored) else { return Array(stored) }
+    public static func removing(_ names: [[UInt8]], from stored: Span<UInt8>) -> [UInt8] {
+        guard var head = parse(stored) else { return Array(copying: stored) }
         for name in names { head.fields.remove(named: name.span) }
         var out: [UInt8] = []
         ResponseSerializer.append(head, to: &out)
@@ -185,8 +185,8 @@ public enum StoredHead {
     }
 
     /// Returns the head with another Date of equal length; nil if the Date field is missing or has another length.
-    public static func redated(_ stored: UnsafeRawBufferPointer, _ date: Timestamp) -> [UInt8]? {
-        var head = Array(stored)
+    public static func redated(_ stored: Span<UInt8>, _ date: Timestamp) -> [UInt8]? {
+        var head = Array(copying: stored)
         let text = HTTPDate.format(date.seconds)
         var start = 0
         while let end = head[start...].firstIndex(of: 0x0a) {
@@ -202,12 +202,12 @@ public enum StoredHead {
     }
 
     /// Returns the head of a partial response (RFC 9110 §15.3.7).
-    public static func partial(_ stored: UnsafeRawBufferPointer, _ range: Range<Int>, of count: Int) -> [UInt8] {
+    public static func partial(_ stored: Span<UInt8>, _ range: Range<Int>, of count: Int) -> [UInt8] {
         remade(stored, status: 206, range: "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(count)", count: range.count)
     }
 
     /// Returns the head of a 416 (RFC 9110 §15.5.17).
-    public static func unsatisfiable(_ stored: UnsafeRawBufferPointer, count: Int) -> [UInt8] {
+    public static func unsatisfiable(_ stored: Span<UInt8>, count: Int) -> [UInt8] {
         remade(stored, status: 416, range: "bytes */\(count)", count: 0)
     }
 
@@ -215,7 +215,7 @@ public enum StoredHead {
         fields.contains(.vary) && FieldLists.contains(.vary, in: fields, where: { $0.equalsIgnoringCase("accept-encoding") })
     }
 
-    private static func remade(_ stored: UnsafeRawBufferPointer, status: Status, range: String, count: Int) -> [UInt8] {
+    private static func remade(_ stored: Span<UInt8>, status: Status, range: String, count: Int) -> [UInt8] {
         var fields = parse(stored)?.fields ?? Fields()
         fields.set(.contentLength, Array(String(count).utf8))
         fields.set(.contentRange, Array(range.utf8))
@@ -227,21 +227,23 @@ public enum StoredHead {
     }
 
     /// Parses a head that `make` wrote; nil if the bytes are something else.
-    public static func parse(_ bytes: UnsafeRawBufferPointer) -> ResponseHead? {
-        let text = Array(bytes)
-        guard text.count > 13, let status = UInt16(String(decoding: text[9..<12], as: UTF8.self)),
-            let lineEnd = text.firstIndex(of: 0x0d), lineEnd >= 13
-        else { return nil }
+    public static func parse(_ bytes: Span<UInt8>) -> ResponseHead? {
+        guard bytes.count > 13, let lineEnd = bytes.first(0x0d), lineEnd >= 13 else { return nil }
+        var status: UInt16 = 0
+        for index in 9..<12 {
+            guard bytes[index].isASCIIDigit else { return nil }
+            status = status * 10 + UInt16(bytes[index] - 0x30)
+        }
         var fields = Fields()
         var start = lineEnd + 2
-        while start < text.count {
-            guard let end = text[start...].firstIndex(of: 0x0d), let colon = text[start..<end].firstIndex(of: UInt8(ascii: ":")) else {
+        while start < bytes.count {
+            guard let end = bytes.first(0x0d, from: start), let colon = bytes.first(UInt8(ascii: ":"), from: start), colon < end else {
                 return nil
             }
-            let line = text.span
-            fields.append(name: line.extracting(start..<colon), value: line.extracting(min(colon + 2, end)..<end))
+            fields.append(name: bytes.extracting(start..<colon), value: bytes.extracting(min(colon + 2, end)..<end))
             start = end + 2
         }
-        return ResponseHead(status: Status(rawValue: status), reason: Array(text[13..<lineEnd]), fields: fields)
+        let reason = Array(copying: bytes.extracting(13..<lineEnd))
+        return ResponseHead(status: Status(rawValue: status), reason: reason, fields: fields)
     }
 }

@@ -151,39 +151,30 @@ public struct StoredMetadata: Sendable, Equatable {
     public static let encodedBytes = 88
     private static let likenessPlace = encodedBytes
 
-    public static func kind(of bytes: UnsafeRawBufferPointer) -> StoredKind? {
+    public static func kind(of bytes: Span<UInt8>) -> StoredKind? {
         bytes.count >= 2 && bytes[0] == version ? StoredKind(rawValue: bytes[1]) : nil
     }
 
     /// - Parameter kind: `.response`, or the kind of a response that is stored next to another.
     public func encoded(as kind: StoredKind = .response) -> [UInt8] {
-        var out = [UInt8](repeating: 0, count: Self.likenessPlace + 8)
-        out.withUnsafeMutableBytes { bytes in
-            bytes[0] = Self.version
-            bytes[1] = kind.rawValue
-            bytes.storeBytes(of: status.rawValue.littleEndian, toByteOffset: 2, as: UInt16.self)
-            bytes.storeBytes(of: flags.rawValue.littleEndian, toByteOffset: 4, as: UInt32.self)
-            func store(_ number: Int64, _ index: Int) {
-                bytes.storeBytes(of: number.littleEndian, toByteOffset: 8 + index * 8, as: Int64.self)
+        Array(atMost: Self.likenessPlace + 8) { out in
+            out.put(Self.version)
+            out.put(kind.rawValue)
+            out.put(littleEndian: status.rawValue)
+            out.put(littleEndian: flags.rawValue)
+            out.put(littleEndian: requestTime.milliseconds)
+            out.put(littleEndian: responseTime.milliseconds)
+            out.put(littleEndian: date.milliseconds)
+            out.put(littleEndian: ageValue)
+            out.put(littleEndian: freshnessLifetime ?? -1)
+            out.put(littleEndian: staleIfError ?? -1)
+            out.put(littleEndian: staleWhileRevalidate ?? -1)
+            for offset in [etag.lowerBound, etag.upperBound, lastModified.lowerBound, lastModified.upperBound] {
+                out.put(littleEndian: UInt32(offset))
             }
-            func store(place: Int, _ index: Int) {
-                bytes.storeBytes(of: UInt32(place).littleEndian, toByteOffset: 64 + index * 4, as: UInt32.self)
-            }
-            store(requestTime.milliseconds, 0)
-            store(responseTime.milliseconds, 1)
-            store(date.milliseconds, 2)
-            store(ageValue, 3)
-            store(freshnessLifetime ?? -1, 4)
-            store(staleIfError ?? -1, 5)
-            store(staleWhileRevalidate ?? -1, 6)
-            store(place: etag.lowerBound, 0)
-            store(place: etag.upperBound, 1)
-            store(place: lastModified.lowerBound, 2)
-            store(place: lastModified.upperBound, 3)
-            bytes.storeBytes(of: order.number.littleEndian, toByteOffset: 80, as: UInt64.self)
-            bytes.storeBytes(of: likeness.littleEndian, toByteOffset: Self.likenessPlace, as: UInt64.self)
+            out.put(littleEndian: order.number)
+            out.put(littleEndian: likeness)
         }
-        return out
     }
 
     /// Maximum magnitude of times in milliseconds around 1970, and of durations in seconds: 285,000 years each. Damaged records may contain
@@ -192,13 +183,11 @@ public struct StoredMetadata: Sendable, Equatable {
 
     /// Decodes metadata. Returns nil if the bytes are not a stored response of this version and kind, or are damaged so that calculations
     /// would overflow.
-    public init?(_ bytes: UnsafeRawBufferPointer, as kind: StoredKind = .response) {
+    public init?(_ bytes: Span<UInt8>, as kind: StoredKind = .response) {
         let hasLikeness = bytes.count >= Self.likenessPlace + 8
         guard hasLikeness || bytes.count == Self.encodedBytes, Self.kind(of: bytes) == kind else { return nil }
-        func number(_ index: Int) -> Int64 { Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8 + index * 8, as: Int64.self)) }
-        func offset(_ index: Int) -> Int {
-            Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 64 + index * 4, as: UInt32.self)))
-        }
+        func number(_ index: Int) -> Int64 { bytes.littleEndian(at: 8 + index * 8) }
+        func offset(_ index: Int) -> Int { Int(bytes.littleEndian(at: 64 + index * 4, as: UInt32.self)) }
         for index in 0..<3 where number(index).magnitude > Self.timeLimit { return nil }
         guard number(3) >= 0 else { return nil }
         for index in 3..<7 where number(index) > Self.secondsLimit { return nil }
@@ -209,15 +198,13 @@ public struct StoredMetadata: Sendable, Equatable {
         freshnessLifetime = number(4) < 0 ? nil : number(4)
         staleIfError = number(5) < 0 ? nil : number(5)
         staleWhileRevalidate = number(6) < 0 ? nil : number(6)
-        status = Status(rawValue: UInt16(littleEndian: bytes.loadUnaligned(fromByteOffset: 2, as: UInt16.self)))
-        flags = StoredFlags(rawValue: UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 4, as: UInt32.self)))
+        status = Status(rawValue: bytes.littleEndian(at: 2))
+        flags = StoredFlags(rawValue: bytes.littleEndian(at: 4))
         guard offset(0) <= offset(1), offset(2) <= offset(3) else { return nil }
         etag = offset(0)..<offset(1)
         lastModified = offset(2)..<offset(3)
-        order = SentOrder(number: UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 80, as: UInt64.self)))
-        if hasLikeness {
-            likeness = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: Self.likenessPlace, as: UInt64.self))
-        }
+        order = SentOrder(number: bytes.littleEndian(at: 80))
+        if hasLikeness { likeness = bytes.littleEndian(at: Self.likenessPlace) }
     }
 
     // MARK: Other kinds
@@ -238,7 +225,7 @@ public struct StoredMetadata: Sendable, Equatable {
     private static let bestVariantPlace = 3
 
     /// Quality of the best variant under a Vary marker. nil if unknown: older versions did not write it.
-    public static func bestVariant(in marker: UnsafeRawBufferPointer) -> LastGood.Worth? {
+    public static func bestVariant(in marker: Span<UInt8>) -> LastGood.Worth? {
         kind(of: marker) == .varyMarker && marker.count > bestVariantPlace ? LastGood.Worth(rawValue: marker[bestVariantPlace]) : nil
     }
 
@@ -252,8 +239,8 @@ public struct StoredMetadata: Sendable, Equatable {
     public static let cookieOrigins = plain(.cookieOrigins, 0, [])
 
     /// Returns the generation of a marker or a variance, or the time of an invalidation in milliseconds.
-    public static func number(in bytes: UnsafeRawBufferPointer) -> UInt64? {
-        bytes.count >= 16 ? UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self)) : nil
+    public static func number(in bytes: Span<UInt8>) -> UInt64? {
+        bytes.count >= 16 ? bytes.littleEndian(at: 8) : nil
     }
 
     private static let plainBytes = 16
@@ -261,24 +248,21 @@ public struct StoredMetadata: Sendable, Equatable {
     private static let recencyBytes = 24
 
     private static func plain(_ kind: StoredKind, _ number: UInt64, _ recencies: [Recency]) -> [UInt8] {
-        var out = [UInt8](repeating: 0, count: plainBytes + recencies.count * recencyBytes)
-        out[0] = version
-        out[1] = kind.rawValue
+        var out = [version, kind.rawValue, 0, 0, 0, 0, 0, 0]
+        out.reserveCapacity(plainBytes + recencies.count * recencyBytes)
         // One bit for each recency.
         for (index, recency) in recencies.enumerated() where recency.isImported { out[2] |= 1 << UInt8(index) }
-        let numbers = [number] + recencies.flatMap { [$0.order.number, bits($0.requestTime), bits($0.responseTime)] }
-        out.withUnsafeMutableBytes { bytes in
-            for (index, number) in numbers.enumerated() {
-                bytes.storeBytes(of: number.littleEndian, toByteOffset: 8 + index * 8, as: UInt64.self)
-            }
+        out.append(littleEndian: number)
+        for recency in recencies {
+            out.append(littleEndian: recency.order.number)
+            out.append(littleEndian: recency.requestTime.milliseconds)
+            out.append(littleEndian: recency.responseTime.milliseconds)
         }
         return out
     }
 
-    private static func bits(_ time: Timestamp) -> UInt64 { UInt64(bitPattern: time.milliseconds) }
-
     /// Returns the recency of any stored item; nil if the item records none, in which case it counts as older than every other.
-    public static func recency(of bytes: UnsafeRawBufferPointer) -> Recency? {
+    public static func recency(of bytes: Span<UInt8>) -> Recency? {
         switch kind(of: bytes) {
         case .response: StoredMetadata(bytes)?.recency
         case .varyMarker, .searchVariance: recency(0, in: bytes)
@@ -287,16 +271,14 @@ public struct StoredMetadata: Sendable, Equatable {
     }
 
     /// Returns the recency of the response that a Vary marker replaced; nil if it replaced none.
-    public static func replacedRecency(in bytes: UnsafeRawBufferPointer) -> Recency? {
+    public static func replacedRecency(in bytes: Span<UInt8>) -> Recency? {
         kind(of: bytes) == .varyMarker ? recency(1, in: bytes) : nil
     }
 
-    private static func recency(_ index: Int, in bytes: UnsafeRawBufferPointer) -> Recency? {
+    private static func recency(_ index: Int, in bytes: Span<UInt8>) -> Recency? {
         let start = plainBytes + index * recencyBytes
         guard bytes.count >= start + recencyBytes else { return nil }
-        func number(_ index: Int) -> UInt64 {
-            UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: start + index * 8, as: UInt64.self))
-        }
+        func number(_ index: Int) -> UInt64 { bytes.littleEndian(at: start + index * 8) }
         func time(_ index: Int) -> Timestamp { Timestamp(milliseconds: Int64(bitPattern: number(index))) }
         return Recency(
             order: SentOrder(number: number(0)), isImported: bytes[2] & 1 << UInt8(index) != 0, requestTime: time(1), responseTime: time(2))

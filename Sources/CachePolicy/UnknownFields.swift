@@ -61,7 +61,7 @@ public final class UnknownFields: Sendable, Equatable {
         own.reserveCapacity(key.count + suffixBytes)
         own += key
         own += marker
-        withUnsafeBytes(of: hash.littleEndian) { own.append(contentsOf: $0) }
+        own.append(littleEndian: hash)
         return own
     }
 }

@@ -4,7 +4,7 @@ import HTTPCore
 
 public enum Validation {
     /// Replaces the client's conditions by the stored validators. The client's conditions are evaluated against the result afterwards.
-    public static func addConditions(to fields: inout Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) {
+    public static func addConditions(to fields: inout Fields, stored: StoredMetadata, head: Span<UInt8>) {
         removeConditions(from: &fields)
         if !stored.flags.contains(.ownTag), let tag = slice(head, stored.etag) {
             // The upstream knows the tag in its original, strong form.
@@ -34,7 +34,7 @@ public enum Validation {
     /// without validators applies to the only response that was validated. Under `strict`, a strong tag requires a stored strong tag. Under
     /// `rescue` it does not: servers that weaken tags for coded content often forget to do so in a 304.
     public static func applies(
-        _ response: ResponseHead, to stored: StoredMetadata, head: UnsafeRawBufferPointer, strictness: Strictness
+        _ response: ResponseHead, to stored: StoredMetadata, head: Span<UInt8>, strictness: Strictness
     ) -> Bool {
         let ownTag = stored.flags.contains(.ownTag) ? nil : slice(head, stored.etag)
         if let tag = response.fields.first(.etag) {
@@ -50,7 +50,7 @@ public enum Validation {
 
     /// Returns whether two stored responses have equal validators and are one version: a confirmation of one confirms the other.
     public static func areOfOneVersion(
-        _ one: StoredMetadata, head oneHead: UnsafeRawBufferPointer, _ other: StoredMetadata, head otherHead: UnsafeRawBufferPointer
+        _ one: StoredMetadata, head oneHead: Span<UInt8>, _ other: StoredMetadata, head otherHead: Span<UInt8>
     ) -> Bool {
         let tags = (slice(oneHead, one.etag), slice(otherHead, other.etag))
         if tags.0 != nil || tags.1 != nil { return tags.0 == tags.1 }
@@ -61,17 +61,17 @@ public enum Validation {
     /// Returns the stored head updated with the fields of a 304, except those that describe the stored content (§3.2). nil if the stored
     /// head cannot be parsed.
     /// - Parameters:
-    ///   - stored: metadata, head and length of the content.
+    ///   - contentBytes: length of the stored content.
     ///   - recency: recency of the result.
     public static func freshened(
-        _ stored: (metadata: StoredMetadata, head: UnsafeRawBufferPointer, contentBytes: Int), by response: ResponseHead,
-        _ recency: Recency, settings: CachePolicySettings
+        _ stored: StoredMetadata, head: Span<UInt8>, contentBytes: Int, by response: ResponseHead, _ recency: Recency,
+        settings: CachePolicySettings
     ) -> (bytes: [UInt8], metadata: StoredMetadata)? {
-        guard var merged = StoredHead.parse(stored.head) else { return nil }
+        guard var merged = StoredHead.parse(head) else { return nil }
         var kept: [KnownField] = [.contentLength, .contentEncoding, .contentRange, .etag, .transferEncoding]
         // JSON content keeps a JSON type, and other content keeps a type other than JSON.
         let type = MediaType(of: response.fields)
-        if (type?.isJSON ?? false) != stored.metadata.flags.contains(.isJSON) { kept.append(.contentType) }
+        if (type?.isJSON ?? false) != stored.flags.contains(.isJSON) { kept.append(.contentType) }
         var replaced: [[UInt8]] = []
         // RFC 9110 §6.6.1: a 304 without Date was generated when it was received. The stored Date would make the response too old.
         if !response.fields.contains(.date) { merged.fields.remove(.date) }
@@ -90,12 +90,12 @@ public enum Validation {
         // A missing Age in the 304 is not taken from the stored response, because that value was measured earlier.
         let control = ResponseCacheControl(merged.fields, targeted: settings.targetedFields)
         let received = ReceivedResponse(
-            merged, control: control, contentBytes: stored.contentBytes, requestTime: recency.requestTime,
+            merged, control: control, contentBytes: contentBytes, requestTime: recency.requestTime,
             responseTime: recency.responseTime)
         var (bytes, metadata) = StoredHead.make(received, settings: settings)
         metadata.flags.formUnion(
-            stored.metadata.flags.intersection([.weakenedETag, .isJSON, .isLenient, .ownTag, .authorized, .cameCoded, .isOpen]))
-        (metadata.order, metadata.likeness) = (recency.order, stored.metadata.likeness)
+            stored.flags.intersection([.weakenedETag, .isJSON, .isLenient, .ownTag, .authorized, .cameCoded, .isOpen]))
+        (metadata.order, metadata.likeness) = (recency.order, stored.likeness)
         return (bytes, metadata)
     }
 
@@ -111,7 +111,7 @@ public enum Validation {
 
     /// - Parameter strictness: under `strict`, equal lengths without a validator confirm the response; under `rescue` they do not.
     public static func update(
-        _ stored: StoredMetadata, head: UnsafeRawBufferPointer, by response: ResponseHead, contentBytes: Int, strictness: Strictness
+        _ stored: StoredMetadata, head: Span<UInt8>, by response: ResponseHead, contentBytes: Int, strictness: Strictness
     ) -> HeadUpdate {
         guard response.status == 200 else { return .nothing }
         guard stored.status == 200, fits(response, stored: stored, head: head, contentBytes: contentBytes) else { return .stale }
@@ -121,7 +121,7 @@ public enum Validation {
     }
 
     /// §4.3.5: returns whether the HEAD response is consistent with the stored response to GET: no field that both have differs.
-    static func fits(_ response: ResponseHead, stored: StoredMetadata, head: UnsafeRawBufferPointer, contentBytes: Int) -> Bool {
+    static func fits(_ response: ResponseHead, stored: StoredMetadata, head: Span<UInt8>, contentBytes: Int) -> Bool {
         if let length = response.fields.first(.contentLength), !response.fields.contains(.contentEncoding),
             length != Array(String(contentBytes).utf8)[...]
         {
@@ -136,7 +136,7 @@ public enum Validation {
         return true
     }
 
-    static func slice(_ head: UnsafeRawBufferPointer, _ range: Range<Int>) -> [UInt8]? {
-        range.isEmpty || range.upperBound > head.count ? nil : Array(head[range])
+    static func slice(_ head: Span<UInt8>, _ range: Range<Int>) -> [UInt8]? {
+        range.isEmpty || range.upperBound > head.count ? nil : Array(copying: head.extracting(range))
     }
 }

@@ -107,8 +107,8 @@ final class PendingItem: @unchecked Sendable {
 
     var stored: StoredItem {
         StoredItem(
-            metadata: Self.bytes(of: item.metadata), head: Self.bytes(of: item.head), body: body, form: item.body.form,
-            contentNumber: number,
+            metadata: Self.bytes(of: item.metadata).assumingMemoryBound(to: UInt8.self),
+            head: Self.bytes(of: item.head).assumingMemoryBound(to: UInt8.self), body: body, form: item.body.form, contentNumber: number,
             isMarkedStale: isMarkedStale, note: note, owner: self)
     }
 }

@@ -196,7 +196,8 @@ public final class ResponseStore: @unchecked Sendable {
         let payload = UnsafeRawBufferPointer(start: start, count: header.payloadBytes)
         let key = next(header.keyBytes)
         let item = StoredItem(
-            metadata: next(header.metadataBytes), head: next(header.headBytes), body: next(header.bodyBytes), form: header.form,
+            metadata: next(header.metadataBytes).assumingMemoryBound(to: UInt8.self),
+            head: next(header.headBytes).assumingMemoryBound(to: UInt8.self), body: next(header.bodyBytes), form: header.form,
             contentNumber: segment.number << 32 | UInt64(entry.offset), isMarkedStale: entry.flags & IndexEntry.markedStale != 0,
             note: entry.note, owner: segment)
         return StoredRecord(header: header, payload: payload, key: key, item: item)
@@ -311,7 +312,7 @@ public final class ResponseStore: @unchecked Sendable {
     private func isStill(_ item: StoredItem, _ hash: KeyHash, _ keyBytes: Int, _ state: borrowing State) -> Bool {
         if let pending = state.pending[hash] { return pending === item.owner }
         guard let entry = state.index.find(hash), let segment = state.segments[entry.segment] else { return false }
-        if segment.base + entry.byteOffset + RecordHeader.bytes + keyBytes == item.metadata.baseAddress { return true }
+        if segment.base + entry.byteOffset + RecordHeader.bytes + keyBytes == UnsafeRawPointer(item.metadata.baseAddress) { return true }
         // The item was waiting when it was found and has been written since. That was recent, so the record is in memory.
         guard item.owner is PendingItem, let written = parts(entry, in: segment)?.item.metadata else { return false }
         return written.elementsEqual(item.metadata)

@@ -192,8 +192,8 @@ public enum InsertResult: Sendable, Equatable {
 
 /// A stored item. The pointers are valid while `owner` is held.
 public struct StoredItem {
-    public let metadata: UnsafeRawBufferPointer
-    public let head: UnsafeRawBufferPointer
+    public let metadata: UnsafeBufferPointer<UInt8>
+    public let head: UnsafeBufferPointer<UInt8>
     /// The content in its stored form.
     public let body: UnsafeRawBufferPointer
     public let form: ContentForm
@@ -207,7 +207,7 @@ public struct StoredItem {
 
     /// Returns the item with another head.
     public func replacingHead(_ head: [UInt8]) -> StoredItem {
-        head.withUnsafeBytes { replacingHead(HeldHead($0, base: (owner as? HeldHead)?.base ?? owner)) }
+        head.withUnsafeBufferPointer { replacingHead(HeldHead($0, base: (owner as? HeldHead)?.base ?? owner)) }
     }
 
     /// Returns the item with a copy of its head on the heap. Used during a fetch, because the file's pages may be reclaimed meanwhile.
@@ -222,13 +222,13 @@ public struct StoredItem {
 
 /// A head outside the store, with the owner of the item's other parts.
 final class HeldHead {
-    let bytes: UnsafeRawBufferPointer
+    let bytes: UnsafeBufferPointer<UInt8>
     let base: AnyObject
 
-    init(_ head: UnsafeRawBufferPointer, base: AnyObject) {
-        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: head.count, alignment: 1)
-        copy.copyMemory(from: head)
-        bytes = UnsafeRawBufferPointer(copy)
+    init(_ head: UnsafeBufferPointer<UInt8>, base: AnyObject) {
+        let copy = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: head.count)
+        _ = copy.initialize(fromContentsOf: head)
+        bytes = UnsafeBufferPointer(copy)
         self.base = base
     }
 

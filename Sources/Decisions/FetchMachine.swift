@@ -1,11 +1,11 @@
 // The state machine of one fetch: it maps events to actions and performs nothing itself. `ResponseDecision` and `WholeDecision` judge
 // responses; this machine decides what follows, also after the client has left. `Fetch` drives it.
 //
-//     awaitingHead ► collecting ► examining ► readingIn ► ended      to be stored, or to be checked before forwarding
-//        ▲         ► confirming ────────────► readingIn ► ended      a 304 to Cistern's own conditions
-//        ├ misled ◄┤                                                 requested again, without conditions
-//                  ► streaming ─────────────────────────► ended      forwarded as it arrives
-//                  ► discarding ────────────────────────► ended      failed
+//     awaitingHead ► collecting ► examining ► loading ► ended      to be stored, or to be checked before forwarding
+//        ▲         ► confirming ────────────► loading ► ended      a 304 to Cistern's own conditions
+//        ├ misled ◄┤                                               requested again, without conditions
+//                  ► streaming ───────────────────────► ended      forwarded as it arrives
+//                  ► discarding ──────────────────────► ended      failed
 
 import CachePolicy
 import HTTPCore
@@ -23,8 +23,8 @@ public struct FetchMachine {
         /// after this response has ended.
         case misled(discardedBytes: Int)
         case streaming
-        /// The response is complete; records needed for storing it are read into memory.
-        case readingIn(CacheStep)
+        /// The response is complete; records needed for storing it are loaded into memory.
+        case loading(CacheStep)
         /// The response is not needed. The rest is read so that the connection can be reused.
         case discarding(bytes: Int)
         case ended
@@ -41,13 +41,14 @@ public struct FetchMachine {
         /// The head has arrived, and the handling of the response is decided.
         case decided(ResponseDecision)
         /// - Parameter fits: whether the bytes can be buffered in addition to those already buffered.
-        case contentCame(bytes: Int, fits: Bool)
+        case contentArrived(bytes: Int, fits: Bool)
         /// The response is complete.
         case transferEnded(isDelimited: Bool)
         /// The response was truncated or missing, or the request could not be sent.
         case transferFailed(UpstreamError)
         case examined(WholeDecision)
-        case readIn
+        /// The records needed for storing the response are in memory.
+        case loaded
         /// The client cannot receive what is forwarded.
         case unwanted
         /// The client has disconnected.
@@ -57,31 +58,33 @@ public struct FetchMachine {
 
     public enum Action: Sendable, Equatable {
         case nothing
-        /// Buffer the content.
-        case collect
-        case hold
+        /// Buffer the content that follows.
+        case collect(CollectedFor)
+        /// Add content to the buffer.
+        case buffer
         /// Forward the content as it arrives.
         case stream(NotStoredReason)
-        case passOn
+        /// Forward content of a stream.
+        case forward
         /// The content exceeds the buffer: forward the buffered part, then the rest as it arrives.
-        case passOnHeld
+        case forwardBuffered
         case endStream
         case breakStream(UpstreamError)
         case examine(CollectedFor, isDelimited: Bool)
-        /// Read the records needed for storing the response into memory.
-        case readIn(CacheStep)
-        /// Let the cache process the response, and send it.
-        case take(CacheStep)
-        /// Send the complete response without storing it.
-        case bring(NotStoredReason, fault: UpstreamFault?)
-        case askWithoutConditions
+        /// Load the records needed for storing the response into memory.
+        case load(CacheStep)
+        /// Let the cache process the response, and deliver it.
+        case updateCache(CacheStep)
+        /// Deliver the complete response without storing it.
+        case deliver(NotStoredReason, fault: UpstreamFault?)
+        case retryWithoutConditions
         /// Report a fault; the response is not used.
         case fail(UpstreamFault)
         case failTransfer(UpstreamError)
         /// Report a fault, and stop reading the response.
         case failAndStop(UpstreamFault)
         /// Reject a stream, because no more streams are allowed.
-        case turnAway
+        case rejectStream
         /// Cancel the request to the upstream.
         case stop
         /// Continue without the client, in the background.
@@ -98,11 +101,11 @@ public struct FetchMachine {
     public mutating func handle(_ event: Event) -> Action {
         switch event {
         case .decided(let decision): decided(decision)
-        case .contentCame(let count, let fits): contentCame(count, fits: fits)
+        case .contentArrived(let count, let fits): contentArrived(count, fits: fits)
         case .transferEnded(let isDelimited): transferEnded(isDelimited: isDelimited)
         case .transferFailed(let error): transferFailed(error)
         case .examined(let decision): examined(decision)
-        case .readIn: readIn()
+        case .loaded: loaded()
         case .unwanted: state == .streaming ? end(.stop) : .nothing
         case .abandoned(let mayBeStopped): abandoned(mayBeStopped: mayBeStopped)
         }
@@ -121,23 +124,23 @@ public struct FetchMachine {
         case .fail(let fault): go(.discarding(bytes: 0), .fail(fault))
         case .confirm: go(.confirming, .nothing)
         case .askWithoutConditions: go(.misled(discardedBytes: 0), .nothing)
-        case .collect(let purpose): go(.collecting(purpose), .collect)
+        case .collect(let purpose): go(.collecting(purpose), .collect(purpose))
         case .stream(let reason): go(.streaming, .stream(reason))
-        case .turnAway: end(.turnAway)
+        case .turnAway: end(.rejectStream)
         }
     }
 
-    private mutating func contentCame(_ count: Int, fits: Bool) -> Action {
+    private mutating func contentArrived(_ count: Int, fits: Bool) -> Action {
         switch state {
-        case .collecting: return fits ? .hold : go(.streaming, .passOnHeld)
-        case .streaming: return .passOn
+        case .collecting: return fits ? .buffer : go(.streaming, .forwardBuffered)
+        case .streaming: return .forward
         case .discarding(let before):
             guard before + count <= Self.discardLimitBytes else { return end(.stop) }
             return go(.discarding(bytes: before + count), .nothing)
         case .misled(let before):
             guard before + count <= Self.discardLimitBytes else { return end(.failAndStop(.unexpectedStatus)) }
             return go(.misled(discardedBytes: before + count), .nothing)
-        case .awaitingHead, .examining, .confirming, .readingIn, .ended: return .nothing
+        case .awaitingHead, .examining, .confirming, .loading, .ended: return .nothing
         }
     }
 
@@ -145,11 +148,11 @@ public struct FetchMachine {
         switch state {
         case .awaitingHead: end(.failTransfer(.connectionTerminated))
         case .collecting(let purpose): go(.examining(purpose), .examine(purpose, isDelimited: isDelimited))
-        case .confirming: go(.readingIn(.confirm), .readIn(.confirm))
-        case .misled: go(.awaitingHead, .askWithoutConditions)
+        case .confirming: go(.loading(.confirm), .load(.confirm))
+        case .misled: go(.awaitingHead, .retryWithoutConditions)
         case .streaming: end(.endStream)
         case .discarding: end(.nothing)
-        case .examining, .readingIn, .ended: .nothing
+        case .examining, .loading, .ended: .nothing
         }
     }
 
@@ -158,23 +161,23 @@ public struct FetchMachine {
         case .awaitingHead, .collecting, .confirming, .misled: end(.failTransfer(error))
         case .streaming: end(.breakStream(error))
         case .discarding: end(.nothing)
-        case .examining, .readingIn, .ended: .nothing
+        case .examining, .loading, .ended: .nothing
         }
     }
 
     private mutating func examined(_ decision: WholeDecision) -> Action {
         guard case .examining = state else { return .nothing }
         return switch decision {
-        case .store: go(.readingIn(.store), .readIn(.store))
-        case .rememberGone(let reason): go(.readingIn(.rememberGone(reason)), .readIn(.rememberGone(reason)))
-        case .passOn(let reason, let fault): end(.bring(reason, fault: fault))
+        case .store: go(.loading(.store), .load(.store))
+        case .rememberGone(let reason): go(.loading(.rememberGone(reason)), .load(.rememberGone(reason)))
+        case .passOn(let reason, let fault): end(.deliver(reason, fault: fault))
         case .fail(let fault): end(.fail(fault))
         }
     }
 
-    private mutating func readIn() -> Action {
-        guard case .readingIn(let step) = state else { return .nothing }
-        return end(.take(step))
+    private mutating func loaded() -> Action {
+        guard case .loading(let step) = state else { return .nothing }
+        return end(.updateCache(step))
     }
 
     /// A fetch that may fill the store continues, and so does a request that may change data.
@@ -182,7 +185,7 @@ public struct FetchMachine {
         switch state {
         case .awaitingHead: mayBeStopped ? end(.stop) : .handOver
         case .streaming: end(.stop)
-        case .collecting, .examining, .confirming, .misled, .readingIn: .handOver
+        case .collecting, .examining, .confirming, .misled, .loading: .handOver
         case .discarding, .ended: .nothing
         }
     }

@@ -67,7 +67,7 @@ public enum UnexpectedResponse: Sendable, Equatable {
 /// The facts known when the head of a response arrives. Not copyable, because the type is large.
 public struct ResponseFacts: ~Copyable {
     /// The stored response: its metadata and its head.
-    public typealias Copy = (metadata: StoredMetadata, head: UnsafeRawBufferPointer)
+    public typealias Copy = (metadata: StoredMetadata, head: [UInt8])
 
     public let request: RequestHead
     /// The request's fields as sent, including Cistern's own conditions.
@@ -123,7 +123,7 @@ public struct ResponseFacts: ~Copyable {
         switch status {
         // RFC 9111 §4.3.4: a 304 that does not match the stored response is useless to every client.
         case 304:
-            return Validation.applies(response, to: copy.metadata, head: copy.head, strictness: strictness)
+            return Validation.applies(response, to: copy.metadata, head: copy.head.span, strictness: strictness)
                 ? .confirm : .askWithoutConditions
         // RFC 9110 §13.1.2 specifies 412 for methods other than GET and HEAD, which may include QUERY.
         case 412 where sent.contains(.ifNoneMatch) || sent.contains(.ifModifiedSince): return .askWithoutConditions
@@ -135,7 +135,7 @@ public struct ResponseFacts: ~Copyable {
         if request.method == .options { return LastGood.faultOfPreflight(response) }
         // For a range request, only trouble of the upstream justifies serving the range from the stored response.
         if request.fields.contains(.range) { return LastGood.isTrouble(status) ? .serverError : nil }
-        let copy = LastGood.Copy(copy.metadata, head: copy.head, beside: response)
+        let copy = LastGood.Copy(copy.metadata, head: copy.head.span, beside: response)
         if let fault = LastGood.faultOfHead(response, beside: copy, to: request, strictness: strictness) {
             return fault == .unexpectedType && seen(.otherForm) ? nil : fault
         }

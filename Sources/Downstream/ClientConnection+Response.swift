@@ -8,10 +8,9 @@ extension ClientConnection {
     /// Sends a complete response: `head` (status line and field lines), `lines` (more field lines), the empty line and the body. Responses
     /// to HEAD omit the body. A small response takes one `send` from one buffer; a larger one takes one `sendmsg` without a copy of the
     /// body.
-    /// - Returns: the bytes sent, if the response was sent in one piece and may be repeated (`staysOpen`); otherwise nil. Valid until the
-    ///   next response.
+    /// - Returns: the bytes sent, if the response was sent in one piece and may be repeated (`staysOpen`); otherwise nil.
     @discardableResult
-    public func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
+    public func sendWhole(head: Span<UInt8>, lines: Span<UInt8>, body: WholeBody) -> SentBytes? {
         table.loop.assertOnLoop()
         // The number of the closed descriptor may belong to another client by now.
         guard let progress = state.respondWhole() else { return nil }
@@ -39,9 +38,9 @@ extension ClientConnection {
             (buffer + count).copyMemory(from: source, byteCount: length)
             count += length
         }
-        put(head.baseAddress, head.count)
+        head.withUnsafeBytes { put($0.baseAddress, $0.count) }
         put(closing.utf8Start, closing.utf8CodeUnitCount)
-        put(lines.baseAddress, lines.count)
+        lines.withUnsafeBytes { put($0.baseAddress, $0.count) }
         put(("\r\n" as StaticString).utf8Start, 2)
         guard headCount + body.count <= ClientConnections.writeBytes else {
             sendTwo(UnsafeRawBufferPointer(start: buffer, count: count), body)
@@ -53,11 +52,11 @@ extension ClientConnection {
         send(response)
         finishIfSent()
         // After the handling of the request, the end of the response may have begun the next request, which has overwritten the buffer.
-        return isHandling && !progress.endsConnection ? response : nil
+        return isHandling && !progress.endsConnection ? SentBytes(response) : nil
     }
 
     private func queueInOnePiece(
-        _ head: UnsafeRawBufferPointer, _ connectionLine: StaticString, _ lines: UnsafeRawBufferPointer, _ body: WholeBody
+        _ head: Span<UInt8>, _ connectionLine: StaticString, _ lines: Span<UInt8>, _ body: WholeBody
     ) {
         var bytes = table.takeSpareOutput()
         bytes.append(atMost: head.count + connectionLine.utf8CodeUnitCount + lines.count + 2 + body.count) { response in
@@ -71,7 +70,7 @@ extension ClientConnection {
     }
 
     /// Sends a response with content that is produced while it is sent. If the length is unknown, `takesChunks` must be true.
-    public func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
+    public func sendProduced(head: Span<UInt8>, lines: Span<UInt8>, content producer: any ContentProducer) {
         guard let progress = state.respondWhole() else { return }
         queue(head, progress.connectionLine, lines, producer.length == nil ? "Transfer-Encoding: chunked\r\n" : "")
         output.append(producer)
@@ -97,11 +96,11 @@ extension ClientConnection {
     }
 
     private func queue(
-        _ head: UnsafeRawBufferPointer, _ connectionLine: StaticString, _ lines: UnsafeRawBufferPointer, _ framingLine: StaticString = ""
+        _ head: Span<UInt8>, _ connectionLine: StaticString, _ lines: Span<UInt8>, _ framingLine: StaticString = ""
     ) {
-        output.append(head)
+        head.withUnsafeBytes { output.append($0) }
         for line in [connectionLine, framingLine] { line.withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) } }
-        output.append(lines)
+        lines.withUnsafeBytes { output.append($0) }
         ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
     }
 

@@ -109,7 +109,7 @@ public final class ClientConnection: AcceptedConnection {
         if case .lingering = state.phase { return discard(bytes.count) }
         if input.isEmpty {
             if state.isAwaitingRequest { attributed = nil }
-            if state.isAwaitingRequest, !endsWithNext, companion == nil, receiver.repeated(UnsafeRawBufferPointer(bytes), on: self) {
+            if state.isAwaitingRequest, !endsWithNext, companion == nil, receiver.repeated(bytes.span, on: self) {
                 return
             }
             let consumed = handle(bytes)

@@ -44,9 +44,9 @@ public protocol ClientStream: AnyObject {
     func sendInformational(_ head: ResponseHead)
     /// Sends a complete response. Responses to HEAD omit the body.
     /// - Parameter lines: more field lines.
-    /// - Returns: the bytes sent, if the response was sent in one piece and may be repeated; otherwise nil. Valid until the next response.
+    /// - Returns: the bytes sent, if the response was sent in one piece and may be repeated; otherwise nil.
     @discardableResult
-    func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer?
+    func sendWhole(head: Span<UInt8>, lines: Span<UInt8>, body: WholeBody) -> SentBytes?
     /// Whether another request may follow this response.
     var staysOpen: Bool { get }
     /// Sends a response that `sendWhole` returned for a request of equal method and version. Requires `staysOpen`.
@@ -58,7 +58,7 @@ public protocol ClientStream: AnyObject {
     var takesChunks: Bool { get }
     /// Sends a response with content that is produced while it is sent. If the length is known, `head` has it; otherwise `takesChunks` must
     /// be true.
-    func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer)
+    func sendProduced(head: Span<UInt8>, lines: Span<UInt8>, content producer: any ContentProducer)
     /// Returns an empty array for the next head, with reused memory if available.
     func spareOutput() -> [UInt8]
     /// Bytes that `startResponse` appends to a head, so that the caller can reserve them.
@@ -80,6 +80,13 @@ public protocol ClientStream: AnyObject {
     func abortResponse()
 }
 
+/// The bytes of a response that was sent in one piece. Valid until the next response.
+public struct SentBytes {
+    public let bytes: UnsafeRawBufferPointer
+
+    public init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+}
+
 /// State of the flow that lasts as long as one client's connection.
 public protocol ConnectionCompanion: AnyObject {
     func clientConnectionEnded()
@@ -90,9 +97,7 @@ extension ClientStream {
 
     /// Sends a complete response from arrays.
     public func sendWhole(head: [UInt8], lines: [UInt8] = [], body: WholeBody) {
-        head.withUnsafeBytes { head in
-            lines.withUnsafeBytes { lines in _ = sendWhole(head: head, lines: lines, body: body) }
-        }
+        sendWhole(head: head.span, lines: lines.span, body: body)
     }
 }
 

@@ -2,6 +2,7 @@
 // of idle connections.
 
 import CTLS
+import Figures
 
 final class ClientTLS {
     /// The connection of the C library; nil after it was closed.
@@ -171,27 +172,7 @@ struct RecordSizes {
     mutating func sent(_ count: Int) { sentBytes = min(sentBytes + count, Self.flightBytes) }
 }
 
-/// Why a TLS handshake failed.
-public enum HandshakeFailure: String, Sendable, CaseIterable {
-    /// The client's bytes are not valid TLS.
-    case malformed
-    /// The client closed the connection.
-    case ended
-    /// The client sent cleartext HTTP. It receives a 400 response.
-    case clear
-    /// Client and server have no common version, cipher suite or group.
-    case parameters
-    /// The client offers no common application protocol (ALPN).
-    case `protocol`
-    /// The client's certificate is missing or invalid.
-    case certificate
-    /// The client aborted the handshake, usually because it does not trust the certificate.
-    case refused
-    /// The handshake took too long.
-    case timeout
-    /// The handshake was ended because too many others began, or at the connection limit.
-    case crowded
-
+extension HandshakeFailure {
     fileprivate init(_ reason: Int32) {
         self =
             switch Int(reason) {

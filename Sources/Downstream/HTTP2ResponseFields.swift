@@ -21,6 +21,10 @@ enum HTTP2ResponseFields {
         return fields
     }
 
+    static func make(head: Span<UInt8>, lines: Span<UInt8>, length: Int? = nil) -> HTTP2FieldList {
+        head.withUnsafeBytes { head in lines.withUnsafeBytes { make(head: head, lines: $0, length: length) } }
+    }
+
     static func make(_ head: ResponseHead) -> HTTP2FieldList {
         var text: [UInt8] = []
         ResponseSerializer.append(head, to: &text)

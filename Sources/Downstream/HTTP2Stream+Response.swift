@@ -6,7 +6,7 @@ import Reactor
 
 extension HTTP2Stream {
     @discardableResult
-    func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
+    func sendWhole(head: Span<UInt8>, lines: Span<UInt8>, body: WholeBody) -> SentBytes? {
         guard let progress = state.respondWhole() else { return nil }
         pendingHead = .made(HTTP2ResponseFields.make(head: head, lines: lines))
         if !progress.isHead {
@@ -18,7 +18,7 @@ extension HTTP2Stream {
     }
 
     /// Returns the response in one piece in HTTP/1.1 form; nil if it is too long.
-    private func joined(_ head: UnsafeRawBufferPointer, _ lines: UnsafeRawBufferPointer, _ body: WholeBody) -> UnsafeRawBufferPointer? {
+    private func joined(_ head: Span<UInt8>, _ lines: Span<UInt8>, _ body: WholeBody) -> SentBytes? {
         let space = UnsafeMutableRawBufferPointer(table.writeBuffer)
         guard head.count + lines.count + 2 + body.count <= space.count else { return nil }
         var count = 0
@@ -26,11 +26,11 @@ extension HTTP2Stream {
             UnsafeMutableRawBufferPointer(rebasing: space[count...]).copyMemory(from: bytes)
             count += bytes.count
         }
-        put(head)
-        put(lines)
+        head.withUnsafeBytes(put)
+        lines.withUnsafeBytes(put)
         ("\r\n" as StaticString).withUTF8Buffer { put(UnsafeRawBufferPointer($0)) }
         body.withBytes(put)
-        return UnsafeRawBufferPointer(rebasing: space[..<count])
+        return SentBytes(UnsafeRawBufferPointer(rebasing: space[..<count]))
     }
 
     /// The end of the connection does not depend on a single request.
@@ -51,7 +51,7 @@ extension HTTP2Stream {
     /// The end of the stream ends content of unknown length.
     var takesChunks: Bool { true }
 
-    func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
+    func sendProduced(head: Span<UInt8>, lines: Span<UInt8>, content producer: any ContentProducer) {
         guard let progress = state.respondWhole() else { return }
         pendingHead = .made(HTTP2ResponseFields.make(head: head, lines: lines))
         if !progress.isHead { output.append(framed: producer) }
@@ -68,9 +68,7 @@ extension HTTP2Stream {
     func startResponse(head: consuming [UInt8], lines: [UInt8], framing: ResponseFraming, readAhead: Int) {
         guard state.beginResponse(framing, readAhead: readAhead, isFirstOutput: true) != nil else { return }
         let length: Int? = if case .length(let count) = framing { count } else { nil }
-        pendingHead = head.withUnsafeBytes { head in
-            lines.withUnsafeBytes { .made(HTTP2ResponseFields.make(head: head, lines: $0, length: length)) }
-        }
+        pendingHead = .made(HTTP2ResponseFields.make(head: head.span, lines: lines.span, length: length))
         pushLater()
     }
 

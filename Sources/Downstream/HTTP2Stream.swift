@@ -64,7 +64,7 @@ final class HTTP2Stream {
         hasInputEnded = endsStream
         let isWhole = endsStream && !section.isTooLarge
         let bytes = UnsafeRawBufferPointer(section.bytes)
-        if isWhole, !listener.isRetired, connection.receiver.repeated(bytes, on: self) { return }
+        if isWhole, !listener.isRetired, connection.receiver.repeated(section.bytes.span, on: self) { return }
         switch HTTP2RequestHead.read(section, endsStream: endsStream, limits: table.settings.requestLimits) {
         case .malformed: connection.reset(self, .protocolError)
         case .refused(let rejection): perform(.refuse(rejection))

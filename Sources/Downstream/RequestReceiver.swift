@@ -21,7 +21,7 @@ public protocol RequestReceiver: AnyObject {
     /// Called with the first bytes of a new request, or with an HTTP/2 field section that is a complete request. Not called for the last
     /// request of a connection. A receiver that recognizes the bytes of an earlier request (`ReceivedRequest.bytes`) responds with
     /// `sendAgain` and returns true. Otherwise the bytes are parsed.
-    func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool
+    func repeated(_ bytes: Span<UInt8>, on stream: any ClientStream) -> Bool
 
     /// Called with a complete, valid head. The receiver either responds at once through `stream` and returns nil (only if the framing is
     /// `.none`), or returns the exchange that will respond.
@@ -32,7 +32,7 @@ public protocol RequestReceiver: AnyObject {
 }
 
 extension RequestReceiver {
-    public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool { false }
+    public func repeated(_ bytes: Span<UInt8>, on stream: any ClientStream) -> Bool { false }
 }
 
 /// A request that waits for its response. Receives the events of its client.

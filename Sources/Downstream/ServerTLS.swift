@@ -1,6 +1,7 @@
 // TLS state of one shard: its contexts, the running handshakes, and the order in which they proceed.
 
 import CTLS
+import Figures
 import Reactor
 
 /// Keys of session tickets, shared by all shards. `@unchecked Sendable` because the C side protects them with a lock.
@@ -33,22 +34,15 @@ public final class TicketKeys: @unchecked Sendable {
     }
 }
 
-/// Handshake counts since the start; `running` is the present number.
-public struct HandshakeCounters: Sendable {
-    public var running = 0
-    public var full = 0
-    public var resumed = 0
-    /// In the order of `HandshakeFailure.allCases`.
-    public var failed = [Int](repeating: 0, count: HandshakeFailure.allCases.count)
-}
-
 /// The TLS state of a shard. Used on its event loop only.
 public final class ServerTLS {
     private(set) var certificates: ServerCertificates
     private var contexts: [TLSContext]
     let tickets: TicketKeys
     private let loop: EventLoop
-    public private(set) var counters = HandshakeCounters()
+    /// Number of running handshakes, and counters of ended ones.
+    public private(set) var running = 0
+    public private(set) var figures = LabelledFigures()
     public var handshakeLimit: Int { certificates.settings.handshakeLimit }
     /// Called for each failed handshake.
     public var onFailure: (HandshakeFailure, PeerAddress) -> Void = { _, _ in }
@@ -115,13 +109,13 @@ public final class ServerTLS {
     // MARK: Running handshakes
 
     func begin(_ handshake: TLSHandshake) {
-        counters.running += 1
+        running += 1
         if let client = handshake.client { runningByClient[client, default: 0] += 1 }
         handshake.older = newest
         newest?.newer = handshake
         newest = handshake
         if oldest == nil { oldest = handshake }
-        if counters.running > certificates.settings.handshakeLimit { crowdedOut(by: handshake)?.fail(.crowded) }
+        if running > certificates.settings.handshakeLimit { crowdedOut(by: handshake)?.fail(.crowded) }
     }
 
     /// Selects the handshake that must end because another one has begun. A client with more running handshakes than its share loses its
@@ -137,15 +131,13 @@ public final class ServerTLS {
     /// Ends a handshake.
     /// - Parameter failure: nil if it succeeded.
     func end(_ handshake: TLSHandshake, _ failure: HandshakeFailure?, isResumed: Bool = false) {
-        counters.running -= 1
+        running -= 1
         leave(handshake)
-        if let failure, let place = HandshakeFailure.allCases.firstIndex(of: failure) {
-            counters.failed[place] += 1
+        if let failure {
+            figures.count(.tlsHandshakesFailed, of: failure)
             onFailure(failure, handshake.peer)
-        } else if isResumed {
-            counters.resumed += 1
         } else {
-            counters.full += 1
+            figures.count(.tlsHandshakes, isResumed ? 1 : 0)
         }
     }
 

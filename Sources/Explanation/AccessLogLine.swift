@@ -22,8 +22,6 @@ public struct AccessLogLine {
     }
 
     private let head: RequestHead
-    /// Milliseconds since 1970.
-    private let wall: Int64
     public var client = Client([])
     /// Request ID; nil if there is none.
     public var name: [UInt8]?
@@ -37,21 +35,19 @@ public struct AccessLogLine {
     /// Maximum length in bytes of logged client data other than the request line.
     private static let textBytes = 1_024
 
-    public init(_ head: RequestHead, wall: Int64) { (self.head, self.wall) = (head, wall) }
+    public init(_ head: RequestHead) { self.head = head }
 
     /// - Parameters:
-    ///   - trace: the completed trace.
+    ///   - record: the completed record.
     ///   - fields: fields in order; for other formats than JSON only the query is optional.
-    public func make(
-        _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ format: AccessLog.Format, _ fields: [AccessField]
-    ) -> [UInt8] {
+    public func make(_ record: borrowing ExchangeRecord, _ format: AccessLog.Format, _ fields: [AccessField]) -> [UInt8] {
         var line: [UInt8] = []
         line.reserveCapacity(512)
         switch format {
-        case .json: appendJSON(record, trace, fields, to: &line)
+        case .json: appendJSON(record, fields, to: &line)
         case .common:
             appendCommon(record, hasQuery: fields.contains(.query), to: &line)
-            line += Array(" \(record.result.label) \(Self.reason(record) ?? "-")\n".utf8)
+            line += Array(" \(record.result.label) \(record.loggedReason ?? "-")\n".utf8)
         case .combined:
             appendCommon(record, hasQuery: fields.contains(.query), to: &line)
             for text in [referer, userAgent] {
@@ -66,29 +62,25 @@ public struct AccessLogLine {
 
     // MARK: JSON
 
-    private func appendJSON(
-        _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ fields: [AccessField], to line: inout [UInt8]
-    ) {
+    private func appendJSON(_ record: borrowing ExchangeRecord, _ fields: [AccessField], to line: inout [UInt8]) {
         line.append("{")
         for field in fields {
             let start = line.count
             if start > 1 { line.append(",") }
             let named = line.count
-            append(field, record, trace, to: &line)
+            append(field, record, to: &line)
             // Removes the comma if the field has no value.
             if line.count == named { line.removeLast(named - start) }
         }
         line.append("}\n")
     }
 
-    private func append(
-        _ field: AccessField, _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, to line: inout [UInt8]
-    ) {
+    private func append(_ field: AccessField, _ record: borrowing ExchangeRecord, to line: inout [UInt8]) {
         switch field {
         case .time:
-            Self.append("time", wall / 1_000, to: &line)
+            Self.append("time", record.wall / 1_000, to: &line)
             line.append(".")
-            line += Array(Self.milliseconds(wall).utf8)
+            line += Array(Self.milliseconds(record.wall).utf8)
         case .client: Self.append("client", client.address.isEmpty ? Array("unix".utf8)[...] : client.address[...], to: &line)
         case .clientSubject: Self.append("client_subject", client.subject, to: &line)
         case .requestID: Self.append("request_id", name?[...], to: &line)
@@ -105,16 +97,16 @@ public struct AccessLogLine {
         case .status: Self.append("status", Int64(record.status), to: &line)
         case .bytes: Self.append("bytes", Int64(record.bodyBytes), to: &line)
         case .duration: Self.append("duration_us", record.durationMicroseconds, to: &line)
-        case .content: Self.append("content_us", record.contentMicroseconds, to: &line)
+        case .content: Self.append("content_us", record.content.microseconds < 0 ? nil : record.content.microseconds, to: &line)
         case .result: Self.append("result", "\(record.result.label)", to: &line)
-        case .reason: Self.append("reason", Self.reason(record), to: &line)
+        case .reason: Self.append("reason", record.loggedReason, to: &line)
         case .age: Self.append("age", record.age, to: &line)
-        case .shared: Self.append("shared", trace.found.shared?.outcome.rawValue, to: &line)
-        case .upstream: Self.append("upstream_us", record.upstreamMicroseconds, to: &line)
-        case .upstreamStatus: Self.append("upstream_status", trace.upstream.status > 0 ? Int64(trace.upstream.status) : nil, to: &line)
+        case .shared: Self.append("shared", record.found.shared?.outcome.rawValue, to: &line)
+        case .upstream: Self.append("upstream_us", record.upstream.microseconds < 0 ? nil : record.upstream.microseconds, to: &line)
+        case .upstreamStatus: Self.append("upstream_status", record.upstream.status > 0 ? Int64(record.upstream.status) : nil, to: &line)
         case .upstreamAddress: Self.append("upstream_address", upstreamAddress, to: &line)
-        case .upstreamVersion: Self.append("upstream_protocol", trace.upstream.spoken?.version.name, to: &line)
-        case .upstreamPhases: Self.append(trace.upstream.times, to: &line)
+        case .upstreamVersion: Self.append("upstream_protocol", record.upstream.spoken?.version.name, to: &line)
+        case .upstreamPhases: Self.append(record.upstream.times, to: &line)
         }
     }
 
@@ -162,7 +154,7 @@ public struct AccessLogLine {
 
     private func appendCommon(_ record: borrowing ExchangeRecord, hasQuery: Bool, to line: inout [UInt8]) {
         line += client.address.isEmpty ? Array("unix".utf8) : client.address
-        let date = HTTPDate.format(wall / 1000)
+        let date = HTTPDate.format(record.wall / 1000)
         // "Sun, 06 Nov 1994 08:49:37 GMT" becomes [06/Nov/1994:08:49:37 +0000].
         let (day, month, year, clock) = (date[5..<7], date[8..<11], date[12..<16], date[17..<25])
         line.append(" - ")
@@ -214,11 +206,6 @@ public struct AccessLogLine {
         head.fields.first(.referer).map {
             $0.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }.withoutUserInformation.prefix(Self.textBytes)
         }
-    }
-
-    private static func reason(_ record: borrowing ExchangeRecord) -> String? {
-        if let cause = record.rescueCause { return MetricNames.rescueCauses[cause] }
-        return record.notStored.map { MetricNames.notStored[$0].rawValue }
     }
 
     private static func append(escaped text: ArraySlice<UInt8>, to line: inout [UInt8]) {

@@ -5,7 +5,7 @@ import HTTPCore
 
 /// A target and its count.
 public struct CountedTarget: Sendable, Equatable {
-    /// Index of the API, or `ExchangeTrace.noAPI`.
+    /// Index of the API, or `ExchangeRecord.noAPI`.
     public let api: UInt16
     /// Hash of the complete target.
     let hash: UInt64

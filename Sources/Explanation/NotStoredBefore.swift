@@ -37,20 +37,20 @@ public struct NotStoredBefore: Sendable, Equatable {
 extension WhyRecord {
     /// Whether the exchange failed without a stored response, so that an explanation of earlier responses is useful.
     public var lacksCopy: Bool {
-        trace.result == .error && trace.background == nil && trace.found.kind == .nothing && trace.upstream.failure != nil
-            && trace.reasons.bypass == nil
+        exchange.result == .error && exchange.background == nil && exchange.found.kind == .nothing && exchange.upstream.failure != nil
+            && exchange.reasons.bypass == nil
     }
 
     /// Status of the upstream's response, or of the generated response if no request was sent.
-    public var responseStatus: UInt16 { trace.upstream.status == 0 ? trace.status : trace.upstream.status }
+    public var responseStatus: UInt16 { exchange.upstream.status == 0 ? exchange.status : exchange.upstream.status }
 
     /// Why a successful response was not stored; nil if it was stored, or not successful.
-    public var reasonNotStored: NotStoredReason? { trace.isGoodAndNotStored ? trace.reasons.notStored : nil }
+    public var reasonNotStored: NotStoredReason? { exchange.isGoodAndNotStored ? exchange.reasons.notStored : nil }
 
     /// The path without arguments.
     public var path: ArraySlice<UInt8> { target[...].withoutQuery }
 }
 
-extension ExchangeTrace {
+extension ExchangeRecord {
     var isGoodAndNotStored: Bool { reasons.notStored != nil && status < 500 && upstream.status < 500 }
 }

@@ -100,7 +100,6 @@ extension NotStoredReason {
         case .contentType: WhyAdvice("cache.content_types", "names the media types that are kept")
         case .tooLarge:
             WhyAdvice("cache.buffer_limit", "is the largest response that is kept; store.size and the space on its disk bound it too")
-        case .tooManyMembers: WhyAdvice("cache.member_limit", "is the most fields in Vary and the most groups of a kept response")
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .notKept: WhyAdvice("routes.keep_if.must_have", "and the others beside it say which responses of the route are kept")
         case .invalidated: WhyAdvice("routes.invalidates_target", "off: a write to the target does not make its responses invalid")
@@ -110,8 +109,8 @@ extension NotStoredReason {
                 "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept, whoever asks")
         case .noContent: WhyAdvice("cache.store", "any: keeps responses without content too")
         case .contentCoding: WhyAdvice("cache.store", "any: keeps responses in their own coding")
-        case .unreadContent: ContentOutcome.streamedNoRoom.advice
-        case .requestContent, .changingContent, .connectionUser, .rangeRequest, .preconditions, .partial, .requestNoStore, .varyStar,
+        case .unreadContent, .tooManyMembers, .requestContent, .changingContent, .connectionUser, .rangeRequest, .preconditions, .partial,
+            .requestNoStore, .varyStar,
             .invalidJSON, .graphQLError, .empty, .unprovenEnd, .undecodable, .tooDeep,
             .outdated, .stream,
             .notAllowed:
@@ -190,7 +189,7 @@ extension SharedReply {
         case .missing where hasWaited: "Another node asked the upstream for the same, and had stored no response after \(time)."
         case .found: "Another node had stored the response: it came from the shared level in \(time)."
         case .missing: "No other node had stored it (the shared level said so in \(time))."
-        case .late: "The shared level had not replied after \(time) (share.timeout), so the upstream was asked beside it."
+        case .late: "The shared level had not replied after \(time), so the upstream was asked beside it."
         case .failed: "The shared level could not be asked (cistern share status)."
         case .refused:
             "What other nodes had stored may not be taken: \(refusal?.sentence ?? "it is no newer, or was purged or changed since")."
@@ -224,7 +223,7 @@ extension SharedObstacle {
             switch self {
             case .failing: "the engine fails, and is not asked (cistern share status says why)"
             case .blind: "what other nodes purge cannot be seen just now (cistern share status says why)"
-            case .slow: "a round trip to the engine takes longer than share.timeout"
+            case .slow: "a round trip to the engine takes too long"
             case .unshareable: "the last response could not be shared, or the upstream failed, so each node asks for itself for a while"
             case .told: "what is stored for a user of whom the upstream has told (credentials.identity.lookup) is not shared"
             }
@@ -375,10 +374,9 @@ extension ContentOutcome {
 
     public var advice: WhyAdvice? {
         switch self {
-        case .whole, .unfinished: nil
+        case .whole, .unfinished, .streamedNoRoom: nil
         case .streamedTooLong:
             WhyAdvice("limits.request_buffer", "is how much of one request's content is taken before the upstream is asked")
-        case .streamedNoRoom: WhyAdvice("limits.request_buffers", "is how much of all requests' content together")
         }
     }
 }

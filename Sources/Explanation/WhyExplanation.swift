@@ -29,7 +29,7 @@ public struct ExplainedRoute: Sendable {
 
 public struct WhyExplanation {
     public let record: WhyRecord
-    private let trace: ExchangeTrace
+    private let exchange: ExchangeRecord
     private let route: ExplainedRoute
     /// Empty if there is only one API.
     private let api: String
@@ -55,19 +55,19 @@ public struct WhyExplanation {
         _ record: WhyRecord, route: ExplainedRoute, api: String = "", unknownField: String? = nil, before: NotStoredBefore? = nil,
         refusal: Refusal? = nil
     ) {
-        self.refusal = record.trace.reasons.notStored == .storeRefused || record.trace.isStored ? refusal : nil
+        self.refusal = record.exchange.reasons.notStored == .storeRefused || record.exchange.isStored ? refusal : nil
         self.unknownField = unknownField
         self.api = api
         // A statement that the target is gone is a sufficient explanation.
-        self.before = record.lacksCopy && record.trace.reasons.notStoodIn != .gone ? before : nil
+        self.before = record.lacksCopy && record.exchange.reasons.notStoodIn != .gone ? before : nil
         self.record = record
-        trace = record.trace
+        exchange = record.exchange
         self.route = route
     }
 
     // MARK: Key
 
-    private var isLookedUp: Bool { trace.found.kind != .notLookedUp }
+    private var isLookedUp: Bool { exchange.found.kind != .notLookedUp }
 
     /// The target in canonical form. If the recorded target is truncated, so is the result.
     private var canonicalTarget: [UInt8] {
@@ -77,7 +77,8 @@ public struct WhyExplanation {
     }
 
     private var partition: String? {
-        trace.partition == 0 ? nil : StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: trace.partition >> (24 - 8 * $0)) })
+        exchange.partition == 0
+            ? nil : StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: exchange.partition >> (24 - 8 * $0)) })
     }
 
     /// Parts of the request that the key omits, as text.
@@ -103,15 +104,15 @@ public struct WhyExplanation {
 
     // MARK: Decision
 
-    private var failure: FetchFailure? { trace.upstream.failure }
+    private var failure: FetchFailure? { exchange.upstream.failure }
 
     /// A word for the decision.
     public var decision: String {
-        if trace.background != nil {
-            if trace.isStored { return "stored_response_of_upstream" }
-            return trace.result == .revalidated ? "confirmed_stored_copy" : "left_store_as_it_was"
+        if exchange.background != nil {
+            if exchange.isStored { return "stored_response_of_upstream" }
+            return exchange.result == .revalidated ? "confirmed_stored_copy" : "left_store_as_it_was"
         }
-        return switch trace.result {
+        return switch exchange.result {
         case .hit, .stale: "served_from_store"
         case .rescued: "served_stored_copy"
         case .revalidated: "served_confirmed_copy"
@@ -124,134 +125,135 @@ public struct WhyExplanation {
 
     /// Sentences for people.
     private var explanation: [String] {
-        var sentences = [trace.background?.cause.sentence ?? lookUpSentence]
+        var sentences = [exchange.background?.cause.sentence ?? lookUpSentence]
         if let unknownField {
             sentences.append("A copy is stored that differs in \(unknownField), by which the upstream may select: so it was not used.")
         }
         if let before { sentences.append(before.sentence) }
-        if trace.found.kind == .stored { sentences += freshnessSentences }
-        if trace.reasons.isClientIgnored {
+        if exchange.found.kind == .stored { sentences += freshnessSentences }
+        if exchange.reasons.isClientIgnored {
             sentences.append("The request wanted the upstream to be asked, which the setting client_directives ignores.")
         }
-        if trace.upstream.isFaulted {
+        if exchange.upstream.isFaulted {
             sentences.append("A fault was injected, to practise an outage: this says nothing of the upstream (cistern drill ls).")
         }
-        if let failure { sentences.append(failure.sentence(status: trace.upstream.status)) }
-        if trace.upstream.patience > 0 {
-            let time = ShownFigures.duration(microseconds: Int64(trace.upstream.patience) * 1_000)
+        if let failure { sentences.append(failure.sentence(status: exchange.upstream.status)) }
+        if exchange.upstream.patience > 0 {
+            let time = ShownFigures.duration(microseconds: Int64(exchange.upstream.patience) * 1_000)
             sentences.append("This request is slow by nature: the upstream had \(time), twice the usual time.")
         }
-        if trace.found.isGone {
+        if exchange.found.isGone {
             // A 403 revoked the user's access (`ResponseCache.saysGone`).
-            let meaning = trace.status == 403 ? "that this user may not read it (403)" : "that it is gone"
+            let meaning = exchange.status == 403 ? "that this user may not read it (403)" : "that it is gone"
             sentences.append(
-                trace.result == .rescued
+                exchange.result == .rescued
                     ? "The client got the upstream's latest answer: \(meaning). The older copy stays, and returns with the next 200 or 304."
                     : "It is remembered beside the stored copy: while the upstream fails, this is what goes out.")
-        } else if let permission = trace.reasons.sharedPermission {
+        } else if let permission = exchange.reasons.sharedPermission {
             sentences.append("\(permission.copy) went out instead: \(permission.sentence).")
-        } else if trace.result == .rescued {
+        } else if exchange.result == .rescued {
             sentences.append("The stored response went out instead.")
         }
-        if trace.result == .revalidated { sentences.append("The upstream confirmed the stored response.") }
-        if trace.background != nil, trace.found.kind == .stored, !trace.isStored, trace.result != .revalidated {
+        if exchange.result == .revalidated { sentences.append("The upstream confirmed the stored response.") }
+        if exchange.background != nil, exchange.found.kind == .stored, !exchange.isStored, exchange.result != .revalidated {
             sentences.append("The stored response stays.")
         }
-        if trace.result == .error, let reason = trace.reasons.notRescued {
+        if exchange.result == .error, let reason = exchange.reasons.notRescued {
             sentences.append("The stored copy may not stand in: \(reason.sentence).")
         }
-        if trace.result == .error, let reason = trace.reasons.notStoodIn {
+        if exchange.result == .error, let reason = exchange.reasons.notStoodIn {
             sentences.append("The stored response to those without credentials may not stand in: \(reason.sentence).")
         }
-        if let identity = trace.identity { sentences.append(identity.sentence) }
-        if trace.isStored {
+        if let identity = exchange.identity { sentences.append(identity.sentence) }
+        if exchange.isStored {
             let doubt = refusal.map { " in memory; its disk refused writes at that time: \($0.cause)" } ?? ""
             sentences.append("The response was stored\(doubt).")
         }
-        if let reason = trace.reasons.notStored {
+        if let reason = exchange.reasons.notStored {
             sentences.append("Not stored: \(refusalSentence ?? demand?.sentence ?? reason.sentence).")
         }
-        if let sentence = trace.content.outcome?.sentence { sentences.append(sentence) }
-        if trace.found.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
-        if let shared = trace.found.shared { sentences.append(shared.sentence) }
-        if let obstacle = trace.found.obstacle, trace.reasons.bypass == nil { sentences.append(obstacle.sentence) }
-        if trace.reasons.carriesGrant {
+        if let sentence = exchange.content.outcome?.sentence { sentences.append(sentence) }
+        if exchange.found.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
+        if let shared = exchange.found.shared { sentences.append(shared.sentence) }
+        if let obstacle = exchange.found.obstacle, exchange.reasons.bypass == nil { sentences.append(obstacle.sentence) }
+        if exchange.reasons.carriesGrant {
             sentences.append("Scripts of the request's origin can read it, as the upstream let them read the last good response.")
         }
-        if trace.status == 499 { sentences.append("The client left before a response went out.") }
+        if exchange.status == 499 { sentences.append("The client left before a response went out.") }
         return sentences
     }
 
     /// Sentences for a lifetime that the response did not give itself.
     private var freshnessSentences: [String] {
         var sentences: [String] = []
-        if let sentence = trace.found.lifetimeSource.sentence { sentences.append(sentence) }
-        if trace.found.isDisregarded {
+        if let sentence = exchange.found.lifetimeSource.sentence { sentences.append(sentence) }
+        if exchange.found.isDisregarded {
             sentences.append("Some of what the response said of caching is disregarded, as the setting freshness.ignore has it.")
         }
         return sentences
     }
 
     private var lookUpSentence: String {
-        switch (trace.mode, trace.result) {
+        switch (exchange.mode, exchange.result) {
         case (.offline, .error): break
-        case (.offline, _), (.replay, .hit): return "The stored response was served, since the mode is \(trace.mode.rawValue)."
+        case (.offline, _), (.replay, .hit): return "The stored response was served, since the mode is \(exchange.mode.rawValue)."
         case (.record, _): return "The upstream was asked, since the mode is record."
         default: break
         }
-        switch trace.result {
+        switch exchange.result {
         case .hit: return "The stored response was fresh."
         case .stale: return "The stored response was stale, and allowed itself to be served while it is validated."
         case .collapsed: return "Another request for the same was under way, and its response was taken."
         case .miss, .revalidated, .rescued, .bypass, .error, .own: break
         }
-        switch trace.reasons.refusal {
+        switch exchange.reasons.refusal {
         case .request(.access(let refusal)): return "Cistern refused the request itself: \(refusal.explanation)."
         case .request: return "Cistern refused the request itself."
         case .offline: return "Nothing that may be served is stored, and the mode is offline: the upstream is not asked."
         case .onlyIfCached: return "Nothing fresh is stored, and the request wanted nothing else (only-if-cached)."
         case nil: break
         }
-        if let preflight = trace.reasons.preflight { return preflight.sentence }
+        if let preflight = exchange.reasons.preflight { return preflight.sentence }
         if isUnasked { return "Cistern refused the request itself." }
-        if let bypass = trace.reasons.bypass { return bypass.sentence }
-        switch trace.found.kind {
+        if let bypass = exchange.reasons.bypass { return bypass.sentence }
+        switch exchange.found.kind {
         case .notLookedUp: return "The store was not looked into."
         case .nothing: return "Nothing is stored under this key."
         case .otherVariant: return "Something is stored under this key, but for other values of the fields that Vary names."
         case .stored:
-            let reason = trace.reasons.doubt?.sentence ?? trace.reasons.validation?.sentence ?? "the stored response had to be validated"
+            let reason =
+                exchange.reasons.doubt?.sentence ?? exchange.reasons.validation?.sentence ?? "the stored response had to be validated"
             return isAsked ? "The upstream was asked: \(reason)." : "The upstream should have been asked: \(reason)."
         }
     }
 
     /// Violation of the operator's requirements by a response that was not stored; nil if none.
     private var demand: UpstreamFault? {
-        guard trace.reasons.notStored == .notGood else { return nil }
+        guard exchange.reasons.notStored == .notGood else { return nil }
         // Only the media type is checked in the head. A response with another one is forwarded without parsing its content.
-        return trace.reasons.fault ?? .unexpectedType
+        return exchange.reasons.fault ?? .unexpectedType
     }
 
     private var refusalSentence: String? { refusal.map { "the store cannot write to its directory: \($0.cause)" } }
 
-    private var isAsked: Bool { trace.upstream.microseconds >= 0 && failure != .transfer(.connectionLimitReached) }
+    private var isAsked: Bool { exchange.upstream.microseconds >= 0 && failure != .transfer(.connectionLimitReached) }
 
     /// Whether the exchange ended before a lookup or a request, for example because Cistern stopped before the request's content was
     /// complete.
-    private var isUnasked: Bool { trace.result == .error && !isAsked && failure == nil && trace.status != 499 }
+    private var isUnasked: Bool { exchange.result == .error && !isAsked && failure == nil && exchange.status != 499 }
 
     /// The settings that caused the result.
     private var advice: [WhyAdvice] {
         var advice: [WhyAdvice] = []
-        if trace.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
+        if exchange.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
         // No setting makes writes storable.
-        let isWrite = trace.reasons.notStored == .methodNotCacheable && trace.method != .post
+        let isWrite = exchange.reasons.notStored == .methodNotCacheable && exchange.method != .post
         if let refusal {
             advice.append(WhyAdvice("store.directory", "is on the disk that refuses writes: \(refusal.advice)"))
-        } else if !isWrite, let one = demand?.demandAdvice ?? trace.reasons.notStored?.advice(status: record.responseStatus) {
+        } else if !isWrite, let one = demand?.demandAdvice ?? exchange.reasons.notStored?.advice(status: record.responseStatus) {
             advice.append(one)
         }
-        if trace.reasons.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
+        if exchange.reasons.validation == .noFreshness, exchange.result != .rescued, exchange.background == nil {
             advice.append(WhyAdvice("cache.freshness.default", "is how long responses without a lifetime are fresh"))
         }
         if let unknownField {
@@ -261,18 +263,20 @@ public struct WhyExplanation {
         if let one = before?.advice { advice.append(one) }
         if case .stopped(let stop) = failure, let one = stop.causeAdvice { advice.append(one) }
         if let one = failureAdvice { advice.append(one) }
-        if trace.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
-        if let one = trace.content.outcome?.advice, !advice.contains(one) { advice.append(one) }
-        if case .request(.access(let refusal)) = trace.reasons.refusal { advice.append(refusal.advice) }
-        if let one = trace.identity?.advice { advice.append(one) }
-        if trace.result == .error, let one = trace.reasons.notRescued?.advice ?? trace.reasons.notStoodIn?.advice { advice.append(one) }
+        if exchange.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
+        if let one = exchange.content.outcome?.advice, !advice.contains(one) { advice.append(one) }
+        if case .request(.access(let refusal)) = exchange.reasons.refusal { advice.append(refusal.advice) }
+        if let one = exchange.identity?.advice { advice.append(one) }
+        if exchange.result == .error, let one = exchange.reasons.notRescued?.advice ?? exchange.reasons.notStoodIn?.advice {
+            advice.append(one)
+        }
         return advice
     }
 
     /// The age of the response that rescued the request, and how much longer it may do so; nil if the request was not rescued.
     public var copySentence: String? {
-        let found = trace.found
-        guard trace.result == .rescued, found.age >= 0 else { return nil }
+        let found = exchange.found
+        guard exchange.result == .rescued, found.age >= 0 else { return nil }
         let words = "The stored response was \(ShownFigures.span(found.age)) old"
         guard let staleFor = route.staleFor else { return words + "; how old one may be that stands in has no limit (cache.stale_for)." }
         let left = max(0, staleFor - max(0, found.age - max(0, found.lifetime)))
@@ -282,7 +286,7 @@ public struct WhyExplanation {
     /// Without a stored response, more frequent requests to a failing upstream do not help.
     private var failureAdvice: WhyAdvice? {
         guard case .stopped(let stop) = failure, record.lacksCopy else {
-            return failure?.advice(isUnderWay: trace.upstream.times.firstByte >= 0)
+            return failure?.advice(isUnderWay: exchange.upstream.times.firstByte >= 0)
         }
         switch stop.setting {
         case .threshold, .window, .recheck: return nil
@@ -299,25 +303,28 @@ public struct WhyExplanation {
             "dropped": .array(dropped.map { .string($0) }),
         ]
         return [
-            "id": .string(record.id), "time": .string(RFC3339.format(milliseconds: trace.wall)), "method": .string("\(trace.method.label)"),
-            "target": .string(SecretNames.redacted(record.target)), "status": .integer(Int(trace.status)),
-            "client": text(trace.client.map { "\($0)" }), "client_protocol": text(trace.version?.name),
-            "result": .string("\(trace.result.label)"), "mode": .string(trace.mode.rawValue),
+            "id": .string(record.id), "time": .string(RFC3339.format(milliseconds: exchange.wall)),
+            "method": .string("\(exchange.method.label)"),
+            "target": .string(SecretNames.redacted(record.target)), "status": .integer(Int(exchange.status)),
+            "client": text(exchange.client.map { "\($0)" }), "client_protocol": text(exchange.version?.name),
+            "result": .string("\(exchange.result.label)"), "mode": .string(exchange.mode.rawValue),
             "api": api.isEmpty ? .null : .string(api), "route": .string(route.name),
-            "identity": text(trace.identity?.label), "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness,
+            "identity": text(exchange.identity?.label), "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness,
             "decision": .string(decision),
-            "reason": .string(trace.reason), "stored": .bool(trace.isStored), "not_stored": text(trace.reasons.notStored?.rawValue),
-            "background": text(trace.background?.cause.rawValue), "behind": text(trace.background.map { "\(record.shard)-\($0.behind)" }),
+            "reason": .string(exchange.reason), "stored": .bool(exchange.isStored),
+            "not_stored": text(exchange.reasons.notStored?.rawValue),
+            "background": text(exchange.background?.cause.rawValue),
+            "behind": text(exchange.background.map { "\(record.shard)-\($0.behind)" }),
             "request_content": requestContent, "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
             "advice": .array(advice.map { ["setting": .string($0.setting), "effect": .string($0.effect)] }),
-            "disk_reads": .integer(Int(trace.found.diskReads)), "shared": text(trace.found.shared?.outcome.rawValue),
-            "shared_us": trace.found.shared.map { .integer(Int($0.microseconds)) } ?? .null,
-            "bytes": .integer(trace.bodyBytes), "duration_seconds": .number(Double(trace.durationMicroseconds) / 1e6),
+            "disk_reads": .integer(Int(exchange.found.diskReads)), "shared": text(exchange.found.shared?.outcome.rawValue),
+            "shared_us": exchange.found.shared.map { .integer(Int($0.microseconds)) } ?? .null,
+            "bytes": .integer(exchange.bodyBytes), "duration_seconds": .number(Double(exchange.durationMicroseconds) / 1e6),
         ]
     }
 
     private var found: String {
-        switch trace.found.kind {
+        switch exchange.found.kind {
         case .notLookedUp: "not_looked_up"
         case .nothing: "nothing"
         case .otherVariant: "other_variant"
@@ -326,56 +333,56 @@ public struct WhyExplanation {
     }
 
     private var freshness: JSONValue {
-        guard trace.found.kind == .stored else { return .null }
-        let lifetime: JSONValue = trace.found.lifetime < 0 ? .null : .integer(Int(clamping: trace.found.lifetime))
-        let left: JSONValue = trace.found.lifetime < 0 ? .null : .integer(Int(clamping: trace.found.lifetime - trace.found.age))
+        guard exchange.found.kind == .stored else { return .null }
+        let lifetime: JSONValue = exchange.found.lifetime < 0 ? .null : .integer(Int(clamping: exchange.found.lifetime))
+        let left: JSONValue = exchange.found.lifetime < 0 ? .null : .integer(Int(clamping: exchange.found.lifetime - exchange.found.age))
         return [
-            "lifetime": lifetime, "age": .integer(Int(clamping: trace.found.age)), "left": left,
-            "lifetime_source": .string(trace.found.lifetimeSource.label),
+            "lifetime": lifetime, "age": .integer(Int(clamping: exchange.found.age)), "left": left,
+            "lifetime_source": .string(exchange.found.lifetimeSource.label),
         ]
     }
 
     private var requestContent: JSONValue {
-        guard let outcome = trace.content.outcome else { return .null }
-        let seconds: JSONValue = trace.content.microseconds < 0 ? .null : .number(Double(trace.content.microseconds) / 1e6)
+        guard let outcome = exchange.content.outcome else { return .null }
+        let seconds: JSONValue = exchange.content.microseconds < 0 ? .null : .number(Double(exchange.content.microseconds) / 1e6)
         return ["outcome": .string(outcome.rawValue), "wait_seconds": seconds]
     }
 
     private var upstream: JSONValue {
-        guard trace.upstream.microseconds >= 0 else { return .null }
-        let times = trace.upstream.times
+        guard exchange.upstream.microseconds >= 0 else { return .null }
+        let times = exchange.upstream.times
         let seconds = { (end: Int32, start: Int32) -> JSONValue in
             end < 0 ? .null : .number(Double(max(0, end - max(0, start))) / 1e6)
         }
         return [
-            "status": trace.upstream.status == 0 ? .null : .integer(Int(trace.upstream.status)),
+            "status": exchange.upstream.status == 0 ? .null : .integer(Int(exchange.upstream.status)),
             "error": failure.map { .string($0.label) } ?? .null, "error_details": failure?.details.map { .string($0) } ?? .null,
-            "protocol": trace.upstream.spoken.map { .string($0.rawValue) } ?? .null,
+            "protocol": exchange.upstream.spoken.map { .string($0.rawValue) } ?? .null,
             "resolve_seconds": seconds(times.resolved, 0), "connect_seconds": seconds(times.connected, times.resolved),
             "tls_seconds": times.secured <= 0 ? .null : seconds(times.secured, times.connected),
             "wait_seconds": seconds(times.firstByte, times.sent), "content_seconds": seconds(times.ended, times.firstByte),
-            "total_seconds": .number(Double(trace.upstream.microseconds) / 1e6),
+            "total_seconds": .number(Double(exchange.upstream.microseconds) / 1e6),
         ]
     }
 
     /// The explanation as the field Cistern-Why: an item with parameters (RFC 9651 §3.3).
     public var field: [UInt8] {
-        var text = "\(decision); reason=\(trace.reason); id=\"\(record.id)\"; found=\(found)"
-        if trace.found.kind == .stored {
-            if trace.found.lifetime >= 0 { text += "; lifetime=\(trace.found.lifetime)" }
-            text += "; age=\(trace.found.age)"
+        var text = "\(decision); reason=\(exchange.reason); id=\"\(record.id)\"; found=\(found)"
+        if exchange.found.kind == .stored {
+            if exchange.found.lifetime >= 0 { text += "; lifetime=\(exchange.found.lifetime)" }
+            text += "; age=\(exchange.found.age)"
         }
-        if trace.isStored { text += "; stored" }
-        if let reason = trace.reasons.notStored { text += "; not-stored=\(reason.rawValue)" }
-        if trace.found.diskReads > 0 { text += "; disk-reads=\(trace.found.diskReads)" }
-        if let shared = trace.found.shared { text += "; shared=\(shared.outcome.rawValue)" }
+        if exchange.isStored { text += "; stored" }
+        if let reason = exchange.reasons.notStored { text += "; not-stored=\(reason.rawValue)" }
+        if exchange.found.diskReads > 0 { text += "; disk-reads=\(exchange.found.diskReads)" }
+        if let shared = exchange.found.shared { text += "; shared=\(shared.outcome.rawValue)" }
         if isLookedUp { text += "; key=\(SecretNames.redacted(canonicalTarget).asStringItem)" }
         for advice in advice { text += "; setting=\"\(advice.setting)\"" }
         return Array("Cistern-Why: \(text)\r\n".utf8)
     }
 }
 
-extension ExchangeTrace {
+extension ExchangeRecord {
     /// A word for the reason.
     public var reason: String {
         if let background { return background.cause.rawValue }

@@ -27,16 +27,16 @@ public struct WhyFilter: Sendable {
         self.prefix = isOfShown ? Array(SecretNames.redacted(prefix).utf8) : prefix
     }
 
-    func accepts(_ trace: borrowing ExchangeTrace, _ target: UnsafeBufferPointer<UInt8>) -> Bool {
-        let (duration, status, result) = (trace.durationMicroseconds, trace.status, trace.result)
+    func accepts(_ exchange: borrowing ExchangeRecord, _ target: UnsafeBufferPointer<UInt8>) -> Bool {
+        let (duration, status, result) = (exchange.durationMicroseconds, exchange.status, exchange.result)
         guard duration > slowerThan, statuses?.contains(status) ?? true, begins(target),
             results.isEmpty || results.contains(result)
         else { return false }
-        if isNotStored, !trace.isGoodAndNotStored { return false }
+        if isNotStored, !exchange.isGoodAndNotStored { return false }
         guard let reason else { return true }
-        let (notStored, failure) = (trace.reasons.notStored, trace.upstream.failure)
+        let (notStored, failure) = (exchange.reasons.notStored, exchange.upstream.failure)
         if notStored?.rawValue == reason || failure?.label == reason { return true }
-        return trace.reason == reason
+        return exchange.reason == reason
     }
 
     private func begins(_ target: UnsafeBufferPointer<UInt8>) -> Bool {

@@ -4,26 +4,26 @@ import HTTPCore
 
 /// One exchange, copied from the ring.
 public struct WhyRecord: Sendable {
-    public let trace: ExchangeTrace
+    public let exchange: ExchangeRecord
     public let shard: Int
     /// Path and query as received; truncated to `WhyRing.targetBytes`.
     public let target: [UInt8]
 
-    public init(trace: ExchangeTrace, shard: Int, target: [UInt8]) {
-        self.trace = trace
+    public init(exchange: ExchangeRecord, shard: Int, target: [UInt8]) {
+        self.exchange = exchange
         self.shard = shard
         self.target = target
     }
 
-    public var id: String { "\(shard)-\(trace.number)" }
-    public var isCut: Bool { Int(trace.targetCount) > target.count }
+    public var id: String { "\(shard)-\(exchange.number)" }
+    public var isCut: Bool { Int(exchange.targetCount) > target.count }
 }
 
 /// Used on its shard's event loop only.
 public final class WhyRing {
     private let shard: Int
     private let capacity: Int
-    private let traces: UnsafeMutablePointer<ExchangeTrace>
+    private let exchanges: UnsafeMutablePointer<ExchangeRecord>
     private let targets: UnsafeMutablePointer<UInt8>
     private var written = 0
     /// Number of the exchange that began last.
@@ -36,12 +36,12 @@ public final class WhyRing {
     public init(shard: Int, capacity: Int) {
         self.shard = shard
         self.capacity = capacity
-        traces = .allocate(capacity: max(1, capacity))
+        exchanges = .allocate(capacity: max(1, capacity))
         targets = .allocate(capacity: max(1, capacity) * Self.targetBytes)
     }
 
     deinit {
-        traces.deallocate()
+        exchanges.deallocate()
         targets.deallocate()
     }
 
@@ -50,13 +50,13 @@ public final class WhyRing {
         return lastNumber
     }
 
-    /// - Parameter trace: its `targetCount` is set. `inout`, so that it is copied as a block and not member by member.
-    public func append(_ trace: inout ExchangeTrace, target: ArraySlice<UInt8>) {
+    /// - Parameter exchange: its `targetCount` is set. `inout`, so that it is copied as a block and not member by member.
+    public func append(_ exchange: inout ExchangeRecord, target: ArraySlice<UInt8>) {
         guard capacity > 0 else { return }
         let slot = written % capacity
         written += 1
-        trace.targetCount = UInt16(clamping: target.count)
-        withUnsafePointer(to: &trace) { (traces + slot).initialize(from: $0, count: 1) }
+        exchange.targetCount = UInt16(clamping: target.count)
+        withUnsafePointer(to: &exchange) { (exchanges + slot).initialize(from: $0, count: 1) }
         target.withUnsafeBytes { bytes in
             let count = min(bytes.count, Self.targetBytes)
             UnsafeMutableRawPointer(targets + slot * Self.targetBytes).copyMemory(from: bytes.baseAddress!, byteCount: count)
@@ -174,10 +174,12 @@ public final class WhyRing {
     /// nil if the record does not match.
     private func record(at position: Int, for search: borrowing Search) -> WhyRecord? {
         let slot = position % capacity
-        let count = min(Int(traces[slot].targetCount), Self.targetBytes)
+        let count = min(Int(exchanges[slot].targetCount), Self.targetBytes)
         let target = UnsafeBufferPointer(start: targets + slot * Self.targetBytes, count: count)
-        guard search.number.map({ $0 == traces[slot].number }) ?? true, search.filter.accepts(traces[slot], target) else { return nil }
-        return WhyRecord(trace: traces[slot], shard: shard, target: Array(target))
+        guard search.number.map({ $0 == exchanges[slot].number }) ?? true, search.filter.accepts(exchanges[slot], target) else {
+            return nil
+        }
+        return WhyRecord(exchange: exchanges[slot], shard: shard, target: Array(target))
     }
 
     /// Searches without interruption.

@@ -24,7 +24,7 @@ public struct Exemplar: Sendable, Equatable {
 }
 
 /// The exemplars of one histogram. Allocated with the first one.
-struct Exemplars: Sendable {
+public struct Exemplars: Sendable {
     private var latest: [Exemplar?] = []
 
     mutating func note(_ exemplar: Exemplar, in bounds: [Int64]) {

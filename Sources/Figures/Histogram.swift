@@ -32,7 +32,7 @@ public struct Histogram: Sendable {
         self.sum = sum
     }
 
-    mutating func observe(_ value: Int64) {
+    public mutating func observe(_ value: Int64) {
         var bucket = 0
         while bucket < bounds.count, value > bounds[bucket] { bucket += 1 }
         counts[bucket] += 1

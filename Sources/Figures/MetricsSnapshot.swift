@@ -68,15 +68,14 @@ public struct MetricsSnapshot: Sendable {
         }
     }
 
-    public var shards: ShardMetrics
     /// Counts of each API, by its index.
     public var apiCounts: [APICounts] = []
     /// State of each API, if there are several.
     public var apis: [APILine] = []
     /// Index of the API if there is only one.
     public var soleAPI = 0
-    /// Counts of each route, for APIs with routes, including requests that match no route.
-    var routes: [(name: String, counts: RouteCounts)] = []
+    /// Figures of each route, for APIs with routes, including requests that match no route.
+    var routes: [(name: String, figures: LabelledFigures)] = []
     /// Age in seconds of the oldest stored response that was served within the last five minutes, by `CacheResult`; nil if none was served.
     public private(set) var oldestAges = [Int64?](repeating: nil, count: CacheResult.allCases.count)
     public var failures = Failures()
@@ -117,14 +116,8 @@ public struct MetricsSnapshot: Sendable {
     public struct ClientTLS: Sendable {
         public var isSpoken = false
         public var running = 0
-        public var full = 0
-        public var resumed = 0
-        public var failed: [String: Int] = [:]
         /// Certificates by the first name in each.
         public var certificates: [(name: String, secondsLeft: Int64)] = []
-        /// Number of certificate reloads, and number of those that failed.
-        public var reloads = 0
-        public var failedReloads = 0
 
         public init() {}
     }
@@ -137,18 +130,8 @@ public struct MetricsSnapshot: Sendable {
         public init() {}
     }
 
-    /// Export of trace spans.
-    public struct Tracing: Sendable {
-        public var exported: UInt64 = 0
-        public var failures: UInt64 = 0
-        public var overLimit: UInt64 = 0
-        public var dropped: [(reason: String, count: UInt64)] = []
-
-        public init() {}
-    }
-
-    /// nil if tracing was never enabled.
-    public var tracing: Tracing?
+    /// Whether tracing is enabled, or was before a reload.
+    public var hasTraced = false
 
     /// Values of the fleet.
     public struct Sharing: Sendable {
@@ -187,13 +170,9 @@ public struct MetricsSnapshot: Sendable {
 
     public var modes: [ModeLine] = []
     public var clientTLS = ClientTLS()
-    /// Number of injected faults, by kind.
-    public var faults: [(kind: String, count: UInt64)] = []
     public var figures = Figures()
-    /// Number of connections to the upstream that ended, by cause.
-    public var upstreamEnded: [String: Int] = [:]
-    /// Number of HTTP/2 exchanges with the upstream that ended, by cause.
-    public var upstreamHTTP2Ended: [String: Int] = [:]
+    /// The values of a figure's label, by index.
+    public let values: @Sendable (LabelledFigure) -> [String]
     public var process = ProcessFigures()
     public var version = ""
     /// Libraries with their versions.
@@ -215,12 +194,12 @@ public struct MetricsSnapshot: Sendable {
     /// Counts of the process that this one has taken over from; nil if there is none.
     public var inherited: InheritedCounts?
 
-    public init(shards: ShardMetrics) { self.shards = shards }
+    public init(values: @escaping @Sendable (LabelledFigure) -> [String]) { self.values = values }
 
     /// Adds the oldest ages of one shard.
     /// - Parameter now: milliseconds since 1970.
-    public mutating func addOldestAges(of metrics: ShardMetrics, now: Int64) {
-        for (place, age) in metrics.oldestAges.latest(at: now).enumerated() where age ?? -1 > oldestAges[place] ?? -1 {
+    public mutating func add(_ ages: OldestAges, now: Int64) {
+        for (place, age) in ages.latest(at: now).enumerated() where age ?? -1 > oldestAges[place] ?? -1 {
             oldestAges[place] = age
         }
     }

@@ -1,7 +1,7 @@
 // Age of the oldest stored response that was served recently: the maximum of each half minute, for five minutes.
 
 /// Ages by `CacheResult`. Pure: times are arguments.
-struct OldestAges: Sendable {
+public struct OldestAges: Sendable {
     /// Maximum ages by span and result, in one array; -1 if no stored response was served.
     private var oldest = [Int64](repeating: -1, count: Self.spans * Self.results)
     private var span = 0
@@ -13,12 +13,12 @@ struct OldestAges: Sendable {
     private static let spans = 11
     private static let milliseconds: Int64 = 30_000
 
-    init() {}
+    public init() {}
 
     /// - Parameters:
     ///   - age: seconds.
     ///   - now: milliseconds since 1970. The record restarts if the clock is set back.
-    mutating func note(_ age: Int64, _ result: CacheResult, at now: Int64) {
+    public mutating func note(_ age: Int64, _ result: CacheResult, at now: Int64) {
         if now - began >= Self.milliseconds || now < began { moveOn(to: now) }
         let place = span * Self.results + result.rawValue
         if age > oldest[place] { oldest[place] = age }

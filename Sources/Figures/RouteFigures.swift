@@ -1,94 +1,23 @@
-// Counts of one route, on one shard and in total.
+// Figures of one route, and summaries of routes, of APIs, and of all requests.
 
-/// Counts of the requests for one route.
-public struct RouteCounts: Sendable {
-    /// Requests by result and status class (1xx … 5xx), in one array.
-    private var requests = [UInt64](repeating: 0, count: CacheResult.allCases.count * Self.classes)
-    private(set) var duration = Histogram(bounds: Histogram.durations)
-    /// By index in `MetricLabels`; empty before the first one.
-    private var rescued: [UInt64] = []
-    private var notStored: [UInt64] = []
-    /// Number of these responses with a status of 5xx.
-    private var errorsNotStored: [UInt64] = []
-    private(set) var exemplars = Exemplars()
-
-    private static let classes = ExchangeRecord.statusClasses
-
-    init() {}
-
-    fileprivate mutating func record(_ exchange: borrowing ExchangeRecord, _ labels: MetricLabels) {
-        requests[exchange.result.rawValue * Self.classes + exchange.statusClass] += 1
-        duration.observe(exchange.durationMicroseconds)
-        if let cause = exchange.rescueCause { Self.count(cause, of: labels.rescueCauses.count, in: &rescued) }
-        if let reason = exchange.notStored {
-            Self.count(reason, of: labels.notStored.count, in: &notStored)
-            if exchange.isServerError { Self.count(reason, of: labels.notStored.count, in: &errorsNotStored) }
-        }
-    }
-
-    static func count(_ place: Int, of places: Int, in counts: inout [UInt64]) {
-        if counts.isEmpty { counts = Array(repeating: 0, count: places) }
-        counts[place] += 1
-    }
-
-    fileprivate mutating func note(_ exemplar: Exemplar) { exemplars.note(exemplar, in: duration.bounds) }
-
-    mutating func merge(_ other: RouteCounts) {
-        for place in requests.indices { requests[place] += other.requests[place] }
-        duration.merge(other.duration)
-        Self.add(other.rescued, to: &rescued)
-        Self.add(other.notStored, to: &notStored)
-        Self.add(other.errorsNotStored, to: &errorsNotStored)
-        exemplars.merge(other.exemplars)
-    }
-
-    /// Adds counts to a separate array, so that the loop's array stays uniquely referenced and is counted in place.
-    static func add(_ other: [UInt64], to counts: inout [UInt64]) {
-        if !other.isEmpty, counts.isEmpty { counts = Array(repeating: 0, count: other.count) }
-        for place in other.indices { counts[place] += other[place] }
-    }
-
-    /// Requests by labels, if there were any.
-    var countedRequests: [(labels: String, count: UInt64)] {
-        CacheResult.allCases.flatMap { result in
-            (0..<Self.classes).compactMap { statusClass in
-                let count = requests[result.rawValue * Self.classes + statusClass]
-                return count == 0 ? nil : ("result=\"\(result.label)\",status_class=\"\(statusClass + 1)xx\"", count)
-            }
-        }
-    }
-
-    func rescues(_ labels: MetricLabels) -> [(labels: String, count: UInt64)] { Self.occurred("cause", labels.rescueCauses, rescued) }
-    func notStored(_ labels: MetricLabels) -> [(labels: String, count: UInt64)] { Self.occurred("reason", labels.notStored, notStored) }
-
-    private static func occurred(_ name: String, _ labels: [String], _ counts: [UInt64]) -> [(labels: String, count: UInt64)] {
-        zip(labels, counts).compactMap { $1 == 0 ? nil : ("\(name)=\"\($0)\"", $1) }
-    }
-}
-
-/// Counts of one route on one shard, used by successive versions of the route's settings. Used on its loop only.
+/// Figures of one route on one shard, used by successive versions of the route's settings. Used on its loop only.
 public final class RouteFigures {
     /// Name of the route in metrics.
     public let name: String
-    private let labels: MetricLabels
-    private var counts = RouteCounts()
+    public var figures = LabelledFigures()
 
-    public init(name: String, labels: MetricLabels) { (self.name, self.labels) = (name, labels) }
+    public init(name: String) { self.name = name }
 
-    public func record(_ exchange: borrowing ExchangeRecord) { counts.record(exchange, labels) }
-
-    public func note(_ exemplar: Exemplar) { counts.note(exemplar) }
-
-    /// Adds the counts to those of other shards.
+    /// Adds the figures to those of other shards.
     /// - Parameter place: probable index of the route. Shards have equal routes in equal order.
     public func add(to snapshot: inout MetricsSnapshot, at place: Int) {
         let isThere = snapshot.routes.indices.contains(place) && snapshot.routes[place].name == name
         if let place = isThere ? place : snapshot.routes.firstIndex(where: { $0.name == name }) {
-            snapshot.routes[place].counts.merge(counts)
+            snapshot.routes[place].figures.add(figures)
         } else {
             // A shared copy would force the loop to copy its arrays with the next request.
-            var sum = RouteCounts()
-            sum.merge(counts)
+            var sum = LabelledFigures()
+            sum.add(figures)
             snapshot.routes.append((name, sum))
         }
     }
@@ -106,64 +35,63 @@ public struct RouteSummary: Sendable {
     public let notStored: [(reason: String, count: UInt64)]
 }
 
-extension RouteCounts {
-    fileprivate func summary(_ name: String, _ labels: MetricLabels) -> RouteSummary {
-        let results = CacheResult.allCases.map { result in
-            requests[(result.rawValue * Self.classes)..<((result.rawValue + 1) * Self.classes)].reduce(0, +)
-        }
-        let errors = CacheResult.allCases.reduce(0) { $0 + requests[$1.rawValue * Self.classes + 4] }
-        return RouteSummary(
-            name: name, requests: results, serverErrors: errors, duration: duration,
-            notStored: MetricsSnapshot.mostFrequent(labels.notStored, notStored, without: errorsNotStored))
-    }
-}
-
 extension MetricsSnapshot {
-    /// Summaries of the routes of all APIs, including requests that match no route; empty if no API has routes.
-    public var routeSummaries: [RouteSummary] { routes.map { $0.counts.summary($0.name, shards.labels) } }
+    /// Number of requests over all methods and statuses.
+    public func requestCount(of result: CacheResult) -> UInt64 { requestCount(of: result, statusClasses: 0..<StatusClass.count) }
 
-    /// - Parameter errors: counts to subtract; may be empty.
-    static func mostFrequent(
-        _ labels: [String], _ counts: [UInt64], without errors: [UInt64]
-    ) -> [(reason: String, count: UInt64)] {
-        let counts = counts.enumerated().map { place, count in count - (place < errors.count ? min(count, errors[place]) : 0) }
-        // Equal counts stay in their order.
-        return counts.indices.filter { counts[$0] > 0 }.sorted { (counts[$1], $0) < (counts[$0], $1) }.map { (labels[$0], counts[$0]) }
+    private func requestCount(of result: CacheResult, statusClasses: Range<Int>) -> UInt64 {
+        MethodLabel.allCases.reduce(0) { sum, method in
+            statusClasses.reduce(sum) { $0 + figures.labelled[.requests, RequestLabels.index(result, method, $1)] }
+        }
     }
 
     /// Summary of all requests, except those for Cistern's own pages.
     public var summary: RouteSummary {
-        RouteSummary(
-            name: "", requests: CacheResult.allCases.map { $0 == .own ? 0 : shards.requestCount(of: $0) },
-            serverErrors: shards.serverErrors, duration: shards.clientDuration,
-            notStored: Self.mostFrequent(shards.labels.notStored, shards.notStored, without: shards.errorsNotStored))
+        let results = CacheResult.allCases.filter { $0 != .own }
+        var duration = Histogram(bounds: HistogramFigure.requestDuration.bounds)
+        for result in results { duration.merge(figures.labelled.histogram(.requestDuration, result.rawValue)) }
+        return RouteSummary(
+            name: "", requests: CacheResult.allCases.map { $0 == .own ? 0 : requestCount(of: $0) },
+            serverErrors: results.reduce(0) { $0 + requestCount(of: $1, statusClasses: StatusClass.serverError..<StatusClass.count) },
+            duration: duration, notStored: mostFrequent(.notStored, figures.labelled))
+    }
+
+    /// Summaries of the routes of all APIs, including requests that match no route; empty if no API has routes.
+    public var routeSummaries: [RouteSummary] {
+        routes.map { name, figures in
+            let count = { (result: CacheResult, statusClass: Int) in
+                figures[.routeRequests, RequestLabels.index(result, statusClass)]
+            }
+            return RouteSummary(
+                name: name,
+                requests: CacheResult.allCases.map { result in (0..<StatusClass.count).reduce(0) { $0 + count(result, $1) } },
+                serverErrors: CacheResult.allCases.reduce(0) { $0 + count($1, StatusClass.serverError) },
+                duration: figures.histogram(.routeDuration), notStored: mostFrequent(.routeNotStored, figures))
+        }
     }
 
     /// Summaries of several APIs. Durations are those of an API's routes; an API without routes has none.
     public var apiSummaries: [RouteSummary] {
         apis.map { api in
-            var duration = Histogram(bounds: Histogram.durations)
-            for route in routes where route.name.hasPrefix(api.name + "/") { duration.merge(route.counts.duration) }
-            return counts(of: api).summary(api.name, duration, shards.labels)
+            var duration = Histogram(bounds: HistogramFigure.routeDuration.bounds)
+            for route in routes where route.name.hasPrefix(api.name + "/") { duration.merge(route.figures.histogram(.routeDuration)) }
+            let figures = counts(of: api).figures
+            return RouteSummary(
+                name: api.name, requests: figures.apiRequests, serverErrors: figures[.apiServerErrors], duration: duration,
+                notStored: mostFrequent(.notStored, figures))
         }
     }
 
-    /// Writes the metrics of routes; nothing if no API has routes.
-    func writeRoutes(to writer: inout MetricsWriter) {
-        guard !routes.isEmpty else { return }
-        let labels = shards.labels
-        func counter(_ name: String, _ help: String, _ counted: (RouteCounts) -> [(labels: String, count: UInt64)]) {
-            writer.counter(
-                name, help,
-                routes.flatMap { route in counted(route.counts).map { ("route=\"\(route.name)\",\($0.labels)", Double($0.count)) } })
-        }
-        counter("cistern_route_requests", "Requests for each route, by how they were responded to.", \.countedRequests)
-        writer.histogram(
-            "cistern_route_request_duration_seconds", "From a request's head to the end of its response, for each route.", scale: 1e-6,
-            routes.map { ("route=\"\($0.name)\"", $0.counts.duration, $0.counts.exemplars) })
-        counter("cistern_route_rescued_requests", "Requests for each route that a stored response rescued, by cause.") {
-            $0.rescues(labels)
-        }
-        counter("cistern_route_not_stored", "Responses of each route that were not kept, by reason.") { $0.notStored(labels) }
+    /// Reasons with their counts, without responses with a status of 5xx.
+    private func mostFrequent(_ figure: LabelledFigure, _ figures: LabelledFigures) -> [(reason: String, count: UInt64)] {
+        let names = values(figure)
+        let counts = names.indices.map { figures[figure, $0] - min(figures[figure, $0], figures[.errorsNotStored, $0]) }
+        // Equal counts stay in their order.
+        return counts.indices.filter { counts[$0] > 0 }.sorted { (counts[$1], $0) < (counts[$0], $1) }.map { (names[$0], counts[$0]) }
     }
+}
+
+extension LabelledFigures {
+    /// Requests of an API by `CacheResult`. Counted only if there are several APIs.
+    public var apiRequests: [UInt64] { CacheResult.allCases.map { self[.apiRequests, $0.rawValue] } }
 }

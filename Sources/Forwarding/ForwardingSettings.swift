@@ -25,10 +25,8 @@ public struct ForwardingSettings: Sendable {
     public var forwardHost = false
     /// Whether a `Location` of the upstream's own origin is made relative, so that clients follow redirects through this proxy.
     public var rewriteLocation = true
-    /// Whether fields of untrusted clients that change the route or override the request are dropped.
-    public var dropOverrides = true
-    /// Fields that `dropOverrides` drops, in lower case. Frameworks use them to select another route, host, scheme or method than that of
-    /// the request. If such a field is forwarded, its response may be shared by all requests with this key.
+    /// Fields that are dropped, in lower case. Frameworks use them to select another route, host, scheme or method than that of the request.
+    /// If such a field is forwarded, its response may be shared by all requests with this key.
     public var overrideFields = WellKnownNames.overrideFields
     /// Fields that give a client's address, besides X-Forwarded-For and X-Real-IP, in lower case. An upstream behind a CDN or a load
     /// balancer may trust them, so they are handled like `X-Forwarded-For`.
@@ -45,11 +43,17 @@ public struct ForwardingSettings: Sendable {
 
     public init() {}
 
+    /// Converts names that an operator has written to lower case.
+    public mutating func lowercaseNames() {
+        overrideFields = overrideFields.map { $0.lowercased() }
+        addressFields = addressFields.map { $0.lowercased() }
+        identityFields = identityFields.map { $0.lowercased() }
+    }
+
     /// Fields that are never forwarded with the client's value, in lower case: they are dropped, or Cistern sets them.
     public var fieldsSetAnew: [String] {
-        let overrides = dropOverrides ? overrideFields : []
-        guard forwarded == .trust else { return overrides + Self.forwardingFields }
-        return overrides.filter { !$0.hasPrefix("x-forwarded-") }
+        guard forwarded == .trust else { return overrideFields + Self.forwardingFields }
+        return overrideFields.filter { !$0.hasPrefix("x-forwarded-") }
     }
 
     /// Whether Forwarded of a client, or of a proxy in front, may be forwarded unchanged.

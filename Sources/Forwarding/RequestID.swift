@@ -30,8 +30,8 @@ public enum RequestID {
 
     /// Returns a head without its X-Request-Id lines; nil if it has none.
     /// - Parameter head: status line and field lines, each with its line end.
-    public static func removing(from head: UnsafeRawBufferPointer) -> [UInt8]? {
-        head.withMemoryRebound(to: UInt8.self) { bytes in
+    public static func removing(from head: Span<UInt8>) -> [UInt8]? {
+        head.withUnsafeBufferPointer { bytes in
             var others: [UInt8]?
             var (start, copied) = (0, 0)
             while start < bytes.count {

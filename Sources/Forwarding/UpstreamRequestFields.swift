@@ -46,7 +46,7 @@ public final class UpstreamRequestFields {
         init(_ settings: ForwardingSettings, _ policy: ForwardedPolicy, isTrusted isSenderTrusted: Bool) {
             // A trusted proxy reports its own changes in X-Forwarded-*.
             let isTrusted = { (name: String) in policy == .trust && name.hasPrefix("x-forwarded-") }
-            let overrides = settings.dropOverrides ? settings.overrideFields.filter { !isTrusted($0) } : []
+            let overrides = settings.overrideFields.filter { !isTrusted($0) }
             let addresses = policy == .trust ? [] : settings.addressFields
             for name in overrides + addresses + (isSenderTrusted ? [] : settings.identityFields) {
                 let name = Array(name.utf8)

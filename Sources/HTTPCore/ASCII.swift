@@ -36,8 +36,8 @@ extension Span where Element == UInt8 {
 
     /// Returns the index of the first `byte` at or after `start`; nil if there is none.
     public func first(_ byte: UInt8, from start: Int = 0) -> Int? {
-        for index in start..<count where self[index] == byte { return index }
-        return nil
+        let index = withUnsafeBufferPointer { $0.place(of: byte, from: start, before: count) }
+        return index < count ? index : nil
     }
 
     /// The range without optional white space at both ends (RFC 9110 §5.6.3).
@@ -60,6 +60,12 @@ extension Span where Element == UInt8 {
         guard count == other.count else { return false }
         for index in indices where self[index] != other[index] { return false }
         return true
+    }
+
+    /// Returns whether this precedes the other text in the order of bytes.
+    public func precedes(_ other: Span<UInt8>) -> Bool {
+        for index in 0..<Swift.min(count, other.count) where self[index] != other[index] { return self[index] < other[index] }
+        return count < other.count
     }
 
     public func equals(_ text: StaticString) -> Bool {
@@ -108,6 +114,8 @@ extension [UInt8] {
     public mutating func append(copying span: Span<UInt8>) {
         span.withUnsafeBufferPointer { append(contentsOf: $0) }
     }
+
+    public init(copying span: Span<UInt8>) { self = span.withUnsafeBufferPointer { Array($0) } }
 
     /// Appends content of unknown length that arrives in pieces. Growing copies the existing content, which is slow for long content. So
     /// from 1 MiB on, the capacity is reserved for the maximum length at once. The kernel allocates the pages only when they are written.

@@ -4,7 +4,9 @@ import CHash
 
 public enum ContentHash {
     /// A quick 64-bit hash, for comparisons that are verified afterwards.
-    public static func number(of bytes: UnsafeRawBufferPointer) -> UInt64 { XXH3_64bits(bytes.baseAddress, bytes.count) }
+    public static func number(of bytes: Span<UInt8>) -> UInt64 {
+        bytes.withUnsafeBufferPointer { XXH3_64bits($0.baseAddress, $0.count) }
+    }
 
     /// Appends 32 hexadecimal digits, equal on every machine and after every restart (XXH3, 128 bits).
     public static func appendHex(of bytes: [UInt8], to out: inout [UInt8]) {
@@ -16,4 +18,8 @@ public enum ContentHash {
         )
         withUnsafeBytes(of: digits) { out.append(contentsOf: $0) }
     }
+}
+
+extension Hasher {
+    public mutating func combine(bytes: Span<UInt8>) { bytes.withUnsafeBytes { combine(bytes: $0) } }
 }

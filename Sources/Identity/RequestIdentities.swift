@@ -19,7 +19,8 @@ public final class VerifiedIdentity: Sendable {
 
     init(_ partition: [UInt8], _ token: TokenIdentity, _ source: KeySource, keysVersion: UInt64, _ settings: TokenSettings) {
         (self.partition, expires, keyFingerprint) = (partition, token.expires, token.keyFingerprint)
-        (self.source, self.keysVersion, leeway, rescue) = (source, keysVersion, settings.leeway, settings.rescuesExpired)
+        (self.source, self.keysVersion) = (source, keysVersion)
+        (leeway, rescue) = (settings.leeway.components.seconds, settings.rescuesExpired.components.seconds)
     }
 
     /// Copies an identity for a newer version of the keys that still contains its key.

@@ -18,10 +18,10 @@ public struct TokenSettings: Sendable, Equatable {
     public var types: [String] = []
     /// Claims that change when a token is renewed, in addition to `alwaysVolatile`.
     public var volatileClaims: [String] = []
-    /// Maximum difference of the clocks, in seconds.
-    public var leeway: Int64 = 60
-    /// Time after its expiry for which a token may still be used for a rescue with its own user's stored responses, in seconds.
-    public var rescuesExpired: Int64 = 0
+    /// Maximum difference of the clocks, of which whole seconds count.
+    public var leeway = Duration.seconds(60)
+    /// Time after its expiry for which a token may still be used for a rescue with its own user's stored responses. Whole seconds count.
+    public var rescuesExpired = Duration.zero
 
     /// Claims in which two tokens of one user differ, whatever their rights.
     public static let alwaysVolatile = ["exp", "iat", "nbf", "jti", "auth_time", "nonce", "at_hash", "sid"]

@@ -60,7 +60,7 @@ public struct TokenVerifier: Sendable {
             }
             guard key.verifies(token.signature, of: token.message, token.algorithm) else { return .refused(.signature) }
             let identity = try identity(token.claims, key, now: now)
-            let hasEnded = identity.expires <= now - settings.leeway
+            let hasEnded = identity.expires <= now - settings.leeway.components.seconds
             return hasEnded ? .expired(identity) : .verified(identity)
         } catch {
             return .refused(error.reason)
@@ -75,7 +75,7 @@ public struct TokenVerifier: Sendable {
         guard value[settings.subject].map(isSomebody) == true else { throw Refused(.subject) }
         guard let expires = value["exp"].flatMap(Self.time) else { throw Refused(.noExpiry) }
         if let start = value["nbf"] {
-            guard let start = Self.time(start), start <= now + settings.leeway else { throw Refused(.notYetValid) }
+            guard let start = Self.time(start), start <= now + settings.leeway.components.seconds else { throw Refused(.notYetValid) }
         }
         return TokenIdentity(claims: withoutVolatile(claims), expires: expires, keyFingerprint: key.fingerprint)
     }

@@ -98,12 +98,12 @@ public struct CacheGroup: Sendable {
 
     /// Returns the key of a response; nil if no response with this id is stored.
     public func key(of id: EntryID) -> StoredKey? {
-        guard let listed = store.item(id.item), StoredMetadata.kind(of: listed.item.metadata) == .response else { return nil }
+        guard let listed = store.item(id.item), StoredMetadata.kind(of: listed.item.metadata.span) == .response else { return nil }
         return StoredKey(Array(listed.key))
     }
 
     private func purge(_ id: EntryID, isSoft: Bool) -> Int {
-        guard let listed = store.item(id.item), StoredMetadata.kind(of: listed.item.metadata) == .response else { return 0 }
+        guard let listed = store.item(id.item), StoredMetadata.kind(of: listed.item.metadata.span) == .response else { return 0 }
         let bytes = Array(listed.key)
         guard let key = StoredKey(bytes), place(of: key) != nil else { return 0 }
         if !isSoft { _ = store.remove(store.id(of: GoneMemory.key(bytes))) }
@@ -134,7 +134,7 @@ public struct CacheGroup: Sendable {
     /// nil if the item is not affected.
     private func fits(_ listed: ListedItem, _ selections: [EntrySelection], isSoft: Bool) -> Fit? {
         let isMarker: Bool
-        switch StoredMetadata.kind(of: listed.item.metadata) {
+        switch StoredMetadata.kind(of: listed.item.metadata.span) {
         case .response: isMarker = false
         case .varyMarker: isMarker = true
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return nil

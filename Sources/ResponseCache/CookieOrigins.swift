@@ -79,7 +79,7 @@ public final class CookieOrigins: Sendable {
     private func targets(of cookies: [UInt8]) -> [[UInt8]] { Self.targets(in: store.lookUp(key(cookies).span)) }
 
     private static func targets(in item: StoredItem?) -> [[UInt8]] {
-        guard let item, StoredMetadata.kind(of: item.metadata) == .cookieOrigins else { return [] }
+        guard let item, StoredMetadata.kind(of: item.metadata.span) == .cookieOrigins else { return [] }
         let bytes = Array(item.head)
         return stride(from: 0, to: bytes.count - hashBytes + 1, by: hashBytes).map { Array(bytes[$0..<$0 + hashBytes]) }
     }

@@ -6,7 +6,7 @@ import Reactor
 import Synchronization
 
 public final class FleetSight: Sendable {
-    public enum AfterGap: String, Sendable {
+    public enum AfterGap: String, Sendable, CaseIterable {
         /// Responses that may have been purged meanwhile count as stale.
         case stale
         /// Responses that may have been purged meanwhile are dropped.

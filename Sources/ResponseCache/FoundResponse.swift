@@ -38,7 +38,14 @@ public final class FoundResponse {
         (metadata, key, written, writtenMetadata) = (other.metadata, other.key, other.written, other.writtenMetadata)
     }
 
-    public var head: UnsafeRawBufferPointer { item.head }
+    var head: UnsafeBufferPointer<UInt8> { item.head }
+    /// Calls `body` with the stored head.
+    public func withHead<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
+        withExtendedLifetime(self) {
+            let head = item.head
+            return body(head.span)
+        }
+    }
     /// The content as stored, with its coding if it has one.
     public var content: UnsafeRawBufferPointer { item.body }
     public var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
@@ -91,7 +98,7 @@ extension StoredItem {
         guard note != 0 else { return self }
         let date = metadata.date
         UnwrittenConfirmation.apply(note, to: &metadata)
-        guard metadata.date != date, let head = StoredHead.redated(head, metadata.date) else { return self }
+        guard metadata.date != date, let head = StoredHead.redated(head.span, metadata.date) else { return self }
         return replacingHead(head)
     }
 }

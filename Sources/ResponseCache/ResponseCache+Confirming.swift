@@ -58,7 +58,7 @@ extension ResponseCache {
             !recency.isOutdated(by: base.metadata.recency)
         else { return }
         let contentBytes = base.contentBytes
-        switch Validation.update(base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, strictness: strictness) {
+        switch Validation.update(base.metadata, head: base.head.span, by: response, contentBytes: contentBytes, strictness: strictness) {
         case .nothing: break
         case .freshen:
             guard let fresh = freshened(base, by: response, recency, for: request.head),
@@ -89,8 +89,8 @@ extension ResponseCache {
         }
         guard now.metadata.order != found.metadata.order else { return now }
         guard !recency.isOutdated(by: now.metadata.recency) else { return nil }
-        guard Validation.areOfOneVersion(found.metadata, head: found.head, now.metadata, head: now.item.head),
-            Validation.applies(response, to: now.metadata, head: now.item.head, strictness: strictness)
+        guard Validation.areOfOneVersion(found.metadata, head: found.head.span, now.metadata, head: now.head.span),
+            Validation.applies(response, to: now.metadata, head: now.head.span, strictness: strictness)
         else {
             _ = store.markStale(store.id(of: now.key))
             return nil
@@ -106,14 +106,15 @@ extension ResponseCache {
         // Via of the 304 replaces the stored one, so Cistern's entry must be added again.
         if response.fields.contains(.via), let via = via(of: response) { response.fields.append(.via, via) }
         return Validation.freshened(
-            (found.metadata, found.head, found.contentBytes), by: response, recency, settings: policy(for: head).settings)
+            found.metadata, head: found.head.span, contentBytes: found.contentBytes, by: response, recency,
+            settings: policy(for: head).settings)
     }
 
     /// Returns whether an updated response may still be stored (§3): it may have become private, or no-store.
     /// - Parameter response: the 304 or the response to HEAD itself. It contains fields that the stored head omits.
     private func mayKeep(_ head: [UInt8], _ metadata: StoredMetadata, _ response: ResponseHead, for request: PlacedRequest) -> Bool {
         if settings.policy.setCookie == .refuse, response.fields.contains(.setCookie) { return false }
-        guard let merged = head.withUnsafeBytes({ StoredHead.parse($0) }),
+        guard let merged = StoredHead.parse(head.span),
             !metadata.flags.contains(.authorized) || mayShare(merged, for: request)
         else { return false }
         let own = request.head
@@ -152,7 +153,7 @@ extension ResponseCache {
         // A response stored under a key with unknown fields stays there.
         if request.keys.unknownFields != nil, !base.metadata.flags.contains(.forAllFields) { metadata.flags.remove(.forAllFields) }
         let isForAll = metadata.flags.contains(.forAllFields)
-        guard let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else { return .refused }
+        guard let fields = StoredHead.parse(head.span)?.fields else { return .refused }
         let isCommon = request.keys.isCommon(base.key)
         let fitting = isForAll ? request.keys.forAllFields : request.keys
         let keys = isCommon ? fitting.inCommon : fitting
@@ -177,7 +178,7 @@ extension ResponseCache {
     /// Records the time of a confirmation in memory. Returns false if that is not sufficient.
     private func note(_ found: FoundResponse, _ fresh: StoredMetadata) -> Bool {
         guard let note = UnwrittenConfirmation.encode(written: found.writtenMetadata, fresh: fresh),
-            fresh.date == found.writtenMetadata.date || StoredHead.redated(found.head, fresh.date) != nil
+            fresh.date == found.writtenMetadata.date || StoredHead.redated(found.head.span, fresh.date) != nil
         else { return false }
         let key = found.key
         store.setNote(note, of: key.span, ifStill: found.written)
@@ -189,8 +190,8 @@ extension ResponseCache {
         guard isKnown(fresh, beside: found), fresh.staleIfError == found.metadata.staleIfError,
             fresh.staleWhileRevalidate == found.metadata.staleWhileRevalidate
         else { return false }
-        let old = StoredHead.parse(found.head)?.fields.combined(.vary)
-        return old == head.withUnsafeBytes { StoredHead.parse($0) }?.fields.combined(.vary)
+        let old = StoredHead.parse(found.head.span)?.fields.combined(.vary)
+        return old == StoredHead.parse(head.span)?.fields.combined(.vary)
     }
 
     /// Flags that describe how a client receives the content. They do not make it another response.
@@ -209,7 +210,7 @@ extension ResponseCache {
     /// Its time is then recorded, and nothing is written.
     func isKnownAlready(_ new: NewResponse, _ response: WholeResponse, beside found: FoundResponse?) -> Bool {
         guard let found, response.ownTag != nil, Self.isSameData(new, found), isKnown(new.metadata, beside: found), isStored(found),
-            SearchVariance(response.head.fields) == StoredHead.parse(found.head).flatMap({ SearchVariance($0.fields) })
+            SearchVariance(response.head.fields) == StoredHead.parse(found.head.span).flatMap({ SearchVariance($0.fields) })
         else { return false }
         return note(found, new.metadata)
     }
@@ -228,6 +229,6 @@ extension ResponseCache {
     private func isStored(_ found: FoundResponse) -> Bool {
         let key = found.key
         guard let item = store.see(key.span).item else { return false }
-        return StoredMetadata.recency(of: item.metadata)?.order == found.metadata.order
+        return StoredMetadata.recency(of: item.metadata.span)?.order == found.metadata.order
     }
 }

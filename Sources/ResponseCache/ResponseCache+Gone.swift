@@ -39,14 +39,15 @@ extension ResponseCache {
     public func notePresent(
         _ found: FoundResponse, _ response: ResponseHead, _ recency: Recency, for head: RequestHead, by witness: UInt64, at time: CacheTime
     ) {
-        let copy = LastGood.Copy(found.metadata, head: found.head, beside: response)
+        let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
         let accept = LastGood.isOfOtherType(response, than: copy) ? nil : Self.accepted(by: head.fields)
         shared.surprises.found(found.key, accept: accept, by: witness, now: time.monotonic)
         gone?.lift(found.key, by: recency)
     }
 
     private static func accepted(by request: Fields) -> UInt64 {
-        (request.combined(.accept) ?? []).withUnsafeBytes { ContentHash.number(of: $0) }
+        let accept = request.combined(.accept) ?? []
+        return ContentHash.number(of: accept.span)
     }
 
     // MARK: Gone resources
@@ -59,7 +60,7 @@ extension ResponseCache {
 
     static func likeness(of request: Fields, _ keys: TargetKeys, isForAll: Bool) -> UInt64 {
         let bytes = RequestLikeness.bytes(of: request, unknownFieldsHash: isForAll ? 0 : keys.unknownFieldsHash)
-        return max(1, bytes.withUnsafeBytes { ContentHash.number(of: $0) })
+        return max(1, ContentHash.number(of: bytes.span))
     }
 
     /// Returns whether a response, once complete, may be stored as a statement that the resource is gone. Its request must equal the one

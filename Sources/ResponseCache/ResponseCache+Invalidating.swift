@@ -31,7 +31,7 @@ extension ResponseCache {
             shared.storeMemory.doubts.note(at: shared.times.ofMark(now))
             for head in heads { makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &marks) }
         }
-        if !marks.keys.isEmpty { level?.invalidated(marks.keys, isDoubtful: marks.isDoubtful) }
+        if !marks.keys.isEmpty { level.invalidated(marks.keys, isDoubtful: marks.isDoubtful) }
         return true
     }
 
@@ -115,7 +115,7 @@ extension ResponseCache {
     ///   - sharedKey: the target's key without partition, if the response's key has one. The mark for all partitions is stored next to it.
     ///   - collection: shared key of the target without arguments, if writes to members invalidate collections.
     func isInvalid(
-        _ metadata: StoredMetadata, _ head: UnsafeRawBufferPointer, sharedKey: [UInt8]?, collection: [UInt8]?,
+        _ metadata: StoredMetadata, _ head: Span<UInt8>, sharedKey: [UInt8]?, collection: [UInt8]?,
         _ basis: inout FindingBasis
     ) throws(NotAtHand) -> Bool {
         let time = metadata.requestTime
@@ -162,7 +162,7 @@ extension ResponseCache {
 
     /// Returns the keys of the marks that may invalidate a new response; nil if its groups cannot be determined.
     func marks(for new: NewResponse, at place: StoringPlace) -> [[UInt8]]? {
-        guard let groups = new.metadata.flags.contains(.hasGroups) ? new.head.withUnsafeBytes(Self.groups) : [] else { return nil }
+        guard let groups = new.metadata.flags.contains(.hasGroups) ? Self.groups(of: new.head.span) : [] else { return nil }
         var keys: [[UInt8]] = []
         appendMarks(place.sharedKeys, place.collection, groups, to: &keys)
         return keys
@@ -183,7 +183,8 @@ extension ResponseCache {
 
     /// Returns whether a purge or a write since this time may have removed a response that was found then.
     public func mayBeTakenOut(_ found: FoundResponse, of head: RequestHead, at keys: TargetKeys, since time: Timestamp) -> Bool {
-        guard !shared.purges.isOvertaken(time), let groups = found.metadata.flags.contains(.hasGroups) ? Self.groups(of: found.head) : []
+        guard !shared.purges.isOvertaken(time),
+            let groups = found.metadata.flags.contains(.hasGroups) ? Self.groups(of: found.head.span) : []
         else { return true }
         var marks: [[UInt8]] = []
         appendMarks([keys.shared], collectionKey(of: head), groups, to: &marks)
@@ -198,14 +199,14 @@ extension ResponseCache {
     }
 
     /// nil if the groups cannot be determined.
-    static func groups(of head: UnsafeRawBufferPointer) -> [String]? {
+    static func groups(of head: Span<UInt8>) -> [String]? {
         guard let head = StoredHead.parse(head) else { return [] }
         return CacheTags.groups(of: head.fields, named: "cache-groups")
     }
 
     static func time(of item: StoredItem?) -> Timestamp? {
-        guard let item, StoredMetadata.kind(of: item.metadata) == .invalidation else { return nil }
-        return StoredMetadata.number(in: item.metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
+        guard let item, StoredMetadata.kind(of: item.metadata.span) == .invalidation else { return nil }
+        return StoredMetadata.number(in: item.metadata.span).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
     }
 
     /// The mark has a separate key next to the target's key. A response stored later under the target's key therefore does not revive old
@@ -229,7 +230,11 @@ extension ResponseCache {
     }
 
     /// The time of a mark as part of keys that contain a request's content.
-    static func invalidationPart(_ time: Timestamp) -> [UInt8] { withUnsafeBytes(of: time.milliseconds.littleEndian) { Array($0) } }
+    static func invalidationPart(_ time: Timestamp) -> [UInt8] {
+        var part: [UInt8] = []
+        part.append(littleEndian: time.milliseconds)
+        return part
+    }
 }
 
 extension [UInt8] {

@@ -31,7 +31,7 @@ extension ResponseCache {
     /// Returns a stored response that clients can receive, or the record which states that such a resource is gone. nil if there is none.
     public func entry(_ id: EntryID) -> StoredEntry? {
         guard let listed = store.item(id.item) else { return nil }
-        guard StoredMetadata.kind(of: listed.item.metadata) == .gone else { return entry(listed) }
+        guard StoredMetadata.kind(of: listed.item.metadata.span) == .gone else { return entry(listed) }
         let copy = Array(listed.key.dropLast())
         guard let key = StoredKey(copy), let gone = StoredEntry(listed, copy, key, as: .gone),
             let found = store.item(store.id(of: copy)).flatMap({ entry($0) }), !found.metadata.recency.isLater(than: gone.metadata.recency)
@@ -49,7 +49,7 @@ extension ResponseCache {
     }
 
     func entry(_ listed: ListedItem, _ bytes: [UInt8], _ key: StoredKey) -> StoredEntry? {
-        guard var entry = StoredEntry(listed, bytes, key), isServed(entry, bytes, listed.item.head) else { return nil }
+        guard var entry = StoredEntry(listed, bytes, key), isServed(entry, bytes, listed.item.head.span) else { return nil }
         if isDoubted(entry, bytes) { entry.markStale() }
         return entry
     }
@@ -71,7 +71,7 @@ extension ResponseCache {
     // MARK: Reachability
 
     /// Returns whether some request would find this entry. Performs the checks of `find` in reverse.
-    private func isServed(_ entry: StoredEntry, _ bytes: [UInt8], _ head: UnsafeRawBufferPointer) -> Bool {
+    private func isServed(_ entry: StoredEntry, _ bytes: [UInt8], _ head: Span<UInt8>) -> Bool {
         let key = entry.key
         guard key.authority == keyMaker.authority, let extra = KeyExtra(key.extra, keyMaker.extraShape), isLed(to: key, bytes),
             isSaid(extra, key, bytes)
@@ -91,8 +91,8 @@ extension ResponseCache {
     private func isLed(to key: StoredKey, _ bytes: [UInt8]) -> Bool {
         guard let variant = key.variant else { return true }
         let base = Array(bytes[..<key.markerCount])
-        guard let marker = store.see(base.span).item, StoredMetadata.kind(of: marker.metadata) == .varyMarker else { return false }
-        return StoredMetadata.number(in: marker.metadata) == variant.generation
+        guard let marker = store.see(base.span).item, StoredMetadata.kind(of: marker.metadata.span) == .varyMarker else { return false }
+        return StoredMetadata.number(in: marker.metadata.span) == variant.generation
     }
 
     /// Returns whether the part of a key for the request's content or for No-Vary-Search is still current.

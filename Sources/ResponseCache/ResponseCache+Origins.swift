@@ -11,7 +11,7 @@ extension ResponseCache {
 
     /// Returns whether a response without Vary belongs to stored variants by Origin, and is not readable by scripts of all origins.
     func belongsBeside(_ new: NewResponse, _ stored: StoredItem) -> Bool {
-        new.names.isEmpty && new.metadata.flags.contains(.boundToOrigin) && StoredMetadata.kind(of: stored.metadata) == .varyMarker
+        new.names.isEmpty && new.metadata.flags.contains(.boundToOrigin) && StoredMetadata.kind(of: stored.metadata.span) == .varyMarker
             && stored.head.elementsEqual(Self.markedByOrigin)
     }
 
@@ -27,9 +27,9 @@ extension ResponseCache {
     /// reachable only through that marker, and is lost if a purge happens meanwhile.
     /// - Parameter generation: generation of the variants.
     func keepForNoOrigin(_ stored: StoredItem?, at key: [UInt8], _ generation: UInt64, named names: [[UInt8]]) {
-        guard names == Self.byOrigin, let stored, StoredMetadata.kind(of: stored.metadata) == .response,
-            let metadata = StoredMetadata(stored.metadata), metadata.flags.contains(.boundToOrigin), !metadata.isNegative,
-            StoredHead.parse(stored.head)?.fields.contains(.accessControlAllowOrigin) == false
+        guard names == Self.byOrigin, let stored, StoredMetadata.kind(of: stored.metadata.span) == .response,
+            let metadata = StoredMetadata(stored.metadata.span), metadata.flags.contains(.boundToOrigin), !metadata.isNegative,
+            StoredHead.parse(stored.head.span)?.fields.contains(.accessControlAllowOrigin) == false
         else { return }
         var variant = key
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: selecting(names.map { $0[...] }, in: Fields()))

@@ -85,7 +85,7 @@ extension ResponseCache {
         if head.method != .get, head.method != .head, head.method != .options {
             place.target = sharedKey(of: head.pathAndQuery, for: head)
         }
-        if level != nil, head.method == .get { place.request = head }
+        if level.isShared, head.method == .get { place.request = head }
         guard head.method == .get, let variances else { return place }
         let variance = SearchVariance(fields)
         guard variance != nil || !variances.isEmpty else { return place }

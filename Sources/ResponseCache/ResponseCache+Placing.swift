@@ -61,7 +61,7 @@ extension ResponseCache {
     /// Returns whether a later response is stored under one of these keys.
     func isOutdated(_ recency: Recency, at keys: [[UInt8]]) -> Bool {
         keys.contains { key in
-            guard let item = store.see(key.span).item, let stored = StoredMetadata.recency(of: item.metadata) else { return false }
+            guard let item = store.see(key.span).item, let stored = StoredMetadata.recency(of: item.metadata.span) else { return false }
             return recency.isOutdated(by: stored)
         }
     }
@@ -69,14 +69,15 @@ extension ResponseCache {
     /// Returns whether a response other than this one is stored under one of these keys.
     private func isElsewhere(_ base: FoundResponse, _ keys: [[UInt8]]) -> Bool {
         keys.contains { key in
-            store.see(key.span).item.flatMap { StoredMetadata.recency(of: $0.metadata) }.map { $0.order != base.metadata.order } ?? false
+            store.see(key.span).item.flatMap { StoredMetadata.recency(of: $0.metadata.span) }.map { $0.order != base.metadata.order }
+                ?? false
         }
     }
 
     /// Removes an older response under another key, so that it is not found before a newer one.
     private func removeOlder(than recency: Recency, at key: [UInt8]) {
         guard let item = store.see(key.span).item else { return }
-        if let stored = StoredMetadata.recency(of: item.metadata), recency.isOutdated(by: stored) { return }
+        if let stored = StoredMetadata.recency(of: item.metadata.span), recency.isOutdated(by: stored) { return }
         store.remove(key.span, ifStill: item)
     }
 
@@ -127,23 +128,23 @@ extension ResponseCache {
 
     private func mayReplace(_ stored: StoredItem?, _ new: NewResponse, at place: StoringPlace, _ base: FoundResponse?) -> Bool {
         let metadata = new.metadata
-        guard let stored, let other = StoredMetadata.recency(of: stored.metadata) else { return true }
+        guard let stored, let other = StoredMetadata.recency(of: stored.metadata.span) else { return true }
         guard !metadata.isNegative || Self.isNegative(stored), !metadata.recency.isOutdated(by: other) else { return false }
         // An earlier attempt of this request has stored its variant.
         guard other.order != metadata.order else { return true }
         guard !belongsBeside(new, stored) else { return false }
         guard let base else { return !isLesser(new, than: stored, at: place) }
-        return StoredMetadata.kind(of: stored.metadata) == .response && other.order == base.metadata.order
+        return StoredMetadata.kind(of: stored.metadata.span) == .response && other.order == base.metadata.order
     }
 
     /// An error stored briefly (`negative`) replaces only another such error.
-    private static func isNegative(_ stored: StoredItem) -> Bool { StoredMetadata(stored.metadata)?.isNegative == true }
+    private static func isNegative(_ stored: StoredItem) -> Bool { StoredMetadata(stored.metadata.span)?.isNegative == true }
 
     /// Returns whether a good response would be lost to a worse one (`LastGood.obstacle`). Checked here too, because the good response may
     /// have been stored after the lookup, or under another variant.
     private func isLesser(_ new: NewResponse, than stored: StoredItem, at place: StoringPlace) -> Bool {
         guard strictness == .rescue, !new.metadata.isNegative, !new.isPreflight, !new.isGoodJSON,
-            let response = new.head.withUnsafeBytes({ StoredHead.parse($0) }), let copy = Self.copy(stored, beside: response)
+            let response = StoredHead.parse(new.head.span), let copy = Self.copy(stored, beside: response)
         else { return false }
         let isLenient = new.metadata.flags.contains(.isLenient)
         return LastGood.obstacle(response, isLenient: isLenient, inPlaceOf: copy, strictness: strictness) != nil
@@ -152,7 +153,7 @@ extension ResponseCache {
 
     /// Returns whether the stored item is the response that is updated.
     private func isSame(_ stored: StoredItem, _ base: FoundResponse?) -> Bool {
-        guard let base, let metadata = StoredMetadata(stored.metadata) else { return false }
+        guard let base, let metadata = StoredMetadata(stored.metadata.span) else { return false }
         return metadata.order == base.metadata.order
     }
 
@@ -164,17 +165,19 @@ extension ResponseCache {
 
     /// nil if the item is not a good response.
     private static func copy(_ stored: StoredItem, beside response: ResponseHead) -> LastGood.Copy? {
-        switch StoredMetadata.kind(of: stored.metadata) {
-        case .varyMarker: LastGood.Copy(bestOf: stored.metadata)
+        switch StoredMetadata.kind(of: stored.metadata.span) {
+        case .varyMarker: LastGood.Copy(bestOf: stored.metadata.span)
         case .response:
-            StoredMetadata(stored.metadata).flatMap { $0.isNegative ? nil : LastGood.Copy($0, head: stored.head, beside: response) }
+            StoredMetadata(stored.metadata.span).flatMap {
+                $0.isNegative ? nil : LastGood.Copy($0, head: stored.head.span, beside: response)
+            }
         default: nil
         }
     }
 
     /// Returns whether a write has invalidated the stored item. Such an item is never found, so it must not block new responses.
     private func isInvalid(_ stored: StoredItem, at place: StoringPlace) -> Bool {
-        guard let time = StoredMetadata.recency(of: stored.metadata)?.requestTime else { return false }
+        guard let time = StoredMetadata.recency(of: stored.metadata.span)?.requestTime else { return false }
         var marks: [[UInt8]] = []
         appendMarks(place.sharedKeys, place.collection, [], to: &marks)
         return marks.contains { isMarkedNow($0, since: time) }
@@ -197,7 +200,7 @@ extension ResponseCache {
                 offerVariant($0, recency, at: place, named: names, values)
             }
         }
-        let worth = new.head.withUnsafeBytes { LastGood.Worth(new.metadata, head: $0) }
+        let worth = LastGood.Worth(new.metadata, head: new.head.span)
         func mark(
             _ generation: UInt64, _ seen: SeenItem, _ recency: Recency, replaced: Recency?, best: LastGood.Worth
         ) -> StoringResult? {
@@ -207,12 +210,12 @@ extension ResponseCache {
         }
         for _ in 0..<Self.attemptLimit {
             let seen = store.see(key.span)
-            let latest = seen.item.flatMap { StoredMetadata.recency(of: $0.metadata) }
+            let latest = seen.item.flatMap { StoredMetadata.recency(of: $0.metadata.span) }
             let isOutdated = latest.map(recency.isOutdated) ?? false
             if let marker = seen.item, let known = Self.generation(of: marker, named: names) {
-                let replaced = StoredMetadata.replacedRecency(in: marker.metadata)
+                let replaced = StoredMetadata.replacedRecency(in: marker.metadata.span)
                 guard !(replaced.map(recency.isOutdated) ?? false) else { return .outdated }
-                let former = StoredMetadata.bestVariant(in: marker.metadata) ?? .other
+                let former = StoredMetadata.bestVariant(in: marker.metadata.span) ?? .other
                 guard !isOutdated || worth > former else { return insert(known) }
                 let last = isOutdated ? latest ?? recency : recency
                 let best = worth < former && !isInvalid(marker, at: place) ? former : worth
@@ -234,8 +237,8 @@ extension ResponseCache {
     }
 
     private static func generation(of marker: StoredItem, named names: [UInt8]) -> UInt64? {
-        guard StoredMetadata.kind(of: marker.metadata) == .varyMarker, marker.head.elementsEqual(names) else { return nil }
-        return StoredMetadata.number(in: marker.metadata)
+        guard StoredMetadata.kind(of: marker.metadata.span) == .varyMarker, marker.head.elementsEqual(names) else { return nil }
+        return StoredMetadata.number(in: marker.metadata.span)
     }
 }
 

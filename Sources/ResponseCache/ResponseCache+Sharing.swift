@@ -19,7 +19,7 @@ extension ResponseCache {
     public func sharedLookUp(
         for head: RequestHead, at keys: TargetKeys, good: GoodResponse = GoodResponse(), kept: GoodResponse = GoodResponse()
     ) -> SharedLookUp? {
-        guard level != nil, head.method == .get || head.method == .head, isExact(keys, for: head), keyMaker.isUntold(keys.own, of: head)
+        guard level.isShared, head.method == .get || head.method == .head, isExact(keys, for: head), keyMaker.isUntold(keys.own, of: head)
         else { return nil }
         guard let rules = sharingRules else { return nil }
         var places = sharedPlaces(for: head, at: keys, rules)
@@ -74,7 +74,7 @@ extension ResponseCache {
     }
 
     private func marker(at key: [UInt8]) -> StoredItem? {
-        guard let item = store.see(key.span).item, StoredMetadata.kind(of: item.metadata) == .varyMarker else { return nil }
+        guard let item = store.see(key.span).item, StoredMetadata.kind(of: item.metadata.span) == .varyMarker else { return nil }
         return item
     }
 
@@ -82,7 +82,7 @@ extension ResponseCache {
     ///   - place: place of the marker.
     ///   - names: encoded names of the selecting fields.
     private func sharedVariant(of place: SharedPlace, named names: [UInt8], _ head: RequestHead) -> SharedPlace? {
-        let list = names.withUnsafeBytes(SelectingFields.decode)
+        let list = SelectingFields.decode(names.span)
         guard !list.isEmpty, isOpen(list) else { return nil }
         var variant = place
         variant.key = Self.sharedVariantKey(place.key, named: names, selecting(list, in: head.fields))
@@ -93,7 +93,7 @@ extension ResponseCache {
     /// Generations of markers are local to each node, so a hash of the names replaces the generation.
     private static func sharedVariantKey(_ key: [UInt8], named names: [UInt8], _ values: [UInt8]) -> [UInt8] {
         var key = key
-        CacheKey.appendVariant(to: &key, generation: names.withUnsafeBytes(ContentHash.number), selecting: values)
+        CacheKey.appendVariant(to: &key, generation: ContentHash.number(of: names.span), selecting: values)
         return key
     }
 
@@ -102,7 +102,7 @@ extension ResponseCache {
     /// Offers a response that was stored here to the other nodes.
     func offer(_ item: NewItem, _ recency: Recency, at place: StoringPlace) {
         guard let key = sharedKey(at: place, recency, item.body.count) else { return }
-        level?.offer(item, as: key, recency)
+        level.offer(item, as: key, recency)
     }
 
     /// Offers one of several variants to the other nodes.
@@ -110,16 +110,16 @@ extension ResponseCache {
     ///   - names: encoded names of the selecting fields.
     ///   - values: values of these fields in the request.
     func offerVariant(_ item: NewItem, _ recency: Recency, at place: StoringPlace, named names: [UInt8], _ values: [UInt8]) {
-        let list = names.withUnsafeBytes(SelectingFields.decode)
+        let list = SelectingFields.decode(names.span)
         guard let key = sharedKey(at: place, recency, item.body.count), isOpen(list) else { return }
         let metadata = StoredMetadata.varyMarker(generation: 0, recency)
-        level?.offer(NewItem(key: place.key, metadata: metadata, head: names, body: [], retention: .mayRescue), as: key, recency)
-        level?.offer(item, as: Self.sharedVariantKey(key, named: names, values), recency)
+        level.offer(NewItem(key: place.key, metadata: metadata, head: names, body: [], retention: .mayRescue), as: key, recency)
+        level.offer(item, as: Self.sharedVariantKey(key, named: names, values), recency)
     }
 
     /// Returns the shared key for a local key; nil if the response is not shared.
     private func sharedKey(at place: StoringPlace, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
-        guard let level, let rules = sharingRules, let request = place.request, !recency.isImported,
+        guard let rules = sharingRules, let request = place.request, !recency.isImported,
             contentBytes <= level.contentLimitBytes, level.mayOffer()
         else { return nil }
         return sharedKey(at: place, of: request).map { rules.named($0, for: request) }
@@ -150,7 +150,7 @@ extension ResponseCache {
         _ record: SharedRecord, of responseTime: Timestamp, at place: SharedPlace, for lookUp: SharedLookUp
     ) -> TakingResult {
         guard record.key == place.key else { return .notTaken }
-        switch record.metadata.withUnsafeBytes(StoredMetadata.kind) {
+        switch StoredMetadata.kind(of: record.metadata.span) {
         case .response: return takeResponse(record, responseTime, at: place, for: lookUp)
         case .varyMarker: return takeMarker(record, at: place, for: lookUp)
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .notTaken
@@ -160,9 +160,9 @@ extension ResponseCache {
     private func takeResponse(
         _ record: SharedRecord, _ responseTime: Timestamp, at place: SharedPlace, for lookUp: SharedLookUp
     ) -> TakingResult {
-        guard var metadata = record.metadata.withUnsafeBytes({ StoredMetadata($0) }), !metadata.isNegative,
+        guard var metadata = StoredMetadata(record.metadata.span), !metadata.isNegative,
             metadata.etag.upperBound <= record.head.count, metadata.lastModified.upperBound <= record.head.count,
-            let response = record.head.withUnsafeBytes({ StoredHead.parse($0) })
+            let response = StoredHead.parse(record.head.span)
         else { return .notTaken }
         guard !place.isForAll || metadata.flags.contains(.forAllFields) else { return .notTaken }
         guard isGood(response, record.body, metadata.flags, for: lookUp) else { return .notGood }
@@ -174,7 +174,7 @@ extension ResponseCache {
         let head = StoredHead.withoutUnkept(response, &metadata, settings: settings.policy) ?? record.head
         let new = NewResponse(
             head: head, metadata: metadata, body: record.body,
-            names: place.names.withUnsafeBytes(SelectingFields.decode).map { Array($0) },
+            names: SelectingFields.decode(place.names.span).map { Array($0) },
             request: lookUp.head.fields, sentAt: metadata.requestTime)
         let local = StoringPlace(
             key: place.localKey, sharedKeys: [lookUp.keys.shared], collection: collectionKey(of: lookUp.head), isCommon: place.isCommon)
@@ -188,7 +188,7 @@ extension ResponseCache {
     private func isGood(_ response: ResponseHead, _ body: ItemBody, _ flags: StoredFlags, for lookUp: SharedLookUp) -> Bool {
         let found = findWaiting(lookUp.head, at: lookUp.keys).found
         if let found {
-            let copy = LastGood.Copy(found.metadata, head: found.head, beside: response)
+            let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
             let isLenient = flags.contains(.isLenient)
             guard LastGood.obstacle(response, isLenient: isLenient, inPlaceOf: copy, strictness: strictness) == nil else { return false }
         }
@@ -237,7 +237,7 @@ extension ResponseCache {
     /// Returns a function that decides whether a purge may cover a record: by its key, or by its tags if a tag is purged.
     public func purges(of record: SharedRecord, for lookUp: SharedLookUp) -> (_ selection: [UInt8]) -> Bool {
         lazy var key = StoredKey(lookUp.keys.shared)
-        lazy var tags = record.head.withUnsafeBytes(StoredHead.parse).map { CacheTags.tags(of: $0.fields) } ?? []
+        lazy var tags = StoredHead.parse(record.head.span).map { CacheTags.tags(of: $0.fields) } ?? []
         return { [settings] selection in
             // A selection that cannot be parsed may include anything.
             guard let selection = FleetSelection(selection), let key else { return true }
@@ -251,7 +251,7 @@ extension ResponseCache {
     /// Returns the keys of the marks that may apply to the record.
     public func marks(concerning record: SharedRecord, for lookUp: SharedLookUp) -> [[UInt8]] {
         var keys: [[UInt8]] = []
-        let groups = record.head.withUnsafeBytes(Self.groups) ?? []
+        let groups = Self.groups(of: record.head.span) ?? []
         appendMarks([lookUp.keys.shared], collectionKey(of: lookUp.head), groups, to: &keys)
         return keys
     }

@@ -117,7 +117,7 @@ extension ResponseCache {
         }
         let decision = policy.decide(response, control, to: storable(head, directives, isPartitioned: isPartitioned))
         guard decision == .allowed, let found, head.method != .options else { return decision }
-        let copy = LastGood.Copy(found.metadata, head: found.head, beside: response)
+        let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
         return LastGood.obstacle(response, inPlaceOf: copy, strictness: strictness).map { .forbidden($0) } ?? .allowed
     }
 
@@ -348,7 +348,7 @@ extension ResponseCache {
             if let wanted = notAtHand(groupKey(group)) { return wanted }
         }
         for place in places {
-            guard let marker = store.see(place.own.span).item, StoredMetadata.kind(of: marker.metadata) == .varyMarker,
+            guard let marker = store.see(place.own.span).item, StoredMetadata.kind(of: marker.metadata.span) == .varyMarker,
                 let variant = variant(of: marker, place.own, head.fields)
             else { continue }
             if let wanted = notAtHand(variant.key) { return wanted }

@@ -29,7 +29,8 @@ extension ResponseCache {
             return own
         }
         guard let ownResponse = own.found, let forAll = plain.found else { return plain }
-        let isWorse = LastGood.Worth(forAll.metadata, head: forAll.head) < LastGood.Worth(ownResponse.metadata, head: ownResponse.head)
+        let worth = LastGood.Worth(forAll.metadata, head: forAll.head.span)
+        let isWorse = worth < LastGood.Worth(ownResponse.metadata, head: ownResponse.head.span)
         return !isWorse && forAll.metadata.recency.isLater(than: ownResponse.metadata.recency) ? plain : own
     }
 

@@ -28,8 +28,8 @@ public final class ResponseCache: @unchecked Sendable {
     let sharingRules: SharingRules?
     /// nil if nothing is shared.
     private let sight: FleetSight?
-    /// Set before the first request; nil if nothing is shared, and on the administrator's queue.
-    public var level: (any SharedLevel)?
+    /// Set before the first request, on event loops only.
+    public var level: any SharedLevel = UnsharedLevel.instance
     private let memo = SelectingMemo()
     /// Key of the last lookup; its memory is reused.
     private var scratchKey: [UInt8] = []
@@ -156,7 +156,7 @@ public final class ResponseCache: @unchecked Sendable {
 
     private func findOwn(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
         guard let item = try item(keys.own, &basis) else { return .nothing }
-        switch StoredMetadata.kind(of: item.metadata) {
+        switch StoredMetadata.kind(of: item.metadata.span) {
         case .response: return try accept(item, keys.own, keys, head, &basis)
         case .varyMarker:
             guard let variant = variant(of: item, keys.own, head.fields) else { return .nothing }
@@ -200,9 +200,9 @@ public final class ResponseCache: @unchecked Sendable {
 
     /// Returns the key of a variant, made of the marker's generation and the values of the selecting fields, and the names of these fields.
     func variant(of marker: StoredItem, _ key: [UInt8], _ request: Fields) -> (key: [UInt8], names: [ArraySlice<UInt8>])? {
-        guard let generation = StoredMetadata.number(in: marker.metadata) else { return nil }
+        guard let generation = StoredMetadata.number(in: marker.metadata.span) else { return nil }
         var variant = key
-        let (names, values) = memo.values(for: marker.head, in: request) { selecting($0, in: request) }
+        let (names, values) = memo.values(for: marker.head.span, in: request) { selecting($0, in: request) }
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
         return (variant, names)
     }
@@ -219,7 +219,7 @@ public final class ResponseCache: @unchecked Sendable {
         _ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
     ) throws(NotAtHand) -> LookUpResult {
         guard var metadata = Self.metadata(of: item) else { return .nothing }
-        guard try !isInvalid(metadata, item.head, keys, head, &basis) else {
+        guard try !isInvalid(metadata, item.head.span, keys, head, &basis) else {
             // Otherwise its use could keep it in the store longer than the mark that invalidates it.
             store.remove(key.span, ifStill: item)
             return .nothing
@@ -234,7 +234,7 @@ public final class ResponseCache: @unchecked Sendable {
     }
 
     private func isInvalid(
-        _ metadata: StoredMetadata, _ stored: UnsafeRawBufferPointer, _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
+        _ metadata: StoredMetadata, _ stored: Span<UInt8>, _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
     ) throws(NotAtHand) -> Bool {
         if head.method == .options, try isPurged(preflight: metadata, sharedKey: sharedKey(of: head.pathAndQuery, for: head), &basis) {
             return true
@@ -265,7 +265,7 @@ public final class ResponseCache: @unchecked Sendable {
 
     /// nil if the item is not a response, or is damaged.
     static func metadata(of item: StoredItem, as kind: StoredKind = .response) -> StoredMetadata? {
-        guard let metadata = StoredMetadata(item.metadata, as: kind), item.form.coding <= ContentCoding.lastNumber,
+        guard let metadata = StoredMetadata(item.metadata.span, as: kind), item.form.coding <= ContentCoding.lastNumber,
             metadata.etag.upperBound <= item.head.count,
             metadata.lastModified.upperBound <= item.head.count
         else { return nil }
@@ -275,7 +275,7 @@ public final class ResponseCache: @unchecked Sendable {
     /// Returns whether the client may receive the content in its stored coding. The request must accept the coding, or have the Accept
     /// fields of the request that fetched the response.
     private static func mayRead(_ item: StoredItem, _ stored: StoredMetadata, _ request: Fields, _ keys: TargetKeys) -> Bool {
-        guard let head = StoredHead.parse(item.head) else { return false }
+        guard let head = StoredHead.parse(item.head.span) else { return false }
         if ContentCoding.allows(head.fields, request) { return true }
         return stored.likeness == likeness(of: request, keys, isForAll: stored.flags.contains(.forAllFields))
     }

@@ -60,8 +60,8 @@ final class SearchVarianceMemory: Sendable {
 
     /// Decodes an item; nil if it is of another kind.
     static func remembered(_ item: StoredItem?) -> RememberedVariance? {
-        guard let item, StoredMetadata.kind(of: item.metadata) == .searchVariance,
-            let variance = SearchVariance(encoded: item.head), let generation = StoredMetadata.number(in: item.metadata)
+        guard let item, StoredMetadata.kind(of: item.metadata.span) == .searchVariance,
+            let variance = SearchVariance(encoded: item.head.span), let generation = StoredMetadata.number(in: item.metadata.span)
         else { return nil }
         return RememberedVariance(variance: variance, generation: generation)
     }
@@ -73,7 +73,7 @@ final class SearchVarianceMemory: Sendable {
         for _ in 0..<Self.attemptLimit {
             let seen = store.see(key.span)
             let last = seen.item.flatMap(Self.remembered)
-            let isOutdated = seen.item.flatMap { StoredMetadata.recency(of: $0.metadata) }.map(recency.isOutdated) ?? false
+            let isOutdated = seen.item.flatMap { StoredMetadata.recency(of: $0.metadata.span) }.map(recency.isOutdated) ?? false
             // Without the sign, responses under an existing record were not looked up; writes may have missed them.
             let known = isEmpty ? nil : last.flatMap { $0.variance == variance ? $0 : nil }
             if isOutdated { return known }

@@ -25,10 +25,11 @@ final class SelectingMemo {
     ///   - make: computes values that are not cached.
     /// - Returns: the names, and their normalized values.
     func values(
-        for marker: UnsafeRawBufferPointer, in request: Fields, make: ([ArraySlice<UInt8>]) -> [UInt8]
+        for marker: Span<UInt8>, in request: Fields, make: ([ArraySlice<UInt8>]) -> [UInt8]
     ) -> (names: [ArraySlice<UInt8>], values: [UInt8]) {
-        if !marker.elementsEqual(names) {
-            names = Array(marker)
+        let known = names
+        if !marker.equals(known.span) {
+            names = Array(copying: marker)
             decodedNames = SelectingFields.decode(marker)
         }
         let place = present(request)

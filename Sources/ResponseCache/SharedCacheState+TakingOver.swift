@@ -48,7 +48,7 @@ extension SharedCacheState {
     /// Stores an item of the other process. An existing mark with a later time is kept.
     private func follow(_ item: NewItem) {
         var item = item
-        var time = item.metadata.withUnsafeBytes { ResponseCache.timeOfMark($0) }
+        var time = ResponseCache.timeOfMark(item.metadata.span)
         if let time, item.key == StoredTimes.key {
             storeMemory.times.follow(time)
         } else if let time, item.key == DoubtfulWrites.key {
@@ -61,7 +61,7 @@ extension SharedCacheState {
             marks.note(item.key, at: own)
             time = own
         }
-        if item.metadata.withUnsafeBytes(StoredMetadata.kind) == .searchVariance { varianceSign.set(in: store) }
+        if StoredMetadata.kind(of: item.metadata.span) == .searchVariance { varianceSign.set(in: store) }
         while true {
             let seen = store.see(item.key.span)
             if let time, let known = ResponseCache.time(of: seen.item), known >= time { return }
@@ -72,7 +72,7 @@ extension SharedCacheState {
 
 extension ResponseCache {
     /// nil if the item is not a mark.
-    fileprivate static func timeOfMark(_ metadata: UnsafeRawBufferPointer) -> Timestamp? {
+    fileprivate static func timeOfMark(_ metadata: Span<UInt8>) -> Timestamp? {
         guard StoredMetadata.kind(of: metadata) == .invalidation else { return nil }
         return StoredMetadata.number(in: metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
     }

@@ -1,14 +1,37 @@
-// The interface to the store that the nodes of a fleet share. The engine, the encryption of records and the permissions are implemented
-// elsewhere.
+// The interface to the store that the nodes of a fleet share, for the cache and for the flow of requests. `Sharing` implements it; a node
+// without a fleet has `UnsharedLevel`.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// One instance for each thread that stores responses, used on that thread only.
+/// One instance for each event loop, used on that loop only.
 public protocol SharedLevel: AnyObject {
+    /// Whether this node belongs to a fleet.
+    var isShared: Bool { get }
+
     /// Maximum length of shared content in bytes.
     var contentLimitBytes: Int { get }
+
+    // MARK: Lookups
+
+    /// Returns why a lookup is of no use; nil if it is worth its cost.
+    func obstacle(for keys: TargetKeys) -> SharedObstacle?
+
+    /// Looks up a response and stores it in `cache`. Ends after the look-up timeout, or, if another node has the lease, after `wait`.
+    /// - Parameter wait: milliseconds; nil: without a lease.
+    func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any SharedWaiter)
+
+    // MARK: Leases
+
+    /// Whether each request is sent: the last response could not be shared, or the upstream failed.
+    func isForEachRequest(_ key: [UInt8]) -> Bool
+
+    /// The request of the lease's holder has ended, or its response cannot be shared.
+    /// - Parameter key: key under which the response was to be stored.
+    func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64)
+
+    // MARK: Offers
 
     /// Returns whether records are accepted now. If not, the caller need not build a key; the refusal is counted.
     func mayOffer() -> Bool
@@ -22,6 +45,61 @@ public protocol SharedLevel: AnyObject {
     ///   - marks: keys of the local marks of this write. They contain no credentials.
     ///   - isDoubtful: whether a login or a captive portal answered the write. Stored responses then become stale and are kept.
     func invalidated(_ marks: [[UInt8]], isDoubtful: Bool)
+
+    /// Number of the last published write of this loop.
+    var lastTold: UInt64 { get }
+
+    /// Whether a published write is not in the log yet.
+    var isAwaited: Bool { get }
+
+    /// Waits until all writes so far are in the log, for the look-up timeout at most.
+    /// - Parameter then: called on the loop; whether the writes since `former` (an earlier `lastTold`) are in the log.
+    func whenTold(since former: UInt64, _ then: @escaping (_ isTold: Bool) -> Void)
+}
+
+/// The level of a node that shares nothing.
+public final class UnsharedLevel: SharedLevel, Sendable {
+    public static let instance = UnsharedLevel()
+
+    public let isShared = false
+    public let contentLimitBytes = Int.max
+    public let lastTold: UInt64 = 0
+    public let isAwaited = false
+
+    public func obstacle(for keys: TargetKeys) -> SharedObstacle? { nil }
+    public func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any SharedWaiter) {
+        _ = waiter.sharedEnded(.missing, nil)
+    }
+    public func isForEachRequest(_ key: [UInt8]) -> Bool { false }
+    public func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64) {}
+    public func mayOffer() -> Bool { false }
+    public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {}
+    public func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) {}
+    public func whenTold(since former: UInt64, _ then: @escaping (_ isTold: Bool) -> Void) { then(true) }
+}
+
+public enum LeaseEnd: Sendable, Equatable {
+    /// Another node may ask.
+    case free
+    /// A stored response went out. Its record may still be on its way from another shard, so the lease ends by itself.
+    case served
+    /// The response is stored here. If it was not offered to other nodes, each node asks.
+    case stored
+    case eachNode
+    case eachRequest
+}
+
+/// A request that waits for a lookup, on its loop.
+public protocol SharedWaiter: AnyObject {
+    /// - Parameter refusal: why the last record was refused.
+    /// - Returns: whether a client still waits for the response.
+    func sharedEnded(_ outcome: SharedOutcome, _ refusal: SharedRefusal?) -> Bool
+
+    /// Another node has the lease.
+    func sharedWaits()
+
+    /// A response was stored after `sharedEnded`.
+    func sharedCameLate()
 }
 
 /// A record in the shared level: a response, or a Vary marker.

@@ -29,7 +29,7 @@ struct SharingRules: Sendable {
             for text in list { CacheKey.appendPart(Array(text.utf8), to: &part) }
             CacheKey.appendPart(part, to: &parts)
         }
-        let hash = parts.withUnsafeBytes(ContentHash.number)
+        let hash = ContentHash.number(of: parts.span)
         number = withUnsafeBytes(of: hash.littleEndian) { Array($0) }
     }
 

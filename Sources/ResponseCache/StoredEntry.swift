@@ -32,14 +32,14 @@ public struct StoredEntry {
 
     /// nil if the item is not a response of this kind, or is damaged. `ResponseCache.entry` decides whether clients can receive it.
     init?(_ listed: ListedItem, _ keyBytes: [UInt8], _ key: StoredKey, as kind: StoredKind = .response) {
-        guard var metadata = ResponseCache.metadata(of: listed.item, as: kind), let head = StoredHead.parse(listed.item.head) else {
+        guard var metadata = ResponseCache.metadata(of: listed.item, as: kind), let head = StoredHead.parse(listed.item.head.span) else {
             return nil
         }
         if listed.item.isMarkedStale { metadata.flags.insert(.markedStale) }
         item = listed.item.confirmed(&metadata)
         self.keyBytes = keyBytes
         (id, self.key, self.metadata) = (EntryID(listed.id), key, metadata)
-        self.head = item.note == 0 ? head : StoredHead.parse(item.head) ?? head
+        self.head = item.note == 0 ? head : StoredHead.parse(item.head.span) ?? head
     }
 
     mutating func markStale() { metadata.flags.insert(.markedStale) }

@@ -120,14 +120,15 @@ final class StoredPaths: @unchecked Sendable {
     }
 
     private func note(_ listed: ListedItem) {
-        guard StoredMetadata.kind(of: listed.item.metadata) == .response, let metadata = StoredMetadata(listed.item.metadata) else {
+        guard StoredMetadata.kind(of: listed.item.metadata.span) == .response, let metadata = StoredMetadata(listed.item.metadata.span)
+        else {
             return
         }
         let key = Array(listed.key)
         var groups: [[UInt8]] = []
         if metadata.flags.contains(.hasGroups), let stored = StoredKey(key) {
             let name = stored.api == nil ? nil : stored.authority
-            groups = (ResponseCache.groups(of: listed.item.head) ?? []).map { ResponseCache.groupKey($0, ofAPI: name) }
+            groups = (ResponseCache.groups(of: listed.item.head.span) ?? []).map { ResponseCache.groupKey($0, ofAPI: name) }
         }
         let hashes = Self.hashes(key, groups)
         state.withLock { state in for hash in hashes { state.insert(hash) } }

@@ -64,5 +64,5 @@ public final class SurpriseMemory: Sendable {
 
     public func hasWritten(_ writer: UInt64, now: Int64) -> Bool { state.withLock { $0.writes.contains(writer, now: now) } }
 
-    private static func number(_ key: [UInt8]) -> UInt64 { max(1, key.withUnsafeBytes { ContentHash.number(of: $0) }) }
+    private static func number(_ key: [UInt8]) -> UInt64 { max(1, ContentHash.number(of: key.span)) }
 }

@@ -69,7 +69,7 @@ public final class UnknownFieldMemory: Sendable {
         return state.withLock { state in
             if notes {
                 for (name, line) in zip(names, lines).prefix(Self.fieldLimit) {
-                    let value = line.value.withUnsafeBytes(ContentHash.number)
+                    let value = ContentHash.number(of: line.value.span)
                     guard state.changing.note(name, value, by: client) else { continue }
                     state.report(name, .changes, by: client)?.finding.map { state.findings.append($0) }
                 }
@@ -113,12 +113,13 @@ public final class UnknownFieldMemory: Sendable {
         }
     }
 
-    private static func number(of key: [UInt8]) -> UInt64 { key.withUnsafeBytes(ContentHash.number) }
+    private static func number(of key: [UInt8]) -> UInt64 { ContentHash.number(of: key.span) }
 
     private static func values(of exact: [UInt8]) -> [FieldVariants.NamedValue] {
         let parts = KeyParts.read(exact) ?? []
         return stride(from: 0, to: min(parts.count - 1, 2 * fieldLimit), by: 2).map {
-            FieldVariants.NamedValue(ByteKey(Array(parts[$0])), Array(parts[$0 + 1]).withUnsafeBytes(ContentHash.number))
+            let value = parts[$0 + 1]
+            return FieldVariants.NamedValue(ByteKey(Array(parts[$0])), ContentHash.number(of: value.span))
         }
     }
 

@@ -7,7 +7,6 @@ import Identity
 import Logging
 import Reactor
 import ResponseCache
-import Sharing
 import Tracing
 import Upstream
 
@@ -39,16 +38,16 @@ public final class ProcessState: Sendable {
     private let sharedFaults: SharedFaults
     /// The link to the other process during a take-over.
     public let peer: PeerProcess
-    /// This node of a fleet; nil if there is no fleet.
-    public let fleet: FleetNode?
+    /// nil if there is no fleet.
+    let fleet: FleetMembership?
     let identityTables: IdentityTables
     let adminRefusals: AdminRefusals
 
-    /// - Parameter time: clock for following the fleet log.
     public init(
-        _ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil, time: any TimeSource
+        _ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)?, fleet: FleetMembership?,
+        time: any TimeSource
     ) {
-        self.settings = settings
+        (self.settings, self.fleet) = (settings, fleet)
         self.recorder = recorder
         self.logger = logger
         self.accessLog = accessLog
@@ -65,7 +64,6 @@ public final class ProcessState: Sendable {
         instance = String(generator.next() as UInt64, radix: 36)
         spanCounts = SpanCounts()
         spans = SpanExporter(settings, instance, spanCounts, logger)
-        fleet = settings.store.flatMap { [fleet = settings.fleet] store in fleet.map { FleetNode($0, beside: store, logger, time: time) } }
     }
 
     /// The state of this process after a reload.

@@ -7,7 +7,6 @@ import Downstream
 import Forwarding
 import HTTPCore
 import ResponseCache
-import Sharing
 import Tracing
 import Upstream
 
@@ -26,8 +25,6 @@ public struct ProxySettings: Sendable {
     public var forwarding = ForwardingSettings()
     /// nil: nothing is stored.
     public var store: StorePlace?
-    /// nil: nothing is shared with other nodes.
-    public var fleet: FleetSettings?
     public var listening = ListeningSettings()
     public var access = AccessSettings()
     public var admin = AdminSettings()
@@ -115,10 +112,10 @@ public struct ContentSettings: Sendable {
 }
 
 public struct CollapsingSettings: Sendable {
-    /// Whether requests for one key share one fetch.
-    public var isOn = true
-    /// Maximum time that a request waits for the fetch of another, in milliseconds.
+    /// Maximum time that a request waits for the fetch of another, in milliseconds. 0 disables collapsing.
     public var wait: Int64 = 5_000
+    /// Whether requests for one key share one fetch.
+    public var isOn: Bool { wait > 0 }
 
     public init() {}
 }

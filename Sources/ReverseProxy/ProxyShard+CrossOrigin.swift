@@ -1,5 +1,5 @@
-// CORS: which responses scripts of other origins may read. The operator's rules (`cors`) apply if there are any, otherwise the upstream's
-// last permission.
+// CORS without rules of the operator (`Entry/CrossOriginStage`): the upstream's last permission determines which responses scripts of other
+// origins may read.
 
 import CachePolicy
 import Downstream
@@ -11,37 +11,11 @@ import Reactor
 import ResponseCache
 
 extension ProxyShard {
-    // MARK: The operator's rules
-
-    /// Responds to a preflight request by the operator's rules.
-    /// - Returns: false if the request is no preflight request.
-    func respondToPreflight(_ head: RequestHead, _ rules: CrossOriginRules, on stream: any ClientStream) -> Bool {
-        guard let verdict = rules.verdict(of: head) else { return false }
-        let response =
-            verdict.refusal.map { OwnResponse(status: 403, sentence: $0, accept: head.fields.combined(.accept)) }
-            ?? OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
-        var lines = verdict == .allowed ? rules.leave(to: head) : []
-        lines.append("Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n")
-        var record = ExchangeRecord(result: .own, method: MethodLabel(head.method), status: response.status.rawValue)
-        record.source = .own
-        record.bodyBytes = response.content.count
-        var trace = ExchangeTrace()
-        trace.number = records.why.nextNumber()
-        trace.reasons.preflight = verdict
-        let client = stream.client
-        CrossOriginStream(stream, rules, head)
-            .sendWhole(head: response.head(date: date), lines: lines, body: .bytes(response.content))
-        finish(&record, &trace, head, client, loop.batchMicroseconds)
-        return true
-    }
-
-    // MARK: The upstream's permissions
-
     /// Whether the requesting script may be unable to use the stored response. It was stored for another origin, or for none, and the
     /// upstream's permission for this origin is unknown.
     func isOfOtherOrigin(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
         guard isBound(stored, head), routes.crossOrigin(head.pathAndQuery) == nil,
-            let origin = head.fields.first(.origin), let fields = StoredHead.parse(stored.head)?.fields
+            let origin = head.fields.first(.origin), let fields = stored.withHead(StoredHead.parse)?.fields
         else { return false }
         let allowed = fields.first(.accessControlAllowOrigin)
         guard allowed?.elementsEqual(origin) != true else { return false }
@@ -63,11 +37,13 @@ extension ProxyShard {
         let word = OriginWord(response.fields, to: origin)
         if response.status.isSuccessful || (response.status == 304 && word.grant != nil) { shared.grants.note(word, to: head) }
     }
+}
 
+extension ShardMessages {
     /// Adds CORS fields to a response of Cistern if the last good response for the path permitted the origin.
     /// - Returns: whether a permission was added.
     func appendGrant(ofPath head: RequestHead, to lines: inout [UInt8]) -> Bool {
-        guard head.contains(.origin), head.method != .options, let grant = shared.grants.ofPath(head)?.grant else { return false }
+        guard head.contains(.origin), head.method != .options, let grant = grants.ofPath(head)?.grant else { return false }
         append(grant, to: &lines)
         return true
     }
@@ -75,20 +51,20 @@ extension ProxyShard {
     /// Adds CORS fields to a stored response without them, if the last good response for this target permitted the origin. A stored
     /// permission for one origin gets `Vary: Origin`, also if the upstream did not send it.
     /// - Returns: whether a permission was added.
-    func appendGrant(ofTarget head: RequestHead, beside stored: UnsafeRawBufferPointer, to lines: inout [UInt8]) -> Bool {
+    func appendGrant(ofTarget head: RequestHead, beside stored: Span<UInt8>, to lines: inout [UInt8]) -> Bool {
         guard head.contains(.origin), head.method != .options, let fields = StoredHead.parse(stored)?.fields else { return false }
         if let allowed = fields.first(.accessControlAllowOrigin) {
             let isTold = FieldLists.contains(.vary, in: fields) { $0.equalsIgnoringCase("origin") }
             if !isTold, !allowed.elementsEqual("*".utf8) { lines.append("Vary: Origin\r\n") }
             return false
         }
-        guard let grant = shared.grants.ofTarget(head)?.grant else { return false }
+        guard let grant = grants.ofTarget(head)?.grant else { return false }
         append(grant, to: &lines)
         return true
     }
 
     private func append(_ grant: OriginGrant, to lines: inout [UInt8]) {
-        countCarriedGrant()
+        records.figures[.carriedGrants] += 1
         lines += grant.lines
         lines.append("Vary: Origin\r\n")
     }

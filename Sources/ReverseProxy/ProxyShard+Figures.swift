@@ -1,11 +1,9 @@
-// Counters of one API on a shard, and their part in the page at /metrics.
+// The part of one API on a shard in the page at /metrics.
 
 import Downstream
 import Explanation
 import Figures
-import Forwarding
 import HTTPCore
-import Logging
 import Reactor
 import ResponseCache
 import Sending
@@ -16,7 +14,7 @@ extension ProxyShard {
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
         addCounts(to: &snapshot.figures)
-        snapshot.add(upstream.counters)
+        snapshot.figures.add(upstream.counters)
         snapshot.figures[.upstreamWaiting] += upstream.waitingCount
         snapshot.figures[.upstreamOpen] += upstream.openConnections
         snapshot.figures[.upstreamLimit] += upstream.connectionLimit
@@ -24,7 +22,7 @@ extension ProxyShard {
         snapshot.limits.note("upstream.connections", busiest.running, of: upstream.settings.maximumConnections)
         snapshot.limits.note("upstream.queue", busiest.waiting, of: upstream.settings.queueLimit)
         background.fetches.addUse(to: &snapshot.limits)
-        let tokens = keys.maker.tokenFigures
+        let tokens = coordination.keys.maker.tokenFigures
         snapshot.tokens.looked.merge(tokens.looked, uniquingKeysWith: +)
         snapshot.figures[.tokensRemembered] += tokens.remembered
     }
@@ -37,161 +35,15 @@ extension ProxyShard {
 
     /// Adds this API's counters to the shard's past counts when the API ends.
     func leaveCounts() {
-        addCounts(to: &records.past.upstream.figures)
-        records.past.upstream.add(upstream.counters)
-        records.past.tokensLooked.merge(keys.maker.tokenFigures.looked, uniquingKeysWith: +)
-    }
-
-    // MARK: Counting
-
-    /// Counts an exchange for its API.
-    func countOfAPI(_ record: borrowing ExchangeRecord) {
-        let place = Int(shared.place)
-        records.apis[place].countRequest(record)
-        guard let reason = record.notStored else { return }
-        records.apis[place].countNotStored(reason, isServerError: record.isServerError, of: records.metrics.notStored.count)
-    }
-
-    /// - Parameter route: index of the route, or `ExchangeTrace.noRoute`.
-    func count(_ record: borrowing ExchangeRecord, _ route: UInt16, _ head: RequestHead) {
-        records.metrics.record(record, at: loop.batchWallMilliseconds)
-        let figures = routeFigures?.figures(of: route)
-        figures?.record(record)
-        if head.contains(.traceparent) || head.span.isRecorded { noteExemplar(record, figures, head) }
-    }
-
-    /// Records the exchange's trace as an exemplar, if it is sampled.
-    @inline(never)
-    private func noteExemplar(_ record: borrowing ExchangeRecord, _ figures: RouteFigures?, _ head: RequestHead) {
-        var trace = head.span.isRecorded ? head.span.trace : nil
-        if trace == nil, let parent = TraceParent(head.fields), parent.isSampled { trace = parent.trace }
-        guard let trace else { return }
-        let exemplar = Exemplar(
-            high: trace.high, low: trace.low, value: record.durationMicroseconds, wall: loop.batchWallMilliseconds)
-        records.metrics.note(exemplar, of: record.result)
-        figures?.note(exemplar)
-    }
-
-    /// Counts targets that fail, are rescued, or are not stored.
-    @inline(never)
-    func tally(_ record: borrowing ExchangeRecord, _ api: UInt16, _ target: ArraySlice<UInt8>) {
-        let now = loop.batchMilliseconds
-        if record.isServerError {
-            records.targets.failed.count(target, ofAPI: api, now: now)
-        } else if record.result == .rescued {
-            records.targets.rescued.count(target, ofAPI: api, now: now)
-        } else {
-            records.targets.forwarded.count(target, ofAPI: api, now: now)
-        }
-    }
-
-    /// Counts a response of the upstream, whatever caused its request.
-    func countResponse(_ head: ResponseHead, _ times: TransferTimes) {
-        let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
-        let place = Int(shared.place)
-        records.apis[place].countResponse(status: head.status.rawValue, firstByte: firstByte)
-        // A response with Age was generated earlier.
-        guard let firstByte, let text = head.fields.first(.date), !head.fields.contains(.age) else { return }
-        let received = loop.batchWallMilliseconds
-        guard let date = HTTPDate.parse(text, now: received / 1_000) else { return }
-        records.apis[place].noteDate(date * 1_000, received: received, duration: firstByte / 1_000 + 1, now: loop.batchMilliseconds)
-    }
-
-    func countResponseBytes(_ count: Int) { records.apis[Int(shared.place)].responseBytes += UInt64(count) }
-
-    func countConnection(_ times: TransferTimes) {
-        let securing = times.secured > 0 ? Int64(max(0, times.secured - times.connected)) : nil
-        records.apis[Int(shared.place)].countConnection(connecting: Int64(times.connected), securing: securing)
-    }
-
-    func countRepeated() { records.metrics.figures[.repeatedHits] += 1 }
-
-    func countIgnoredDirectives() { records.metrics.figures[.clientDirectivesIgnored] += 1 }
-
-    /// Records a refused request to the admin interface, for example one with a wrong token.
-    public func noteAdminRefusal(of client: RequestClient) {
-        records.metrics.figures[.adminRefused] += 1
-        guard let earlier = process.adminRefusals.note(now: loop.time.monotonicMilliseconds) else { return }
-        let address = client.address == nil ? "an unknown address" : String(decoding: client.text, as: UTF8.self)
-        let more = earlier == 0 ? "" : "; \(earlier) more were refused since the last such line"
-        process.logger.warning(
-            "a request to the administrator's interface from \(address) was refused: wrong or missing token, or not allowed\(more)")
-    }
-
-    func countCarriedGrant() { records.metrics.figures[.carriedGrants] += 1 }
-
-    func countCompressed() { records.metrics.figures[.compressedWhole] += 1 }
-
-    func countRefused(_ refusal: AccessRefusal) {
-        if let place = MetricNames.place(of: refusal) { records.metrics.refuse(place) }
-    }
-
-    func countStored() { records.metrics.figures[.stored] += 1 }
-
-    func countUnwrittenMarks() { records.metrics.figures[.writesBeforeMarks] += 1 }
-
-    func countExaminedBeside() { records.metrics.figures[.examinedBeside] += 1 }
-
-    /// Counts a request for an own page. Such requests are not in the access log.
-    public func countOwnPage(_ method: MethodLabel, _ status: Status) {
-        var record = ExchangeRecord(result: .own, method: method, status: status.rawValue)
-        record.durationMicroseconds = SystemTime.monotonicMicroseconds - loop.batchMicroseconds
-        records.metrics.record(record, at: loop.batchWallMilliseconds)
-    }
-
-    func countRequestBytes(_ count: Int) { records.metrics.figures[.requestBytes] += count }
-
-    func countContent(_ outcome: ContentOutcome) { records.metrics.countContent(MetricNames.contentOutcomes.firstIndex(of: outcome) ?? 0) }
-
-    func countUpstreamError(_ error: UpstreamError) {
-        records.metrics.upstreamFailed(Self.place(of: error))
-    }
-
-    private static func place(of error: UpstreamError) -> Int {
-        UpstreamError.Kind.allCases.firstIndex(of: error.kind) ?? 0
-    }
-}
-
-extension CacheResult {
-    /// Whether results of this kind are counted by target.
-    var isTallied: Bool {
-        switch self {
-        case .rescued, .miss, .bypass: true
-        case .hit, .revalidated, .stale, .collapsed, .error, .own: false
-        }
+        addCounts(to: &reporting.records.past.figures)
+        reporting.records.past.figures.add(upstream.counters)
+        reporting.records.past.tokensLooked.merge(coordination.keys.maker.tokenFigures.looked, uniquingKeysWith: +)
     }
 }
 
 extension PastCounts {
     func add(to snapshot: inout MetricsSnapshot) {
-        snapshot.add(upstream)
+        snapshot.figures.add(figures)
         snapshot.tokens.looked.merge(tokensLooked, uniquingKeysWith: +)
-    }
-}
-
-extension MetricsSnapshot {
-    fileprivate mutating func add(_ counters: UpstreamCounters) {
-        if faults.isEmpty { faults = InjectedFault.kinds.map { ($0, 0) } }
-        for (place, count) in counters.faults.enumerated() { faults[place].count += UInt64(count) }
-        figures.add(counters.figures)
-        for cause in ConnectionEnd.allCases { upstreamEnded[cause.rawValue, default: 0] += counters.ended[cause] ?? 0 }
-        for end in HTTP2ExchangeEnd.allCases { upstreamHTTP2Ended[end.rawValue, default: 0] += counters.http2Ended[end] ?? 0 }
-    }
-}
-
-extension MethodLabel {
-    public init(_ method: Method) {
-        self =
-            switch method {
-            case .get: .get
-            case .head: .head
-            case .post: .post
-            case .put: .put
-            case .patch: .patch
-            case .delete: .delete
-            case .options: .options
-            case .query: .query
-            case .connect, .trace, .other: .other
-            }
     }
 }

@@ -10,51 +10,56 @@ import ResponseCache
 import Sending
 
 extension ProxyShard {
-    func serveHit(_ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ arrival: Arrival, _ stream: any ClientStream) {
+    func serveHit(
+        _ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ keyed: Keyed, _ attempt: LookUpAttempt,
+        _ stream: any ClientStream
+    ) {
         let (age, ttl) = (serving.age, serving.ttl)
         let client = stream.client
-        var trace = ExchangeTrace()
-        trace.number = records.why.nextNumber()
-        trace.found.kind = .stored
-        trace.mode = serving.mode
-        trace.found.lifetime = ttl.map { $0 + age } ?? -1
-        trace.found.age = age
-        trace.found.lifetimeSource = found.metadata.lifetimeSource
-        trace.reasons.isClientIgnored = arrival.isClientIgnored
-        if arrival.isClientIgnored { countIgnoredDirectives() }
-        trace.found.isDisregarded = found.metadata.flags.contains(.disregarded)
-        trace.partition = ExchangeTrace.partition(in: found.key, at: keys.partitionOffset)
-        trace.identity = arrival.identityOutcome
-        if let routeFigures { trace.route = arrival.route.map { UInt16($0) } ?? routeFigures.place(of: head.pathAndQuery) }
-        trace.found.diskReads = UInt8(clamping: arrival.reads)
-        trace.found.shared = arrival.shared
-        let stored = StoredResponseSender.Response(
-            found, head: found.head, found.metadata, routes.compression.rules(for: head.pathAndQuery))
-        func send(_ lines: UnsafeRawBufferPointer) -> StoredResponseSender.Sent {
-            messages.storedResponses.send(stored, to: head, lines: lines, on: stream)
+        var record = ExchangeRecord(serving.result, MethodLabel(head.method), status: 200)
+        record.number = reporting.nextNumber()
+        record.found.kind = .stored
+        record.mode = serving.mode
+        record.found.lifetime = ttl.map { $0 + age } ?? -1
+        record.found.age = age
+        record.found.lifetimeSource = found.metadata.lifetimeSource
+        record.reasons.isClientIgnored = attempt.isClientIgnored
+        if attempt.isClientIgnored { reporting.count(.clientDirectivesIgnored) }
+        record.found.isDisregarded = found.metadata.flags.contains(.disregarded)
+        record.partition = ExchangeRecord.partition(in: found.key, at: coordination.keys.partitionOffset)
+        record.identity = attempt.basis.identityOutcome
+        if let routeFigures = reporting.routeFigures { record.route = routeFigures.place(of: head.pathAndQuery) }
+        record.found.diskReads = UInt8(clamping: attempt.reads)
+        record.found.shared = attempt.answer?.reply
+        let stored = StoredResponseSender.Response(found, found.metadata, routes.compression.rules(for: head.pathAndQuery))
+        func send(_ lines: Span<UInt8>) -> StoredResponseSender.Sent {
+            found.withHead { messages.storedResponses.send(stored, head: $0, to: head, lines: lines, on: stream) }
         }
-        var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
         let sent: StoredResponseSender.Sent
-        let isOthers = arrival.shared?.outcome == .found
-        let isPlain = trace.mode == .live && !isOthers && !asksForWords(head) && head.method != .options && !asksFromScript(head, found)
+        let isOthers = attempt.answer?.reply.outcome == .found
+        let isPlain = record.mode == .live && !isOthers && !asksForWords(head) && head.method != .options && !asksFromScript(head, found)
         if let ttl, isPlain {
-            sent = send(messages.hitLines.make(age: age, ttl: ttl))
+            sent = messages.hitLines.with(age: age, ttl: ttl, send)
         } else {
-            sent = longerLines(found, serving, head, record, trace).withUnsafeBytes(send)
+            let lines = longerLines(found, serving, head, record)
+            sent = send(lines.span)
         }
         record.status = sent.status.rawValue
         record.source = .store
         record.bodyBytes = sent.bodyBytes
         record.age = age
         // A stored error is not remembered: it may lie beside a stored response, and changes of that may remove it.
-        if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes {
-            remember(head, arrival) { basis in
+        if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes, let memo, attempt.mayRemember,
+            let memoKey = keyed.memoKey
+        {
+            memo.keep(memoKey, head, attempt.basis) {
                 let ageEnds = Freshness.ageEnds(of: found.metadata, now: now)
-                return KeptHit(response, basis, times: now.milliseconds..<min(ageEnds.milliseconds, basis.ends), record, trace)
+                let times = now.milliseconds..<min(ageEnds.milliseconds, attempt.basis.ends)
+                return KeptHit(response, attempt.basis, times: times, record)
             }
         }
         if case .gone = serving.cause { cache?.shared.gone?.count(.served) }
-        finish(&record, &trace, head, client, arrival.began)
+        reporting.finish(&record, head, client, keyed.began)
     }
 
     /// Whether CORS fields may have to be added, also to a 304 for the client's precondition.
@@ -65,15 +70,15 @@ extension ProxyShard {
     /// Field lines of a hit that needs more than Age and the usual Cache-Status.
     @inline(never)
     private func longerLines(
-        _ found: FoundResponse, _ serving: Serving, _ head: RequestHead, _ record: ExchangeRecord, _ trace: ExchangeTrace
+        _ found: FoundResponse, _ serving: Serving, _ head: RequestHead, _ record: ExchangeRecord
     ) -> [UInt8] {
         var lines: [UInt8] = []
         lines.append(age: serving.age)
-        let detail = trace.mode != .live ? trace.mode.rawValue : trace.found.shared?.outcome == .found ? "other_node" : nil
-        messages.cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
-        if asksFromScript(head, found) { _ = appendGrant(ofTarget: head, beside: found.head, to: &lines) }
+        let detail = record.mode != .live ? record.mode.rawValue : record.found.shared?.outcome == .found ? "other_node" : nil
+        messages.cacheStatus.hit(ttl: serving.ttl, key: reporting.shownKey(found.key, head), detail: detail, to: &lines)
+        if asksFromScript(head, found) { _ = found.withHead { messages.appendGrant(ofTarget: head, beside: $0, to: &lines) } }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
-        if explains(head) { lines += whyField(record, trace, head) }
+        if reporting.explains(head) { lines += reporting.whyField(record, head) }
         return lines
     }
 }

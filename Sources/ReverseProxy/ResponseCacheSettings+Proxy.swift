@@ -17,25 +17,6 @@ extension ProxySettings {
     }
 }
 
-extension ProxyShard {
-    /// Rewrites the references in a response from another upstream address to those of the first address. So forwarding, storing and
-    /// invalidation do not depend on the address that responded.
-    @inline(never)
-    func asOfFirstAddress(_ head: ResponseHead, from place: Int) -> ResponseHead {
-        let origin = shared.cacheSettings.upstream
-        guard settings.forwarding.rewriteLocation, origin.others.indices.contains(place - 1) else { return head }
-        let asked = origin.others[place - 1]
-        var head = head
-        for field in [KnownField.location, .contentLocation] {
-            guard let value = head.fields.first(field) else { continue }
-            let translated = LocationRewriting.translated(
-                value, from: (asked.bytes, asked.basePath), to: (origin.bytes, origin.basePath))
-            if let translated { head.fields.set(field, translated) }
-        }
-        return head
-    }
-}
-
 extension ResponseCacheSettings {
     init(_ settings: ProxySettings, _ routes: Routes, _ keys: TokenKeys, lookUps: [ToldIdentities]) {
         let upstream = settings.upstreamOrigin

@@ -6,8 +6,8 @@ import Explanation
 import Figures
 import HTTPCore
 import Reactor
+import ResponseCache
 import Sending
-import Sharing
 
 /// Used on its loop only. `@unchecked Sendable` because other threads only queue work on that loop.
 public final class Shard: @unchecked Sendable {
@@ -16,17 +16,15 @@ public final class Shard: @unchecked Sendable {
     public let connections: ClientConnections
     let workers: ShardWorkers
     let records: ShardRecords
-    /// The shared level of the fleet; nil if there is no fleet. It belongs to the process and changes only with a restart.
-    public let level: FleetLevel?
+    let level: any SharedLevel
 
-    public init(_ process: ProcessState, number: Int, time: any TimeSource) {
-        self.number = number
+    /// - Parameter level: the shared level of the fleet. It belongs to the process and changes only with a restart.
+    public init(_ process: ProcessState, number: Int, on loop: EventLoop, level: any SharedLevel) {
+        (self.number, self.loop, self.level) = (number, loop, level)
         let settings = process.settings
-        loop = EventLoop(label: "cistern.shard.\(number)", time: time)
         workers = ShardWorkers(loop, recodedBytes: Self.recodedBytes(settings))
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: process.connections)
         records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records))
-        level = process.fleet.map { [loop] in FleetLevel($0, on: loop) }
         records.use(process)
     }
 
@@ -62,29 +60,26 @@ public final class Shard: @unchecked Sendable {
     /// Adds this shard's counters to the sum.
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
-        snapshot.shards.merge(records.metrics)
         records.past.add(to: &snapshot)
         for (place, counts) in records.apis.enumerated() { snapshot.add(counts, ofAPI: place) }
         for (place, figures) in records.routes.enumerated() { figures.add(to: &snapshot, at: place) }
-        snapshot.addOldestAges(of: records.metrics, now: loop.batchWallMilliseconds)
+        snapshot.add(records.oldestAges, now: loop.batchWallMilliseconds)
         snapshot.loops.append(
             MetricsSnapshot.LoopLine(
                 shard: number, longestWait: loop.waits.longestLately(now: loop.batchMicroseconds), waits: Histogram(loop.waits),
                 workers: [("content", workers.content), ("gzip", workers.gzip)].map { ($0, $1.queue.count, $1.queue.bytes) }))
         workers.recoded.addFigures(to: &snapshot.figures)
-        snapshot.figures.add(records.metrics.figures)
+        snapshot.figures.add(records.figures)
         snapshot.figures.add(connections.counters)
-        addHandshakes(to: &snapshot.clientTLS)
-        if let tls = connections.tls { snapshot.limits.note("limits.handshakes", tls.counters.running, of: tls.handshakeLimit) }
+        addHandshakes(to: &snapshot)
+        if let tls = connections.tls { snapshot.limits.note("limits.handshakes", tls.running, of: tls.handshakeLimit) }
     }
 
-    private func addHandshakes(to figures: inout MetricsSnapshot.ClientTLS) {
-        guard let counters = connections.tls?.counters else { return }
-        figures.isSpoken = true
-        figures.running += counters.running
-        figures.full += counters.full
-        figures.resumed += counters.resumed
-        for (failure, count) in zip(HandshakeFailure.allCases, counters.failed) { figures.failed[failure.rawValue, default: 0] += count }
+    private func addHandshakes(to snapshot: inout MetricsSnapshot) {
+        guard let tls = connections.tls else { return }
+        snapshot.clientTLS.isSpoken = true
+        snapshot.clientTLS.running += tls.running
+        snapshot.figures.labelled.add(tls.figures)
     }
 }
 

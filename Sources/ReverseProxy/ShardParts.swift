@@ -34,13 +34,20 @@ struct ShardMessages {
     let hitLines: HitLines
     let storedResponses: StoredResponseSender
     let passedCodings = PassedCodings()
+    let grants: OriginGrants
+    let records: ShardRecords
+    private let loop: EventLoop
+    private let dateText = DateText()
 
-    init(_ settings: ProxySettings, instance: String, _ workers: ShardWorkers) {
+    init(_ api: SharedFlowState, on shard: Shard) {
+        let settings = api.settings
+        (grants, records, loop) = (api.grants, shard.records, shard.loop)
         var (forwarding, upstream) = (settings.forwarding, settings.upstream)
         forwarding.trustsProxies = settings.downstream.hasTrustedProxies
-        requestFields = UpstreamRequestFields(settings: forwarding, authority: Array(upstream.authority.utf8), instance: instance)
+        requestFields = UpstreamRequestFields(
+            settings: forwarding, authority: Array(upstream.authority.utf8), instance: api.process.instance)
         storedResponses = StoredResponseSender(
-            settings.policy, compressFromBytes: settings.content.compressFromBytes, workers.recoded, workers.gzip)
+            settings.policy, compressFromBytes: settings.content.compressFromBytes, shard.workers.recoded, shard.workers.gzip)
         let origin = settings.upstreamOrigin
         let location = LocationRewriting(
             isOn: forwarding.rewriteLocation, origin: origin.bytes, basePath: origin.basePath, strippedPath: origin.strippedPath,
@@ -49,6 +56,9 @@ struct ShardMessages {
         cacheStatus = CacheStatus(name: Array(forwarding.name.utf8))
         hitLines = HitLines(cacheStatus)
     }
+
+    /// Current value of the Date field.
+    var date: [UInt8] { dateText.at(loop.batchWallMilliseconds) }
 }
 
 /// The key maker, and the layout of its keys.
@@ -62,7 +72,8 @@ struct ShardKeys {
 
 /// Records and counters of exchanges.
 final class ShardRecords {
-    var metrics = ShardMetrics(labels: MetricNames.labels)
+    var figures = Figures()
+    var oldestAges = OldestAges()
     /// Counters of each API, by its number.
     var apis: [APICounts] = []
     /// Counters of all routes since the start.
@@ -108,24 +119,24 @@ final class ShardRecords {
     func figures(ofRoute name: String) -> RouteFigures {
         if let place = routePlaces[name] { return routes[place] }
         routePlaces[name] = routes.count
-        routes.append(RouteFigures(name: name, labels: MetricNames.labels))
+        routes.append(RouteFigures(name: name))
         return routes[routes.count - 1]
     }
 }
 
 /// Counters of APIs that were removed from a shard or replaced.
 struct PastCounts {
-    var upstream = UpstreamCounters()
+    var figures = Figures()
     /// Number of tokens in requests, by the result of their examination.
     var tokensLooked: [String: UInt64] = [:]
 }
 
 /// The current IMF-fixdate, formatted once a second.
-struct DateText {
+final class DateText {
     private var second: Int64 = -1
     private var text: [UInt8] = []
 
-    mutating func at(_ wallMilliseconds: Int64) -> [UInt8] {
+    func at(_ wallMilliseconds: Int64) -> [UInt8] {
         let now = wallMilliseconds / 1000
         if now != second { (second, text) = (now, HTTPDate.format(now)) }
         return text

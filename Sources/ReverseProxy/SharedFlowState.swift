@@ -8,7 +8,6 @@ import Identity
 import Logging
 import Reactor
 import ResponseCache
-import Sharing
 import Upstream
 
 public final class SharedFlowState: Sendable {
@@ -67,7 +66,7 @@ public final class SharedFlowState: Sendable {
         let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings))
         process.identityTables.add(lookUps)
         var cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys, lookUps: lookUps)
-        cacheSettings.fleet = process.fleet?.membership
+        cacheSettings.fleet = process.fleet
         self.cacheSettings = cacheSettings
         cache =
             if let other {

@@ -7,7 +7,7 @@ import Logging
 import ResponseCache
 
 /// Settings for the tokens of a route (`credentials.identity.jwt`).
-public struct RouteTokens: Sendable {
+public struct RouteTokens: Sendable, Equatable {
     /// File or URL of the keys; empty: tokens are not examined.
     public var keys = ""
     /// File with the certificate authorities for the URL; nil: those of the system.
@@ -53,7 +53,8 @@ struct TokenKeys: Sendable {
     private static func place(_ keys: String, _ authorities: String?, _ store: StorePlace?) -> KeySource.Place {
         guard RouteTokens.isURL(keys) else { return .file(keys) }
         // Keys that were fetched with one set of authorities are not used with another.
-        let number = Array((keys + (authorities.map { "\n\($0)" } ?? "")).utf8).withUnsafeBytes { ContentHash.number(of: $0) }
+        let text = Array((keys + (authorities.map { "\n\($0)" } ?? "")).utf8)
+        let number = ContentHash.number(of: text.span)
         return .url(keys, kept: store?.path(of: "keys-\(String(number, radix: 16))"), authorities: authorities)
     }
 

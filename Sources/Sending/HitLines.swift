@@ -23,14 +23,17 @@ public final class HitLines {
 
     deinit { memory.deallocate() }
 
-    /// Returns both lines. They are valid until the next call.
-    public func make(age: Int64, ttl: Int64) -> UnsafeRawBufferPointer {
+    /// Calls `body` with both lines.
+    @inline(__always)
+    public func with<Result>(age: Int64, ttl: Int64, _ body: (Span<UInt8>) -> Result) -> Result { body(make(age: age, ttl: ttl).span) }
+
+    private func make(age: Int64, ttl: Int64) -> UnsafeBufferPointer<UInt8> {
         var end = start + DecimalDigits.write(Int(age), to: memory + start)
         middle.withUnsafeBufferPointer { (memory + end).update(from: $0.baseAddress!, count: $0.count) }
         end += middle.count
         end += DecimalDigits.write(Int(ttl), to: memory + end)
         memory[end] = UInt8(ascii: "\r")
         memory[end + 1] = UInt8(ascii: "\n")
-        return UnsafeRawBufferPointer(start: memory, count: end + 2)
+        return UnsafeBufferPointer(start: memory, count: end + 2)
     }
 }

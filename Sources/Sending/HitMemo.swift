@@ -14,20 +14,16 @@ import ResponseCache
 /// A sent response, and the record that is written each time it is sent.
 public final class KeptHit {
     public let response: CompleteResponse
-    /// As last recorded; varying values are overwritten. Copying both took as long as the rest of recording.
+    /// As last recorded; varying values are overwritten. A copy took as long as the rest of recording.
     public var record: ExchangeRecord
-    public var trace: ExchangeTrace
     fileprivate let basis: FindingBasis
     fileprivate let times: Range<Int64>
 
     /// - Parameter times: range in which it may be sent again, in milliseconds since 1970. It has a lower bound because clocks may be set
     ///   back.
-    public init(
-        _ response: UnsafeRawBufferPointer, _ basis: FindingBasis, times: Range<Int64>, _ record: ExchangeRecord, _ trace: ExchangeTrace
-    ) {
-        self.response = CompleteResponse(response)
+    public init(_ response: SentBytes, _ basis: FindingBasis, times: Range<Int64>, _ record: ExchangeRecord) {
+        self.response = CompleteResponse(response.bytes)
         self.record = record
-        self.trace = trace
         self.basis = basis
         self.times = times
     }
@@ -103,15 +99,15 @@ public final class HitMemo {
     /// - Parameters:
     ///   - isSecure: whether the request came by https, if the scheme distinguishes requests.
     ///   - now: milliseconds since 1970.
-    public func find(_ bytes: UnsafeRawBufferPointer, isSecure: Bool = false, now: Int64) -> Entry? {
-        guard let entry = byBytes.find(bytes, Self.hash(bytes, isSecure)), entry.isSecure == isSecure, holds(entry.hit, now) else {
-            return nil
-        }
+    public func find(_ bytes: Span<UInt8>, isSecure: Bool = false, now: Int64) -> Entry? {
+        let entry = bytes.withUnsafeBytes { byBytes.find($0, Self.hash($0, isSecure)) }
+        guard let entry, entry.isSecure == isSecure, holds(entry.hit, now) else { return nil }
         return entry
     }
 
     private static func hash(_ bytes: UnsafeRawBufferPointer, _ isSecure: Bool) -> UInt64 {
-        isSecure ? ~ContentHash.number(of: bytes) : ContentHash.number(of: bytes)
+        let number = ContentHash.number(of: bytes.assumingMemoryBound(to: UInt8.self).span)
+        return isSecure ? ~number : number
     }
 
     /// Returns the hit for a parsed request; nil if none is valid.
@@ -132,8 +128,9 @@ public final class HitMemo {
     ///     later.
     ///   - isSecure: whether the request came by https, if the scheme distinguishes requests. The bytes do not contain it.
     public func request(_ head: RequestHead, _ bytes: UnsafeRawBufferPointer?, isSecure: Bool = false) -> Request? {
-        guard head.method.isRead, !head.target.isEmpty, head.target.count + head.fields.bytes.count <= Self.keyLimitBytes,
-            targets.hasCome(head.target.withUnsafeBytes { ContentHash.number(of: $0) })
+        let target = head.target
+        guard head.method.isRead, !target.isEmpty, target.count + head.fields.bytes.count <= Self.keyLimitBytes,
+            targets.hasCome(ContentHash.number(of: target.span))
         else { return nil }
         scratch.removeAll(keepingCapacity: true)
         // One byte for method and version, and two separators per line.
@@ -141,7 +138,8 @@ public final class HitMemo {
         scratch.append(addingCapacity: limit) { output in
             output.withUnsafeMutableBufferPointer { space, written in written = write(head, to: space) }
         }
-        return Request(key: scratch, hash: scratch.withUnsafeBytes { ContentHash.number(of: $0) }, bytes: bytes, isSecure: isSecure)
+        let key = scratch
+        return Request(key: key, hash: ContentHash.number(of: key.span), bytes: bytes, isSecure: isSecure)
     }
 
     /// Writes all parts of a request that a hit depends on. Neither a target nor a field contains a line end, and a name has no colon, so

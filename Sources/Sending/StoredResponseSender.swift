@@ -21,16 +21,14 @@ public struct StoredResponseSender {
     /// The stored response to be sent.
     public struct Response {
         let found: FoundResponse
-        let head: UnsafeRawBufferPointer
         let metadata: StoredMetadata
         let compression: Compression
 
         /// - Parameters:
-        ///   - head: the head, perhaps updated since it was stored.
-        ///   - metadata: the metadata of that head.
+        ///   - metadata: the metadata of its head, which may have been updated since it was stored.
         ///   - compression: the setting for its path.
-        public init(_ found: FoundResponse, head: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ compression: Compression) {
-            (self.found, self.head, self.metadata, self.compression) = (found, head, metadata, compression)
+        public init(_ found: FoundResponse, _ metadata: StoredMetadata, _ compression: Compression) {
+            (self.found, self.metadata, self.compression) = (found, metadata, compression)
         }
     }
 
@@ -39,19 +37,7 @@ public struct StoredResponseSender {
         /// Bytes of content.
         public var bodyBytes: Int
         /// All bytes, if they were sent in one piece (`ClientStream.sendWhole`); nil otherwise.
-        public var bytes: UnsafeRawBufferPointer?
-    }
-
-    /// The client's stream, and the generated field lines.
-    private struct Output {
-        let lines: UnsafeRawBufferPointer
-        let stream: any ClientStream
-
-        func send(_ head: UnsafeRawBufferPointer, _ body: WholeBody) -> UnsafeRawBufferPointer? {
-            stream.sendWhole(head: head, lines: lines, body: body)
-        }
-
-        func send(_ head: [UInt8], _ body: WholeBody) -> UnsafeRawBufferPointer? { head.withUnsafeBytes { send($0, body) } }
+        public var bytes: SentBytes?
     }
 
     public init(_ policy: CachePolicySettings, compressFromBytes: Int, _ recoded: RecodedContents, _ coder: LoopWorker) {
@@ -66,51 +52,74 @@ public struct StoredResponseSender {
     public func gzipped(_ content: [UInt8], takesChunks: Bool) -> OutgoingContent { contents.gzipped(content, takesChunks: takesChunks) }
 
     /// Sends the response, a 304 if the client's condition is fulfilled, or a part if the client requests a range.
-    /// - Parameter head: the request's head.
-    public func send(_ response: Response, to head: RequestHead, lines: UnsafeRawBufferPointer, on stream: any ClientStream) -> Sent {
-        let output = Output(lines: lines, stream: stream)
+    /// - Parameters:
+    ///   - stored: the response's head, perhaps updated since it was stored.
+    ///   - head: the request's head.
+    ///   - lines: the generated field lines.
+    public func send(
+        _ response: Response, head stored: Span<UInt8>, to head: RequestHead, lines: Span<UInt8>, on stream: any ClientStream
+    ) -> Sent {
         guard !hiddenFields.isEmpty, response.metadata.flags.contains(.hasTargeted) else {
-            return send(response.head, of: response, to: head, output)
+            return send(response, stored, shown: stored, isComplete: true, to: head, lines, stream)
         }
-        return StoredHead.removing(hiddenFields, from: response.head).withUnsafeBytes { send($0, of: response, to: head, output) }
+        let shown = StoredHead.removing(hiddenFields, from: stored)
+        return send(response, stored, shown: shown.span, isComplete: false, to: head, lines, stream)
     }
 
-    /// - Parameter shown: the stored head without hidden fields.
-    private func send(_ shown: UnsafeRawBufferPointer, of response: Response, to head: RequestHead, _ output: Output) -> Sent {
+    /// - Parameters:
+    ///   - shown: the stored head without hidden fields.
+    ///   - isComplete: whether `shown` is the stored head.
+    private func send(
+        _ response: Response, _ stored: Span<UInt8>, shown: Span<UInt8>, isComplete: Bool, to head: RequestHead, _ lines: Span<UInt8>,
+        _ stream: any ClientStream
+    ) -> Sent {
         let metadata = response.metadata
-        let facts = facts(of: response, head)
-        let form = contents.possible(facts.form, of: response.found, facts, takesChunks: output.stream.takesChunks)
+        let facts = facts(of: response, stored, head)
+        let form = contents.possible(facts.form, of: response.found, facts, takesChunks: stream.takesChunks)
         /// Adapts the head of a 304 or 206 to the negotiated coding.
         func negotiated(_ bytes: [UInt8], _ coding: ContentCoding) -> [UInt8] {
             guard facts.isNegotiated else { return bytes }
-            return bytes.withUnsafeBytes { NegotiatedHead.make($0, coding == .identity ? nil : NegotiatedHead.Coded(coding)) }
+            return NegotiatedHead.make(bytes.span, coding == .identity ? nil : NegotiatedHead.Coded(coding))
         }
         let isConditional = head.fields.contains(.ifNoneMatch) || head.fields.contains(.ifModifiedSince)
-        if isConditional, head.method.isSafe, Preconditions.isNotModified(head.fields, stored: metadata, head: response.head) {
-            let bytes = output.send(negotiated(Preconditions.notModifiedHead(shown), facts.coding(of: form)), .none)
-            return Sent(status: 304, bodyBytes: 0, bytes: bytes)
+        if isConditional, head.method.isSafe, Preconditions.isNotModified(head.fields, stored: metadata, head: stored) {
+            let own = negotiated(Preconditions.notModifiedHead(shown), facts.coding(of: form))
+            return send(.whole(.none), after: own.span, status: 304, lines, stream)
         }
         // Range applies to GET only (RFC 9110 §14.2).
         if head.fields.contains(.range), head.method == .get, facts.mayJoin(head.fields) {
-            switch RangeRequest(head.fields, count: facts.contentBytes, stored: metadata, head: response.head) {
+            switch RangeRequest(head.fields, count: facts.contentBytes, stored: metadata, head: stored) {
             case .whole: break
             case .part(let range):
                 let part = negotiated(StoredHead.partial(shown, range, of: facts.contentBytes), .identity)
-                return send(contents.plain(response.found, range), after: part, status: 206, output)
+                return send(contents.plain(response.found, range), after: part.span, status: 206, lines, stream)
             case .unsatisfiable:
-                let bytes = output.send(StoredHead.unsatisfiable(shown, count: facts.contentBytes), .none)
-                return Sent(status: 416, bodyBytes: 0, bytes: bytes)
+                let own = StoredHead.unsatisfiable(shown, count: facts.contentBytes)
+                return send(.whole(.none), after: own.span, status: 416, lines, stream)
             }
         }
+        let isHead = head.method == .head
         guard facts.isNegotiated || form != .asStored else {
-            let isHead = head.method == .head
             let body = WholeBody.borrowed(response.found.content, owner: response.found.owner)
-            return Sent(status: metadata.status, bodyBytes: isHead ? 0 : body.count, bytes: output.send(shown, body))
+            let sent = stream.sendWhole(head: shown, lines: lines, body: body)
+            return Sent(status: metadata.status, bodyBytes: isHead ? 0 : body.count, bytes: sent)
         }
-        return sendNegotiated(shown, response, facts, form, isHead: head.method == .head, output)
+        let (content, coding) = negotiatedContent(response.found, facts, form, isHead: isHead)
+        var coded: NegotiatedHead.Coded?
+        if coding != .identity { coded = NegotiatedHead.Coded(coding, contentBytes: isHead && form == .gzipped ? nil : content.length) }
+        var own: [UInt8] = []
+        own.reserveCapacity(shown.count + 96)
+        if !facts.isNegotiated {
+            own.append(copying: shown)
+        } else if isComplete {
+            NegotiatedHead.append(shown, metadata, coded, to: &own)
+        } else {
+            own = NegotiatedHead.make(shown, coded)
+        }
+        return send(isHead ? .whole(.none) : content, after: own.span, status: metadata.status, lines, stream)
     }
 
-    private func facts(of response: Response, _ head: RequestHead) -> SentFormFacts {
+    private func facts(of response: Response, _ stored: Span<UInt8>, _ head: RequestHead) -> SentFormFacts {
         let (found, flags) = (response.found, response.metadata.flags)
         let coding = found.coding
         var facts = SentFormFacts(
@@ -119,52 +128,40 @@ public struct StoredResponseSender {
         guard coding != .identity || response.compression.covers(found.contentBytes, from: compressFromBytes) else { return facts }
         // Content without the JSON flag may be another text type.
         if !facts.isText, coding == .identity {
-            facts.isText = StoredHead.parse(response.head).flatMap { MediaType(of: $0.fields) }?.isText ?? false
+            facts.isText = StoredHead.parse(stored).flatMap { MediaType(of: $0.fields) }?.isText ?? false
         }
         facts.accepted = accepted.codings(head.fields)
         facts.asksForPlain = head.contains(.cacheControl) && RequestCacheControl(head.fields).noTransform
         return facts
     }
 
-    private func sendNegotiated(
-        _ shown: UnsafeRawBufferPointer, _ response: Response, _ facts: SentFormFacts, _ form: SentForm, isHead: Bool, _ output: Output
-    ) -> Sent {
-        var content: OutgoingContent
+    private func negotiatedContent(
+        _ found: FoundResponse, _ facts: SentFormFacts, _ form: SentForm, isHead: Bool
+    ) -> (content: OutgoingContent, coding: ContentCoding) {
+        let content: OutgoingContent
         // HEAD receives the fields of GET, except a length that only compressing would determine (RFC 9110 §9.3.2).
         switch form {
-        case .asStored: content = .whole(.borrowed(response.found.content, owner: response.found.owner))
-        case .decoded: content = isHead ? .whole(.none) : contents.plain(response.found, nil)
-        case .gzipped: content = isHead ? .whole(.none) : contents.gzipped(response.found)
+        case .asStored: content = .whole(.borrowed(found.content, owner: found.owner))
+        case .decoded: content = isHead ? .whole(.none) : contents.plain(found, nil)
+        case .gzipped: content = isHead ? .whole(.none) : contents.gzipped(found)
         }
-        var coding = facts.coding(of: form)
-        if case .notWon = content {
-            coding = .identity
-            content = contents.plain(response.found, nil)
-        }
-        var coded: NegotiatedHead.Coded?
-        if coding != .identity { coded = NegotiatedHead.Coded(coding, contentBytes: isHead && form == .gzipped ? nil : content.length) }
-        var head: [UInt8] = []
-        head.reserveCapacity(shown.count + 96)
-        if !facts.isNegotiated {
-            head += shown
-        } else if shown.baseAddress == response.head.baseAddress {
-            NegotiatedHead.append(shown, response.metadata, coded, to: &head)
-        } else {
-            head = NegotiatedHead.make(shown, coded)
-        }
-        return send(isHead ? .whole(.none) : content, after: head, status: response.metadata.status, output)
+        guard case .notWon = content else { return (content, facts.coding(of: form)) }
+        return (contents.plain(found, nil), .identity)
     }
 
-    private func send(_ content: OutgoingContent, after head: [UInt8], status: Status, _ output: Output) -> Sent {
+    private func send(
+        _ content: OutgoingContent, after head: Span<UInt8>, status: Status, _ lines: Span<UInt8>, _ stream: any ClientStream
+    ) -> Sent {
         switch content {
-        case .whole(let body): return Sent(status: status, bodyBytes: body.count, bytes: output.send(head, body))
+        case .whole(let body):
+            return Sent(status: status, bodyBytes: body.count, bytes: stream.sendWhole(head: head, lines: lines, body: body))
         case .produced(let content, let count):
-            head.withUnsafeBytes { output.stream.sendProduced(head: $0, lines: output.lines, content: content) }
+            stream.sendProduced(head: head, lines: lines, content: content)
             // The compressed length is known only at the end.
             return Sent(status: status, bodyBytes: count)
         case .damaged, .notWon:
             // The store's checksum is valid, so memory is exhausted. The client must detect that the response is incomplete.
-            output.stream.abortResponse()
+            stream.abortResponse()
             return Sent(status: status, bodyBytes: 0)
         }
     }

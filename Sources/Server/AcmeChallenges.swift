@@ -70,7 +70,7 @@ private final class FileExchange: ClientExchange, @unchecked Sendable {
         guard let stream else { return }
         self.stream = nil
         stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
-        shard.countOwnPage(method, response.status)
+        shard.reporting.countOwnPage(method, response.status)
     }
 
     func requestContent(_ bytes: Span<UInt8>) {}

@@ -119,7 +119,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     func send(_ response: AdminResponse) {
         guard let stream else { return }
         self.stream = nil
-        if response.isRefusal { shard.noteAdminRefusal(of: stream.client) }
+        if response.isRefusal { shard.reporting.noteAdminRefusal(of: stream.client) }
         stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
     }
 }

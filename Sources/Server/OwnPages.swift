@@ -17,7 +17,7 @@ final class OwnPages: OwnPageSource, Sendable {
         with page: OwnPage, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard
     ) -> (any ClientExchange)? {
         var status: Status = 200
-        defer { shard.countOwnPage(MethodLabel(head.method), status) }
+        defer { shard.reporting.countOwnPage(MethodLabel(head.method), status) }
         switch page {
         case .healthz: Self.send(status, "ok\n", shard, stream)
         case .readyz:

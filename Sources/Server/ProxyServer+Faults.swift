@@ -17,7 +17,7 @@ extension ProxyServer {
         process.peer.tell(.faults(process.passedFaults))
         // Concurrent changes may reach a shard in either order, so the shard reads the current faults.
         onEachShard { [process] shard in
-            shard.forEachAPI { $0.faults = process.faults }
+            shard.forEachAPI { $0.use(process.faults) }
         } then: {
             then(result)
         }

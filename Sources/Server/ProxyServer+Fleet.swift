@@ -13,7 +13,7 @@ import Sharing
 
 extension ProxyServer {
     public func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> (any AnnouncedPurge)? {
-        process.fleet.map { $0.announce(message(selection, isSoft: isSoft)) }
+        fleet.map { $0.announce(message(selection, isSoft: isSoft)) }
     }
 
     /// Message for a purge. If the marks of a target are known, the message contains only these, so other nodes need not search their
@@ -38,11 +38,11 @@ extension ProxyServer {
 
 extension ProxyServer {
     public func collectShare(then: @escaping @Sendable (JSONValue?) -> Void) {
-        guard let fleet = process.fleet else { return then(nil) }
+        guard let fleet else { return then(nil) }
         // Each shard adds its servers on its own loop. A server counts as failing if one shard reports a failure.
         let servers = Mutex<[EngineServer: EngineServerState]>([:])
         onEachShard { served in
-            let known = served.shard.level?.servers ?? []
+            let known = served.fleet?.servers ?? []
             servers.withLock { all in
                 for one in known where all[one.server]?.failure == nil { all[one.server] = one }
             }

@@ -27,10 +27,12 @@ extension ProxyServer {
         }
     }
 
-    func addCertificates(_ served: ServedCertificates?, to figures: inout MetricsSnapshot.ClientTLS) {
-        (figures.reloads, figures.failedReloads) = reloads.withLock { ($0.certificates, $0.failedCertificates) }
+    func addCertificates(_ served: ServedCertificates?, to snapshot: inout MetricsSnapshot) {
+        let (taken, refused) = reloads.withLock { ($0.certificates, $0.failedCertificates) }
+        snapshot.figures.labelled.count(.tlsReloads, 0, by: UInt64(taken))
+        snapshot.figures.labelled.count(.tlsReloads, 1, by: UInt64(refused))
         guard let served else { return }
-        figures.certificates = served.certificates.entries.map { entry in
+        snapshot.clientTLS.certificates = served.certificates.entries.map { entry in
             (entry.facts.names.first ?? "", entry.facts.notAfter - wallMilliseconds / 1_000)
         }
     }

@@ -39,7 +39,7 @@ extension ProxyServer {
             predecessor.followToEnd(self)
             anyCache?.tell(nil)
             process.peer.end()
-            process.fleet?.log.takeLeftPurges()
+            fleet?.log.takeLeftPurges()
             following.withLock { $0 = false }
             logger.info("the process before this one has ended")
         }

@@ -50,16 +50,22 @@ public final class ProxyServer: @unchecked Sendable {
     public let status: StatusMemory
     private let time: any TimeSource
     let logger: Logger
+    /// This process as a node of a fleet; nil if nothing is stored, or shared with other nodes.
+    let fleet: FleetNode?
 
-    /// - Parameter predecessor: the process that this one takes over from; nothing is written before `waitToTakeOver` returns. nil: none.
+    /// - Parameters:
+    ///   - fleet: nil if nothing is shared with other nodes.
+    ///   - predecessor: the process that this one takes over from; nothing is written before `waitToTakeOver` returns. nil: none.
     /// - Throws: `StoreError`, `ListenError` or `CertificateError`. Nothing remains running.
     public init(
-        _ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, recorder: (any ExchangeRecorder)? = nil,
-        after predecessor: Predecessor? = nil, time: any TimeSource = SystemTime.shared
+        _ settings: ProxySettings, fleet: FleetSettings? = nil, logger: Logger, accessLog: AccessLog? = nil,
+        recorder: (any ExchangeRecorder)? = nil, after predecessor: Predecessor? = nil, time: any TimeSource = SystemTime.shared
     ) throws {
         (self.time, self.logger, self.predecessor) = (time, logger, predecessor)
         status = StatusMemory(now: time.monotonicMilliseconds)
-        let process = ProcessState(settings, logger: logger, accessLog: accessLog, recorder: recorder, time: time)
+        self.fleet = settings.store.flatMap { store in fleet.map { FleetNode($0, beside: store, logger, time: time) } }
+        let process = ProcessState(
+            settings, logger: logger, accessLog: accessLog, recorder: recorder, fleet: self.fleet?.membership, time: time)
         if let keys = predecessor?.ticketKeys { tickets.withLock { $0 = TicketKeys(keys) } }
         let certificates = try ServedCertificates(settings.listening, ticketKeys, now: time.wallMilliseconds / 1_000)
         let prepared = try certificates?.prepared(shards: settings.shards)
@@ -72,7 +78,7 @@ public final class ProxyServer: @unchecked Sendable {
             challenges: settings.listening.challengeDirectory.map { AcmeChallenges(directory: $0) }, certificates: certificates,
             past: PastFigures())
         state.withLock { $0 = serving }
-        shards = (0..<settings.shards).map { ServedShard(process, number: $0, time: time) }
+        shards = (0..<settings.shards).map { ServedShard(process, number: $0, self.fleet, time: time) }
         for (place, shard) in shards.enumerated() {
             shard.use(shard.prepare(serving, besides: nil, prepared?[place]), onFailure: logHandshake)
         }
@@ -106,7 +112,7 @@ public final class ProxyServer: @unchecked Sendable {
         logCertificates(serving)
         for api in serving.apis { api.state.startKeys(now: time.monotonicMilliseconds) }
         followPredecessor()
-        process.fleet?.start(FleetObedience(self))
+        fleet?.start(FleetObedience(self))
         for served in shards {
             served.shard.loop.execute { served.start() }
             served.shard.loop.start()
@@ -176,7 +182,7 @@ public final class ProxyServer: @unchecked Sendable {
         let others = handedOver.withLock { $0 }
         if others == nil { announceStop() }
         closeDoor(isHandedOver: others != nil)
-        let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
+        let gathering = Gathering(count: shards.count)
         let last: Mutex<MetricsSnapshot?> = Mutex(nil)
         let group = DispatchGroup()
         for _ in shards { group.enter() }
@@ -186,7 +192,7 @@ public final class ProxyServer: @unchecked Sendable {
             served.shard.loop.stop { group.leave() }
         }
         group.wait()
-        if let log = process.fleet?.log {
+        if let log = fleet?.log {
             group.enter()
             log.stop { group.leave() }
             group.wait()
@@ -257,7 +263,7 @@ public final class ProxyServer: @unchecked Sendable {
 
     /// Copies the counts of each shard on its loop. Calls `then` on the pages' queue, because it may take long.
     public func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void) {
-        let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
+        let gathering = Gathering(count: shards.count)
         for shard in shards {
             shard.shard.loop.execute { [self] in
                 guard let snapshot = gathering.add(shard) else { return }
@@ -279,7 +285,7 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.inherited = predecessor?.counts
         snapshot.isReady = isReady
         snapshot.unixOffset = time.wallMilliseconds - time.monotonicMilliseconds
-        addCertificates(serving.certificates, to: &snapshot.clientTLS)
+        addCertificates(serving.certificates, to: &snapshot)
         snapshot.reloads = reloads.withLock { $0.figures }
         let takeOvers = takeOvers.withLock { $0 }
         (snapshot.figures[.takeOversDone], snapshot.figures[.takeOversFailed]) = takeOvers
@@ -287,8 +293,11 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.recorded = process.recorder?.counts ?? []
         for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
         snapshot.figures[.accessLogDropped] += process.accessLog?.dropped ?? 0
-        if let tracing = MetricsSnapshot.Tracing(process) { snapshot.tracing = tracing }
-        process.fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isSeeing: $0.isSeeing, clockSkew: $0.clockSkew) }
+        let spans = process.spanCounts.figures
+        snapshot.figures.labelled.add(spans)
+        snapshot.hasTraced =
+            process.spans != nil || [LabelledFigure.spansExported, .spansDropped, .spanExportFailures].contains { spans.sum($0) > 0 }
+        fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isSeeing: $0.isSeeing, clockSkew: $0.clockSkew) }
         let names = settings.upstream.names.counts
         (snapshot.figures[.namesFound], snapshot.figures[.namesFailed]) = (Int(names.found), Int(names.failed))
         addBudgets(to: &snapshot)
@@ -359,9 +368,7 @@ private final class Gathering: Sendable {
     /// Each shard adds its counts on its own loop.
     private let state: Mutex<(left: Int, snapshot: MetricsSnapshot)>
 
-    init(count: Int, labels: MetricLabels) {
-        state = Mutex((count, MetricsSnapshot(shards: ShardMetrics(labels: labels))))
-    }
+    init(count: Int) { state = Mutex((count, MetricsSnapshot(values: MetricNames.values))) }
 
     /// Returns the sum after the last shard; otherwise nil.
     func add(_ served: ServedShard) -> MetricsSnapshot? {

@@ -43,7 +43,7 @@ final class ServedAPI: Sendable {
             all.append(ServedAPI(try SharedFlowState(one, of: process, beside: beside, after: before?.state, handed: handed), of: server))
         }
         // All nodes of a fleet have one upstream for an API of one name.
-        process.fleet?.served = Dictionary(all.map { ($0.name, $0.state.upstreamName) }, uniquingKeysWith: { first, _ in first })
+        server.fleet?.served = Dictionary(all.map { ($0.name, $0.state.upstreamName) }, uniquingKeysWith: { first, _ in first })
         return all
     }
 

@@ -3,12 +3,15 @@
 import Downstream
 import Figures
 import Reactor
+import ResponseCache
 import ReverseProxy
 import Sharing
 
 /// `@unchecked Sendable` because it is used on its loop only, and before the loop starts by the thread that creates it.
 final class ServedShard: @unchecked Sendable {
     let shard: Shard
+    /// nil if there is no fleet.
+    let fleet: FleetLevel?
     private var apis: [ProxyShard] = []
     private var listeners: [(served: ServedListener, listener: Listener)] = []
     /// Replaced APIs with active requests.
@@ -27,7 +30,11 @@ final class ServedShard: @unchecked Sendable {
         let tls: ServerTLS.Prepared?
     }
 
-    init(_ process: ProcessState, number: Int, time: any TimeSource) { shard = Shard(process, number: number, time: time) }
+    init(_ process: ProcessState, number: Int, _ node: FleetNode?, time: any TimeSource) {
+        let loop = EventLoop(label: "cistern.shard.\(number)", time: time)
+        fleet = node.map { FleetLevel($0, on: loop) }
+        shard = Shard(process, number: number, on: loop, level: fleet ?? UnsharedLevel.instance)
+    }
 
     func prepare(_ serving: Serving, besides former: Serving?, _ tls: ServerTLS.Prepared?) -> Prepared {
         let new = serving.apis.filter { api in !(former?.apis.contains { $0 === api } ?? false) }
@@ -107,7 +114,7 @@ final class ServedShard: @unchecked Sendable {
             guard let self else { return }
             for place in retired.indices.reversed() {
                 // Each active request holds a reference to its API.
-                guard isKnownUniquelyReferenced(&retired[place]) else { continue }
+                guard isKnownUniquelyReferenced(&retired[place]), retired[place].isUnused() else { continue }
                 retired.remove(at: place).close()
             }
             if !retired.isEmpty { watchRetired() }
@@ -120,7 +127,7 @@ final class ServedShard: @unchecked Sendable {
     func start() {
         isRunning = true
         shard.connections.start()
-        shard.level?.start()
+        fleet?.start()
         for api in apis { api.start() }
         for (_, listener) in listeners { listener.start() }
     }
@@ -142,7 +149,7 @@ final class ServedShard: @unchecked Sendable {
     /// Must be called on the shard's event loop once no shard has a client.
     func close() {
         for api in apis + retired { api.close() }
-        shard.level?.close()
+        fleet?.close()
     }
 
     /// Ends the listeners one after the other.
@@ -156,7 +163,7 @@ final class ServedShard: @unchecked Sendable {
 
     func addFigures(to snapshot: inout MetricsSnapshot) {
         shard.addFigures(to: &snapshot)
-        shard.level?.addFigures(to: &snapshot)
+        fleet?.addFigures(to: &snapshot)
         for api in apis + retired { api.addFigures(to: &snapshot) }
     }
 }

@@ -3,7 +3,7 @@
 
 extension CisternSettings {
     /// One of several APIs.
-    public struct API: Sendable, Equatable {
+    public struct API: Sendable {
         public var name = ""
         /// Host names of its requests; empty for any host.
         public var host: [String] = []
@@ -37,40 +37,26 @@ public enum APITable {
             Setting(
                 path: "upstream", binding: .list(\.upstream),
                 help: "Its base URL, or several: the first is asked, and the next while that is out of reach."),
-        ] + overrides + CredentialSettingsTable.all(\.settings.credentials)
-        + CrossOriginGroup.settings(\.settings.crossOrigin, isRoute: true)
+        ] + overrides + CredentialSettingsTable.all.map { $0.within(\.settings.otherRoute) }
+        + CrossOriginGroup.all.map { $0.within(\.settings.otherRoute, help: "As \($0.path).") }
+
+    /// All settings that are not retired.
+    public static var current: [Setting<CisternSettings.API>] { all.filter { $0.replacement == nil } }
 
     /// Settings of other groups that an API may override.
     private static var overrides: [Setting<CisternSettings.API>] {
-        SettingsTable.all.compactMap { setting in
+        SettingsTable.all.compactMap { setting -> Setting<CisternSettings.API>? in
             guard let group = groups.first(where: setting.path.hasPrefix), !kept.contains(setting.path) else { return nil }
-            return Setting(
-                path: String(setting.path.dropFirst(group.count)), binding: setting.binding.within(\.settings), help: "As \(setting.path).",
-                replacement: setting.replacement)
+            var own: Setting<CisternSettings.API> = setting.within(
+                \.settings, path: String(setting.path.dropFirst(group.count)), help: "As \(setting.path).")
+            own.replacement = setting.replacement?.replacing(group, with: "")
+            return own
         }
     }
 
     private static let groups = ["upstream.", "failure.", "cache."]
     /// Settings that apply to the whole process, or that `upstream` replaces.
     private static let kept = ["upstream.url", "cache.profile", "cache.recoded_memory"]
-}
-
-extension Setting.Binding {
-    /// Applies the binding to a part of `Whole`.
-    func within<Whole>(_ part: WritableKeyPath<Whole, Root>) -> Setting<Whole>.Binding {
-        switch self {
-        case .text(let path): .text(part.appending(path: path))
-        case .choice(let path, let words): .choice(part.appending(path: path), words)
-        case .list(let path): .list(part.appending(path: path))
-        case .listeners(let path): .listeners(part.appending(path: path))
-        case .certificates(let path): .certificates(part.appending(path: path))
-        case .flag(let path): .flag(part.appending(path: path))
-        case .count(let path, let range): .count(part.appending(path: path), range)
-        case .size(let path, let range): .size(part.appending(path: path), range)
-        case .duration(let path, let range): .duration(part.appending(path: path), range)
-        case .share(let path): .share(part.appending(path: path))
-        }
-    }
 }
 
 extension CisternSettings.API {
@@ -84,5 +70,11 @@ extension CisternSettings.API {
         }
         if stripPath, path.split(separator: "/").isEmpty { problems.append("API \(name): strip_path needs a path to take off") }
         return problems
+    }
+}
+
+extension CisternSettings.API: Equatable {
+    public static func == (one: CisternSettings.API, other: CisternSettings.API) -> Bool {
+        APITable.all.areEqual(one, other) && one.settings == other.settings
     }
 }

@@ -1,233 +1,45 @@
-// The value of every setting, with its default. `SettingsTable` defines names, permitted values and help texts.
+// The value of every setting. Most values are properties of the modules' own settings; only texts that are checked or converted later are
+// declared here. `SettingsTable` defines names, permitted values and help texts.
 
-import Forwarding
+import Downstream
+import Figures
+import Logging
+import ResponseCache
+import ReverseProxy
+import Upstream
 
-/// Durations are in milliseconds, sizes in bytes.
-public struct CisternSettings: Sendable, Equatable {
-    public struct Upstream: Sendable, Equatable {
-        public var url = ""
-        public var unixSocket = ""
-        public var http2 = "auto"
-        public var proxy = ""
-        public var caFile = ""
-        public var clientCertificate = ""
-        public var clientKey = ""
-        public var verify = true
-        public var connectTimeout = 5_000
-        public var firstByteTimeout = 30_000
-        public var betweenBytesTimeout = 30_000
-        public var totalTimeout = 120_000
-        public var connections = 512
-        public var queue = 256
-        public var idleForWrites = 4_000
-        public var resolveInterval = 30_000
-        public var retry = true
-        public var retryBudget = 10
-    }
+public struct CisternSettings: Sendable {
+    /// Values that need no conversion. Host and port of the upstream follow from `upstreamURL`. The number of shards is 0 for one for each
+    /// core.
+    public var proxy: ProxySettings = {
+        var proxy = ProxySettings(upstream: UpstreamSettings(host: "", port: 0))
+        proxy.shards = 0
+        return proxy
+    }()
+    /// Empty if there are several APIs.
+    public var upstreamURL = ""
+    /// See `HealthCheckText`; empty for none.
+    public var probe = ""
+    /// Settings of paths that match no route. Routes begin with them.
+    public var otherRoute = Route()
+    public var routes: [Route] = []
+    /// Empty if there is only one API, which the other settings then describe.
+    public var apis: [API] = []
+    public var listen: [Listener] = ["127.0.0.1:8080"]
+    public var adminListen: [Listener] = []
+    public var trustedProxies: [String] = []
+    public var access = Access()
+    public var servedNames: [String] = []
+    public var tls = TLS()
+    public var admin = Admin()
+    public var store = Store()
+    public var cache = Cache()
+    public var stopping = Stopping()
+    public var log = Log()
+    public var share = Share()
+    public var retired = Retired()
 
-    public struct Failure: Sendable, Equatable {
-        public var memory = true
-        public var threshold = 5
-        public var window = 10_000
-        public var recheck = 1_000
-        public var retryAfterLimit = 300_000
-        public var probePath = ""
-        public var probeInterval = 10_000
-        public var probeStatus = 200
-    }
-
-    public struct Admin: Sendable, Equatable {
-        public var socket = ""
-        public var tokenFile = ""
-        public var names: [String] = []
-        public var records = 1_000
-        public var whyField = false
-        public var keyField = false
-        public var modeField = false
-        public var faults = false
-    }
-
-    public struct Store: Sendable, Equatable {
-        public var directory = ""
-        public var size = 1 << 30
-        public var required = false
-    }
-
-    public struct Cache: Sendable, Equatable {
-        public var mode = "live"
-        public var policy = "rescue"
-        public var setCookie = "strip"
-        public var store = "json"
-        public var storeErrors = "safe"
-        public var profile = "none"
-        public var role = "shared"
-        public var heuristics = 0
-        public var targetedFields = ["cistern-cache-control", "cdn-cache-control"]
-        public var stripTargetedFields = false
-        public var noVarySearch = true
-        public var memberLimit = 128
-        public var entityTags = true
-        public var json = "standard"
-        public var contentTypes = ["application/json", "+json", "text/json"]
-        public var credentialFields = WellKnownNames.credentialFields
-        public var groupCredentials = WellKnownNames.groupCredentials
-        public var credentialCookies = ["*"]
-        public var ignoredCookies = WellKnownNames.ignoredCookies
-        public var keyFields: [String] = []
-        public var harmlessFields: [String] = []
-        public var bufferLimit = 8 << 20
-        public var compress = "gzip"
-        public var compressFrom = 1_400
-        public var recodedMemory = 32 << 20
-        public var rescueAfter = 1_500
-        public var rescueWithShared = "own"
-        public var gone = "remember"
-        public var collapse = true
-        public var collapseWait = 5_000
-        public var refreshAhead = 0
-        public var refreshAheadHits = 3
-        public var backgroundLimit = 32
-        public var freshness = Freshness()
-    }
-
-    /// How credentials of requests separate users.
-    public struct Credentials: Sendable, Equatable {
-        public var partition = "fields"
-        public var sharePublic = false
-        public var identity = Identity()
-
-        /// How requests of one user are recognized.
-        public struct Identity: Sendable, Equatable {
-            public var jwt = Tokens()
-            public var lookup = LookUp()
-        }
-
-        public struct Tokens: Sendable, Equatable {
-            public var keys = ""
-            public var caFile = ""
-            public var issuer: [String] = []
-            public var audience: [String] = []
-            public var subject = "sub"
-            public var type: [String] = []
-            public var leeway = 60_000
-            public var rescueExpired = 0
-            public var ignoreClaims: [String] = []
-        }
-
-        public struct LookUp: Sendable, Equatable {
-            public var path = ""
-            public var identity: [String] = []
-            public var fields: [String] = []
-            public var keep = 600_000
-        }
-    }
-
-    /// Settings of a route. They default to the settings that apply to all paths.
-    public struct Route: Sendable, Equatable {
-        public var name = ""
-        public var path = ""
-        /// Empty for the mode that applies to all paths.
-        public var mode = ""
-        public var compress: String
-        public var rescueAfter: Int
-        public var rescueWithShared: String
-        public var refreshAhead: Int
-        public var refreshAheadHits: Int
-        public var access = Access()
-        public var clientCertificate = false
-        public var methods: [String] = []
-        public var contentLimit = 64 << 10
-        public var invalidatesTarget = true
-        public var invalidatesCollection = false
-        public var stream = false
-        public var upgrade: [String] = []
-        public var arguments = Arguments()
-        public var good = LastGood()
-        public var keepIf = LastGood()
-        public var freshness: Freshness
-        public var credentials: Credentials
-        public var crossOrigin: CrossOrigin
-
-        public init(_ settings: CisternSettings) {
-            crossOrigin = settings.crossOrigin
-            compress = settings.cache.compress
-            freshness = settings.cache.freshness
-            rescueAfter = settings.cache.rescueAfter
-            rescueWithShared = settings.cache.rescueWithShared
-            refreshAhead = settings.cache.refreshAhead
-            refreshAheadHits = settings.cache.refreshAheadHits
-            credentials = settings.credentials
-        }
-    }
-
-    /// How query arguments enter the cache key.
-    public struct Arguments: Sendable, Equatable {
-        public var sort = true
-        public var ignore: [String] = []
-        public var only: [String] = []
-        public var drop: [String] = []
-        public var ignoreCase = false
-    }
-
-    /// Requirements for a good response, in addition to the rules for all responses. The defaults add no requirement.
-    public struct LastGood: Sendable, Equatable {
-        public var contentTypes: [String] = []
-        public var minimumBytes = 0
-        public var maximumBytes = 0
-        public var mustHave: [String] = []
-        public var mustNotHave: [String] = []
-        public var shrinkLimit = 0
-    }
-
-    public struct Limits: Sendable, Equatable {
-        public var target = 8_192
-        public var head = 32_768
-        public var fields = 100
-        public var content = 0
-        public var requestBuffer = 256 << 10
-        public var requestBuffers = 64 << 20
-        public var connections = 10_000
-        public var connectionsPerAddress = 0
-        public var requestsPerAddress = 0
-        public var unsent = 512 << 20
-        public var requestsPerConnection = 0
-        public var handshakes = 1_000
-    }
-
-    /// Limits of one HTTP/2 connection of a client.
-    public struct HTTP2: Sendable, Equatable {
-        public var streams = 100
-        public var controlFrames = 1_000
-        public var resets = 200
-    }
-
-    public struct Timeouts: Sendable, Equatable {
-        public var head = 10_000
-        public var handshake = 10_000
-        public var keepAlive = 75_000
-        public var content = 30_000
-        public var contentTotal = 120_000
-        public var write = 60_000
-        public var stream = 300_000
-        public var drainDelay = 0
-        public var shutdown = 10_000
-    }
-
-    public struct Forwarding: Sendable, Equatable {
-        public var name = "cistern"
-        public var forwarded = "replace"
-        public var clientField = "auto"
-        public var names: [String] = []
-        public var forwardProxy = false
-        public var forwardHost = false
-        public var via = true
-        public var preserveHost = false
-        public var rewriteLocation = true
-        public var dropOverrides = true
-        public var overrideFields = WellKnownNames.overrideFields
-        public var addressFields = WellKnownNames.addressFields
-        public var identityFields = WellKnownNames.identityFields
-    }
+    public init() {}
 
     /// Client networks that are allowed or denied.
     public struct Access: Sendable, Equatable {
@@ -235,25 +47,59 @@ public struct CisternSettings: Sendable, Equatable {
         public var deny: [String] = []
     }
 
+    public struct TLS: Sendable, Equatable {
+        public var certificates: [Certificate] = []
+        /// Values for certificates without their own.
+        public var clientCA = ""
+        public var clientVerify = ClientVerification.off
+    }
+
+    public struct Admin: Sendable, Equatable {
+        public var socket = ""
+        public var tokenFile = ""
+        public var names: [String] = []
+        public var debugFields: [String] = []
+    }
+
+    public struct Store: Sendable, Equatable {
+        public var directory = ""
+        /// In bytes.
+        public var size = 1 << 30
+        public var required = false
+    }
+
+    public struct Cache: Sendable, Equatable {
+        public enum Policy: String, Sendable, CaseIterable {
+            case rescue, strict
+            /// See `StandardPolicy`.
+            case rfc9111
+        }
+
+        public var policy = Policy.rescue
+        public var contentTypes = ["application/json", "+json", "text/json"]
+        /// Changes to the list of harmless fields.
+        public var harmlessFields: [String] = []
+    }
+
+    /// Times at the end of the process.
+    public struct Stopping: Sendable, Equatable {
+        /// Milliseconds.
+        public var drainDelay = 0
+        public var deadline = Duration.seconds(10)
+    }
+
     public struct Log: Sendable, Equatable {
-        public var level = "info"
-        public var format = "text"
+        public enum Format: String, Sendable, CaseIterable { case text, json }
+
+        public var level = Logger.Level.info
+        public var format = Format.text
         public var access = "off"
-        public var accessFormat = "json"
+        public var accessFormat = AccessLog.Format.json
         public var accessFields = [
             "time", "client", "client_subject", "request_id", "trace_id", "api", "route", "method", "path", "protocol", "tls", "status",
             "bytes", "duration_us", "content_us", "result", "reason", "age", "upstream_us", "upstream_status", "upstream_address",
             "upstream_protocol",
         ]
-        public var requestID = "off"
-    }
-
-    public struct Tracing: Sendable, Equatable {
-        public var endpoint = ""
-        /// In millionths.
-        public var sample = 10_000
-        public var limit = 100
-        public var serviceName = "cistern"
     }
 
     public struct Share: Sendable, Equatable {
@@ -271,35 +117,72 @@ public struct CisternSettings: Sendable, Equatable {
         public var keep = 7 * 86_400_000
         public var blindLimit = 30_000
         public var timeout = 10
-        public var afterGap = "stale"
+        public var afterGap = FleetSight.AfterGap.stale
         public var collapse = true
         public var contentLimit = 1 << 20
     }
 
-    public var upstream = Upstream()
-    public var failure = Failure()
-    public var routes: [Route] = []
-    /// Empty if there is only one API, which the other settings then describe.
-    public var apis: [API] = []
-    public var listen: [Listener] = ["127.0.0.1:8080"]
-    public var adminListen: [Listener] = []
-    public var trustedProxies: [String] = []
-    public var access = Access()
-    public var tls = TLS()
-    public var admin = Admin()
-    public var ownPages = true
-    public var shards = 0
-    public var store = Store()
-    public var cache = Cache()
-    public var credentials = Credentials()
-    public var limits = Limits()
-    public var http2 = HTTP2()
-    public var timeouts = Timeouts()
-    public var forwarding = Forwarding()
-    public var crossOrigin = CrossOrigin()
-    public var log = Log()
-    public var tracing = Tracing()
-    public var share = Share()
+    /// Settings of a route, or of all other paths.
+    public struct Route: Sendable {
+        /// Values that need no conversion.
+        public var rules = ReverseProxy.Route()
+        /// The pattern of its paths.
+        public var path = ""
+        public var access = Access()
+        public var methods: [String] = []
+        public var upgrade: [String] = []
+        public var arguments = Arguments()
+        public var good = Demands()
+        public var keepIf = Demands()
+        public var freshness = Freshness()
 
-    public init() {}
+        public init() {}
+
+        public var name: String { rules.name }
+    }
+
+    /// Patterns of query arguments.
+    public struct Arguments: Sendable, Equatable {
+        public var ignore: [String] = []
+        public var only: [String] = []
+        public var drop: [String] = []
+    }
+
+    /// Requirements on responses.
+    public struct Demands: Sendable, Equatable {
+        public var contentTypes: [String] = []
+        public var mustHave: [String] = []
+        public var mustNotHave: [String] = []
+    }
+
+    /// Durations are in milliseconds, and become seconds; 0 means unset.
+    public struct Freshness: Sendable, Equatable {
+        public var standard = 0
+        public var minimum = 0
+        public var maximum = 0
+        public var ignore: [String] = []
+        public var staleFor = 0
+        public var staleWhileRevalidate = 0
+        public var negative = 0
+        public var negativeStatuses = ["404", "410"]
+    }
+}
+
+// MARK: Equality, by the values of all settings
+
+extension CisternSettings: Equatable {
+    public static func == (one: CisternSettings, other: CisternSettings) -> Bool {
+        SettingsTable.all.areEqual(one, other) && one.routes == other.routes && one.apis == other.apis
+    }
+}
+
+extension CisternSettings.Route: Equatable {
+    public static func == (one: CisternSettings.Route, other: CisternSettings.Route) -> Bool { RouteTable.all.areEqual(one, other) }
+}
+
+extension Array {
+    /// Whether all settings have equal values.
+    func areEqual<Root>(_ one: Root, _ other: Root) -> Bool where Element == Setting<Root> {
+        allSatisfy { $0.text(in: one) == $0.text(in: other) }
+    }
 }

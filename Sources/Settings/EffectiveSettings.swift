@@ -4,7 +4,7 @@ extension SettingsReader {
     /// YAML with all settings, and with the settings that routes and APIs override. User information and query strings of URLs are hidden.
     public var effective: String {
         var lines: [String] = []
-        let shown = SettingsTable.all.filter { $0.replacement == nil || isGiven($0.path) }
+        let shown = SettingsTable.all.filter { $0.replacement == nil || $0.successor == nil && isGiven($0.path) }
         let tree = SettingTree(shown.map { ($0.path, $0.yaml(in: settings), origin(of: $0.path)) })
         tree.write(to: &lines, depth: 0)
         writeRoutes(settings.routes, beginningAs: settings, named: "", to: &lines, depth: 0)
@@ -24,7 +24,7 @@ extension SettingsReader {
         lines.append(String(repeating: "  ", count: depth) + "routes:")
         for route in routes {
             writeItem(
-                RouteTable.all, route, besides: CisternSettings.Route(settings), "\(prefix)routes.\(route.name).", to: &lines,
+                RouteTable.all, route, besides: settings.otherRoute, "\(prefix)routes.\(route.name).", to: &lines,
                 depth: depth + 1)
         }
     }
@@ -33,7 +33,7 @@ extension SettingsReader {
     private func writeItem<Root>(
         _ table: [Setting<Root>], _ item: Root, besides inherited: Root, _ prefix: String, to lines: inout [String], depth: Int
     ) {
-        let own = table.filter { isGiven(prefix + $0.path) || $0.yaml(in: item) != $0.yaml(in: inherited) }
+        let own = table.filter { $0.successor == nil && isGiven(prefix + $0.path) || $0.yaml(in: item) != $0.yaml(in: inherited) }
         let start = lines.count
         SettingTree(own.map { ($0.path, $0.yaml(in: item), origin(of: prefix + $0.path)) }).write(to: &lines, depth: depth + 1)
         guard start < lines.count else { return }
@@ -72,21 +72,5 @@ private struct SettingTree {
             lines.append("\(indent)\(name):")
             group.write(to: &lines, depth: depth + 1)
         }
-    }
-}
-
-extension Setting {
-    /// The value as YAML, without secrets.
-    fileprivate func yaml(in settings: Root) -> String {
-        switch binding {
-        case .text(let path): Self.quoted(settings[keyPath: path])
-        case .list(let path): "[" + settings[keyPath: path].map(Self.quoted).joined(separator: ", ") + "]"
-        default: HiddenSecrets.hide(in: text(in: settings))
-        }
-    }
-
-    private static func quoted(_ word: String) -> String {
-        let text = HiddenSecrets.hide(in: word)
-        return "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
     }
 }

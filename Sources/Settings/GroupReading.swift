@@ -35,10 +35,13 @@ struct GroupReading<Root> {
                 readSection(value, path, line)
             } else if lists.contains(path) {
                 listed[path] = value
-            } else if name.isEmpty, let instead = SettingsTable.retired[path] {
+            } else if name.isEmpty, let instead = RetiredSettings.removed[path] {
                 add(line, "\(path) is no longer a setting: \(instead)")
             } else {
-                add(line, "\(name)\(path) is not a setting\(SettingSuggestion.words(for: path, in: name, among: table.map(\.path)))")
+                add(
+                    line,
+                    "\(name)\(path) is not a setting\(SettingSuggestion.words(for: path, in: name, among: table.filter { $0.replacement == nil }.map(\.path)))"
+                )
             }
         }
     }
@@ -57,16 +60,11 @@ struct GroupReading<Root> {
     }
 
     private mutating func apply(_ setting: Setting<Root>, _ value: YAMLNode, _ line: Int) {
-        if case .sequence(let nodes, _) = value {
-            switch setting.binding {
-            case .listeners(let path):
-                root[keyPath: path] = items(nodes, setting.path)
-                return
-            case .certificates(let path):
-                root[keyPath: path] = items(nodes, setting.path)
-                return
-            default: break
-            }
+        if case .sequence(let nodes, _) = value,
+            let found = setting.apply(nodes, to: &root, name: "\(name)\(setting.path)", file: file)
+        {
+            mistakes += found
+            return
         }
         let text: SettingText
         switch value {
@@ -81,23 +79,6 @@ struct GroupReading<Root> {
         case .mapping: return add(line, "\(name)\(setting.path) takes a value, not settings of its own")
         }
         if let problem = setting.apply(text, to: &root) { add(value.line, "\(name)\(setting.path) \(problem)") }
-    }
-
-    /// Reads the items of a list. An item is a word or a mapping with settings.
-    private mutating func items<Item: SettingItem>(_ nodes: [YAMLNode], _ path: String) -> [Item] {
-        nodes.compactMap { node in
-            switch node {
-            case .scalar(let word, _): return Item(word: word)
-            case .mapping:
-                var reading = GroupReading<Item>(table: Item.table, root: Item(word: ""), name: "\(name)\(path).", file: file)
-                reading.read(node, prefix: "")
-                mistakes += reading.mistakes
-                return reading.root
-            case .sequence:
-                add(node.line, "\(name)\(path) takes a list of words, or of settings")
-                return nil
-            }
-        }
     }
 
     private mutating func add(_ line: Int, _ sentence: String) {

@@ -1,56 +1,56 @@
 // Settings of a route. A setting that also exists for all paths defaults to its value there.
 
+import CachePolicy
+import ReverseProxy
+
 public enum RouteTable {
     private static let hour = 3_600_000
-    private typealias Demands = WritableKeyPath<CisternSettings.Route, CisternSettings.LastGood>
 
     public static let all: [Setting<CisternSettings.Route>] =
         [
-            Setting(path: "name", binding: .text(\.name), help: "What metrics and logs call it: letters, digits, - and _."),
+            Setting(path: "name", binding: .text(\.rules.name), help: "What metrics and logs call it: letters, digits, - and _."),
             Setting(
                 path: "path", binding: .text(\.path),
                 help: "The paths it is for: * stands for one segment, ** at the end for any rest. The first route that fits counts."),
             Setting(
-                path: "mode", binding: .choice(\.mode, ["live", "offline", "record", "replay"]),
+                path: "mode", binding: .choice(\.rules.mode),
                 help: "As cache.mode; without it that of all paths, also when it is switched."),
             Setting(
-                path: "compress", binding: .choice(\.compress, ["off", "gzip", "zstd", "br", "always"]), help: "As cache.compress."),
+                path: "compress", binding: .choice(\.rules.compression), help: "As cache.compress."),
             Setting(
-                path: "rescue_after", binding: .duration(\.rescueAfter, 0...hour), help: "As cache.rescue_after."),
+                path: "rescue_after", binding: .duration(\.rules.rescueAfter, 0...hour), help: "As cache.rescue_after."),
             Setting(
-                path: "rescue_with_shared", binding: .choice(\.rescueWithShared, ["own", "public", "always", "never"]),
+                path: "rescue_with_shared", binding: .choice(\.rules.rescueWithShared),
                 help: "As cache.rescue_with_shared."),
-            Setting(path: "refresh_ahead", binding: .count(\.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
-            Setting(
-                path: "refresh_ahead_hits", binding: .count(\.refreshAheadHits, 1...1_000_000), help: "As cache.refresh_ahead_hits."),
+            Setting(path: "refresh_ahead", binding: .count(\.rules.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
             Setting(
                 path: "allow", binding: .list(\.access.allow),
                 help: "As access.allow, for clients that the listener lets in."),
             Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, for clients that the listener lets in."),
             Setting(
-                path: "client_certificate", binding: .flag(\.clientCertificate),
+                path: "client_certificate", binding: .flag(\.rules.needsCertificate),
                 help: "Only for connections on which a client certificate was presented and found good; others get 403."),
             Setting(
                 path: "methods", binding: .list(\.methods),
                 help: "Methods beside GET and HEAD whose responses are kept, by the request's content: QUERY, and POST where it only reads."
             ),
             Setting(
-                path: "content_limit", binding: .size(\.contentLimit, 0...(16 << 20)),
+                path: "content_limit", binding: .size(\.rules.contentLimitBytes, 0...(16 << 20)),
                 help: "Longest content of such a request; longer ones are passed on and not kept."),
             Setting(
-                path: "stream", binding: .flag(\.stream),
+                path: "stream", binding: .flag(\.rules.streams),
                 help: "Responses are streams of whatever type: passed on as they come, never kept or rescued, as long as they like."),
             Setting(
                 path: "upgrade", binding: .list(\.upgrade),
                 help: "Protocols that clients may change to, such as websocket: then bytes go both ways as they come, and nothing is kept."),
             Setting(
-                path: "invalidates_target", binding: .flag(\.invalidatesTarget),
+                path: "invalidates_target", binding: .flag(\.rules.invalidatesTarget),
                 help: "A write makes what is stored for its target invalid. Off for a target that everything is asked of, as in GraphQL."),
             Setting(
-                path: "invalidates_collection", binding: .flag(\.invalidatesCollection),
+                path: "invalidates_collection", binding: .flag(\.rules.invalidatesCollection),
                 help: "A write to /users/1 makes /users invalid too, with any arguments."),
             Setting(
-                path: "arguments.sort", binding: .flag(\.arguments.sort),
+                path: "arguments.sort", binding: .flag(\.rules.arguments.sorts),
                 help: "Whether arguments in another order are the same; values of one name never change places."),
             Setting(
                 path: "arguments.ignore", binding: .list(\.arguments.ignore),
@@ -61,33 +61,39 @@ public enum RouteTable {
                 path: "arguments.drop", binding: .list(\.arguments.drop),
                 help: "Arguments that are removed from what is sent to the upstream; * at the end stands for any rest. Empty: none."),
             Setting(
-                path: "arguments.ignore_case", binding: .flag(\.arguments.ignoreCase),
+                path: "arguments.ignore_case", binding: .flag(\.rules.arguments.ignoresCase),
                 help: "Whether capital and small letters of arguments are the same."),
-        ] + demands("good", \.good, "A good response") + demands("keep_if", \.keepIf, "A response that is kept")
-        + FreshnessGroup.settings(\.freshness, isRoute: true) + CredentialSettingsTable.all(\.credentials)
-        + CrossOriginGroup.settings(\.crossOrigin, isRoute: true)
+        ] + demands("good", \.good, \.rules.good, "A good response") + demands("keep_if", \.keepIf, \.rules.kept, "A response that is kept")
+        + FreshnessGroup.all.map { $0.within(\.self, help: "As cache.\($0.path).") } + CredentialSettingsTable.all
+        + CrossOriginGroup.all.map { $0.within(\.self, help: "As \($0.path).") } + RetiredSettings.ofRoute
+
+    /// All settings that are not retired.
+    public static var current: [Setting<CisternSettings.Route>] { all.filter { $0.replacement == nil } }
 
     /// Requirements for responses.
     /// - Parameter subject: the responses concerned, as the beginning of a sentence.
-    private static func demands(_ group: String, _ part: Demands, _ subject: String) -> [Setting<CisternSettings.Route>] {
+    private static func demands(
+        _ group: String, _ texts: WritableKeyPath<CisternSettings.Route, CisternSettings.Demands>,
+        _ rules: WritableKeyPath<CisternSettings.Route, GoodResponse>, _ subject: String
+    ) -> [Setting<CisternSettings.Route>] {
         [
             Setting(
-                path: "\(group).content_types", binding: .list(part.appending(path: \.contentTypes)),
+                path: "\(group).content_types", binding: .list(texts.appending(path: \.contentTypes)),
                 help: "\(subject) has one of these media types: type/subtype or +suffix."),
             Setting(
-                path: "\(group).min_bytes", binding: .size(part.appending(path: \.minimumBytes), 0...(1 << 30)),
+                path: "\(group).min_bytes", binding: .size(rules.appending(path: \.minimumBytes), 0...(1 << 30)),
                 help: "\(subject) is not shorter."),
             Setting(
-                path: "\(group).max_bytes", binding: .size(part.appending(path: \.maximumBytes), 0...(1 << 30)),
+                path: "\(group).max_bytes", binding: .size(rules.appending(path: \.maximumBytes), 0...(1 << 30)),
                 help: "\(subject) is not longer; 0 for no limit."),
             Setting(
-                path: "\(group).must_have", binding: .list(part.appending(path: \.mustHave)),
+                path: "\(group).must_have", binding: .list(texts.appending(path: \.mustHave)),
                 help: "\(subject) has a value at each of these JSON Pointers."),
             Setting(
-                path: "\(group).must_not_have", binding: .list(part.appending(path: \.mustNotHave)),
+                path: "\(group).must_not_have", binding: .list(texts.appending(path: \.mustNotHave)),
                 help: "\(subject) has no value at any of these JSON Pointers."),
             Setting(
-                path: "\(group).shrink_limit", binding: .count(part.appending(path: \.shrinkLimit), 0...100),
+                path: "\(group).shrink_limit", binding: .count(rules.appending(path: \.shrinkLimit), 0...100),
                 help: "\(subject) has at least this percentage of the stored one's length; 0 for any."),
         ]
     }
@@ -103,7 +109,7 @@ extension CisternSettings.Route {
         for segment in segments where segment.contains("*") && segment != "*" && segment != "**" {
             problems.append("route \(name): * stands for a whole segment, as in /users/*")
         }
-        if stream, !methods.isEmpty {
+        if rules.streams, !methods.isEmpty {
             problems.append("route \(name): nothing is kept of streams, so stream and methods exclude each other")
         }
         if segments.dropLast().contains("**") { problems.append("route \(name): ** can only be the last segment") }

@@ -1,5 +1,7 @@
 // An item of a list that has several settings. It is written as a word or as a mapping.
 
+import Downstream
+
 public protocol SettingItem: Sendable, Equatable {
     static var table: [Setting<Self>] { get }
     /// Creates the item from its short form.
@@ -16,6 +18,27 @@ extension SettingItem {
         let changed = Self.table.filter { $0.text(in: self) != $0.text(in: Self(word: "")) }
         return "{" + changed.map { "\($0.path): \($0.text(in: self))" }.joined(separator: ", ") + "}"
     }
+
+    /// Reads the items of a list. An item is a word or a mapping with settings.
+    /// - Parameter name: the setting, for messages.
+    static func read(_ nodes: [YAMLNode], name: String, file: String) -> (items: [Self], mistakes: [ConfigurationMistake]) {
+        var mistakes: [ConfigurationMistake] = []
+        let items = nodes.compactMap { node -> Self? in
+            switch node {
+            case .scalar(let word, _): return Self(word: word)
+            case .mapping:
+                var reading = GroupReading<Self>(table: table, root: Self(word: ""), name: "\(name).", file: file)
+                reading.read(node, prefix: "")
+                mistakes += reading.mistakes
+                return reading.root
+            case .sequence:
+                mistakes.append(
+                    ConfigurationMistake(file: file, line: node.line, sentence: "\(name) takes a list of words, or of settings"))
+                return nil
+            }
+        }
+        return (items, mistakes)
+    }
 }
 
 extension CisternSettings {
@@ -26,7 +49,7 @@ extension CisternSettings {
         public var access = Access()
         public var h2c = false
         public var http2 = true
-        public var clientVerify = ""
+        public var clientVerify: ClientVerification?
 
         public init(word: String) { address = word }
         public init(stringLiteral word: String) { address = word }
@@ -46,7 +69,7 @@ extension CisternSettings {
                 path: "h2c", binding: .flag(\.h2c), help: "Take HTTP/2 in clear too, from clients that begin with it (prior knowledge)."),
             Setting(path: "http2", binding: .flag(\.http2), help: "Over TLS, offer HTTP/2 to clients that ask for it (ALPN)."),
             Setting(
-                path: "client_verify", binding: .choice(\.clientVerify, ["", "off", "optional", "required"]),
+                path: "client_verify", binding: .choice(\.clientVerify, takesEmpty: true),
                 help: "As tls.client_verify, here; empty for what holds for the certificate."),
         ]
     }
@@ -55,7 +78,7 @@ extension CisternSettings {
         public var certificate = ""
         public var key = ""
         public var clientCA = ""
-        public var clientVerify = ""
+        public var clientVerify: ClientVerification?
 
         /// - Parameter word: `certificate:key`, or a file that contains both.
         public init(word: String) {
@@ -73,17 +96,8 @@ extension CisternSettings {
             Setting(path: "key", binding: .text(\.key), help: "The PEM file of its key; empty where the same file has it."),
             Setting(path: "client_ca", binding: .text(\.clientCA), help: "As tls.client_ca, for its names; empty for that."),
             Setting(
-                path: "client_verify", binding: .choice(\.clientVerify, ["", "off", "optional", "required"]),
+                path: "client_verify", binding: .choice(\.clientVerify, takesEmpty: true),
                 help: "As tls.client_verify, for its names; empty for that."),
         ]
-    }
-
-    public struct TLS: Sendable, Equatable {
-        public var certificates: [Certificate] = []
-        public var clientCA = ""
-        public var clientVerify = "off"
-        public var clientIdentity = "subject"
-        public var sendClientCertificate = false
-        public var acmeChallenges = ""
     }
 }

@@ -6,7 +6,7 @@ public enum SettingText: Sendable, Equatable {
     case many([String])
 
     /// Words of a list.
-    fileprivate var words: [String] {
+    var words: [String] {
         switch self {
         case .many(let words): words
         case .one(let words): words.split(separator: ",").map { String($0.trimmingSpaces) }
@@ -14,72 +14,49 @@ public enum SettingText: Sendable, Equatable {
     }
 }
 
-extension Setting {
-    /// Stores the value. Returns nil, or the mistake as a clause that follows the setting's name.
-    public func apply(_ text: SettingText, to settings: inout Root) -> String? {
-        switch binding {
-        case .list(let path):
-            settings[keyPath: path] = text.words
-            return nil
-        case .listeners(let path):
-            settings[keyPath: path] = text.words.map { CisternSettings.Listener(word: $0) }
-            return nil
-        case .certificates(let path):
-            settings[keyPath: path] = text.words.map { CisternSettings.Certificate(word: $0) }
-            return nil
-        default: break
-        }
-        guard case .one(let word) = text else { return "takes one value, not a list" }
-        switch binding {
-        case .text(let path): settings[keyPath: path] = word
-        case .choice(let path, let words):
-            guard words.contains(word) else { return "must be one of \(words.joined(separator: ", ")), not \"\(word)\"" }
-            settings[keyPath: path] = word
-        case .flag(let path):
-            guard let flag = Self.flags[word.lowercased()] else { return "must be true or false, not \"\(word)\"" }
-            settings[keyPath: path] = flag
-        case .count(let path, let range): return set(path, .count, range, word, &settings)
-        case .size(let path, let range):
-            return set(path, .size, range, word, &settings)
-        case .duration(let path, let range):
-            return set(path, .duration, range, word, &settings)
-        case .share(let path): return set(path, .share, 0...Share.whole, word, &settings)
-        case .list, .listeners, .certificates: break
-        }
-        return nil
+/// How the words of a list say that they are changes to the value that otherwise applies: the default, that of a lower layer, or for an API
+/// that of all paths. `+name` adds an item, and `-name` removes one.
+public enum ListChanges: Sendable {
+    case names
+    /// `+json` is a media type's suffix, so `++json` adds it.
+    case mediaTypes
+
+    private func isChange(_ word: String) -> Bool {
+        if word.hasPrefix("-") { return true }
+        return word.hasPrefix("+") && (self == .names || word.hasPrefix("++") || word.contains("/"))
     }
 
-    private static var flags: [String: Bool] { ["true": true, "yes": true, "on": true, "false": false, "no": false, "off": false] }
-
-    private func set(
-        _ path: WritableKeyPath<Root, Int>, _ kind: NumberKind, _ range: ClosedRange<Int>, _ word: String, _ settings: inout Root
-    ) -> String? {
-        guard let value = kind.parse(word) else { return "must be \(kind.rawValue), not \"\(word)\"\(kind.hint(word))" }
-        guard range.contains(value) else {
-            return "must be between \(kind.format(range.lowerBound)) and \(kind.format(range.upperBound)), not \(word)"
+    /// Returns nil, or the mistake as a clause that follows the setting's name.
+    func apply(_ words: [String], to list: inout [String]) -> String? {
+        guard words.contains(where: isChange) else {
+            list = words
+            return nil
         }
-        settings[keyPath: path] = value
+        if let word = words.first(where: { !isChange($0) }) {
+            return "mixes names with changes: write +\(word) to add \"\(word)\", or give the whole list without + and -"
+        }
+        for change in words {
+            let name = String(change.dropFirst())
+            let index = list.firstIndex { $0.lowercased() == name.lowercased() }
+            switch (change.hasPrefix("+"), index) {
+            case (_, _) where name.isEmpty: return "has \"\(change)\" without a name"
+            case (true, nil): list.append(name)
+            case (true, .some): break
+            case (false, let index?): list.remove(at: index)
+            case (false, nil): return "cannot remove \"\(name)\": the list does not contain it"
+            }
+        }
         return nil
-    }
-
-    /// The value as in the configuration file.
-    public func text(in settings: Root) -> String {
-        switch binding {
-        case .text(let path), .choice(let path, _): settings[keyPath: path].isEmpty ? "\"\"" : settings[keyPath: path]
-        case .list(let path): "[" + settings[keyPath: path].map { "\"\($0)\"" }.joined(separator: ", ") + "]"
-        case .listeners(let path): "[" + settings[keyPath: path].map(\.text).joined(separator: ", ") + "]"
-        case .certificates(let path): "[" + settings[keyPath: path].map(\.text).joined(separator: ", ") + "]"
-        case .flag(let path): String(settings[keyPath: path])
-        case .count(let path, _): String(settings[keyPath: path])
-        case .size(let path, _): ByteSize.format(settings[keyPath: path])
-        case .duration(let path, _): TimeSpan.format(settings[keyPath: path])
-        case .share(let path): Share.format(settings[keyPath: path])
-        }
     }
 }
 
-/// Kinds of numbers, as named in messages.
-private enum NumberKind: String {
+/// Why a text is not a value of a setting, as a clause that follows the setting's name.
+struct ValueMistake: Error {
+    let clause: String
+}
+
+/// Units of numbers, as named in messages.
+public enum NumberUnit: String, Sendable {
     case count = "a whole number"
     case size = "a size such as 8MiB"
     case duration = "a duration such as 1.5s"
@@ -103,7 +80,7 @@ private enum NumberKind: String {
         return "; did you mean \(digits)\(meant)?"
     }
 
-    private static let units: [NumberKind: [String: String]] = [
+    private static let units: [NumberUnit: [String: String]] = [
         .duration: [
             "": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "mins": "m", "minute": "m", "minutes": "m",
             "hr": "h",
@@ -115,7 +92,7 @@ private enum NumberKind: String {
         ],
     ]
 
-    func format(_ number: Int) -> String {
+    public func format(_ number: Int) -> String {
         switch self {
         case .count: String(number)
         case .size: ByteSize.format(number)

@@ -49,8 +49,8 @@ enum SettingSynonyms {
             "upstream.max_connections upstream.max_conns upstream.pool_size upstream.pool upstream.keepalive pool_size",
             "upstream.connections"),
         Row(
-            "retries max_retries num_retries retry_on retry_policy proxy_next_upstream attempts", "upstream.retry",
-            "true or false: a safe request that got no byte of a response is sent once more"),
+            "retries max_retries num_retries retry_on retry_policy proxy_next_upstream attempts", "upstream.retry_budget",
+            "in percent of all requests; 0 for none. Safe requests without a byte of a response are sent once more"),
         Row(
             "insecure insecure_skip_verify skip_verify ssl_verify tls_verify verify_ssl verify_tls proxy_ssl_verify upstream.insecure "
                 + "upstream.skip_verify upstream.ssl_verify upstream.tls_verify", "upstream.verify",
@@ -61,15 +61,16 @@ enum SettingSynonyms {
         Row("client_cert proxy_ssl_certificate upstream.cert upstream.certificate upstream.client_cert", "upstream.client_certificate"),
         Row("proxy_ssl_certificate_key upstream.key upstream.private_key", "upstream.client_key"),
         Row(
-            "dns resolver resolve dns_ttl dns_refresh_rate dns_interval", "upstream.resolve_interval", "how often the name is resolved anew"
+            "dns resolver resolve dns_ttl dns_refresh_rate dns_interval", nil, "names are resolved again every 30 s"
         ),
         Row("proxy_http_version http_version upstream.protocol upstream.h2 upstream.http_version", "upstream.http2"),
         Row("max_fails fails circuit_breaker outlier_detection breaker failures", "failure.threshold"),
         Row(
             "health_check healthcheck health_checks health_uri health_path health probe ping upstream.health_check upstream.health_path",
-            "failure.probe_path"),
-        Row("health_interval check_interval health_check_interval interval", "failure.probe_interval"),
-        Row("health_status expect_status", "failure.probe_status"),
+            "failure.probe", "as in GET /health 200 every 10s"),
+        Row(
+            "health_interval check_interval health_check_interval interval health_status expect_status", "failure.probe",
+            "as in GET /health 200 every 10s"),
     ]
 
     private static let listening: [Row] = [
@@ -133,12 +134,14 @@ enum SettingSynonyms {
             "stale stale_if_error use_stale proxy_cache_use_stale grace default_grace max_stale inactive serve_stale", "cache.stale_for",
             "how long a stale response may be served while the upstream fails; 0 for ever"),
         Row("swr stale_while_revalidate_for background_update proxy_cache_background_update", "cache.stale_while_revalidate"),
-        Row("lock cache_lock proxy_cache_lock coalesce coalescing request_coalescing single_flight singleflight", "cache.collapse"),
+        Row(
+            "lock cache_lock proxy_cache_lock coalesce coalescing request_coalescing single_flight singleflight", "cache.collapse_wait",
+            "the longest wait for another request; 0 disables collapsing"),
         Row("lock_timeout cache_lock_timeout proxy_cache_lock_timeout", "cache.collapse_wait"),
         Row("statuses status_codes cache_statuses cacheable_statuses codes", "cache.store", "any: also statuses other than 2xx"),
         Row("types mime_types content_type media_types gzip_types", "cache.content_types"),
         Row("gzip brotli zstd compression encode encoding", "cache.compress", "off, gzip, zstd, br or always"),
-        Row("gzip_min_length min_compress_size", "cache.compress_from"),
+        Row("gzip_min_length min_compress_size", nil, "content from 1,400 bytes on is compressed"),
         Row("etag etags", "cache.entity_tags"),
         Row("prefetch refresh background_refresh", "cache.refresh_ahead"),
         Row("offline maintenance cache.offline", "cache.mode", "live, offline, record or replay"),
@@ -192,8 +195,8 @@ enum SettingSynonyms {
         Row("send_timeout write_timeout proxy_send_timeout timeouts.send", "timeouts.write", "for responses to clients"),
         Row("drain drain_timeout", "timeouts.drain_delay"),
         Row("shutdown_timeout graceful_shutdown graceful_timeout grace_period terminate_timeout", "timeouts.shutdown"),
-        Row("keepalive_requests max_requests", "limits.requests_per_connection"),
-        Row("max_concurrent_streams http2_max_concurrent_streams", "http2.streams"),
+        Row("keepalive_requests max_requests", nil, "a connection carries any number of requests"),
+        Row("max_concurrent_streams http2_max_concurrent_streams", nil, "an HTTP/2 connection carries 100 concurrent requests"),
         Row("workers threads worker_processes worker_threads num_workers nbproc nbthread cpus cores concurrency processes", "shards"),
     ]
 
@@ -251,7 +254,7 @@ enum SettingSynonyms {
         "upstream": "upstream.url", "store": "store.directory", "log": "log.level", "admin": "admin.socket", "access": "access.allow",
         "share": "share.servers", "tracing": "tracing.endpoint", "tls": "tls.certificates", "cors": "cors.origins", "cache": "cache.mode",
         "cache.freshness": "cache.freshness.default", "forwarding": "forwarding.names", "failure": "failure.threshold",
-        "timeouts": "upstream.first_byte_timeout", "limits": "limits.connections", "http2": "http2.streams",
+        "timeouts": "upstream.first_byte_timeout", "limits": "limits.connections",
         "freshness": "freshness.default",
         "good": "good.must_have", "keep_if": "keep_if.must_have", "arguments": "arguments.ignore",
     ]

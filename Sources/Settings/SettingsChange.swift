@@ -41,17 +41,3 @@ public struct SettingsChange: Sendable {
             + former.filter { one in !now.contains { name($0) == name(one) } }.map(name)
     }
 }
-
-extension Setting {
-    /// Copies the setting's value from `other`.
-    func copy(from other: Root, to root: inout Root) {
-        switch binding {
-        case .text(let path), .choice(let path, _): root[keyPath: path] = other[keyPath: path]
-        case .list(let path): root[keyPath: path] = other[keyPath: path]
-        case .listeners(let path): root[keyPath: path] = other[keyPath: path]
-        case .certificates(let path): root[keyPath: path] = other[keyPath: path]
-        case .flag(let path): root[keyPath: path] = other[keyPath: path]
-        case .count(let path, _), .size(let path, _), .duration(let path, _), .share(let path): root[keyPath: path] = other[keyPath: path]
-        }
-    }
-}

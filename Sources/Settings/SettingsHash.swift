@@ -14,14 +14,14 @@ extension CisternSettings {
         hash.add(SettingsTable.all, of: self, besides: CisternSettings())
         for route in routes {
             hash.add("routes")
-            hash.add(RouteTable.all, of: route, besides: Route(self))
+            hash.add(RouteTable.all, of: route, besides: otherRoute)
         }
         for api in apis {
             hash.add("apis")
             hash.add(APITable.all, of: api, besides: API(CisternSettings()))
             for route in api.settings.routes {
                 hash.add("apis.routes")
-                hash.add(RouteTable.all, of: route, besides: Route(api.settings))
+                hash.add(RouteTable.all, of: route, besides: api.settings.otherRoute)
             }
         }
     }

@@ -5,8 +5,8 @@ public struct SettingsReader {
     public private(set) var mistakes: [ConfigurationMistake] = []
     /// Whether all named files could be read. If not, seemingly missing settings may be in an unread file.
     public private(set) var isComplete = true
-    /// Paths of settings whose value comes from the profile.
-    public private(set) var profiled: [String] = []
+    /// Settings whose value comes from `cache.policy: rfc9111`, with the prefix of their API.
+    public private(set) var setByPolicy: [String] = []
     private var routeNodes: [(file: String, node: YAMLNode)] = []
     private var apiNodes: [(file: String, node: YAMLNode)] = []
     /// Source of the last value of a setting or a route.
@@ -62,8 +62,10 @@ public struct SettingsReader {
 
     /// Reads APIs and routes. They inherit from the other settings, so all layers must have been read.
     public mutating func finish() {
-        applyProfile()
         for (file, node) in apiNodes { readAPIs(node, file) }
+        var completed = settings
+        complete(&completed)
+        settings = completed
         for (file, node) in routeNodes {
             let routes = self.routes(node, file, beginningAs: settings, named: "routes.")
             settings.routes += routes
@@ -87,7 +89,8 @@ public struct SettingsReader {
             places[prefix] = (file, item.line)
             for (path, line) in reading.lines { places[prefix + path] = (file, line) }
             if settings.apis.contains(where: { $0.name == api.name }) { add(file, item.line, "two APIs are called \"\(api.name)\"") }
-            api.settings.upstream.url = api.upstream.first ?? ""
+            api.settings.upstreamURL = api.upstream.first ?? ""
+            complete(&api.settings, named: prefix)
             if let node = reading.listed["routes"] {
                 api.settings.routes = routes(node, file, beginningAs: api.settings, named: prefix + "routes.")
             }
@@ -105,7 +108,7 @@ public struct SettingsReader {
         }
         var routes: [CisternSettings.Route] = []
         for item in items {
-            var route = CisternSettings.Route(settings)
+            var route = settings.otherRoute
             guard case .mapping = item else {
                 add(file, item.line, "a route has settings of its own: a name and a path at least")
                 continue
@@ -119,13 +122,47 @@ public struct SettingsReader {
         return routes
     }
 
-    /// Applies the profile's values to all settings that no layer has set.
-    private mutating func applyProfile() {
-        for (path, text) in SettingsProfile.values[settings.cache.profile] ?? [] where places[path] == nil {
-            guard let setting = SettingsTable.all.first(where: { $0.path == path }) else { continue }
-            _ = setting.apply(text, to: &settings)
-            profiled.append(path)
+    /// Applies what depends on several settings of all layers: the policy, and retired settings.
+    /// - Parameter api: prefix of the API that has the settings; empty for those of all APIs.
+    private mutating func complete(_ settings: inout CisternSettings, named api: String = "") {
+        let before = settings
+        if settings.cache.policy == .rfc9111 || settings.retired.usesStandardPolicy {
+            if place(of: "cache.policy", in: api) == nil { settings.cache.policy = .rfc9111 }
+            for (path, text) in StandardPolicy.values where place(of: path, in: api) == nil {
+                guard let setting = SettingsTable.all.first(where: { $0.path == path }) else { continue }
+                _ = setting.apply(text, to: &settings)
+                setByPolicy.append(Self.name(of: path, in: api))
+            }
         }
+        RetiredSettings.transfer(in: &settings)
+        transferPlaces(of: api, from: before, to: settings)
+    }
+
+    /// Attributes the value of a retired setting's successor to the line of the retired setting. Giving both is a mistake if no former
+    /// version had both; else the retired one disables what it disabled in that version.
+    private mutating func transferPlaces(of api: String, from before: CisternSettings, to settings: CisternSettings) {
+        let given = places
+        for retired in RetiredSettings.all.reversed() {
+            guard let setting = SettingsTable.all.first(where: { $0.path == retired.successor }),
+                let place = place(of: retired.path, in: api)
+            else { continue }
+            let (name, former) = (Self.name(of: setting.path, in: api), Self.name(of: retired.path, in: api))
+            if RetiredSettings.isNew(setting.path), given[name] != nil || given[former] != nil && given[setting.path] != nil {
+                add(place.file, place.line, "\(former) and \(name) are both set: remove \(former)")
+            } else if given[former] != nil, setting.text(in: before) != setting.text(in: settings) {
+                places[name] = place
+            }
+        }
+    }
+
+    /// Name under which the source of a setting's value is recorded.
+    private static func name(of path: String, in api: String) -> String {
+        api.isEmpty ? path : api + (path.split(separator: ".", maxSplits: 1).last ?? path[...])
+    }
+
+    /// Source of a setting's value for an API, or for all.
+    private func place(of path: String, in api: String) -> (file: String, line: Int)? {
+        places[Self.name(of: path, in: api)] ?? places[path]
     }
 
     /// Reads variables that begin with `CISTERN_`. A name that matches no setting is a mistake.
@@ -133,7 +170,8 @@ public struct SettingsReader {
         for (name, value) in environment.sorted(by: { $0.key < $1.key }) where name.hasPrefix("CISTERN_") && name != "CISTERN_CONFIG" {
             guard let setting = SettingsTable.all.first(where: { $0.environment == name }) else {
                 if Self.isServiceLink(name, value) { continue }
-                if let (path, instead) = SettingsTable.retired.first(where: { Setting<CisternSettings>.environment(of: $0.key) == name }) {
+                if let (path, instead) = RetiredSettings.removed.first(where: { Setting<CisternSettings>.environment(of: $0.key) == name })
+                {
                     add("environment", 0, "\(name), which was for \(path), is no longer a setting: \(instead)")
                     continue
                 }
@@ -162,12 +200,13 @@ public struct SettingsReader {
     ///   - path: path of the setting.
     ///   - option: spelling on the command line, for messages.
     public mutating func read(path: String, _ text: SettingText, option: String) {
-        if let instead = SettingsTable.retired[path] {
+        if let instead = RetiredSettings.removed[path] {
             return add("command line", 0, "\(path) is no longer a setting: \(instead)")
         }
         guard let setting = SettingsTable.all.first(where: { $0.path == path }) else {
             return add(
-                "command line", 0, "\(path) is not a setting\(SettingSuggestion.words(for: path, among: SettingsTable.all.map(\.path)))")
+                "command line", 0, "\(path) is not a setting\(SettingSuggestion.words(for: path, among: SettingsTable.current.map(\.path)))"
+            )
         }
         places[path] = ("command line", 0)
         if let problem = setting.apply(text, to: &settings) { add("command line", 0, "\(option) \(problem)") }
@@ -205,7 +244,7 @@ public struct SettingsReader {
 
     /// Source of a setting's value: default, profile, file and line, environment or command line.
     func origin(of path: String) -> String {
-        if profiled.contains(path) { return "profile \(settings.cache.profile)" }
+        if setByPolicy.contains(path) { return "cache.policy: \(StandardPolicy.name)" }
         guard let place = places[path] else { return "default" }
         if place.file == "environment" { return "environment, \(Setting<CisternSettings>.environment(of: path))" }
         return place.line == 0 ? place.file : "\(place.file):\(place.line)"
@@ -216,7 +255,7 @@ public struct SettingsReader {
         places.compactMap { path, place in
             Self.replacement(of: path).map { replacement in
                 ConfigurationMistake(
-                    file: place.file, line: place.line, sentence: "\(path) will be removed in the next version: use \(replacement)")
+                    file: place.file, line: place.line, sentence: "\(path) will be removed in the next version: \(replacement)")
             }
         }.sorted { ($0.file, $0.line, $0.sentence) < ($1.file, $1.line, $1.sentence) }
     }

@@ -4,15 +4,15 @@ import JSON
 
 public enum SettingsSchema {
     public static let document: [UInt8] = {
-        var root = object(SettingsTable.all, defaults: CisternSettings())
+        var root = object(SettingsTable.current, defaults: CisternSettings())
         let routes: JSONValue = ["type": "array", "items": ["$ref": "#/$defs/route"]]
-        var api = object(APITable.all, defaults: nil)
+        var api = object(APITable.current, defaults: nil)
         api.members["routes"] = .value(routes)
         root.members["routes"] = .value(routes)
         root.members["apis"] = .value(["type": "array", "items": api.json])
         let head: [JSONValue.Member] = [
             .init("$schema", "https://json-schema.org/draft/2020-12/schema"), .init("title", "Settings of Cistern"),
-            .init("$defs", ["route": object(RouteTable.all, defaults: nil).json]),
+            .init("$defs", ["route": object(RouteTable.current, defaults: nil).json]),
         ]
         return JSONValue.object(head + (root.json.members ?? [])).document
     }()
@@ -63,32 +63,30 @@ public enum SettingsSchema {
 
     private static func schema<Root>(of setting: Setting<Root>, _ defaults: Root?) -> JSONValue {
         var members: [JSONValue.Member] = [.init("description", .string(setting.help))]
-        if setting.replacement != nil { members.append(.init("deprecated", true)) }
         if let defaults { members.append(.init("default", .string(setting.text(in: defaults)))) }
-        return .object(members + kind(setting.binding))
+        return .object(members + kind(setting.binding.kind))
     }
 
-    private static func kind<Root>(_ binding: Setting<Root>.Binding) -> [JSONValue.Member] {
+    private static func kind(_ kind: SettingKind) -> [JSONValue.Member] {
         let words: JSONValue = ["type": "array", "items": ["type": ["string", "number", "boolean"]]]
-        switch binding {
+        switch kind {
         case .text: return [.init("type", ["string", "number", "boolean", "null"])]
-        case .choice(_, let words):
+        case .choice(let words):
             // YAML 1.1 reads `off` as a boolean.
             return [.init("enum", .array(words.map { .string($0) } + (words.contains("off") ? [.bool(false)] : [])))]
         case .list: return [.init("oneOf", [["type": ["string", "number", "null"]], words])]
         case .flag: return [.init("type", "boolean")]
-        case .count(_, let range):
+        case .number(.count, let range):
             return [.init("type", "integer"), .init("minimum", .integer(range.lowerBound)), .init("maximum", .integer(range.upperBound))]
-        case .size: return [.init("type", ["integer", "string"]), .init("pattern", #"^[0-9.]+ *([KMGT]iB|[kKMGT]?B)?$"#)]
-        case .duration: return [.init("type", ["integer", "string"]), .init("pattern", #"^([0-9.]+ *(ms|s|m|h|d)|0)$"#)]
-        case .share: return [.init("type", "number"), .init("minimum", 0), .init("maximum", 1)]
-        case .listeners: return items(CisternSettings.Listener.table)
-        case .certificates: return items(CisternSettings.Certificate.table)
+        case .number(.size, _): return [.init("type", ["integer", "string"]), .init("pattern", #"^[0-9.]+ *([KMGT]iB|[kKMGT]?B)?$"#)]
+        case .number(.duration, _): return [.init("type", ["integer", "string"]), .init("pattern", #"^([0-9.]+ *(ms|s|m|h|d)|0)$"#)]
+        case .number(.share, _): return [.init("type", "number"), .init("minimum", 0), .init("maximum", 1)]
+        case .items(let schema): return schema()
         }
     }
 
     /// A word, or a list of words and objects.
-    private static func items<Item>(_ table: [Setting<Item>]) -> [JSONValue.Member] {
+    static func items<Item>(_ table: [Setting<Item>]) -> [JSONValue.Member] {
         let item: JSONValue = ["oneOf": [["type": "string"], object(table, defaults: nil).json]]
         return [.init("oneOf", [["type": ["string", "null"]], ["type": "array", "items": item]])]
     }

@@ -64,7 +64,7 @@ struct FleetFiles: Sendable {
     }
 
     private static func checksum(_ content: [UInt8]) -> [UInt8] {
-        withUnsafeBytes(of: content.withUnsafeBytes(ContentHash.number).littleEndian) { Array($0) }
+        withUnsafeBytes(of: ContentHash.number(of: content.span).littleEndian) { Array($0) }
     }
 
     private static func write(_ content: [UInt8], to path: String) -> Bool {

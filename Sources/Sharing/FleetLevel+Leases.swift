@@ -5,6 +5,7 @@ import Engine
 import Fleet
 import HTTPCore
 import Reactor
+import ResponseCache
 
 /// A lease of this node. Times are the loop's, in milliseconds.
 struct HeldLease {
@@ -14,17 +15,6 @@ struct HeldLease {
     var end: Int64
     /// The marker that leads to variants was offered.
     var isGiven = false
-}
-
-public enum LeaseEnd: Sendable, Equatable {
-    /// Another node may ask.
-    case free
-    /// A stored response went out. Its record may still be on its way from another shard, so the lease ends by itself.
-    case served
-    /// The response is stored here. If it was not offered to other nodes, each node asks.
-    case stored
-    case eachNode
-    case eachRequest
 }
 
 struct LeaseTable {
@@ -108,9 +98,7 @@ extension FleetLevel {
         client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
     }
 
-    /// The request of the lease's holder has ended, or its response cannot be shared.
-    /// - Parameter key: key under which the response was to be stored.
-    public func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64 = 0) {
+    public func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64) {
         loop.assertOnLoop()
         let now = loop.batchMilliseconds
         let key = HashedKey(key)
@@ -158,7 +146,6 @@ extension FleetLevel {
         node.leases.withLock { $0.note(mark, HashedKey(key).hash, for: shortest, by: 0, now: loop.batchMilliseconds) }
     }
 
-    /// Whether each request is sent: the last response could not be shared, or the upstream failed.
     public func isForEachRequest(_ key: [UInt8]) -> Bool {
         node.leases.withLock { table in
             !table.eachRequest.isEmpty && table.eachRequest.contains(HashedKey(key).hash, now: loop.batchMilliseconds)

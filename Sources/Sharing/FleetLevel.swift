@@ -1,5 +1,5 @@
 // One shard's access to the shared level: it offers stored responses to the engine and looks up misses there. A request waits for the engine for
-// `share.timeout` at most.
+// the look-up timeout at most.
 
 import CachePolicy
 import CacheStore
@@ -30,7 +30,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     var renewal: LoopTimer?
     var waitingForNodes = 0
     private var around: LoopTimer?
-    /// Whether round trips to the engine take longer than `share.timeout`. Misses are not looked up then.
+    /// Whether round trips to the engine take longer than the look-up timeout. Misses are not looked up then.
     public private(set) var isSlow = false
     private var probe: LoopTimer?
 
@@ -99,6 +99,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         return GivenRecord(value, sealedBy: secret, at: lies.record.bytes, by: zstd, limit: client.settings.limits.replyBytes)
     }
 
+    public let isShared = true
     public var contentLimitBytes: Int { node.settings.contentLimitBytes }
 
     public func mayOffer() -> Bool {
@@ -112,7 +113,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
         loop.assertOnLoop()
         // A marker that leads to variants frees no waiting node, and is not counted.
-        let isResponse = item.metadata.withUnsafeBytes(StoredMetadata.kind) == .response
+        let isResponse = StoredMetadata.kind(of: item.metadata.span) == .response
         func count(_ outcome: OfferOutcome) { if isResponse { self.count(outcome) } }
         let wallNow = loop.batchWallMilliseconds
         // After the clock was set back, the position at that time is unknown.
@@ -148,8 +149,6 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     public var isAwaited: Bool { !untold.isEmpty }
 
-    /// Waits until all changes so far are in the log, for `share.timeout` at most.
-    /// - Parameter then: called on the loop; whether the changes since `former` (an earlier `lastTold`) are in the log.
     public func whenTold(since former: UInt64, _ then: @escaping (_ isTold: Bool) -> Void) {
         let waiter = ToldWaiter(untold) { [self] left in then(lastUntold <= former && !left.contains { $0 > former }) }
         guard isAwaited else { return waiter.goOn() }
@@ -185,7 +184,6 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     private func count(_ outcome: OfferOutcome) { figures.offers[outcome, default: 0] += 1 }
 
-    /// Why a look-up is of no use; nil: it is worth its cost.
     public func obstacle(for keys: TargetKeys) -> SharedObstacle? {
         guard client.isOpen else { return .failing }
         guard !isBlind else { return .blind }
@@ -193,8 +191,6 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         return isForEachNode(keys.own) ? .unshareable : nil
     }
 
-    /// Looks up a response and stores it here. Ends after `share.timeout`, or, if another node has the lease, after `wait`.
-    /// - Parameter wait: milliseconds; nil: without a lease.
     public func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any SharedWaiter) {
         loop.assertOnLoop()
         guard let first = lookUp.places.first else {
@@ -235,19 +231,6 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         let name = SearchName(key: search.key, mayWait: search.mayWait)
         if underWay[name] === search { underWay[name] = nil }
     }
-}
-
-/// A request that waits for the look-up, on its loop.
-public protocol SharedWaiter: AnyObject {
-    /// - Parameter refusal: why the last record was refused.
-    /// - Returns: whether a client still waits for the response.
-    func sharedEnded(_ outcome: SharedOutcome, _ refusal: SharedRefusal?) -> Bool
-
-    /// Another node has the lease.
-    func sharedWaits()
-
-    /// A response was stored after `sharedEnded`.
-    func sharedCameLate()
 }
 
 private final class ToldWaiter {

@@ -74,7 +74,7 @@ public final class FleetNode: Sendable {
         watch.withLock { $0.due(now: log.now) { $0 != server } }.forEach(tell)
     }
 
-    /// A shard's round trips have become longer, or shorter, than `share.timeout`.
+    /// A shard's round trips have become longer, or shorter, than the look-up timeout.
     func noteRoundTrip(_ microseconds: Int64, isSlow: Bool, of client: EngineClient) {
         let (wasSlow, isSlow) = slow.withLock { slow in
             defer { if isSlow { slow.insert(ObjectIdentifier(client)) } else { slow.remove(ObjectIdentifier(client)) } }
@@ -83,7 +83,7 @@ public final class FleetNode: Sendable {
         guard wasSlow != isSlow else { return }
         guard isSlow else { return logger.notice("the engine is fast enough again: misses look for what other nodes have stored") }
         logger.warning(
-            "a round trip to the engine takes \(microseconds / 1_000) ms, longer than share.timeout (\(settings.timeout) ms): misses do not look for what other nodes have stored until it is faster. Raise share.timeout, or bring the nodes and the engine closer together"
+            "a round trip to the engine takes \(microseconds / 1_000) ms, longer than the limit of \(settings.timeout) ms: misses do not look for what other nodes have stored until it is faster. Bring the nodes and the engine closer together"
         )
     }
 
@@ -170,7 +170,7 @@ public final class FleetNode: Sendable {
 
     func note(_ placed: PlacedEntry) { change { for mark in placed.entry.message.tableMarks { $0.table.note(mark, at: placed.position) } } }
 
-    static func hash(_ mark: [UInt8]) -> UInt64 { mark.withUnsafeBytes(ContentHash.number) }
+    static func hash(_ mark: [UInt8]) -> UInt64 { ContentHash.number(of: mark.span) }
 }
 
 extension PurgeReach {

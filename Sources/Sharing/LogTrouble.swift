@@ -94,7 +94,7 @@ extension EngineFailure {
         case .denied:
             "does not know the user or the password, or asks for one (share.user, share.password_file; each server has users of its own)"
         case .commandForbidden:
-            "does not let the user use a command that is needed (the ACL line in Configuration/Sharing.md has all; cistern check names it)"
+            "does not let the user use a command that is needed (the ACL line in Configuration/Guides/Several-Nodes.md has all; cistern check names it)"
         case .keyForbidden: "does not let the user use the keys of this fleet: its ACL needs ~cistern:\(fleet):*"
         case .loading: "is reading its data in"
         case .readOnly: "is a replica, or has lost its primary"

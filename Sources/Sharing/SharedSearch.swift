@@ -234,10 +234,10 @@ final class SharedSearch {
         }
         let own = lookUp.keys.own
         level.hold(asked[0].lies, for: own == key.bytes ? key : HashedKey(own))
-        if outcome == .found { level.ended(own, .free) } else { level.figures.leases[.won, default: 0] += 1 }
+        if outcome == .found { level.ended(own, .free, by: 0) } else { level.figures.leases[.won, default: 0] += 1 }
         var goesOn = false
         for one in going where one.sharedEnded(outcome, refusal) { goesOn = true }
-        if !goesOn { level.ended(own, .free) }
+        if !goesOn { level.ended(own, .free, by: 0) }
         // Late replies do not concern it.
         lease = .unknown
     }

@@ -2,32 +2,21 @@
 // Spans that cannot be delivered in time are dropped and counted.
 
 import Dispatch
+import Figures
 import Reactor
 
 /// Counts since the start of the process. They outlive the exporter.
 public final class SpanCounts: Sendable {
-    public struct Figures: Sendable {
-        public var exported: UInt64 = 0
-        /// Number of failed posts.
-        public var failures: UInt64 = 0
-        /// Number of sampled requests that were not recorded because of the limit.
-        public var overLimit: UInt64 = 0
-        public var lost: [SpanLoss: UInt64] = [:]
-    }
-
     /// Updated by the loops and the exporter's queue.
-    private let state = Mutex(Figures())
+    private let state = Mutex(LabelledFigures())
 
     public init() {}
 
-    public var figures: Figures { state.withLock { $0 } }
+    public var figures: LabelledFigures { state.withLock { $0 } }
 
-    func count(_ change: (inout Figures) -> Void) { state.withLock { change(&$0) } }
+    func count(_ figure: LabelledFigure, by number: Int = 1) { state.withLock { $0.count(figure, by: UInt64(number)) } }
 
-    func lose(_ count: Int, _ reason: SpanLoss) {
-        guard count > 0 else { return }
-        self.count { $0.lost[reason, default: 0] += UInt64(count) }
-    }
+    func lose(_ number: Int, _ reason: SpanLoss) { state.withLock { $0.count(.spansDropped, of: reason, by: UInt64(number)) } }
 }
 
 /// `@unchecked Sendable` because mutable state is behind a mutex, or used on `serial` only.
@@ -83,7 +72,7 @@ public final class SpanExporter: @unchecked Sendable {
     public func takeRoom(now: Int64) -> Bool { state.withLock { $0.limit.take(settings.limit, now: now) } }
 
     /// Counts a request that was not recorded because of the limit.
-    public func countOverLimit() { counts.count { $0.overLimit += 1 } }
+    public func countOverLimit() { counts.count(.tracedOverLimit) }
 
     /// Adds a span. May be called from any shard.
     public func append(_ span: TraceSpan) {
@@ -137,7 +126,7 @@ public final class SpanExporter: @unchecked Sendable {
         note(result.trouble)
         switch Delivery(result, attempt: batch.attempt, pause: settings.pauseMilliseconds, of: batch.count) {
         case .done(let rejected):
-            counts.count { $0.exported += UInt64(batch.count - rejected) }
+            counts.count(.spansExported, by: batch.count - rejected)
             counts.lose(rejected, .rejected)
         case .lost(let reason): counts.lose(batch.count, reason)
         case .again where patience != nil: counts.lose(batch.count, .undelivered)
@@ -159,7 +148,7 @@ public final class SpanExporter: @unchecked Sendable {
     }
 
     private func note(_ trouble: String?) {
-        if trouble != nil { counts.count { $0.failures += 1 } }
+        if trouble != nil { counts.count(.spanExportFailures) }
         guard isFailing != (trouble != nil) else { return }
         isFailing = trouble != nil
         tell(trouble.map { .failed($0) } ?? .isWell)

@@ -1,5 +1,7 @@
 // The queue of spans to be sent, and the decision after each attempt to send a batch. Pure.
 
+import Figures
+
 /// A bounded queue. Spans that do not fit are dropped.
 struct SpanQueue {
     /// Maximum number of waiting spans, and size of a batch.
@@ -24,16 +26,6 @@ struct SpanQueue {
         spans.removeFirst(taken.count)
         return taken
     }
-}
-
-/// Why a span was not delivered.
-public enum SpanLoss: String, Sendable, CaseIterable {
-    /// Too many spans waited.
-    case queueFull = "queue_full"
-    /// The endpoint rejected the span.
-    case rejected
-    /// The endpoint was unreachable or failing for too long.
-    case undelivered
 }
 
 /// The result of posting a batch.

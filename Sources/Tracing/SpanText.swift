@@ -82,8 +82,8 @@ enum SpanText {
     // MARK: Requests of clients
 
     private static func part(of work: TraceSpan.Server, _ subject: SpanSubject) -> Part {
-        let (record, trace) = (work.record, work.trace)
-        let place = Int(trace.route)
+        let record = work.record
+        let place = Int(record.route)
         let route = place < subject.routes.count ? subject.routes[place] : nil
         let isFailed = record.status >= 500
         let attributes = Attributes.make {
@@ -96,15 +96,15 @@ enum SpanText {
             $0.add("network.protocol.name", "http")
             $0.add("network.protocol.version", work.head.version.number)
             $0.add("client.address", work.client.isEmpty ? nil : String(decoding: work.client, as: UTF8.self))
-            $0.add("error.type", isFailed ? trace.upstream.failure?.label ?? String(record.status) : nil)
+            $0.add("error.type", isFailed ? record.upstream.failure?.label ?? String(record.status) : nil)
             $0.add("cistern.result", "\(record.result.label)")
-            $0.add("cistern.reason", reason(record, trace))
+            $0.add("cistern.reason", reason(record))
             $0.add("cistern.age", record.age.map { Int($0) })
-            $0.add("cistern.partitioned", trace.partition != 0)
-            $0.add("cistern.mode", trace.mode == .live ? nil : trace.mode.rawValue)
-            $0.add("cistern.api", trace.api == ExchangeTrace.noAPI || subject.api.isEmpty ? nil : subject.api)
+            $0.add("cistern.partitioned", record.partition != 0)
+            $0.add("cistern.mode", record.mode == .live ? nil : record.mode.rawValue)
+            $0.add("cistern.api", record.api == ExchangeRecord.noAPI || subject.api.isEmpty ? nil : subject.api)
             $0.add("cistern.route", route?.name)
-            $0.add("cistern.exchange", "\(subject.shard)-\(trace.number)")
+            $0.add("cistern.exchange", "\(subject.shard)-\(record.number)")
         }
         return Part(
             name: [work.head.method.spanName, route?.pattern].compactMap { $0 }.joined(separator: " "), kind: server, hasRemoteParent: true,
@@ -112,30 +112,28 @@ enum SpanText {
     }
 
     /// The reason as in the access log; if there is none, as in `why`.
-    private static func reason(_ record: ExchangeRecord, _ trace: ExchangeTrace) -> String? {
-        if let cause = record.rescueCause { return MetricNames.rescueCauses[cause] }
-        if let place = record.notStored { return MetricNames.notStored[place].rawValue }
-        if let failure = trace.upstream.failure { return failure.label }
-        return trace.reason
+    private static func reason(_ record: ExchangeRecord) -> String {
+        record.loggedReason ?? record.upstream.failure?.label ?? record.reason
     }
 
     // MARK: Fetches
 
     private static func part(of work: TraceSpan.Client, _ span: TraceSpan) -> Part {
-        let upstream = span.subject.upstreams[min(work.address, span.subject.upstreams.count - 1)]
-        let isFailed = work.failure != nil || work.isAbandoned || work.status >= 400
+        let fetched = work.upstream
+        let upstream = span.subject.upstreams[min(Int(fetched.address), span.subject.upstreams.count - 1)]
+        let isFailed = fetched.failure != nil || work.isAbandoned || fetched.status >= 400
         let attributes = Attributes.make {
             $0.add(work.head)
             $0.add("url.full", upstream.url + String(decoding: work.head.path, as: UTF8.self))
             $0.add("server.address", upstream.host)
             $0.add("server.port", Int(upstream.port))
-            $0.add("http.response.status_code", work.status == 0 ? nil : Int(work.status))
-            $0.add("network.protocol.name", work.spoken == nil ? nil : "http")
-            $0.add("network.protocol.version", work.spoken?.version.number)
-            $0.add("error.type", isFailed ? work.failure?.label ?? (work.isAbandoned ? "abandoned" : String(work.status)) : nil)
-            $0.add("cistern.connection.reused", work.times.sent < 0 ? nil : work.times.connected <= 0)
+            $0.add("http.response.status_code", fetched.status == 0 ? nil : Int(fetched.status))
+            $0.add("network.protocol.name", fetched.spoken == nil ? nil : "http")
+            $0.add("network.protocol.version", fetched.spoken?.version.number)
+            $0.add("error.type", isFailed ? fetched.failure?.label ?? (work.isAbandoned ? "abandoned" : String(fetched.status)) : nil)
+            $0.add("cistern.connection.reused", fetched.times.sent < 0 ? nil : fetched.times.connected <= 0)
             $0.add("cistern.background", work.background?.rawValue)
-            $0.add("cistern.fault_injected", work.isFaulted ? true : nil)
+            $0.add("cistern.fault_injected", fetched.isFaulted ? true : nil)
             $0.add("cistern.api", span.subject.api.isEmpty ? nil : span.subject.api)
         }
         return Part(
@@ -145,7 +143,7 @@ enum SpanText {
 
     /// Events for the ends of the phases. Phases of a reused connection are omitted.
     private static func events(of work: TraceSpan.Client, _ span: TraceSpan) -> [JSONValue] {
-        let times = work.times
+        let times = work.upstream.times
         let phases: [(name: String, time: Int32, isThere: Bool)] = [
             ("name resolved", times.resolved, times.resolved > 0), ("connected", times.connected, times.connected > 0),
             ("tls agreed", times.secured, times.secured > times.connected), ("request sent", times.sent, times.sent >= 0),

@@ -45,31 +45,21 @@ public final class TraceSpan: Sendable {
         /// The client's address; empty if there is none.
         let client: [UInt8]
         let record: ExchangeRecord
-        let trace: ExchangeTrace
 
-        public init(
-            _ head: Head, isSecure: Bool, client: [UInt8], _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace
-        ) {
+        public init(_ head: Head, isSecure: Bool, client: [UInt8], _ record: borrowing ExchangeRecord) {
             (self.head, self.isSecure, self.client) = (head, isSecure, client)
-            (self.record, self.trace) = (copy record, copy trace)
+            self.record = copy record
         }
     }
 
     /// A request to the upstream.
     public struct Client: Sendable {
         let head: Head
-        /// Index of the upstream's address.
-        public var address = 0
-        /// Status of the response; 0 if there was none.
-        public var status: UInt16 = 0
-        public var spoken: SpokenProtocol?
-        public var times = TransferTimes()
-        /// Start of the transfer to which `times` refer, in microseconds since 1970.
+        public var upstream = ExchangeRecord.Upstream()
+        /// Start of the transfer to which the upstream's times refer, in microseconds since 1970.
         public var asked: Int64 = 0
-        public var failure: FetchFailure?
         /// Whether the fetch was abandoned because its response was no longer needed.
         public var isAbandoned = false
-        public var isFaulted = false
         /// The cause of a background fetch; nil if a client waited for it.
         public var background: BackgroundCause?
 

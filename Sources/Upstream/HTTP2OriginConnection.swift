@@ -159,7 +159,7 @@ final class HTTP2OriginConnection: EventHandler {
         exchanges[exchange.stream] = nil
         usedAt = connections.client.coarseNow
         connections.client.counters[.upstreamHTTP2Streams] -= 1
-        connections.client.counters.http2Ended[end, default: 0] += 1
+        connections.client.counters.labelled.count(.upstreamHTTP2Ended, of: end)
     }
 
     // MARK: Ends

@@ -167,7 +167,7 @@ extension OriginConnections {
     func noteFree() { serveWaiting() }
 
     func remove(_ connection: HTTP2OriginConnection, _ cause: ConnectionEnd) {
-        client.counters.ended[cause, default: 0] += 1
+        client.counters.labelled.count(.upstreamEnded, of: cause)
         shared.removeAll { $0 === connection }
         giveRoom()
     }

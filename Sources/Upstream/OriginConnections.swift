@@ -314,7 +314,7 @@ final class OriginConnections {
 
     /// Removes a closed connection, so that another one may be established.
     func remove(_ connection: OriginConnection, _ cause: ConnectionEnd) {
-        client.counters.ended[cause, default: 0] += 1
+        client.counters.labelled.count(.upstreamEnded, of: cause)
         idle.removeAll { $0 === connection }
         giveRoom()
     }

@@ -5,35 +5,11 @@ import Figures
 import HTTPCore
 import Reactor
 
-public struct UpstreamCounters: Sendable {
-    public var figures = Figures()
-    /// Number of connections that ended, by reason.
-    public var ended: [ConnectionEnd: Int] = [:]
-    /// Number of HTTP/2 exchanges that ended, by reason.
-    public var http2Ended: [HTTP2ExchangeEnd: Int] = [:]
-    /// Number of injected faults, by `InjectedFault.kind`.
-    public var faults = [Int](repeating: 0, count: InjectedFault.kinds.count)
-
-    public init() {}
-
-    public subscript(_ figure: Figure) -> Int {
-        get { figures[figure] }
-        set { figures[figure] = newValue }
-    }
-
-    public mutating func add(_ other: UpstreamCounters) {
-        figures.add(other.figures)
-        ended.merge(other.ended, uniquingKeysWith: +)
-        http2Ended.merge(other.http2Ended, uniquingKeysWith: +)
-        for place in faults.indices { faults[place] += other.faults[place] }
-    }
-}
-
 /// Belongs to one event loop and is used on it only.
 public final class UpstreamClient {
     public let settings: UpstreamSettings
     let limits: TransferLimits
-    public internal(set) var counters = UpstreamCounters()
+    public internal(set) var counters = Figures()
     /// Milliseconds of the loop's clock, as of the last sweep or start.
     private(set) var coarseNow: Int64
     let loop: EventLoop
@@ -135,7 +111,7 @@ public final class UpstreamClient {
         } else {
             keep(transfer)
         }
-        counters.faults[fault.kind] += 1
+        counters.labelled.count(.injectedFaults, fault.kind)
         faulty.begin(transfer, delay: delay, isAsked: isAsked)
         return transfer
     }
@@ -173,7 +149,7 @@ public final class UpstreamClient {
     /// - Parameter isRefused: whether the upstream states that it did not process the request.
     func mayRepeat(_ transfer: Transfer, onKept: Bool, isUnwritten: Bool, isRefused: Bool = false) -> Bool {
         guard !isClosed, transfer.mayBeRepeated(onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused) else { return false }
-        guard onKept || isRefused || (settings.retries && retryBudget.spend()) else { return false }
+        guard onKept || isRefused || retryBudget.spend() else { return false }
         counters[.upstreamRetries] += 1
         return true
     }

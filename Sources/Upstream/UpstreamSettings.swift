@@ -3,10 +3,10 @@
 import HTTPCore
 
 /// When HTTP/2 is used with the upstream.
-public enum HTTP2Use: String, Sendable {
-    case off
+public enum HTTP2Use: String, Sendable, CaseIterable {
     /// If TLS negotiates it (ALPN, RFC 7301).
     case auto
+    case off
     /// Always, also without TLS (RFC 9113 §3.3).
     case priorKnowledge = "prior-knowledge"
 }
@@ -46,8 +46,7 @@ public struct UpstreamSettings: Sendable, Equatable {
     public var maximumConnections = 512
     /// Maximum number of waiting requests per shard. Further requests are rejected.
     public var queueLimit = 256
-    /// Whether a request without a byte of a response is sent once more, and the maximum number of such retries in percent of all requests.
-    public var retries = true
+    /// Maximum number of retries of requests without a byte of a response, in percent of all requests. 0 disables them.
     public var retryBudget = 10
     public var failure = FailureSettings()
     /// Interval between look-ups of the upstream's name while connections to it are established, and the resolver.

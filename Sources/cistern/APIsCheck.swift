@@ -2,7 +2,9 @@
 
 import Addresses
 import CachePolicy
+import ReverseProxy
 import Settings
+import Upstream
 
 enum APIsCheck {
     /// Maximum number of APIs. More would make the selection per request slow.
@@ -10,7 +12,7 @@ enum APIsCheck {
 
     static func check(_ reader: inout SettingsReader) {
         let settings = reader.settings
-        if !settings.upstream.url.isEmpty {
+        if !settings.upstreamURL.isEmpty {
             reader.add(about: "upstream.url", "upstream.url is for one API: where there are apis, each has its own upstream")
         }
         if !settings.routes.isEmpty {
@@ -28,11 +30,11 @@ enum APIsCheck {
     /// With different paths of clients and upstream, the upstream's host name cannot identify the API in a request with an absolute URI.
     static func checkForwardProxy(_ reader: inout SettingsReader) {
         let settings = reader.settings
-        guard settings.forwarding.forwardProxy, settings.forwarding.names.isEmpty else { return }
+        guard settings.proxy.access.isForwardProxy, settings.servedNames.isEmpty else { return }
         func hasPath(_ urls: [String]) -> Bool { urls.contains { UpstreamURL($0)?.path.isEmpty == false } }
         let reason =
             "by which clients of a forward proxy name it: its upstream's name does not do, since clients' paths are not the upstream's"
-        if settings.apis.isEmpty, hasPath([settings.upstream.url]) {
+        if settings.apis.isEmpty, hasPath([settings.upstreamURL]) {
             reader.add(about: "forwarding.forward_proxy", "forwarding.forward_proxy needs forwarding.names, \(reason)")
         }
         for api in settings.apis where api.host.isEmpty && (api.stripPath || hasPath(api.upstream)) {
@@ -70,7 +72,7 @@ enum APIsCheck {
 
     /// Reports an API without hosts that receives no requests, because other APIs have all hosts of `forwarding.names`.
     private static func checkNames(_ api: CisternSettings.API, _ settings: CisternSettings, _ reader: inout SettingsReader) {
-        let names = settings.forwarding.names
+        let names = settings.servedNames
         let taken = settings.apis.filter { !$0.host.isEmpty }.map { ServedNames($0.host) }
         guard api.host.isEmpty, !names.isEmpty, names.allSatisfy({ name in taken.contains { $0.contains(Array(name.utf8)[...]) } }) else {
             return
@@ -96,13 +98,13 @@ enum APIsCheck {
         if let again = api.upstream.indices.first(where: { api.upstream[..<$0].contains(api.upstream[$0]) }) {
             reader.add(about: place, "API \(api.name): upstream names \(api.upstream[again]) twice")
         }
-        let upstream = api.settings.upstream
-        if !upstream.unixSocket.isEmpty {
+        let upstream = api.settings.proxy.upstream
+        if upstream.unixSocket != nil {
             reader.add(
                 about: place,
                 "API \(api.name): through upstream.unix_socket there is one upstream only, whichever of several URLs is asked")
         }
-        let isAskedThroughProxy = !upstream.proxy.isEmpty && !upstream.proxy.lowercased().hasPrefix("socks")
+        let isAskedThroughProxy = upstream.proxy.map { !$0.lowercased().hasPrefix("socks") } ?? false
         if isAskedThroughProxy, api.upstream.contains(where: { UpstreamURL($0)?.isTLS == false }) {
             reader.add(
                 about: place,

@@ -14,7 +14,7 @@ enum AccessCheck {
             for listener in listeners { check(listener.access, name, &reader) }
         }
         for route in settings.routes { check(route.access, "routes.\(route.name)", &reader) }
-        for (path, names) in [("forwarding.names", settings.forwarding.names), ("admin.names", settings.admin.names)] {
+        for (path, names) in [("forwarding.names", settings.servedNames), ("admin.names", settings.admin.names)] {
             for name in names where !ServedNames.isName(name) {
                 reader.add(about: path, "\(path): \"\(name)\" is not \(ServedNames.form)")
             }
@@ -42,8 +42,8 @@ enum AccessCheck {
     /// Warnings about permitted settings that may not have the intended effect.
     static func warnings(_ settings: CisternSettings) -> [String] {
         let limits = [
-            ("connections_per_address", settings.limits.connectionsPerAddress),
-            ("requests_per_address", settings.limits.requestsPerAddress),
+            ("connections_per_address", settings.proxy.downstream.connectionsPerAddress),
+            ("requests_per_address", settings.proxy.access.requestsPerAddress),
         ].filter { $0.1 > 0 }
         let everybody = settings.trustedProxies.filter { $0.hasSuffix("/0") }
         if let all = everybody.first {
@@ -87,17 +87,6 @@ extension AddressRules {
     }
 }
 
-extension AccessSettings {
-    init(_ settings: CisternSettings) {
-        self.init()
-        clientField = ForwardedField(rawValue: settings.forwarding.clientField) ?? .auto
-        names = ServedNames(settings.forwarding.names)
-        isForwardProxy = settings.forwarding.forwardProxy
-        rules = AddressRules(settings.access)
-        requestsPerAddress = settings.limits.requestsPerAddress
-    }
-}
-
 extension ListenerSettings {
     init?(_ settings: CisternSettings.Listener) {
         self.init(settings.address)
@@ -105,6 +94,6 @@ extension ListenerSettings {
         access = AddressRules(settings.access)
         takesClearHTTP2 = settings.h2c
         offersHTTP2 = settings.http2
-        verification = ClientVerification(rawValue: settings.clientVerify)
+        verification = settings.clientVerify
     }
 }

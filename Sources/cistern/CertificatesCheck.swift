@@ -2,6 +2,7 @@
 
 import Downstream
 import Glibc
+import ReverseProxy
 import Settings
 
 enum CertificatesCheck {
@@ -9,7 +10,7 @@ enum CertificatesCheck {
         let settings = reader.settings
         let listeners = (settings.listen + settings.adminListen).map { (settings: $0, listener: ListenerSettings($0)) }
         let secured = listeners.filter { $0.listener?.isTLS == true }
-        for one in listeners where one.listener?.isTLS == false && !one.settings.clientVerify.isEmpty {
+        for one in listeners where one.listener?.isTLS == false && one.settings.clientVerify != nil {
             reader.add(about: "listen", "client_verify of \(one.settings.address) needs https: in clear there are no certificates")
         }
         if settings.tls.certificates.isEmpty, let first = secured.first {
@@ -35,19 +36,14 @@ enum CertificatesCheck {
 
 extension ServerTLSSettings {
     init(_ settings: CisternSettings) {
-        self.init()
+        self = settings.proxy.listening.tls
         let tls = settings.tls
         certificates = tls.certificates.map { one in
             var certificate = Certificate(file: one.certificate, keyFile: one.key.isEmpty ? nil : one.key)
             let authorities = one.clientCA.isEmpty ? tls.clientCA : one.clientCA
             certificate.clientAuthorities = authorities.isEmpty ? nil : authorities
-            certificate.verification =
-                ClientVerification(rawValue: one.clientVerify.isEmpty ? tls.clientVerify : one.clientVerify) ?? .off
+            certificate.verification = one.clientVerify ?? tls.clientVerify
             return certificate
         }
-        identification = ClientIdentification(rawValue: tls.clientIdentity) ?? .subject
-        sendsCertificate = tls.sendClientCertificate
-        handshakeTimeout = .milliseconds(settings.timeouts.handshake)
-        handshakeLimit = settings.limits.handshakes
     }
 }

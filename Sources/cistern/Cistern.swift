@@ -35,7 +35,7 @@ enum Program {
 struct Cistern: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cistern",
-        abstract: "A cache-aware HTTP forwarding proxy for JSON web APIs: serves the last good response while the API is down.",
+        abstract: "A caching reverse proxy for JSON web APIs: serves the last good response while the API is down.",
         version: Version.text,
         subcommands: [Serve.self, Check.self, Demo.self, Record.self, ReplayCommand.self],
         groupedSubcommands: [

@@ -1,5 +1,6 @@
-// Checks settings of credentials that depend on each other, and converts them to the types of the request flow.
+// Checks settings of credentials that depend on each other.
 
+import CachePolicy
 import Glibc
 import HTTPCore
 import Identity
@@ -11,9 +12,11 @@ import Settings
 enum CredentialsCheck {
     static func check(_ reader: inout SettingsReader) {
         let settings = reader.settings
-        check(settings.credentials, "", "", &reader)
-        for route in settings.routes where route.credentials != settings.credentials {
-            check(route.credentials, "routes.\(route.name).", "route \(route.name): ", &reader)
+        check(settings.otherRoute.rules, "", "", &reader)
+        let rest = settings.otherRoute.rules
+        for route in settings.routes.map(\.rules)
+        where (route.credentials, route.tokens, route.lookUp) != (rest.credentials, rest.tokens, rest.lookUp) {
+            check(route, "routes.\(route.name).", "route \(route.name): ", &reader)
         }
     }
 
@@ -21,40 +24,41 @@ enum CredentialsCheck {
     ///   - place: prefix of the settings' paths, to find their lines.
     ///   - who: prefix of messages.
     private static func check(
-        _ credentials: CisternSettings.Credentials, _ place: String, _ who: String, _ reader: inout SettingsReader
+        _ route: Route, _ place: String, _ who: String, _ reader: inout SettingsReader
     ) {
-        checkLookUp(credentials, place, who, &reader)
-        let tokens = credentials.identity.jwt
+        checkLookUp(route, place, who, &reader)
+        let keys = route.tokens.keys
+        let tokens = route.tokens.settings
         let group = "credentials.identity.jwt"
         func add(_ name: String, _ sentence: String) {
             reader.add(about: "\(place)\(group).\(name)", "\(who)\(group).\(name) \(sentence)")
         }
-        guard !tokens.keys.isEmpty else {
-            if !tokens.issuer.isEmpty { add("issuer", "needs \(group).keys: without keys no token can be verified") }
+        guard !keys.isEmpty else {
+            if !tokens.issuers.isEmpty { add("issuer", "needs \(group).keys: without keys no token can be verified") }
             return
         }
-        if tokens.issuer.isEmpty { add("keys", "needs \(group).issuer: whose tokens are taken is never left open") }
-        if tokens.audience.isEmpty { add("keys", "needs \(group).audience: for whom the tokens are is never left open") }
+        if tokens.issuers.isEmpty { add("keys", "needs \(group).issuer: whose tokens are taken is never left open") }
+        if tokens.audiences.isEmpty { add("keys", "needs \(group).audience: for whom the tokens are is never left open") }
         if tokens.subject.isEmpty || ["iss", "aud"].contains(tokens.subject) || TokenSettings.alwaysVolatile.contains(tokens.subject) {
             add("subject", "must be a claim that says whom a token belongs to, not \"\(tokens.subject)\"")
         }
-        for claim in tokens.ignoreClaims where TokenSettings.alwaysIdentity.contains(claim) || claim == tokens.subject {
+        for claim in tokens.volatileClaims where TokenSettings.alwaysIdentity.contains(claim) || claim == tokens.subject {
             add("ignore_claims", "cannot name \(claim): without it two users could be one")
         }
-        if !reader.settings.cache.credentialFields.contains(where: { $0.lowercased() == "authorization" }) {
+        if !reader.settings.proxy.policy.credentials.fields.contains(where: { $0.lowercased() == "authorization" }) {
             add("keys", "needs authorization among cache.credential_fields")
         }
-        if !tokens.caFile.isEmpty {
-            if !tokens.keys.lowercased().hasPrefix("https://") { add("ca_file", "is only for keys of an https URL") }
-            if let reason = SystemError.whyUnreadable(tokens.caFile) { add("ca_file", reason) }
+        if let file = route.tokens.authorities {
+            if !keys.lowercased().hasPrefix("https://") { add("ca_file", "is only for keys of an https URL") }
+            if let reason = SystemError.whyUnreadable(file) { add("ca_file", reason) }
         }
-        if !RouteTokens.isURL(tokens.keys), let problem = problem(ofFile: tokens.keys) { add("keys", "\(tokens.keys) \(problem)") }
+        if !RouteTokens.isURL(keys), let problem = problem(ofFile: keys) { add("keys", "\(keys) \(problem)") }
     }
 
     private static func checkLookUp(
-        _ credentials: CisternSettings.Credentials, _ place: String, _ who: String, _ reader: inout SettingsReader
+        _ route: Route, _ place: String, _ who: String, _ reader: inout SettingsReader
     ) {
-        let lookUp = credentials.identity.lookup
+        let lookUp = route.lookUp
         let group = "credentials.identity.lookup"
         func add(_ name: String, _ sentence: String) {
             reader.add(about: "\(place)\(group).\(name)", "\(who)\(group).\(name) \(sentence)")
@@ -63,11 +67,11 @@ enum CredentialsCheck {
         if !lookUp.path.hasPrefix("/") || !lookUp.path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) {
             add("path", "must be a path that begins with /, not \"\(lookUp.path)\"")
         }
-        if !credentials.identity.jwt.keys.isEmpty { add("path", "and credentials.identity.jwt.keys cannot both say whose a request is") }
-        if lookUp.identity.isEmpty, lookUp.fields.isEmpty {
+        if !route.tokens.keys.isEmpty { add("path", "and credentials.identity.jwt.keys cannot both say whose a request is") }
+        if lookUp.pointers.isEmpty, lookUp.fields.isEmpty {
             add("path", "needs \(group).identity or \(group).fields: what says who a user is")
         }
-        for pointer in lookUp.identity where pointer.isEmpty || JSONPointer(pointer) == nil {
+        for pointer in lookUp.pointers where pointer.isEmpty || JSONPointer(pointer) == nil {
             add("identity", "\"\(pointer)\" is not a JSON Pointer, such as /user/id")
         }
         for field in lookUp.fields where field.isEmpty || !field.utf8.allSatisfy(isTokenByte) {
@@ -81,30 +85,5 @@ enum CredentialsCheck {
         }
         guard let set = KeySet(text) else { return "is no JWK Set (RFC 7517)" }
         return set.keys.isEmpty ? "has \(set.whyUnusable)" : nil
-    }
-}
-
-extension LookUpSettings {
-    init(_ settings: CisternSettings.Credentials.LookUp) {
-        self.init()
-        path = settings.path
-        pointers = settings.identity
-        fields = settings.fields
-        keep = Int64(settings.keep)
-    }
-}
-
-extension RouteTokens {
-    init(_ settings: CisternSettings.Credentials.Tokens) {
-        self.init()
-        keys = settings.keys
-        authorities = settings.caFile.isEmpty ? nil : settings.caFile
-        self.settings.issuers = settings.issuer
-        self.settings.audiences = settings.audience
-        self.settings.subject = settings.subject
-        self.settings.types = settings.type
-        self.settings.leeway = Int64(settings.leeway / 1000)
-        self.settings.rescuesExpired = Int64(settings.rescueExpired / 1000)
-        self.settings.volatileClaims = settings.ignoreClaims
     }
 }

@@ -1,4 +1,4 @@
-// Checks `cors`, and converts it to the rules of the request flow.
+// Checks `cors`.
 
 import CachePolicy
 import HTTPCore
@@ -8,29 +8,32 @@ import Settings
 extension SettingsCheck {
     static func checkCrossOrigin(_ reader: inout SettingsReader) {
         let settings = reader.settings
-        for (name, sentence) in mistakes(of: settings.crossOrigin) { reader.add(about: name, sentence) }
-        for route in settings.routes where route.crossOrigin != settings.crossOrigin {
-            for (name, sentence) in mistakes(of: route.crossOrigin) {
+        for (name, sentence) in mistakes(of: settings.otherRoute) { reader.add(about: name, sentence) }
+        for route in settings.routes where route.rules.crossOrigin != settings.otherRoute.rules.crossOrigin {
+            for (name, sentence) in mistakes(of: route) {
                 reader.add(about: "routes.\(route.name).\(name)", "route \(route.name): \(sentence)")
             }
         }
     }
 
-    private static func mistakes(of rules: CisternSettings.CrossOrigin) -> [(name: String, sentence: String)] {
+    private static func mistakes(of route: CisternSettings.Route) -> [(name: String, sentence: String)] {
         var mistakes: [(String, String)] = []
-        for origin in rules.origins where origin != "*" && origin != "null" && !isOrigin(origin) {
+        let words = { (words: [[UInt8]]) in words.map { String(decoding: $0, as: UTF8.self) } }
+        let rules = route.rules.crossOrigin
+        let origins = words(rules.origins)
+        for origin in origins where origin != "*" && origin != "null" && !isOrigin(origin) {
             mistakes.append(
                 ("cors.origins", "cors.origins: \"\(origin)\" is not a whole origin as browsers send it: https://app.example.com"))
         }
-        if rules.origins.contains("*"), rules.origins.contains(where: { $0 != "*" && $0 != "null" }) {
+        if origins.contains("*"), origins.contains(where: { $0 != "*" && $0 != "null" }) {
             mistakes.append(("cors.origins", "cors.origins: * stands for all, so only null can be named beside it"))
         }
-        if rules.origins.contains("*"), rules.credentials {
+        if origins.contains("*"), rules.allowsCredentials {
             mistakes.append(
                 ("cors.credentials", "cors.credentials needs origins that are named: browsers let none through with *"))
         }
-        for (name, words) in [("cors.methods", rules.methods), ("cors.fields", rules.fields)] {
-            for word in words where word.isEmpty || !word.utf8.allSatisfy(isTokenByte) {
+        for (name, list) in [("cors.methods", words(rules.methods)), ("cors.fields", words(rules.fields))] {
+            for word in list where word.isEmpty || !word.utf8.allSatisfy(isTokenByte) {
                 mistakes.append((name, "\(name): \"\(word)\" is not one word of letters, digits and -"))
             }
         }
@@ -45,17 +48,5 @@ extension SettingsCheck {
         let (scheme, host) = (text[..<end.lowerBound], text[end.upperBound...])
         guard !scheme.isEmpty, !host.isEmpty, !host.contains(where: { "/?#@,*\"'<>".contains($0) }) else { return false }
         return !(scheme == "http" && host.hasSuffix(":80")) && !(scheme == "https" && host.hasSuffix(":443"))
-    }
-}
-
-extension CrossOriginRules {
-    /// - Parameter settings: checked settings.
-    init(_ settings: CisternSettings.CrossOrigin) {
-        self.init()
-        origins = settings.origins.map { Array($0.utf8) }
-        methods = settings.methods.map { Array($0.utf8) }
-        fields = settings.fields.map { Array($0.lowercased().utf8) }
-        allowsCredentials = settings.credentials
-        maxAge = Int64(settings.maxAge / 1000)
     }
 }

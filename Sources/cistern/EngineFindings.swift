@@ -137,7 +137,7 @@ struct EngineFindings {
         for lacking in Set(facts.map(\.forbidden)).sorted(by: { $0.count > $1.count }) where !lacking.isEmpty {
             let some = facts.filter { $0.forbidden == lacking }
             mistakes.append(
-                "share.user: at \(names(some)) the user may not use \(lacking.joined(separator: ", ")) (the ACL line in Configuration/Sharing.md has all)"
+                "share.user: at \(names(some)) the user may not use \(lacking.joined(separator: ", ")) (the ACL line in Configuration/Guides/Several-Nodes.md has all)"
             )
         }
     }

@@ -22,9 +22,8 @@ enum LogSetup {
 
     /// Applies level and format to subsequent log lines.
     static func use(_ settings: CisternSettings.Log) {
-        let wanted = Logger.Level(rawValue: settings.level) ?? .info
-        level.store(Logger.Level.allCases.firstIndex(of: wanted) ?? 0, ordering: .relaxed)
-        isJSON.store(settings.format == "json", ordering: .relaxed)
+        level.store(Logger.Level.allCases.firstIndex(of: settings.level) ?? 0, ordering: .relaxed)
+        isJSON.store(settings.format == .json, ordering: .relaxed)
     }
 }
 

@@ -1,7 +1,9 @@
 // Warns at start, at reload and in `check` about files with secrets that other users of this machine can read.
 
 import Glibc
+import ReverseProxy
 import Settings
+import Upstream
 
 enum SecretFiles {
     static func warnings(_ settings: CisternSettings) -> [String] {
@@ -16,13 +18,14 @@ enum SecretFiles {
     private static func files(_ settings: CisternSettings) -> [(name: String, file: String)] {
         var files = settings.tls.certificates.map { ("tls.certificates", $0.key.isEmpty ? $0.certificate : $0.key) }
         files.append(("admin.token_file", settings.admin.tokenFile))
-        files.append(("upstream.client_key", settings.upstream.clientKey))
+        let key = settings.proxy.upstream.clientKey ?? ""
+        files.append(("upstream.client_key", key))
         let share = settings.share
         files += [("share.secret_file", share.secretFile), ("share.password_file", share.passwordFile)]
         files.append(("share.tls.key", share.key.isEmpty ? share.certificate : share.key))
         for api in settings.apis {
-            let key = api.settings.upstream.clientKey
-            if key != settings.upstream.clientKey { files.append(("apis.\(api.name).upstream.client_key", key)) }
+            let own = api.settings.proxy.upstream.clientKey ?? ""
+            if own != key { files.append(("apis.\(api.name).upstream.client_key", own)) }
         }
         return files
     }

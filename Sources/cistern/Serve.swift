@@ -14,6 +14,7 @@ import Reactor
 import ReverseProxy
 import Server
 import Settings
+import Sharing
 
 struct Serve: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -52,7 +53,7 @@ struct Serve: ParsableCommand {
         if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
         defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
-        let server = try Startup.makeServer(proxy, settings.log, logger, after: predecessor)
+        let server = try Startup.makeServer(proxy, settings, logger, after: predecessor)
         let followed = FollowedSettings(options, handed, settings)
         do throws(TakeOverError) {
             try server.waitToTakeOver()
@@ -73,7 +74,7 @@ struct Serve: ParsableCommand {
         // About half of the resident pages were used only during startup: for settings, help texts and linking.
         csystem_release_program_pages()
         service.run(until: signals)
-        service.stop(followed.current.timeouts, signals, logger)
+        service.stop(followed.current.stopping, signals, logger)
         guard server.hasLostSuccessor else { return }
         logger.critical("the process that took over ended before it served: nobody does")
         LogSetup.writer.finish()
@@ -113,9 +114,9 @@ struct Check: ParsableCommand {
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }
         if let warning = SharingCheck.idle(reader) { print("warning: \(warning)") }
         let isShared = checkSharing(reader.settings, settings)
-        if !reader.profiled.isEmpty {
-            print("The profile \(reader.settings.cache.profile) sets:")
-            for setting in SettingsTable.all where reader.profiled.contains(setting.path) {
+        if !reader.setByPolicy.isEmpty {
+            print("cache.policy: \(StandardPolicy.name) sets:")
+            for setting in SettingsTable.all where reader.setByPolicy.contains(setting.path) {
                 print("  \(setting.path): \(setting.text(in: reader.settings))")
             }
         }
@@ -126,7 +127,7 @@ struct Check: ParsableCommand {
     /// Checks what a fleet needs, if the settings enable sharing.
     /// - Returns: false if sharing is impossible.
     private func checkSharing(_ settings: CisternSettings, _ proxy: ProxySettings) -> Bool {
-        guard let findings = SharingStartCheck.findings(proxy.fleet, loops: proxy.shards) else { return true }
+        guard let findings = SharingStartCheck.findings(FleetSettings(settings.share), loops: proxy.shards) else { return true }
         for warning in findings.warnings { print("warning: \(warning)") }
         for note in findings.notes { print(note) }
         for mistake in findings.mistakes { StandardError.write("cistern: \(mistake)\n") }
@@ -160,7 +161,7 @@ extension SettingsOptions {
 enum Startup {
     /// Exits with a configuration error if the Redis servers can never be used for sharing.
     static func checkEngine(_ settings: CisternSettings, _ logger: Logger) throws {
-        guard let refusal = SharingStartCheck.refusal(ProxySettings(settings).fleet) else { return }
+        guard let refusal = SharingStartCheck.refusal(FleetSettings(settings.share)) else { return }
         logger.critical("\(refusal)")
         LogSetup.writer.finish()
         throw ExitCode.configuration
@@ -203,15 +204,16 @@ enum Startup {
     /// nil if the log file cannot be opened.
     static func accessLog(_ log: CisternSettings.Log) -> AccessLog? {
         AccessLog(
-            path: log.access == "stdout" ? nil : log.access, format: AccessLog.Format(rawValue: log.accessFormat) ?? .json,
+            path: log.access == "stdout" ? nil : log.access, format: log.accessFormat,
             fields: log.accessFields.compactMap(AccessField.init(rawValue:)))
     }
 
     static func makeServer(
-        _ settings: ProxySettings, _ log: CisternSettings.Log, _ logger: Logger, recorder: (any ExchangeRecorder)? = nil,
+        _ proxy: ProxySettings, _ settings: CisternSettings, _ logger: Logger, recorder: (any ExchangeRecorder)? = nil,
         after predecessor: Predecessor? = nil
     ) throws -> ProxyServer {
         var accessLog: AccessLog?
+        let log = settings.log
         if log.access != "off" {
             accessLog = self.accessLog(log)
             if accessLog == nil {
@@ -220,7 +222,8 @@ enum Startup {
             }
         }
         do {
-            return try ProxyServer(settings, logger: logger, accessLog: accessLog, recorder: recorder, after: predecessor)
+            return try ProxyServer(
+                proxy, fleet: FleetSettings(settings.share), logger: logger, accessLog: accessLog, recorder: recorder, after: predecessor)
         } catch  where predecessor != nil {
             predecessor?.giveUp("\(error)")
             throw notTakenOver("\(error)", logger)

@@ -23,8 +23,8 @@ enum SettingsCheck {
     static func check(_ reader: inout SettingsReader) {
         let settings = reader.settings
         if settings.apis.isEmpty {
-            checkURL(settings.upstream.url, &reader)
-            checkLoop(settings.upstream.url, &reader)
+            checkURL(settings.upstreamURL, &reader)
+            checkLoop(settings.upstreamURL, &reader)
         } else {
             APIsCheck.check(&reader)
         }
@@ -79,13 +79,13 @@ enum SettingsCheck {
     }
 
     private static func checkUpstream(_ reader: inout SettingsReader) {
-        let upstream = reader.settings.upstream
-        if let sentence = tooLong("unix:" + upstream.unixSocket) {
+        let upstream = reader.settings.proxy.upstream
+        if let sentence = tooLong("unix:" + (upstream.unixSocket ?? "")) {
             reader.add(about: "upstream.unix_socket", "upstream.unix_socket: \(sentence)")
         }
-        let proxy = upstream.proxy.lowercased()
-        let isAskedThroughProxy = !proxy.isEmpty && !proxy.hasPrefix("socks") && UpstreamURL(upstream.url)?.isTLS == false
-        if upstream.http2 == HTTP2Use.priorKnowledge.rawValue, isAskedThroughProxy {
+        let proxy = upstream.proxy?.lowercased() ?? ""
+        let isAskedThroughProxy = !proxy.isEmpty && !proxy.hasPrefix("socks") && UpstreamURL(reader.settings.upstreamURL)?.isTLS == false
+        if upstream.http2 == .priorKnowledge, isAskedThroughProxy {
             reader.add(
                 about: "upstream.http2",
                 "upstream.http2 can be prior-knowledge only where no upstream.proxy is asked in clear: forward proxies speak HTTP/1.1")
@@ -132,13 +132,13 @@ enum SettingsCheck {
 
     /// An upstream that is a listener of this process would cause an endless loop of requests.
     private static func checkLoop(_ url: String, _ reader: inout SettingsReader) {
-        let settings = reader.settings.upstream
-        guard let url = UpstreamURL(url), settings.proxy.isEmpty else { return }
+        let settings = reader.settings.proxy.upstream
+        guard let url = UpstreamURL(url), settings.proxy == nil else { return }
         for listener in reader.settings.listen {
             guard let address = ListenerSettings(listener)?.address else { continue }
-            let socket = settings.unixSocket
-            guard socket.isEmpty ? address.port == url.port && isOwn(url.host, address) : address == .unix(path: socket) else { continue }
-            let name = socket.isEmpty ? "upstream.url" : "upstream.unix_socket"
+            let isLoop = settings.unixSocket.map { address == .unix(path: $0) } ?? (address.port == url.port && isOwn(url.host, address))
+            guard isLoop else { continue }
+            let name = settings.unixSocket == nil ? "upstream.url" : "upstream.unix_socket"
             reader.add(about: name, "\(name): Cistern itself listens on \(address), so its requests would come back to it")
         }
     }
@@ -159,24 +159,34 @@ enum SettingsCheck {
 
     private static func checkWords(_ reader: inout SettingsReader) {
         let settings = reader.settings
+        let policy = settings.proxy.policy
         let isToken = { (text: String) in !text.isEmpty && text.utf8.allSatisfy(isTokenByte) }
-        if !isToken(settings.forwarding.name) {
+        if !isToken(settings.proxy.forwarding.name) {
             reader.add(about: "forwarding.name", "forwarding.name must be one word of letters, digits, - and _")
         }
-        if !settings.failure.probePath.isEmpty, !settings.failure.probePath.hasPrefix("/") {
-            reader.add(about: "failure.probe_path", "failure.probe_path must begin with /")
+        if !settings.probe.isEmpty, HealthCheckText(settings.probe) == nil {
+            reader.add(
+                about: "failure.probe", "failure.probe must be \(HealthCheckText.form), not \"\(settings.probe)\"")
+        }
+        if (1..<10).contains(settings.proxy.upstream.failure.recheck) {
+            reader.add(
+                about: "failure.recheck", "failure.recheck must be 0 or at least 10ms, not \(settings.proxy.upstream.failure.recheck)ms")
+        }
+        for word in settings.admin.debugFields where !["why", "key", "mode"].contains(word) {
+            reader.add(about: "admin.debug_fields", "admin.debug_fields: \"\(word)\" is none of why, key, mode")
         }
         for (name, fields) in [
-            ("cache.targeted_fields", settings.cache.targetedFields), ("cache.credential_fields", settings.cache.credentialFields),
-            ("cache.group_credentials", settings.cache.groupCredentials), ("cache.key_fields", settings.cache.keyFields),
-            ("forwarding.override_fields", settings.forwarding.overrideFields),
-            ("forwarding.address_fields", settings.forwarding.addressFields),
-            ("forwarding.identity_fields", settings.forwarding.identityFields),
+            ("cache.targeted_fields", policy.targetedFields.map { String(decoding: $0, as: UTF8.self) }),
+            ("cache.credential_fields", policy.credentials.fields),
+            ("cache.group_credentials", policy.credentials.groupFields), ("cache.key_fields", policy.keyFields),
+            ("forwarding.override_fields", settings.proxy.forwarding.overrideFields),
+            ("forwarding.address_fields", settings.proxy.forwarding.addressFields),
+            ("forwarding.identity_fields", settings.proxy.forwarding.identityFields),
         ] {
             for field in fields where !isToken(field) { reader.add(about: name, "\(name): \"\(field)\" is not a field name") }
         }
         for (name, fields) in [
-            ("cache.credential_fields", settings.cache.credentialFields), ("cache.group_credentials", settings.cache.groupCredentials),
+            ("cache.credential_fields", policy.credentials.fields), ("cache.group_credentials", policy.credentials.groupFields),
         ] {
             for field in fields where field == "*" || field.dropFirst().contains("*") {
                 reader.add(about: name, "\(name): \"\(field)\" is not a field name, nor * and how names end")
@@ -185,7 +195,7 @@ enum SettingsCheck {
         for change in settings.cache.harmlessFields where !"+-".contains(change.first ?? " ") || !isToken(String(change.dropFirst())) {
             reader.add(about: "cache.harmless_fields", "cache.harmless_fields: \"\(change)\" is not + or - and a field name")
         }
-        let credentials = CredentialNames(settings.cache.credentialFields.map { $0.lowercased() })
+        let credentials = CredentialNames(policy.credentials.fields.map { $0.lowercased() })
         for change in settings.cache.harmlessFields where change.first == "+" && credentials.contains(Array(change.dropFirst().utf8)) {
             let name = change.dropFirst()
             reader.add(
@@ -194,7 +204,7 @@ enum SettingsCheck {
             )
         }
         for (name, patterns) in [
-            ("cache.credential_cookies", settings.cache.credentialCookies), ("cache.ignored_cookies", settings.cache.ignoredCookies),
+            ("cache.credential_cookies", policy.credentials.cookies), ("cache.ignored_cookies", policy.credentials.ignoredCookies),
         ] {
             for pattern in patterns where !CookiePattern.isPattern(pattern) {
                 reader.add(about: name, "\(name): \"\(pattern)\" is not \(CookiePattern.form)")
@@ -203,19 +213,21 @@ enum SettingsCheck {
         for type in settings.cache.contentTypes where !ContentTypes.isPattern(type) {
             reader.add(about: "cache.content_types", "cache.content_types: \"\(type)\" is not \(ContentTypes.forms)")
         }
-        if settings.limits.requestBuffers < settings.limits.requestBuffer {
+        if settings.proxy.downstream.requestBuffersBytes < settings.proxy.downstream.requestBufferBytes {
             reader.add(
                 about: "limits.request_buffers",
                 "limits.request_buffers is for all requests: it must not be less than limits.request_buffer, for one")
         }
-        if settings.cache.storeErrors == "letter", settings.cache.store != "any" {
+        if policy.keepsAnyError, !policy.keepsAny {
             reader.add(about: "cache.store_errors", "cache.store_errors: letter needs cache.store: any, since json keeps no errors")
         }
         if settings.log.access.isEmpty { reader.add(about: "log.access", "log.access must be off, stdout or a file") }
-        if !settings.tracing.endpoint.isEmpty, TracingSettings.endpoint(settings.tracing.endpoint) == nil {
+        if !settings.proxy.tracing.endpoint.isEmpty, TracingSettings.endpoint(settings.proxy.tracing.endpoint) == nil {
             reader.add(about: "tracing.endpoint", "tracing.endpoint must be an http or https URL, such as http://127.0.0.1:4318")
         }
-        if settings.tracing.serviceName.isEmpty { reader.add(about: "tracing.service_name", "tracing.service_name must not be empty") }
+        if settings.proxy.tracing.serviceName.isEmpty {
+            reader.add(about: "tracing.service_name", "tracing.service_name must not be empty")
+        }
         var seen: Set<String> = []
         for field in settings.log.accessFields {
             if AccessField(rawValue: field) == nil {
@@ -257,10 +269,10 @@ enum SettingsCheck {
 
     private static func checkFreshness(_ reader: inout SettingsReader) {
         let settings = reader.settings
-        checkFreshness(settings.cache.freshness, "cache.") { name, sentence in
+        checkFreshness(settings.otherRoute.freshness, "cache.") { name, sentence in
             reader.add(about: "cache.\(name)", "cache.\(name)\(sentence)")
         }
-        for route in settings.routes where route.freshness != settings.cache.freshness {
+        for route in settings.routes where route.freshness != settings.otherRoute.freshness {
             checkFreshness(route.freshness, "") { name, sentence in
                 reader.add(about: "routes.\(route.name).\(name)", "route \(route.name): \(name)\(sentence)")
             }
@@ -287,15 +299,17 @@ enum SettingsCheck {
 
     private static func checkFiles(_ reader: inout SettingsReader) {
         let settings = reader.settings
-        if settings.upstream.clientCertificate.isEmpty != settings.upstream.clientKey.isEmpty {
-            let given = settings.upstream.clientKey.isEmpty ? "upstream.client_certificate" : "upstream.client_key"
+        let upstream = settings.proxy.upstream
+        if (upstream.clientCertificate == nil) != (upstream.clientKey == nil) {
+            let given = upstream.clientKey == nil ? "upstream.client_certificate" : "upstream.client_key"
             reader.add(about: given, "upstream.client_certificate and upstream.client_key go together")
         }
         for (name, file) in [
-            ("upstream.ca_file", settings.upstream.caFile), ("upstream.client_certificate", settings.upstream.clientCertificate),
-            ("upstream.client_key", settings.upstream.clientKey), ("admin.token_file", settings.admin.tokenFile),
-        ] where !file.isEmpty {
-            if let reason = SystemError.whyUnreadable(file) { reader.add(about: name, "\(name): \(reason)") }
+            ("upstream.ca_file", upstream.caFile), ("upstream.client_certificate", upstream.clientCertificate),
+            ("upstream.client_key", upstream.clientKey),
+            ("admin.token_file", settings.admin.tokenFile.isEmpty ? nil : settings.admin.tokenFile),
+        ] {
+            if let file, let reason = SystemError.whyUnreadable(file) { reader.add(about: name, "\(name): \(reason)") }
         }
         if !settings.admin.tokenFile.isEmpty, let text = FileContent.read(settings.admin.tokenFile), AdminToken.parse(text) == nil {
             reader.add(

@@ -1,9 +1,11 @@
 // Checks settings of sharing that depend on each other, and converts them to the types of the fleet level.
 
+import CachePolicy
 import Engine
 import Glibc
 import Reactor
 import ResponseCache
+import ReverseProxy
 import Settings
 import Sharing
 
@@ -65,7 +67,7 @@ enum SharingCheck {
     /// Checks settings that an API may override.
     static func checkAPI(_ reader: inout SettingsReader) {
         let settings = reader.settings
-        guard !settings.share.servers.isEmpty, settings.apis.isEmpty, settings.cache.role == "private" else { return }
+        guard !settings.share.servers.isEmpty, settings.apis.isEmpty, settings.proxy.policy.isPrivate else { return }
         reader.add(
             about: "cache.role",
             "cache.role cannot be private where nodes share (share.servers): one user's own cache tells nobody apart")
@@ -109,7 +111,7 @@ extension FleetSettings {
         keep = Int64(settings.keep)
         blindLimit = settings.blindLimit == 0 ? nil : Int64(settings.blindLimit)
         timeout = Int64(settings.timeout)
-        afterGap = settings.afterGap == "drop" ? .drop : .stale
+        afterGap = settings.afterGap
         collapses = settings.collapse
         contentLimitBytes = settings.contentLimit
     }

@@ -247,7 +247,7 @@ struct RangeTests {
         ] as [(String, RangeRequest)])
     func ranges(value: String, expected: RangeRequest) {
         let made = stored("X: 1", contentBytes: 10)
-        let decision = made.bytes.withUnsafeBytes { RangeRequest(fields("Range: \(value)"), count: 10, stored: made.metadata, head: $0) }
+        let decision = RangeRequest(fields("Range: \(value)"), count: 10, stored: made.metadata, head: made.bytes.span)
         #expect(decision == expected)
     }
 
@@ -260,17 +260,17 @@ struct RangeTests {
     func conditions(condition: String, holds: Bool) {
         let made = stored("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT", contentBytes: 10)
         let asked = fields("Range: bytes=0-3\nIf-Range: \(condition)")
-        let decision = made.bytes.withUnsafeBytes { RangeRequest(asked, count: 10, stored: made.metadata, head: $0) }
+        let decision = RangeRequest(asked, count: 10, stored: made.metadata, head: made.bytes.span)
         #expect(decision == (holds ? .part(0..<4) : .whole))
     }
 
     @Test("the heads of a part and of none")
     func heads() {
         let made = stored("X: 1\nETag: \"x\"", contentBytes: 10)
-        let part = made.bytes.withUnsafeBytes { String(decoding: StoredHead.partial($0, 2..<5, of: 10), as: UTF8.self) }
+        let part = String(decoding: StoredHead.partial(made.bytes.span, 2..<5, of: 10), as: UTF8.self)
         #expect(part.hasPrefix("HTTP/1.1 206 Partial Content\r\nX: 1\r\nETag: \"x\"\r\n"))
         #expect(part.contains("Content-Range: bytes 2-4/10\r\n") && part.contains("Content-Length: 3\r\n") && !part.contains("Length: 10"))
-        let none = made.bytes.withUnsafeBytes { String(decoding: StoredHead.unsatisfiable($0, count: 10), as: UTF8.self) }
+        let none = String(decoding: StoredHead.unsatisfiable(made.bytes.span, count: 10), as: UTF8.self)
         #expect(none.hasPrefix("HTTP/1.1 416 ") && none.contains("Content-Range: bytes */10\r\n"))
     }
 
@@ -278,22 +278,20 @@ struct RangeTests {
     func digests() {
         let lines = "Content-Digest: a\nRepr-Digest: b\nContent-MD5: c\nDigest: d\nContent-Encoding: gzip"
         func kept(_ bytes: [UInt8]) -> [String] {
-            let fields = bytes.withUnsafeBytes { StoredHead.parse($0) }?.fields ?? Fields()
+            let fields = StoredHead.parse(bytes.span)?.fields ?? Fields()
             return (0..<fields.count).map { String(decoding: fields.name(at: $0), as: UTF8.self) }.filter {
                 $0 != "Date" && $0 != "Content-Length"
             }
         }
         let made = stored(lines, contentBytes: 10)
         #expect(kept(made.bytes) == ["Content-Digest", "Repr-Digest", "Content-MD5", "Digest", "Content-Encoding"])
-        #expect(kept(made.bytes.withUnsafeBytes { StoredHead.partial($0, 0..<2, of: 10) }).prefix(2) == ["Repr-Digest", "Digest"])
+        #expect(kept(StoredHead.partial(made.bytes.span, 0..<2, of: 10)).prefix(2) == ["Repr-Digest", "Digest"])
         #expect(kept(stored(lines, isDecoded: true).bytes).isEmpty)
         let answer = ResponseHead(status: 304, fields: fields("Repr-Digest: z\nX: 1"))
         let fresh = stored(lines, isDecoded: true)
-        let head = fresh.bytes.withUnsafeBytes {
-            Validation.freshened(
-                (fresh.metadata, $0, 7), by: answer, recency(noon),
-                settings: CachePolicySettings())
-        }
+        let head = Validation.freshened(
+            fresh.metadata, head: fresh.bytes.span, contentBytes: 7, by: answer, recency(noon),
+            settings: CachePolicySettings())
         #expect(kept(head?.bytes ?? []) == ["X"])
     }
 }

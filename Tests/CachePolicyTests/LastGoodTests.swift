@@ -192,7 +192,7 @@ struct LastGoodTests {
         func isHTML(_ type: String, beside response: String) -> Bool? {
             let stored = stored(type)
             let head = ResponseHead(status: 200, fields: fields(response))
-            return stored.bytes.withUnsafeBytes { LastGood.Copy(stored.metadata, head: $0, beside: head).isHTML }
+            return LastGood.Copy(stored.metadata, head: stored.bytes.span, beside: head).isHTML
         }
         #expect(isHTML("Content-Type: image/png", beside: Self.html) == false)
         #expect(isHTML("Content-Type: text/html", beside: Self.html) == true)

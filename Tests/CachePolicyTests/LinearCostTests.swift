@@ -64,10 +64,10 @@ struct LinearCostTests {
             _ = SelectingFields.values(of: [Array("accept-language".utf8)[...]], in: fields)
         },
         FieldCost("If-None-Match", FieldCost.list("If-None-Match: ") { "\"t\($0)\"" }) { fields in
-            _ = kept.bytes.withUnsafeBytes { Preconditions.isNotModified(fields, stored: kept.metadata, head: $0) }
+            _ = Preconditions.isNotModified(fields, stored: kept.metadata, head: kept.bytes.span)
         },
         FieldCost("Range", FieldCost.list("Range: bytes=") { "\($0)-\($0)" }) { fields in
-            _ = kept.bytes.withUnsafeBytes { RangeRequest(fields, count: 10, stored: kept.metadata, head: $0) }
+            _ = RangeRequest(fields, count: 10, stored: kept.metadata, head: kept.bytes.span)
         },
         FieldCost("Cookie", FieldCost.list("Cookie: ", "; ") { "c\($0 % 7)-\($0)=\($0)" }) { fields in
             var parts: [UInt8] = []

@@ -19,11 +19,11 @@ struct NegotiatedHeadTests {
             responseTime: time)
         let (head, metadata) = StoredHead.make(received, settings: CachePolicySettings())
         var quick: [UInt8] = []
-        head.withUnsafeBytes { NegotiatedHead.append($0, metadata, coded, to: &quick) }
+        NegotiatedHead.append(head.span, metadata, coded, to: &quick)
         func lines(_ bytes: [UInt8]) -> [String] {
             String(decoding: bytes, as: UTF8.self).split(separator: "\r\n").map(String.init).filter { !$0.hasPrefix("Date") }.sorted()
         }
-        return (lines(quick), lines(head.withUnsafeBytes { NegotiatedHead.make($0, coded) }))
+        return (lines(quick), lines(NegotiatedHead.make(head.span, coded)))
     }
 
     @Test("the length and the coding are those of what goes out, the tag promises no bytes, checksums are gone, Vary says why")

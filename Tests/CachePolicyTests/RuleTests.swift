@@ -232,20 +232,20 @@ struct ValidationTests {
         var made = make("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nCache-Control: max-age=5, must-revalidate\nAge: 3")
         (made.metadata.order, made.metadata.likeness) = (SentOrder(number: .max - 3), .max - 4)
         let bytes = made.metadata.encoded()
-        #expect(bytes.withUnsafeBytes { StoredMetadata($0) } == made.metadata)
-        #expect(bytes.dropLast().withUnsafeBytes { StoredMetadata($0) } == nil)
+        #expect(StoredMetadata(bytes.span) == made.metadata)
+        #expect(StoredMetadata(bytes.span.extracting(..<(bytes.count - 1))) == nil)
         // The format of older versions.
         made.metadata.likeness = 0
-        #expect(bytes.prefix(StoredMetadata.encodedBytes).withUnsafeBytes { StoredMetadata($0) } == made.metadata)
-        #expect([UInt8](repeating: 0, count: 88).withUnsafeBytes { StoredMetadata($0) } == nil)
+        #expect(StoredMetadata(bytes.span.extracting(..<StoredMetadata.encodedBytes)) == made.metadata)
+        let zeros = [UInt8](repeating: 0, count: 88)
+        #expect(StoredMetadata(zeros.span) == nil)
         let recency = Recency(order: SentOrder(number: 8), isImported: true, requestTime: noon, responseTime: Timestamp(seconds: 9))
-        StoredMetadata.varyMarker(generation: 7, recency).withUnsafeBytes { marker in
-            #expect(StoredMetadata.kind(of: marker) == .varyMarker)
-            #expect(StoredMetadata.number(in: marker) == 7)
-            #expect(StoredMetadata.recency(of: marker) == recency)
-            // The format of older versions.
-            #expect(StoredMetadata.recency(of: UnsafeRawBufferPointer(rebasing: marker[..<16])) == nil)
-        }
+        let marker = StoredMetadata.varyMarker(generation: 7, recency)
+        #expect(StoredMetadata.kind(of: marker.span) == .varyMarker)
+        #expect(StoredMetadata.number(in: marker.span) == 7)
+        #expect(StoredMetadata.recency(of: marker.span) == recency)
+        // The format of older versions.
+        #expect(StoredMetadata.recency(of: marker.span.extracting(..<16)) == nil)
     }
 
     @Test("an Age that is no number says nothing (RFC 9111 §5.1)")
@@ -260,12 +260,9 @@ struct ValidationTests {
         let answer = ResponseHead(
             status: 304, fields: fields("ETag: \"x\"\nX: new\nContent-Type: text/plain\nContent-Length: 99\nCache-Control: max-age=50"))
         let later = Timestamp(seconds: noon.seconds + 100)
-        let fresh = try #require(
-            made.bytes.withUnsafeBytes {
-                Validation.freshened(
-                    (made.metadata, $0, 7), by: answer, recency(later),
-                    settings: CachePolicySettings())
-            })
+        let updated = Validation.freshened(
+            made.metadata, head: made.bytes.span, contentBytes: 7, by: answer, recency(later), settings: CachePolicySettings())
+        let fresh = try #require(updated)
         let head = String(decoding: fresh.bytes, as: UTF8.self)
         #expect(head.contains("X: new\r\n") && !head.contains("old"))
         #expect(head.contains("application/json") && !head.contains("99"))
@@ -279,12 +276,9 @@ struct ValidationTests {
         let later = Timestamp(seconds: noon.seconds + 100)
         func freshened(_ lines: String) throws -> (bytes: [UInt8], metadata: StoredMetadata) {
             let answer = ResponseHead(status: 304, fields: fields(lines))
-            return try #require(
-                made.bytes.withUnsafeBytes {
-                    Validation.freshened(
-                        (made.metadata, $0, 7), by: answer, recency(later),
-                        settings: CachePolicySettings())
-                })
+            let updated = Validation.freshened(
+                made.metadata, head: made.bytes.span, contentBytes: 7, by: answer, recency(later), settings: CachePolicySettings())
+            return try #require(updated)
         }
         let undated = try freshened("X: 1\nx: 2")
         #expect(undated.metadata.date == later)
@@ -303,7 +297,7 @@ struct ValidationTests {
         ])
     func dateInstead(lines: String, isNotModified: Bool) {
         let made = make("Date: Sun, 06 Nov 1994 08:49:37 GMT")
-        #expect(made.bytes.withUnsafeBytes { Preconditions.isNotModified(fields(lines), stored: made.metadata, head: $0) } == isNotModified)
+        #expect(Preconditions.isNotModified(fields(lines), stored: made.metadata, head: made.bytes.span) == isNotModified)
     }
 
     @Test(
@@ -317,14 +311,14 @@ struct ValidationTests {
         ])
     func preconditions(lines: String, isNotModified: Bool) {
         let made = make("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT")
-        #expect(made.bytes.withUnsafeBytes { Preconditions.isNotModified(fields(lines), stored: made.metadata, head: $0) } == isNotModified)
+        #expect(Preconditions.isNotModified(fields(lines), stored: made.metadata, head: made.bytes.span) == isNotModified)
     }
 
     @Test("what a 304 from the store says")
     func notModified() {
         let made = make(
             "ETag: \"x\"\nVary: A\nContent-Type: a/b\naccess-control-allow-origin: *\nX-Other: 1\nDate: Sun, 06 Nov 1994 08:49:37 GMT")
-        let head = String(decoding: made.bytes.withUnsafeBytes { Preconditions.notModifiedHead($0) }, as: UTF8.self)
+        let head = String(decoding: Preconditions.notModifiedHead(made.bytes.span), as: UTF8.self)
         #expect(
             head == "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nVary: A\r\naccess-control-allow-origin: *\r\n"
                 + "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n")
@@ -334,7 +328,7 @@ struct ValidationTests {
     func weakened() {
         let made = make("ETag: \"x\"\nContent-Encoding: gzip", decoded: true)
         var asked = Fields()
-        made.bytes.withUnsafeBytes { Validation.addConditions(to: &asked, stored: made.metadata, head: $0) }
+        Validation.addConditions(to: &asked, stored: made.metadata, head: made.bytes.span)
         #expect(asked.first(.ifNoneMatch).map { Array($0) } == Array("\"x\"".utf8))
         #expect(String(decoding: made.bytes, as: UTF8.self).contains("ETag: W/\"x\"\r\n"))
         #expect(!String(decoding: made.bytes, as: UTF8.self).contains("gzip"))

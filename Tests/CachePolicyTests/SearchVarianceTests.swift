@@ -80,7 +80,8 @@ struct SearchVarianceTests {
         "it comes back from its bytes", arguments: ["key-order", "params", "params=(\"b\" \"a\" \"b\" \"\")", "params, except=(\"x y\")"])
     func encoded(value: String) throws {
         let variance = try #require(parsed(value))
-        #expect(variance.encoded.withUnsafeBytes { SearchVariance(encoded: $0) } == variance)
-        #expect([UInt8]("kP".utf8).withUnsafeBytes { SearchVariance(encoded: $0) } == nil)
+        let (encoded, short) = (variance.encoded, Array("kP".utf8))
+        #expect(SearchVariance(encoded: encoded.span) == variance)
+        #expect(SearchVariance(encoded: short.span) == nil)
     }
 }

@@ -75,9 +75,7 @@ struct SelectionTests {
         let made = stored(lines)
         let response = ResponseHead(status: 304, fields: fields(answer))
         for strictness in Strictness.allCases {
-            let applies = made.bytes.withUnsafeBytes {
-                Validation.applies(response, to: made.metadata, head: $0, strictness: strictness)
-            }
+            let applies = Validation.applies(response, to: made.metadata, head: made.bytes.span, strictness: strictness)
             #expect(applies == expected)
         }
     }
@@ -87,7 +85,7 @@ struct SelectionTests {
         let made = stored(isDecoded ? "ETag: \"x\"\nContent-Encoding: gzip" : "ETag: W/\"x\"", isDecoded: isDecoded)
         func applies(_ tag: String, _ strictness: Strictness) -> Bool {
             let response = ResponseHead(status: 304, fields: fields("ETag: \(tag)"))
-            return made.bytes.withUnsafeBytes { Validation.applies(response, to: made.metadata, head: $0, strictness: strictness) }
+            return Validation.applies(response, to: made.metadata, head: made.bytes.span, strictness: strictness)
         }
         #expect(applies("\"x\"", .strict) == isDecoded && applies("\"x\"", .rescue))
         #expect(applies("W/\"x\"", .strict) && !applies("\"y\"", .rescue))
@@ -98,12 +96,9 @@ struct SelectionTests {
         let made = stored("ETag: \"x\"\nContent-Type: application/json\nCache-Control: max-age=1\nX: 1", isDecoded: true)
         func freshened(_ lines: String) throws -> (head: String, metadata: StoredMetadata) {
             let answer = ResponseHead(status: 304, fields: fields(lines))
-            let fresh = try #require(
-                made.bytes.withUnsafeBytes {
-                    Validation.freshened(
-                        (made.metadata, $0, 7), by: answer, recency(noon),
-                        settings: CachePolicySettings())
-                })
+            let updated = Validation.freshened(
+                made.metadata, head: made.bytes.span, contentBytes: 7, by: answer, recency(noon), settings: CachePolicySettings())
+            let fresh = try #require(updated)
             return (String(decoding: fresh.bytes, as: UTF8.self), fresh.metadata)
         }
         let fresh = try freshened(
@@ -133,9 +128,7 @@ struct SelectionTests {
         let made = stored(lines)
         func update(_ status: UInt16, _ strictness: Strictness = .rescue) -> Validation.HeadUpdate {
             let response = ResponseHead(status: Status(rawValue: status), fields: fields(answer))
-            return made.bytes.withUnsafeBytes {
-                Validation.update(made.metadata, head: $0, by: response, contentBytes: 7, strictness: strictness)
-            }
+            return Validation.update(made.metadata, head: made.bytes.span, by: response, contentBytes: 7, strictness: strictness)
         }
         #expect(update(200) == expected)
         // Under `strict`, equal lengths without a validator confirm the response.

@@ -54,9 +54,8 @@ struct UnwrittenConfirmationTests {
     @Test("the Date takes the old one's place where it has its form")
     func redated() throws {
         func redated(_ text: String) -> String? {
-            Array(text.utf8).withUnsafeBytes { StoredHead.redated($0, Timestamp(seconds: 1_750_000_008)) }.map {
-                String(decoding: $0, as: UTF8.self)
-            }
+            let head = Array(text.utf8)
+            return StoredHead.redated(head.span, Timestamp(seconds: 1_750_000_008)).map { String(decoding: $0, as: UTF8.self) }
         }
         let head = "HTTP/1.1 200 OK\r\nX: date: 1\r\ndAtE: Sun, 15 Jun 2025 15:06:40 GMT\r\nETag: \"a\"\r\n"
         #expect(redated(head) == head.replacing("15:06:40", with: "15:06:48"))

@@ -1,4 +1,4 @@
-// Tests Configuration/Sharing.md with real Redis servers and the real binary: its examples start, and `check`, the log and `share status`
+// Tests Configuration/Guides/Several-Nodes.md with real Redis servers and the real binary: its examples start, and `check`, the log and `share status`
 // report deviations.
 
 import CacheStore
@@ -14,7 +14,7 @@ private struct SharingPage {
 
     init() throws {
         let root = #filePath.dropLast("Tests/CommandTests/FleetDocumentTests.swift".count)
-        let page = String(decoding: try #require(FileContent.read(root + "Configuration/Sharing.md")), as: UTF8.self)
+        let page = String(decoding: try #require(FileContent.read(root + "Configuration/Guides/Several-Nodes.md")), as: UTF8.self)
         let parts = page.split(separator: "```", omittingEmptySubsequences: false)
         blocks = stride(from: 1, to: parts.count, by: 2).map { parts[$0] }
     }

@@ -38,7 +38,7 @@ struct ManualPagesTests {
         page.section("DESCRIPTION")
         page.paragraphs(
             """
-            Cistern is a cache-aware HTTP forwarding proxy for JSON web APIs. Clients take its address as their base URL. While the API (the upstream) \
+            Cistern is a caching reverse proxy for JSON web APIs. Clients take its address as their base URL. While the API (the upstream) \
             responds, its responses are passed on and the good ones kept on disk. When it cannot be reached, fails, is too slow or sends what is \
             none, what was kept is served.
             """)
@@ -142,15 +142,15 @@ struct ManualPagesTests {
         for setting in SettingsTable.current { add(setting, CisternSettings(), to: &page) }
         page.section("ROUTES")
         page.paragraphs("routes is a list; each route has a name, a path, and any of these:")
-        for setting in RouteTable.all where setting.replacement == nil { page.item(setting.path, setting.help) }
+        for setting in RouteTable.current { page.item(setting.path, setting.help) }
         page.section("APIS")
         page.paragraphs(
             "apis is a list, in the place of upstream.url and of routes beside it; each API has routes of its own, and any of these. What says nothing of "
                 + "an API is as the rest of the file has it.")
-        let own = APITable.all.filter { !$0.help.hasPrefix("As ") }
+        let own = APITable.current.filter { !$0.help.hasPrefix("As ") }
         for setting in own { page.item(setting.path, setting.help) }
         page.paragraphs("And, with the meaning that the setting has for all, whatever of these is different for it:")
-        let others = APITable.all.filter { $0.help.hasPrefix("As ") && $0.replacement == nil }.map(\.path)
+        let others = APITable.current.filter { $0.help.hasPrefix("As ") }.map(\.path)
         page.paragraph(others.joined(separator: ", ") + ".")
         page.section("ADDRESSES")
         page.paragraphs("listen and admin_listen are lists; each of them is an address in one word, or has any of these:")

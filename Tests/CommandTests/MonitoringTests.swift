@@ -41,7 +41,8 @@ struct MonitoringTests {
     @Test("each alert has a sentence that tells what to do, by commands and settings that there are")
     func summaries() throws {
         let text = try TestTools.read(Self.rules)
-        let settings = try TestTools.read(Self.root + "Configuration/README.md") + TestTools.read(Self.root + "Configuration/cistern.yaml")
+        let settings =
+            try TestTools.read(Self.root + "Configuration/Reference/settings.md") + TestTools.read(Self.root + "Configuration/cistern.yaml")
         let alerts = text.split(separator: "- alert: ").dropFirst()
         #expect(alerts.count > 10)
         for alert in alerts {

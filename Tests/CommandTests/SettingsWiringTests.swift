@@ -2,6 +2,7 @@
 
 import Administration
 import CachePolicy
+import Identity
 import Logging
 import ResponseCache
 import Settings
@@ -39,15 +40,20 @@ struct SettingsWiringTests {
     /// Settings used outside the proxy: the log, and settings that affect only other settings or the start. `SharingSettingsTests` covers
     /// sharing.
     private static let elsewhere: Set = [
-        "log.level", "log.format", "log.access", "log.access_format", "log.access_fields", "cache.profile", "admin.token_file",
+        "log.level", "log.format", "log.access", "log.access_format", "log.access_fields", "admin.token_file",
         "timeouts.drain_delay", "timeouts.shutdown",
     ]
 
+    /// All settings but those whose value another setting takes over, which `RetiredSettingsTests` covers.
+    private static let wired = SettingsTable.all.filter { $0.successor == nil }.map(\.path)
+
     private static let texts = [
+        "failure.probe": "GET /changed", "probe": "GET /changed",
         "tracing.endpoint": "http://collector.test:4318", "upstream.url": "http://other.test/x", "path": "/x/*", "address": "127.0.0.1:9",
     ]
     private static let lists = [
-        "listen": ":9", "admin_listen": ":9", "admin.names": "a.test", "cache.content_types": "text/x", "methods": "QUERY",
+        "listen": ":9", "admin_listen": ":9", "admin.names": "a.test", "admin.debug_fields": "why", "cache.content_types": "text/x",
+        "methods": "QUERY",
         "cache.harmless_fields": "+x-changed", "harmless_fields": "+x-changed",
         "good.content_types": "text/x",
         "good.must_have": "/x", "good.must_not_have": "/x", "keep_if.must_have": "/x", "keep_if.must_not_have": "/x",
@@ -57,22 +63,24 @@ struct SettingsWiringTests {
     ]
 
     private static func change<Root>(_ setting: Setting<Root>, in root: inout Root) {
-        switch setting.binding {
-        case .text(let path): root[keyPath: path] = texts[setting.path] ?? "changed"
-        case .choice(let path, let words): root[keyPath: path] = words.first { $0 != root[keyPath: path] } ?? ""
-        case .list(let path): root[keyPath: path] = [lists[setting.path] ?? "changed"]
-        case .listeners(let path): root[keyPath: path] = [CisternSettings.Listener(word: lists[setting.path] ?? "")]
-        case .certificates(let path): root[keyPath: path] = [CisternSettings.Certificate(word: "a.pem:b.pem")]
-        case .flag(let path): root[keyPath: path].toggle()
-        case .share(let path): root[keyPath: path] = root[keyPath: path] == 0 ? 1 : 0
-        case .count(let path, let range), .size(let path, let range), .duration(let path, let range):
-            root[keyPath: path] = root[keyPath: path] == range.upperBound ? range.lowerBound : range.upperBound
-        }
+        let text = setting.text(in: root)
+        let changed: SettingText =
+            switch setting.binding.kind {
+            case .text: .one(texts[setting.path] ?? "changed")
+            case .choice(let words): .one(words.first { ($0.isEmpty ? "\"\"" : $0) != text } ?? "")
+            case .list: .many([lists[setting.path] ?? "changed"])
+            case .items: .one(lists[setting.path] ?? "a.pem:b.pem")
+            case .flag: .one(text == "true" ? "false" : "true")
+            case .number(let unit, let range):
+                .one(unit.format(text == unit.format(range.upperBound) ? range.lowerBound : range.upperBound))
+            }
+        let mistake = setting.apply(changed, to: &root)
+        #expect(mistake == nil)
     }
 
     private static var given: CisternSettings {
         var settings = CisternSettings()
-        settings.upstream.url = "http://api.test:81"
+        settings.upstreamURL = "http://api.test:81"
         // Settings about client certificates are copied to each server certificate.
         settings.tls.certificates = [CisternSettings.Certificate(word: "own.pem")]
         return settings
@@ -85,7 +93,7 @@ struct SettingsWiringTests {
 
     @Test(
         "a setting that is changed changes what the proxy is told",
-        arguments: SettingsTable.all.map(\.path).filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
+        arguments: wired.filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
     func isTaken(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
         var settings = Self.given
@@ -105,7 +113,7 @@ struct SettingsWiringTests {
 
     private static var withRoute: CisternSettings {
         var settings = given
-        settings.routes = [CisternSettings.Route(settings)]
+        settings.routes = [settings.otherRoute]
         return settings
     }
 
@@ -122,13 +130,13 @@ struct SettingsWiringTests {
         var settings = CisternSettings()
         var api = CisternSettings.API(settings)
         (api.name, api.upstream, api.path) = ("a", ["http://api.test:81"], "/x")
-        api.settings.upstream.url = "http://api.test:81"
+        api.settings.upstreamURL = "http://api.test:81"
         change(&api)
         settings.apis = [api]
         return settings
     }
 
-    @Test("so does an API's", arguments: APITable.all.map(\.path))
+    @Test("so does an API's", arguments: APITable.all.filter { $0.successor == nil }.map(\.path))
     func isTakenOfAPI(_ path: String) throws {
         let setting = try #require(APITable.all.first { $0.path == path })
         let changed = Self.withAPI { api in
@@ -142,7 +150,7 @@ struct SettingsWiringTests {
 
     /// Settings of `cache`, `credentials` and routes that only the request flow or senders use.
     private static let notForCache: Set = [
-        "cache.mode", "cache.profile", "cache.rescue_after", "cache.collapse", "cache.collapse_wait", "cache.refresh_ahead",
+        "cache.mode", "cache.rescue_after", "cache.collapse_wait", "cache.refresh_ahead",
         "cache.refresh_ahead_hits", "cache.background_limit", "cache.recoded_memory", "cache.client_directives",
         "name", "path", "mode", "rescue_after", "refresh_ahead", "refresh_ahead_hits", "client_directives", "allow", "deny",
         "client_certificate", "methods", "content_limit", "stream", "upgrade", "invalidates_target",
@@ -150,7 +158,7 @@ struct SettingsWiringTests {
     private static let flowGroups = ["good.", "keep_if.", "cors."]
 
     private static let forCache =
-        SettingsTable.all.map(\.path).filter { ($0.hasPrefix("cache.") || $0.hasPrefix("credentials.")) && !notForCache.contains($0) }
+        wired.filter { ($0.hasPrefix("cache.") || $0.hasPrefix("credentials.")) && !notForCache.contains($0) }
         + [
             "upstream.url", "failure.window", "forwarding.name", "forwarding.via", "forwarding.rewrite_location",
             "forwarding.preserve_host",
@@ -160,12 +168,15 @@ struct SettingsWiringTests {
         !notForCache.contains(path) && !flowGroups.contains(where: path.hasPrefix)
     }
 
-    /// Credentials with verified tokens, and with lookups at the upstream.
-    private static var identified: CisternSettings.Credentials {
-        var credentials = CisternSettings().credentials
-        credentials.identity.jwt.keys = "https://keys.test/"
-        (credentials.identity.lookup.path, credentials.identity.lookup.identity) = ("/me", ["/id"])
-        return credentials
+    /// Adds verified tokens, and lookups at the upstream.
+    private static func identify(_ route: inout CisternSettings.Route) {
+        let texts: [String: SettingText] = [
+            "jwt.keys": .one("https://keys.test/"), "lookup.path": .one("/me"), "lookup.identity": .many(["/id"]),
+        ]
+        for (name, text) in texts {
+            let mistake = RouteTable.all.first { $0.path == "credentials.identity." + name }?.apply(text, to: &route)
+            #expect(mistake == .some(nil))
+        }
     }
 
     /// Text of the cache's settings, without memory addresses, which vary.
@@ -182,7 +193,7 @@ struct SettingsWiringTests {
     func isTakenByCache(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
         var settings = Self.given
-        settings.credentials = Self.identified
+        Self.identify(&settings.otherRoute)
         let before = Self.cacheLines(settings)
         let same = Self.cacheLines(settings).difference(from: before)
         #expect(same.isEmpty)
@@ -196,9 +207,9 @@ struct SettingsWiringTests {
         let setting = try #require(RouteTable.all.first { $0.path == path })
         var settings = Self.given
         // A route with the setting suffices.
-        settings.cache.rescueWithShared = "never"
-        var route = CisternSettings.Route(settings)
-        route.credentials = Self.identified
+        settings.otherRoute.rules.rescueWithShared = .never
+        var route = settings.otherRoute
+        Self.identify(&route)
         settings.routes = [route]
         let before = Self.cacheLines(settings)
         Self.change(setting, in: &settings.routes[0])
@@ -210,7 +221,7 @@ struct SettingsWiringTests {
 
     @Test(
         "what is read at the start only is said to need a restart, and nothing else is",
-        arguments: SettingsTable.all.map(\.path).filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
+        arguments: wired.filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
     func restart(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
         let before = ProxySettings(Self.given)

@@ -57,7 +57,7 @@ struct SharingSettingsTests {
             ($0.fleet, $0.user, $0.passwordFile) = ("shop", "node", password)
             ($0.caFile, $0.certificate, $0.key) = ("/ca", "/certificate", "/key")
             ($0.keep, $0.blindLimit, $0.timeout, $0.contentLimit) = (120_000, 5_000, 25, 4_096)
-            ($0.afterGap, $0.collapse) = ("drop", false)
+            ($0.afterGap, $0.collapse) = (.drop, false)
         }
         #expect(fleet.engine.servers == [.host("one.test", port: 7000), .host("two.test", port: 6379)])
         #expect(fleet.engine.username == "node")

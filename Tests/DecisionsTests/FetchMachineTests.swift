@@ -22,7 +22,7 @@ struct FetchMachineTests {
     }
 
     private static let collecting: [(Event, Action)] = [
-        (.decided(.collect(.store)), .collect), (.contentCame(bytes: 9, fits: true), .hold),
+        (.decided(.collect(.store)), .collect(.store)), (.contentArrived(bytes: 9, fits: true), .buffer),
     ]
     private static let examining: [(Event, Action)] =
         collecting + [(.transferEnded(isDelimited: true), .examine(.store, isDelimited: true))]
@@ -35,30 +35,31 @@ struct FetchMachineTests {
     @Test("a good response is held, looked at, and handed to the cache once what that looks at is in memory")
     func stored() {
         #expect(play(Self.examining) == .examining(.store))
-        #expect(play(Self.examining + [(.examined(.store), .readIn(.store))]) == .readingIn(.store))
-        #expect(play(Self.examining + [(.examined(.store), .readIn(.store)), (.readIn, .take(.store)), (.readIn, .nothing)]) == .ended)
+        #expect(play(Self.examining + [(.examined(.store), .load(.store))]) == .loading(.store))
+        let stored: [(Event, Action)] = [(.examined(.store), .load(.store)), (.loaded, .updateCache(.store)), (.loaded, .nothing)]
+        #expect(play(Self.examining + stored) == .ended)
     }
 
     @Test("what its content says against it decides: it goes out, is remembered as gone, or fails")
     func examined() {
-        #expect(play(Self.examining + [(.examined(.passOn(.noStore, fault: nil)), .bring(.noStore, fault: nil))]) == .ended)
+        #expect(play(Self.examining + [(.examined(.passOn(.noStore, fault: nil)), .deliver(.noStore, fault: nil))]) == .ended)
         #expect(play(Self.examining + [(.examined(.fail(.invalidJSON)), .fail(.invalidJSON))]) == .ended)
         let gone = FetchMachine.CacheStep.rememberGone(.noStore)
-        #expect(play(Self.examining + [(.examined(.rememberGone(.noStore)), .readIn(gone)), (.readIn, .take(gone))]) == .ended)
+        #expect(play(Self.examining + [(.examined(.rememberGone(.noStore)), .load(gone)), (.loaded, .updateCache(gone))]) == .ended)
         // What was looked at too late changes nothing.
-        play(Self.examining + [(.examined(.store), .readIn(.store)), (.examined(.store), .nothing)])
+        play(Self.examining + [(.examined(.store), .load(.store)), (.examined(.store), .nothing)])
     }
 
     @Test("a stream for which there is no room is given up, and what still comes of it is nobody's")
     func turnedAway() {
-        #expect(play([(.decided(.turnAway), .turnAway), (.contentCame(bytes: 9, fits: true), .nothing)]) == .ended)
+        #expect(play([(.decided(.turnAway), .rejectStream), (.contentArrived(bytes: 9, fits: true), .nothing)]) == .ended)
     }
 
     @Test("what becomes too long to be held is passed on from there")
     func tooLong() {
         let events: [(Event, Action)] =
             Self.collecting + [
-                (.contentCame(bytes: 9, fits: false), .passOnHeld), (.contentCame(bytes: 9, fits: false), .passOn),
+                (.contentArrived(bytes: 9, fits: false), .forwardBuffered), (.contentArrived(bytes: 9, fits: false), .forward),
                 (.transferEnded(isDelimited: false), .endStream),
             ]
         #expect(play(events) == .ended)
@@ -66,18 +67,18 @@ struct FetchMachineTests {
 
     @Test("a response that is not kept is passed on as it comes, to its end or until it breaks off")
     func streamed() {
-        let passed = Self.streaming + [(.contentCame(bytes: 9, fits: true), .passOn)]
+        let passed = Self.streaming + [(.contentArrived(bytes: 9, fits: true), .forward)]
         #expect(play(passed + [(.transferEnded(isDelimited: true), .endStream)]) == .ended)
         #expect(play(passed + [(.transferFailed(.responseIncomplete), .breakStream(.responseIncomplete))]) == .ended)
-        #expect(play(passed + [(.unwanted, .stop), (.contentCame(bytes: 9, fits: true), .nothing)]) == .ended)
+        #expect(play(passed + [(.unwanted, .stop), (.contentArrived(bytes: 9, fits: true), .nothing)]) == .ended)
     }
 
     @Test("a 304 confirms the copy, once that is in memory; what it may not bring is not looked at")
     func confirmed() {
         let events: [(Event, Action)] =
             Self.confirming + [
-                (.contentCame(bytes: 9, fits: true), .nothing), (.transferEnded(isDelimited: true), .readIn(.confirm)),
-                (.readIn, .take(.confirm)),
+                (.contentArrived(bytes: 9, fits: true), .nothing), (.transferEnded(isDelimited: true), .load(.confirm)),
+                (.loaded, .updateCache(.confirm)),
             ]
         #expect(play(events) == .ended)
     }
@@ -86,7 +87,7 @@ struct FetchMachineTests {
     func misled() {
         let again =
             Self.misled + [
-                (.contentCame(bytes: Self.limit, fits: true), .nothing), (.transferEnded(isDelimited: true), .askWithoutConditions),
+                (.contentArrived(bytes: Self.limit, fits: true), .nothing), (.transferEnded(isDelimited: true), .retryWithoutConditions),
             ]
         #expect(play(again) == .awaitingHead)
         #expect(play(again + Self.streaming) == .streaming)
@@ -95,11 +96,11 @@ struct FetchMachineTests {
 
     @Test("of what nobody wants so much is read, and no more")
     func discarded() {
-        let most: (Event, Action) = (.contentCame(bytes: Self.limit, fits: true), .nothing)
+        let most: (Event, Action) = (.contentArrived(bytes: Self.limit, fits: true), .nothing)
         #expect(play(Self.discarding + [most]) == .discarding(bytes: Self.limit))
         #expect(play(Self.discarding + [most, (.transferEnded(isDelimited: true), .nothing)]) == .ended)
         #expect(play(Self.discarding + [most, (.transferFailed(.responseIncomplete), .nothing)]) == .ended)
-        let more = Event.contentCame(bytes: 1, fits: true)
+        let more = Event.contentArrived(bytes: 1, fits: true)
         #expect(play(Self.discarding + [most, (more, .stop), (more, .nothing)]) == .ended)
         #expect(play(Self.misled + [most, (more, .failAndStop(.unexpectedStatus)), (more, .nothing)]) == .ended)
     }
@@ -115,7 +116,7 @@ struct FetchMachineTests {
         for mayBeStopped in [false, true] {
             let abandoned = Event.abandoned(mayBeStopped: mayBeStopped)
             for before in [Self.collecting, Self.examining, Self.confirming, Self.misled] { play(before + [(abandoned, .handOver)]) }
-            play(Self.examining + [(.examined(.store), .readIn(.store)), (abandoned, .handOver), (.readIn, .take(.store))])
+            play(Self.examining + [(.examined(.store), .load(.store)), (abandoned, .handOver), (.loaded, .updateCache(.store))])
             #expect(play(Self.streaming + [(abandoned, .stop)]) == .ended)
             play(Self.discarding + [(abandoned, .nothing), (.transferEnded(isDelimited: true), .nothing), (abandoned, .nothing)])
         }
@@ -131,8 +132,8 @@ struct FetchMachineTests {
     func ended() {
         let ended = Self.streaming + [(.transferEnded(isDelimited: true), .endStream)]
         let events: [Event] = [
-            .decided(.collect(.store)), .contentCame(bytes: 1, fits: true), .transferEnded(isDelimited: true), .transferFailed(.dnsError),
-            .examined(.store), .readIn, .unwanted, .abandoned(mayBeStopped: true),
+            .decided(.collect(.store)), .contentArrived(bytes: 1, fits: true), .transferEnded(isDelimited: true),
+            .transferFailed(.dnsError), .examined(.store), .loaded, .unwanted, .abandoned(mayBeStopped: true),
         ]
         #expect(play(ended + events.map { ($0, .nothing) }) == .ended)
     }

@@ -46,14 +46,12 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     func decide<Result>(_ body: (borrowing ResponseFacts, ResponseHead) -> Result) -> Result {
         let request = RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(sent))
         let response = ResponseHead(status: status, reason: [], fields: fields(lines))
-        return Self.copy.bytes.withUnsafeBytes { bytes in
-            var facts = ResponseFacts(
-                request, sent: fields(sent).known, status, copy: hasCopy ? (Self.copy.metadata, bytes) : nil, strictness: strictness)
-            facts.mayRescue = hasCopy && mayRescue
-            facts.isLookedUp = method != .post
-            facts.isStream = isStream
-            return body(facts, response)
-        }
+        var facts = ResponseFacts(
+            request, sent: fields(sent).known, status, copy: hasCopy ? (Self.copy.metadata, Self.copy.bytes) : nil, strictness: strictness)
+        facts.mayRescue = hasCopy && mayRescue
+        facts.isLookedUp = method != .post
+        facts.isStream = isStream
+        return body(facts, response)
     }
 }
 

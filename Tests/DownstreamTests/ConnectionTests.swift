@@ -22,8 +22,8 @@ private final class Answering: RequestReceiver {
     let wholes = Mutex([String]())
 
     /// Gives these two again, and nothing else.
-    func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
-        for (target, count) in [("/again", 5), ("/long-again", 24 << 20)] where bytes.elementsEqual(Self.request(target).utf8) {
+    func repeated(_ bytes: Span<UInt8>, on stream: any ClientStream) -> Bool {
+        for (target, count) in [("/again", 5), ("/long-again", 24 << 20)] where Array(copying: bytes) == Array(Self.request(target).utf8) {
             let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: \(count)\r\n\r\n".utf8) + [UInt8](repeating: 0x78, count: count)
             stream.sendAgain(answer.withUnsafeBytes { CompleteResponse($0) }, endingWith: nil)
             return true
@@ -57,9 +57,7 @@ private final class Answering: RequestReceiver {
     private func answer(_ target: String, _ connection: ClientConnection, _ bytes: UnsafeRawBufferPointer? = nil) {
         let body = target == "/whole" ? [UInt8](repeating: 120, count: 24 << 20) : Array(target.utf8)
         let lines = Array("HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n".utf8)
-        let sent = lines.withUnsafeBytes {
-            connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(body))?.count ?? 0
-        }
+        let sent = connection.sendWhole(head: lines.span, lines: Span(), body: .bytes(body))?.bytes.count ?? 0
         if let bytes { wholes.withLock { $0.append("\(bytes.count) \(sent)") } }
     }
 

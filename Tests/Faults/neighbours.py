@@ -160,8 +160,8 @@ class Cistern:
         command = [options.cistern, "serve", "--upstream", f"http://{host}:{origin.port}", "--listen", f"unix:{self.socket}",
                    "--cache-dir", os.path.join(directory, "store"), "--cache-size", "32MiB", "--shards", "2", "--log-level", "info",
                    "--set", "trusted_proxies=unix:"]
-        for setting, value in (("failure.memory", "on" if remembers else "off"), ("failure.window", milliseconds(WINDOW)),
-                               ("failure.recheck", milliseconds(RECHECK)), ("cache.rescue_after", milliseconds(SOFT)),
+        for setting, value in (("failure.window", milliseconds(WINDOW)),
+                               ("failure.recheck", milliseconds(RECHECK) if remembers else "0"), ("cache.rescue_after", milliseconds(SOFT)),
                                ("upstream.first_byte_timeout", milliseconds(FIRST_BYTE))):
             command += ["--set", f"{setting}={value}"]
         with open(self.log, "ab") as log:

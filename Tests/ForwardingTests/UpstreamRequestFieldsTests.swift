@@ -59,7 +59,7 @@ struct UpstreamRequestFieldsTests {
         arguments: ["X-Client-IP", "CF-Connecting-IP", "True-Client-IP", "Fastly-Client-IP", "x_client_ip", "X-Real-IP"])
     func clientAddress(_ name: String) {
         for policy in ForwardedPolicy.allCases {
-            let sent = Self.sent([(name, "203.0.113.9")]) { ($0.forwarded, $0.dropOverrides) = (policy, false) }
+            let sent = Self.sent([(name, "203.0.113.9")]) { ($0.forwarded, $0.overrideFields) = (policy, []) }
             // A spelling with _ is nobody's who is trusted in front of us, where the field has a number.
             #expect(sent.contains { $0.hasSuffix(": 203.0.113.9") } == (policy == .trust), "\(policy)")
         }
@@ -72,7 +72,7 @@ struct UpstreamRequestFieldsTests {
         arguments: ["X-Original-URL", "x-http-method-override"])
     func overrides(_ name: String) {
         #expect(!Self.sent([(name, "/admin"), (name, "/other")]).contains { $0.hasPrefix(name.lowercased()) })
-        #expect(Self.sent([(name, "/admin")]) { $0.dropOverrides = false }.contains { $0.hasPrefix(name.lowercased()) })
+        #expect(Self.sent([(name, "/admin")]) { $0.overrideFields = [] }.contains { $0.hasPrefix(name.lowercased()) })
     }
 
     @Test(
@@ -93,7 +93,7 @@ struct UpstreamRequestFieldsTests {
                 Self.sent([(name, "claim")], change).contains { $0.hasSuffix(": claim") }
                     || name == "X-Forwarded-Url")
         }
-        #expect(Self.sent([(name, "claim")]) { ($0.identityFields, $0.dropOverrides) = ([], false) }.contains { $0.hasSuffix(": claim") })
+        #expect(Self.sent([(name, "claim")]) { ($0.identityFields, $0.overrideFields) = ([], []) }.contains { $0.hasSuffix(": claim") })
     }
 
     @Test(

@@ -173,7 +173,7 @@ class UserDay(Day):
     """With the user that the documents give to nodes."""
 
     def prepare(self):
-        text = (HERE.parent.parent / "Configuration/Sharing.md").read_text()
+        text = (HERE.parent.parent / "Configuration/Guides/Several-Nodes.md").read_text()
         self.user = re.search(r"^user cistern (.*)$", text, re.M)[1].replace("shop", "main").replace("PASSWORD", "right").split()
         (self.primary.directory / "password").write_text("right")
         self.settings = ("user=cistern", f"password_file={self.primary.directory / 'password'}")

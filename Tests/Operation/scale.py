@@ -5,7 +5,7 @@
 
 Two, four and eight real nodes, of which one gets the writes; then up to 300 simulated ones (followers.c), which ask the engine for what a node asks, first
 at the same rate of writes and then at a doubled one until a core of the engine is used up or entries come late. Prints the table of
-Configuration/Sharing.md; with --write puts it there, between its markers.
+README.md; with --write puts it there, between its markers.
 """
 import argparse
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import fleet
 
-DOCUMENT = fleet.HERE.parent.parent / "Configuration" / "Sharing.md"
+DOCUMENT = fleet.HERE / "README.md"
 MARKS = "<!-- scale: written by Tests/Operation/scale.py --write -->", "<!-- /scale -->"
 REAL, SIMULATED = (2, 4, 8), (10, 30, 100, 300)
 # Of a core, and milliseconds: beyond either the engine has reached its end.

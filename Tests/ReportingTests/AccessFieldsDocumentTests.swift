@@ -1,4 +1,4 @@
-// The document of the access log against its fields: each has its row in Configuration/README.md.
+// The document of the access log against its fields: each has its row in Configuration/Reference/log-fields.md.
 
 import Figures
 import TestSupport
@@ -9,7 +9,8 @@ struct AccessFieldsDocumentTests {
     @Test("every field is described, and nothing else is")
     func fields() throws {
         let root = #filePath.dropLast("Tests/ReportingTests/AccessFieldsDocumentTests.swift".utf8.count)
-        let lines = try TestTools.read(root + "Configuration/README.md").split(separator: "\n", omittingEmptySubsequences: false)
+        let lines = try TestTools.read(root + "Configuration/Reference/log-fields.md").split(
+            separator: "\n", omittingEmptySubsequences: false)
         let head = try #require(lines.firstIndex(of: "| Field | |"))
         let columns = lines[(head + 2)...].prefix { $0.hasPrefix("| `") }.map { $0.dropFirst(2).prefix { $0 != "|" } }
         let described = columns.flatMap { column in column.split(separator: "`").filter { $0.first?.isLetter == true }.map(String.init) }

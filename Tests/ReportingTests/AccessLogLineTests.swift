@@ -1,5 +1,6 @@
 // The lines of the access log: what each form tells, what it leaves out, and that nothing that clients send breaks a line.
 
+import Decisions
 import Explanation
 import Figures
 import HTTPCore
@@ -16,28 +17,23 @@ struct AccessLogLineTests {
     }
 
     private static let record = {
-        var record = ExchangeRecord(result: .rescued, method: .get, status: 200)
-        (record.durationMicroseconds, record.upstreamMicroseconds, record.bodyBytes, record.age) = (1_234, 1_000, 17, 60)
-        record.rescueCause = 0
+        var record = ExchangeRecord(.rescued, .get, status: 200)
+        (record.wall, record.durationMicroseconds, record.bodyBytes, record.age) = (1_700_000_000_007, 1_234, 17, 60)
+        (record.upstream.microseconds, record.upstream.failure) = (1_000, .transfer(UpstreamError.allCases[0]))
+        (record.upstream.status, record.upstream.spoken) = (503, .http1)
+        (record.upstream.times.resolved, record.upstream.times.connected, record.upstream.times.secured) = (10, 30, 0)
+        (record.upstream.times.sent, record.upstream.times.firstByte) = (40, 940)
         return record
-    }()
-
-    private static let trace = {
-        var trace = ExchangeTrace()
-        (trace.upstream.status, trace.upstream.spoken) = (503, .http1)
-        (trace.upstream.times.resolved, trace.upstream.times.connected, trace.upstream.times.secured) = (10, 30, 0)
-        (trace.upstream.times.sent, trace.upstream.times.firstByte) = (40, 940)
-        return trace
     }()
 
     private func line(
         _ head: RequestHead = Self.head(), _ format: AccessLog.Format = .json, _ fields: [AccessField] = AccessField.usual
     ) -> String {
-        var line = AccessLogLine(head, wall: 1_700_000_000_007)
+        var line = AccessLogLine(head)
         line.client = AccessLogLine.Client(Array("192.0.2.1".utf8), subject: "CN=a b", tls: "TLSv1.3")
         line.name = Array("id-1".utf8)
         (line.api, line.route, line.upstreamAddress) = ("shop", "users", "api.test:8443")
-        return String(decoding: line.make(Self.record, Self.trace, format, fields), as: UTF8.self)
+        return String(decoding: line.make(Self.record, format, fields), as: UTF8.self)
     }
 
     @Test("all that JSON can tell, in the order that is asked for")
@@ -64,9 +60,9 @@ struct AccessLogLineTests {
 
     @Test("what there is nothing of is left out, wherever it stands")
     func nothing() {
-        let line = AccessLogLine(Self.head("/"), wall: 0)
-        let record = ExchangeRecord(result: .error, method: .get, status: 502)
-        let text = { (fields: [AccessField]) in String(decoding: line.make(record, ExchangeTrace(), .json, fields), as: UTF8.self) }
+        let line = AccessLogLine(Self.head("/"))
+        let record = ExchangeRecord(.error, .get, status: 502)
+        let text = { (fields: [AccessField]) in String(decoding: line.make(record, .json, fields), as: UTF8.self) }
         #expect(text([.age, .query, .status, .userAgent, .bytes, .upstreamPhases, .tls]) == #"{"status":502,"bytes":0}"# + "\n")
         #expect(text([.age, .traceID, .upstreamAddress]) == "{}\n")
         #expect(text([.client]) == #"{"client":"unix"}"# + "\n")

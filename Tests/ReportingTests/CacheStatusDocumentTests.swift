@@ -1,5 +1,5 @@
-// The document of Cache-Status against its words: each cause of a rescue and each reason for not storing has its place in
-// Configuration/README.md.
+// The document of Cache-Status against its words: each cause of a rescue and each reason for not storing is in a table of
+// Configuration/Reference/responses.md.
 
 import CachePolicy
 import Explanation
@@ -10,7 +10,7 @@ import Testing
 struct CacheStatusDocumentTests {
     private static func page() throws -> [Substring] {
         let root = #filePath.dropLast("Tests/ReportingTests/CacheStatusDocumentTests.swift".utf8.count)
-        return try TestTools.read(root + "Configuration/README.md").split(separator: "\n", omittingEmptySubsequences: false)
+        return try TestTools.read(root + "Configuration/Reference/responses.md").split(separator: "\n", omittingEmptySubsequences: false)
     }
 
     /// What stands in code in the first column of a table.

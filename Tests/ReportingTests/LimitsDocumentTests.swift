@@ -1,4 +1,4 @@
-// Every limit has a name, a default and a metric. Compares the table of limits in docker/README.md with the settings and with /metrics.
+// Every limit has a name, a default and a metric. Compares the table of Configuration/Concepts/Limits.md with the settings and with /metrics.
 
 import Administration
 import Downstream
@@ -12,9 +12,10 @@ import Tracing
 @Suite("The table of limits", .play)
 struct LimitsDocumentTests {
     private static func section() throws -> Substring {
-        let path = String(#filePath.dropLast("Tests/ReportingTests/LimitsDocumentTests.swift".utf8.count)) + "docker/README.md"
+        let path =
+            String(#filePath.dropLast("Tests/ReportingTests/LimitsDocumentTests.swift".utf8.count)) + "Configuration/Concepts/Limits.md"
         let text = try TestTools.read(path)
-        let start = try #require(text.firstRange(of: "\n## Limits\n"))
+        let start = try #require(text.firstRange(of: "\n## Which metric shows that a limit is reached\n"))
         let rest = text[start.upperBound...]
         return rest[..<(rest.firstRange(of: "\n## ")?.lowerBound ?? rest.endIndex)]
     }
@@ -26,9 +27,7 @@ struct LimitsDocumentTests {
 
     /// Numbers that are not limits, such as intervals and thresholds.
     private static let others: Set<String> = [
-        "upstream.idle_for_writes", "upstream.resolve_interval", "failure.threshold", "failure.window", "failure.recheck",
-        "failure.probe_interval", "failure.probe_status", "shards", "cache.heuristics", "cache.compress_from", "cache.refresh_ahead",
-        "cache.refresh_ahead_hits",
+        "failure.threshold", "failure.window", "failure.recheck", "shards", "cache.heuristics", "cache.refresh_ahead",
     ]
 
     /// Rules of freshness, identity and other origins, which do not limit resources.
@@ -38,25 +37,25 @@ struct LimitsDocumentTests {
 
     @Test("each setting that is a limit is in it, and nothing that is not")
     func settings() throws {
-        let numbers = SettingsTable.all.filter { setting in
-            switch setting.binding {
-            case .count, .size, .duration: !Self.rules.contains { setting.path.hasPrefix($0) }
+        let numbers = SettingsTable.current.filter { setting in
+            switch setting.binding.kind {
+            case .number(.share, _): false
+            case .number: !Self.rules.contains { setting.path.hasPrefix($0) }
             default: false
             }
         }.map(\.path)
         let named = Set(Self.code(try Self.section()))
         for path in numbers { #expect(named.contains(path) != Self.others.contains(path), "\(path)") }
         for name in named where name.split(separator: ".").count == 2 && !name.contains(" ") {
-            #expect(SettingsTable.all.contains { $0.path == name }, "\(name)")
+            #expect(SettingsTable.current.contains { $0.path == name }, "\(name)")
         }
     }
 
     @Test("each metric in it is on the page, with that label")
     func metrics() throws {
         let origin = ScriptedOrigin { _ in [.json("{}")] }
-        let play = try ProxyPlay(origin, door: .tls) { settings in
+        let play = try ProxyPlay(origin, door: .tls, fleet: .ofNobody) { settings in
             settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
-            settings.fleet = .ofNobody
         }
         let page = try play.get("/metrics").text
         let metrics = Self.code(try Self.section()).filter { $0.hasPrefix("cistern_") }

@@ -19,14 +19,17 @@ struct MetricsDocumentTests {
     /// Of `cistern record` only, which has a command of its own.
     private static let ofRecording = "cistern_recorded_exchanges_total"
 
-    /// The first column of the table in docker/README.md: `name{label,label}`, one after the other.
+    /// The terms of the lists in Configuration/Reference/metrics.md: `name{label,label}`, one after the other, before a colon.
     private static func documented() throws -> Metrics {
-        let path = String(#filePath.dropLast("Tests/ReportingTests/MetricsDocumentTests.swift".utf8.count)) + "docker/README.md"
+        let path =
+            String(#filePath.dropLast("Tests/ReportingTests/MetricsDocumentTests.swift".utf8.count))
+            + "Configuration/Reference/metrics.md"
         let text = try TestTools.read(path)
         var metrics = Metrics()
-        for line in text.split(separator: "\n") where line.hasPrefix("| `") {
-            let column = line.dropFirst(2).prefix { $0 != "|" }
-            for span in column.split(separator: "`").enumerated().filter({ $0.offset % 2 == 0 }).map(\.element) {
+        let items = text.split(separator: "\n- `").dropFirst()
+        for item in items {
+            let term = item[..<(item.firstRange(of: "`:")?.lowerBound ?? item.startIndex)]
+            for span in term.split(separator: "`").enumerated().filter({ $0.offset % 2 == 0 }).map(\.element) {
                 let parts = span.split { "{,}".contains($0) }.map(String.init)
                 guard let name = parts.first, name.contains("_"), name.allSatisfy({ $0 == "_" || $0.isLetter || $0.isNumber }) else {
                     continue
@@ -59,13 +62,12 @@ struct MetricsDocumentTests {
         return route
     }
 
-    @Test("all that is on a page is in the table with its labels, and nothing else is")
+    @Test("all that is on a page is in the lists with its labels, and nothing else is")
     func compared() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-store"])] }
-        let alone = try ProxyPlay(origin, door: .tls) { settings in
+        let alone = try ProxyPlay(origin, door: .tls, fleet: .ofNobody) { settings in
             settings.routes = [Self.route("users")]
             settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
-            settings.fleet = .ofNobody
         }
         _ = try alone.get("/users/1")
         #expect(alone.reload { _ in }?.label == "applied")

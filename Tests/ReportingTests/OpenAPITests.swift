@@ -29,10 +29,9 @@ struct OpenAPITests {
     @Test("every operation is answered as documented, and nothing else is")
     func operations() throws {
         let play = try ProxyPlay(
-            ScriptedOrigin { _ in [.json("{\"a\":1}", ["Cache-Control: max-age=60", "Vary: Accept", "Cache-Tag: x"])] }
+            ScriptedOrigin { _ in [.json("{\"a\":1}", ["Cache-Control: max-age=60", "Vary: Accept", "Cache-Tag: x"])] }, fleet: .ofNobody
         ) {
             $0.admin.allowsFaults = true
-            $0.fleet = .ofNobody
         }
         for target in ["/a", "/b", "/a"] { _ = try play.get(target, [("Cookie", "a=b")]) }
         play.origin.down()

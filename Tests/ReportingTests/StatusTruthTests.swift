@@ -72,7 +72,7 @@ struct StatusTruthTests {
         #expect(
             row == [
                 "The upstream", "Unknown the last 20 requests failed", "–", "connection refused", "–",
-                "failures are not remembered here (failure.memory)",
+                "failures are not remembered here (failure.recheck is 0)",
             ])
         play.origin.up()
         _ = try play.get("/a")

@@ -2,6 +2,7 @@
 
 import Administration
 import Explanation
+import Figures
 import HTTPCore
 import JSON
 import TestSupport
@@ -96,10 +97,10 @@ struct WhyFilterTests {
         let ring = WhyRing(shard: 1, capacity: 10)
         func append(_ count: Int) {
             for _ in 0..<count {
-                var trace = ExchangeTrace()
-                trace.number = ring.nextNumber()
-                trace.status = trace.number % 2 == 0 ? 200 : 503
-                ring.append(&trace, target: Array("/\(trace.number)".utf8)[...])
+                var record = ExchangeRecord(.miss, .get)
+                record.number = ring.nextNumber()
+                record.status = record.number % 2 == 0 ? 200 : 503
+                ring.append(&record, target: Array("/\(record.number)".utf8)[...])
             }
         }
         func look(_ after: Int, limit: Int = 100, statuses: ClosedRange<UInt16>? = nil) -> (numbers: [UInt64], next: Int, missed: Int) {
@@ -107,7 +108,7 @@ struct WhyFilterTests {
             filter.statuses = statuses
             var search = WhyRing.Search(limit: limit, filter: filter, after: [999, after])
             while ring.lookFurther(&search) {}
-            return (search.records.map(\.trace.number), search.next, search.missed)
+            return (search.records.map(\.exchange.number), search.next, search.missed)
         }
         append(4)
         #expect(look(0) == ([1, 2, 3, 4], 4, 0))
@@ -120,17 +121,17 @@ struct WhyFilterTests {
         #expect(look(99) == ([], 15, 0))
         var newest = WhyRing.Search(limit: 1)
         while ring.lookFurther(&newest) {}
-        #expect(newest.records.map(\.trace.number) == [15] && newest.next == 15)
+        #expect(newest.records.map(\.exchange.number) == [15] && newest.next == 15)
     }
 
     @Test("a turn of the loop takes a hundred records at most, however many are wanted, and looks at a thousand", arguments: [true, false])
     func pieces(isAhead: Bool) {
         let ring = WhyRing(shard: 0, capacity: 5_000)
         for number in 1...4_500 {
-            var trace = ExchangeTrace()
-            trace.number = ring.nextNumber()
-            trace.status = number <= 2_000 ? 200 : 503
-            ring.append(&trace, target: Array("/\(number)".utf8)[...])
+            var record = ExchangeRecord(.miss, .get)
+            record.number = ring.nextNumber()
+            record.status = number <= 2_000 ? 200 : 503
+            ring.append(&record, target: Array("/\(number)".utf8)[...])
         }
         func turns(_ limit: Int, _ change: (inout WhyFilter) -> Void = { _ in }) -> (turns: Int, found: [Int]) {
             var filter = WhyFilter()
@@ -138,7 +139,7 @@ struct WhyFilterTests {
             var search = WhyRing.Search(limit: limit, filter: filter, after: isAhead ? [0] : nil)
             var turns = 1
             while ring.lookFurther(&search) { turns += 1 }
-            #expect(search.records.map(\.trace.number) == search.pieces.flatMap { $0.map(\.trace.number) })
+            #expect(search.records.map(\.exchange.number) == search.pieces.flatMap { $0.map(\.exchange.number) })
             return (turns, search.pieces.map(\.count))
         }
         let all = turns(10_000)

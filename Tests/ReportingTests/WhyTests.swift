@@ -5,6 +5,7 @@ import CachePolicy
 import Decisions
 import Downstream
 import Explanation
+import Figures
 import HTTPCore
 import JSON
 import Reactor
@@ -62,7 +63,7 @@ struct WhyTests {
             Row("Vary: *", .json("{}", ["Vary: *"]), notStored: "vary_star"),
             Row(
                 "too many groups", .json("{}", ["Cache-Groups: " + (0..<129).map { "\"\($0)\"" }.joined(separator: ",")]),
-                notStored: "too_many_members", setting: "cache.member_limit"),
+                notStored: "too_many_members"),
             Row("POST", .json("{}"), "POST", reason: "method", notStored: "method", setting: "routes.methods"),
             Row("PUT: no setting makes a write be kept", .json("{}"), "PUT", reason: "method", notStored: "method"),
         ])
@@ -83,7 +84,7 @@ struct WhyTests {
         arguments: [
             ("[1]", nil, []), ("[\(String(repeating: "1,", count: 60))1]", "long_content", ["routes.content_limit"]),
             ("[\(String(repeating: "1,", count: 160))1]", "long_content", ["routes.content_limit", "limits.request_buffer"]),
-            ("[\(String(repeating: "1,", count: 120))1]", "unread_content", ["limits.request_buffers"]),
+            ("[\(String(repeating: "1,", count: 120))1]", "unread_content", []),
             ("{\"query\":\"mutation { a }\"}", "changing_content", []), ("{", "changing_content", []),
         ] as [(String, String?, [String])])
     func content(_ content: String, _ notStored: String?, _ settings: [String]) throws {
@@ -291,15 +292,15 @@ struct WhyTests {
         let ring = WhyRing(shard: 3, capacity: 2)
         let long = Array(repeating: UInt8(ascii: "x"), count: 1_000)
         for target in [Array("/a".utf8), long, Array("/b".utf8)] {
-            var trace = ExchangeTrace()
-            trace.number = ring.nextNumber()
-            ring.append(&trace, target: target[...])
+            var record = ExchangeRecord(.miss, .get)
+            record.number = ring.nextNumber()
+            ring.append(&record, target: target[...])
         }
         let records = ring.records(last: 10)
         #expect(records.map(\.id) == ["3-3", "3-2"])
         #expect(records.map(\.isCut) == [false, true])
         #expect(records[1].target.count == WhyRing.targetBytes)
-        var unkept = ExchangeTrace()
+        var unkept = ExchangeRecord(.miss, .get)
         WhyRing(shard: 0, capacity: 0).append(&unkept, target: long[...])
     }
 
@@ -347,7 +348,7 @@ struct WhyTests {
 
     @Test("every setting that is named exists")
     func settings() {
-        let known = SettingsTable.all.map(\.path) + RouteTable.all.map { "routes." + $0.path }
+        let known = SettingsTable.current.map(\.path) + RouteTable.current.map { "routes." + $0.path }
         let stops = FailureScopeKind.allCases.flatMap { kind in
             [FailureCause.status(503), .junk].map { FetchFailure.stopped(FailureStop(scope: kind, cause: $0, since: 0, wait: 0)) }
         }

@@ -14,6 +14,7 @@ final class FleetCache {
     var told: [[UInt8]] { given.told.map(\.mark) }
 
     final class GivenRecords: SharedLevel {
+        let (isShared, isAwaited, lastTold) = (true, false, UInt64(0))
         var contentLimitBytes = 1_000
         fileprivate(set) var records: [[UInt8]: (record: SharedRecord, recency: Recency)] = [:]
         /// What each write has told.
@@ -23,6 +24,11 @@ final class FleetCache {
         var isOpen = true
 
         func mayOffer() -> Bool { isOpen }
+        func obstacle(for keys: TargetKeys) -> SharedObstacle? { nil }
+        func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any SharedWaiter) {}
+        func isForEachRequest(_ key: [UInt8]) -> Bool { false }
+        func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64) {}
+        func whenTold(since former: UInt64, _ then: @escaping (_ isTold: Bool) -> Void) { then(true) }
 
         func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
             records[key] = (SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body), recency)

@@ -16,8 +16,8 @@ struct ImportingTests {
         var records: [String] = []
         test.cache.store.visitAll { listed in
             let item = listed.item
-            let kind = StoredMetadata.kind(of: item.metadata)
-            var metadata = StoredMetadata(item.metadata) ?? StoredMetadata(item.metadata, as: .gone)
+            let kind = StoredMetadata.kind(of: item.metadata.span)
+            var metadata = StoredMetadata(item.metadata.span) ?? StoredMetadata(item.metadata.span, as: .gone)
             metadata?.requestTime = Timestamp(seconds: 0)
             metadata?.responseTime = Timestamp(seconds: 0)
             metadata?.date = Timestamp(seconds: 0)

@@ -64,7 +64,7 @@ private struct ListingWalk {
     private mutating func purge(_ target: String, _ random: inout SeededGenerator) throws {
         let (tag, isSoft) = (random.pick(Self.tags), random.isTrue())
         let isTagged = { (found: FoundResponse) in
-            StoredHead.parse(found.head).map { CacheTags.tags(of: $0.fields).contains(tag) } ?? false
+            StoredHead.parse(found.head.span).map { CacheTags.tags(of: $0.fields).contains(tag) } ?? false
         }
         let selections: [(PurgeSelection, (FoundResponse) -> Bool)] = [
             (.selection(EntrySelection(tag: tag)), isTagged),
@@ -134,7 +134,7 @@ private struct ListingWalk {
 
     mutating func compare() throws -> Bool {
         var all = 0
-        test.cache.store.visitAll { if StoredMetadata.kind(of: $0.item.metadata) == .response { all += 1 } }
+        test.cache.store.visitAll { if StoredMetadata.kind(of: $0.item.metadata.span) == .response { all += 1 } }
         let listed = Set(test.cache.list(EntrySelection(), limit: 1_000).entries.map(\.id.item))
         counts.listed += listed.count
         counts.hidden += all - listed.count

@@ -15,12 +15,11 @@ struct SelectingMemoTests {
         func values(_ names: String, _ fields: [(String, String)]) -> [UInt8] {
             var request = Fields()
             for (name, value) in fields { request.append(name: name, value: value) }
-            return Array(names.utf8).withUnsafeBytes { marker in
-                memo.values(for: marker, in: request) { names in
-                    made += 1
-                    return SelectingFields.values(of: names, in: request)
-                }.values
-            }
+            let marker = Array(names.utf8)
+            return memo.values(for: marker.span, in: request) { names in
+                made += 1
+                return SelectingFields.values(of: names, in: request)
+            }.values
         }
         let german = values("a\naccept-language", [("Accept-Language", "de"), ("A", "1")])
         #expect(values("a\naccept-language", [("accept-language", "de"), ("B", "2"), ("A", "1")]) == german)

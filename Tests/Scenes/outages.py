@@ -164,7 +164,7 @@ def cold_cache_refused(play):
 @scene("probes-only", "No client sends anything; the upstream responds 503 to the probes.", fires={"CisternUpstreamDown": WITHIN},
        outputs=down(response=RESCUED))
 def probes_only(play):
-    play.start("failure.probe_path=/health")
+    play.start("failure.probe=GET /health")
     fill(play, *USERS)
     begin_outage(play)
     play.look()
@@ -173,7 +173,7 @@ def probes_only(play):
 @scene("probes-refused", "No client sends anything; nothing listens where the probes go.", fires={"CisternUpstreamDown": WITHIN},
        outputs=down(response=RESCUED, upstream=r": DOWN, since .*\(connection_refused\)"))
 def probes_refused(play):
-    play.start("failure.probe_path=/health")
+    play.start("failure.probe=GET /health")
     fill(play, *USERS)
     begin_outage(play, refuse)
     play.look()

@@ -299,7 +299,7 @@ def rejected(play):
 
 @scene("probes-and-no-traffic", "No client sends anything, and the probes are well.")
 def probes(play):
-    play.start("failure.probe_path=/health")
+    play.start("failure.probe=GET /health")
     play.wait(300)
     play.expect("/health" in play.upstream.asked, "no probe was sent")
 

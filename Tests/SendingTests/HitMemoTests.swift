@@ -47,7 +47,7 @@ struct HitMemoTests {
         in memo: HitMemo? = nil, _ bytes: String?, _ head: RequestHead, now: Int64 = 5
     ) -> (byBytes: String?, byKey: String?) {
         let memo = memo ?? self.memo
-        let byBytes = bytes.flatMap { bytes in Array(bytes.utf8).withUnsafeBytes { memo.find($0, now: now)?.hit } }
+        let byBytes = bytes.map { Array($0.utf8) }.flatMap { memo.find($0.span, now: now)?.hit }
         let request = memo.request(head, nil)
         let byKey = request.flatMap { memo.find($0, now: now) }
         return (
@@ -64,8 +64,8 @@ struct HitMemoTests {
         let memo = memo ?? self.memo
         var basis = finding.basis
         basis.selecting = selecting.map { Array($0.utf8)[...] }
-        let record = ExchangeRecord(result: .hit, method: .get, status: 200)
-        let hit = Array(response.utf8).withUnsafeBytes { KeptHit($0, basis, times: times, record, ExchangeTrace()) }
+        let record = ExchangeRecord(.hit, .get, status: 200)
+        let hit = Array(response.utf8).withUnsafeBytes { KeptHit(SentBytes($0), basis, times: times, record) }
         Array(bytes.utf8).withUnsafeBytes { bytes in
             guard let request = memo.request(head, bytes) else { return }
             memo.keep(request, head, basis) { hit }

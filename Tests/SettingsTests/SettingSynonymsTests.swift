@@ -15,7 +15,7 @@ struct SettingSynonymsTests {
 
     /// Settings and lists as in the file.
     private static let known =
-        SettingsTable.all.map(\.path) + RouteTable.all.map { "routes." + $0.path } + APITable.all.map { "apis." + $0.path } + [
+        SettingsTable.current.map(\.path) + RouteTable.current.map { "routes." + $0.path } + APITable.current.map { "apis." + $0.path } + [
             "routes", "apis",
         ]
 
@@ -130,7 +130,7 @@ struct SettingSynonymsTests {
             #expect(Self.known.contains(setting) || routes.contains(setting), "\(group)")
             #expect(setting.hasPrefix(group + ".") || group == "timeouts")
         }
-        for setting in SettingsTable.all where setting.path.contains(".") {
+        for setting in SettingsTable.current where setting.path.contains(".") {
             let group = String(setting.path.prefix { $0 != "." })
             #expect(SettingSynonyms.ofGroup[group] != nil || group == "credentials", "\(group)")
         }

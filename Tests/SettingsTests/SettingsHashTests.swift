@@ -29,14 +29,15 @@ struct SettingsHashTests {
         arguments: [
             Row(testDescription: "a comment and a default", to: one + "# a comment\nshards: 0\n", isSame: true),
             Row(
-                testDescription: "another order", from: one + "shards: 2\nown_pages: false\n", to: "own_pages: false\nshards: 2\n" + one,
+                testDescription: "another order", from: one + "shards: 2\ncors: {credentials: on}\n",
+                to: "cors: {credentials: on}\nshards: 2\n" + one,
                 isSame: true),
             Row(
                 testDescription: "a password", from: "upstream: {url: http://ann:sesame@a}\n", to: "upstream: {url: http://ann:other@a}\n",
                 isSame: true),
             Row(
-                testDescription: "a key in arguments", from: one + "failure: {probe_path: /p?api_key=1}\n",
-                to: one + "failure: {probe_path: /p?api_key=2}\n", isSame: true),
+                testDescription: "a key in arguments", from: one + "failure: {probe: GET /p?api_key=1}\n",
+                to: one + "failure: {probe: GET /p?api_key=2}\n", isSame: true),
             Row(
                 testDescription: "a password of a proxy", from: "upstream: {url: http://a, proxy: \"http://u:1@p:1\"}\n",
                 to: "upstream: {url: http://a, proxy: \"http://u:2@p:1\"}\n", isSame: true),
@@ -80,19 +81,17 @@ struct SettingsHashTests {
 }
 
 extension Setting {
-    fileprivate var hasMoreValues: Bool { if case .flag = binding { false } else { true } }
-
-    /// Sets a value other than the default.
-    fileprivate func change(_ settings: inout Root, _ number: Int) {
-        switch binding {
-        case .text(let path), .choice(let path, _): settings[keyPath: path] = "another\(number)"
-        case .list(let path): settings[keyPath: path] = ["another\(number)"]
-        case .listeners(let path): settings[keyPath: path] = [CisternSettings.Listener(word: "127.0.0.1:\(1_000 + number)")]
-        case .certificates(let path): settings[keyPath: path] = [CisternSettings.Certificate(word: "another\(number).pem")]
-        case .flag(let path): settings[keyPath: path].toggle()
-        case .count(let path, let range), .size(let path, let range), .duration(let path, let range):
-            settings[keyPath: path] = settings[keyPath: path] == range.lowerBound + number ? range.upperBound : range.lowerBound + number
-        case .share(let path): settings[keyPath: path] += 1 + number
+    fileprivate var hasMoreValues: Bool {
+        switch binding.kind {
+        case .flag: false
+        case .choice(let words): words.count > 2
+        default: true
         }
+    }
+
+    /// Sets another value.
+    fileprivate func change(_ settings: inout Root, _ number: Int) {
+        let mistake = apply(another(than: settings, number), to: &settings)
+        #expect(mistake == nil)
     }
 }

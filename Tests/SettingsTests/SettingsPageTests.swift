@@ -1,5 +1,5 @@
-// Generates the table of settings in Configuration/README.md, and comments and values in Configuration/cistern.yaml, from the declarations.
-// With CISTERN_WRITE_SETTINGS set, both are written instead of compared.
+// Generates Configuration/Reference/settings.md, and comments and values in Configuration/cistern.yaml, from the declarations. With
+// CISTERN_WRITE_SETTINGS set, both are written instead of compared.
 
 import Settings
 import Testing
@@ -7,22 +7,19 @@ import Testing
 @Suite("The page of settings")
 struct SettingsPageTests {
     private static let root = String(#filePath.dropLast("Tests/SettingsTests/SettingsPageTests.swift".count))
-    private static let page = root + "Configuration/README.md"
-    private static let heading = "| Setting | Default | Meaning |\n|---|---|---|\n"
-
+    private static let page = root + "Configuration/Reference/settings.md"
     private static let sample = root + "Configuration/cistern.yaml"
 
     /// The default value in the notation of the sample file.
     private static func value(_ setting: Setting<CisternSettings>) -> String {
         var settings = CisternSettings()
-        settings.upstream.url = "https://api.example.com"
+        settings.upstreamURL = "https://api.example.com"
         let text = setting.text(in: settings)
-        if case .duration(let path, _) = setting.binding {
-            let milliseconds = settings[keyPath: path]
+        if case .number(.duration, _) = setting.binding.kind, let milliseconds = TimeSpan.parse(text) {
             if milliseconds >= 48 * 3_600_000 { return "\(milliseconds / 86_400_000)d" }
             return milliseconds > 1_000 && milliseconds % 1_000 != 0 ? "\(Double(milliseconds) / 1_000)s" : text
         }
-        guard case .list = setting.binding else { return text }
+        guard case .list = setting.binding.kind else { return text }
         let plain = { (word: Substring) in word.allSatisfy { $0.isLetter || $0.isNumber || "-_.*+/".contains($0) } && word.first != "*" }
         return "["
             + text.split(separator: "\"").filter { ![", ", "[", "]", "[]"].contains($0) }.map { word in
@@ -31,7 +28,7 @@ struct SettingsPageTests {
     }
 
     private static func comment(_ setting: Setting<CisternSettings>) -> String {
-        if case .choice(_, let words) = setting.binding { return "\(setting.help) One of: \(words.joined(separator: ", "))." }
+        if case .choice(let words) = setting.binding.kind { return "\(setting.help) One of: \(words.joined(separator: ", "))." }
         return setting.help
     }
 
@@ -58,15 +55,6 @@ struct SettingsPageTests {
         return lines.joined(separator: "\n")
     }
 
-    private static func rows() -> String {
-        SettingsTable.current.map { setting in
-            let (value, more) = (
-                setting.path == "upstream.url" ? "–" : "`\(value(setting))`", setting.needsRestart ? " *Needs a restart.*" : ""
-            )
-            return "| `\(setting.path)` | \(value) | \(setting.help)\(more) |\n"
-        }.joined()
-    }
-
     @Test("the sample file has comments and values as declared")
     func file() throws {
         let text = try #require(TextFile.read(Self.sample))
@@ -74,11 +62,8 @@ struct SettingsPageTests {
     }
 
     @Test("the page shows every setting as it is declared")
-    func page() throws {
-        let text = try #require(TextFile.read(Self.page))
-        let start = try #require(text.firstRange(of: Self.heading)).upperBound
-        let end = text[start...].firstRange(of: "\n\n").map { text.index(after: $0.lowerBound) } ?? text.endIndex
-        let generated = text[..<start] + Self.rows() + text[end...]
-        #expect(TextFile.isCurrent(Self.page, String(generated)), "write it anew with CISTERN_WRITE_SETTINGS=1")
+    func page() {
+        let page = SettingsPage { Self.value($0) }
+        #expect(TextFile.isCurrent(Self.page, page.text), "write it anew with CISTERN_WRITE_SETTINGS=1")
     }
 }

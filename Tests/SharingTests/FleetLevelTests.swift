@@ -78,7 +78,7 @@ struct FleetLevelTests {
             level.look(box.lookUp, in: box.cache, wait: 60_000, for: waiter)
         }
         #expect(try eventually { Self.asked(play) >= before + 2 })
-        cache.level = nil
+        cache.level = UnsharedLevel.instance
     }
 
     /// How often a record or a lease was asked for.

@@ -132,10 +132,7 @@ final class FleetPlay {
         // A busy machine is no slow engine.
         fleet.timeout = 10_000
         change(&fleet)
-        let play = try ProxyPlay(origin, clock: time) { [fleet] settings in
-            settings.fleet = fleet
-            proxy(&settings)
-        }
+        let play = try ProxyPlay(origin, fleet: fleet, clock: time, proxy)
         let node = FleetMember(play, time)
         nodes.append(node)
         return node

@@ -13,6 +13,7 @@ import Logging
 import Reactor
 import ReverseProxy
 import Server
+import Sharing
 import Testing
 import Upstream
 
@@ -57,6 +58,7 @@ package final class ProxyPlay {
     /// Ports of all listeners.
     package private(set) var ports: [UInt16] = []
     package private(set) var adminPorts: [UInt16] = []
+    private let fleet: FleetSettings?
     /// nil without an access log.
     private let accessFields: [AccessField]?
     private var accessLog: AccessLog?
@@ -72,17 +74,18 @@ package final class ProxyPlay {
     @TaskLocal package static var upstream = SpokenProtocol.http1
 
     /// - Parameters:
+    ///   - fleet: nil if nothing is shared with other nodes.
     ///   - accessFields: fields of the access log; nil for none.
     ///   - log: receives the log lines.
     ///   - clock: replaces the clock that the play advances.
     ///   - configure: changes the settings. Defaults are a store of 16 MiB and one shard.
     package init(
-        _ origin: ScriptedOrigin, door: Door = ProxyPlay.door, accessLog accessFields: [AccessField]? = nil,
+        _ origin: ScriptedOrigin, door: Door = ProxyPlay.door, fleet: FleetSettings? = nil, accessLog accessFields: [AccessField]? = nil,
         log: SaidLines? = nil, clock: (any TimeSource)? = nil, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws {
         self.origin = origin
         self.door = door
-        (self.accessFields, self.log) = (accessFields, log)
+        (self.fleet, self.accessFields, self.log) = (fleet, accessFields, log)
         self.configure = configure
         self.clock = clock ?? time
         if !self.clock.isMovedByHand { RealTimeTrait.expect() }
@@ -108,7 +111,7 @@ package final class ProxyPlay {
         }
         logger.logLevel = log == nil ? .critical : .info
         accessLog = accessFields.flatMap { AccessLog(path: directory + "/access.log", format: .json, fields: $0) }
-        let server = try ProxyServer(settings, logger: logger, accessLog: accessLog, time: clock)
+        let server = try ProxyServer(settings, fleet: fleet, logger: logger, accessLog: accessLog, time: clock)
         server.start()
         (self.server, self.settings) = (server, settings)
         notePorts()

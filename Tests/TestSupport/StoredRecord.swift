@@ -28,8 +28,8 @@ package struct StoredRecord: Equatable {
 
     private init(_ listed: ListedItem) {
         let item = listed.item
-        kind = StoredMetadata.kind(of: item.metadata)
-        var metadata = kind.flatMap { StoredMetadata(item.metadata, as: $0) }
+        kind = StoredMetadata.kind(of: item.metadata.span)
+        var metadata = kind.flatMap { StoredMetadata(item.metadata.span, as: $0) }
         metadata?.requestTime = Timestamp(seconds: 0)
         metadata?.responseTime = Timestamp(seconds: 0)
         metadata?.order = .unknown

@@ -1,6 +1,7 @@
 // What waits, and what becomes of what was sent (OpenTelemetry protocol, "OTLP/HTTP Response").
 
 import CachePolicy
+import Figures
 import HTTPCore
 import Testing
 

@@ -1,5 +1,6 @@
 // What the exporter tells of a collector that is not well.
 
+import Figures
 import HTTPCore
 import Reactor
 import TestSupport
@@ -33,6 +34,6 @@ struct SpanExporterTests {
         exporter.finish()
         let failed = SpanExporter.Event.failed("the response has status 503")
         #expect(events.withLock { $0 } == [failed, .isWell, failed, .isWell])
-        #expect(counts.figures.exported == 2 && counts.figures.failures == 3 && counts.figures.lost.isEmpty)
+        #expect(counts.figures[.spansExported] == 2 && counts.figures[.spanExportFailures] == 3 && counts.figures.sum(.spansDropped) == 0)
     }
 }

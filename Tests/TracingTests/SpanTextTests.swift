@@ -32,16 +32,14 @@ struct SpanTextTests {
     }
 
     private static func server(
-        _ change: (inout ExchangeRecord, inout ExchangeTrace) -> Void, method: HTTPCore.Method = .get, parent: UInt64 = 0,
+        _ change: (inout ExchangeRecord) -> Void, method: HTTPCore.Method = .get, parent: UInt64 = 0,
         link: SpanPlace? = nil
     ) throws -> SpanCollector.Span {
-        var record = ExchangeRecord(result: .hit, method: .get, status: 200)
-        var trace = ExchangeTrace()
-        (trace.number, trace.route) = (7, 0)
-        change(&record, &trace)
-        (trace.result, trace.status) = (record.result, record.status)
+        var record = ExchangeRecord(.hit, .get, status: 200)
+        (record.number, record.route) = (7, 0)
+        change(&record)
         let head = TraceSpan.Head(method, Array("/users/1?token=s3cret".utf8)[...], .http2)
-        let work = TraceSpan.Server(head, isSecure: true, client: Array("192.0.2.1".utf8), record, trace)
+        let work = TraceSpan.Server(head, isSecure: true, client: Array("192.0.2.1".utf8), record)
         return try written(
             TraceSpan(place, parent: parent, link: link, start: 1_700_000_000_000_001, duration: 2_500, subject, .server(work))
         ).span
@@ -71,9 +69,9 @@ struct SpanTextTests {
     @Test("a request: by what it was asked for, what went out, and what the cache did")
     func request() throws {
         let span = try Self.server(
-            { record, trace in
+            { record in
                 (record.age, record.bodyBytes, record.durationMicroseconds) = (12, 34, 2_500)
-                trace.partition = 1
+                record.partition = 1
             }, parent: 0xab)
         #expect(span.isServer && span.name == "GET /users/*" && span.parent == "00000000000000ab" && !span.isFailed)
         #expect(span.value["flags"] == .integer(0x301))
@@ -89,44 +87,44 @@ struct SpanTextTests {
 
     @Test("what went wrong is said, and why a copy went out or none was kept")
     func reasons() throws {
-        let failed = try Self.server({ record, trace in
+        let failed = try Self.server({ record in
             (record.result, record.status) = (.error, 502)
-            trace.upstream.failure = .transfer(.connectionRefused)
+            record.upstream.failure = .transfer(.connectionRefused)
         })
         #expect(failed.isFailed && failed["error.type"] == "connection_refused" && failed["cistern.reason"] == "connection_refused")
         // The upstream's own.
-        let passed = try Self.server({ record, _ in (record.result, record.status) = (.miss, 503) })
+        let passed = try Self.server({ record in (record.result, record.status) = (.miss, 503) })
         #expect(passed.isFailed && passed["error.type"] == "503" && passed["cistern.reason"] == "no_store")
-        let rescued = try Self.server({ record, _ in
-            (record.result, record.rescueCause) = (.rescued, MetricNames.place(of: FetchFailure.slow))
+        let rescued = try Self.server({ record in
+            (record.result, record.upstream.failure) = (.rescued, .slow)
         })
         #expect(!rescued.isFailed && rescued["cistern.result"] == "rescued" && rescued["cistern.reason"] == "slow")
-        let notStored = try Self.server({ record, _ in (record.result, record.notStored) = (.miss, MetricNames.place(of: .noStore)) })
+        let notStored = try Self.server({ record in (record.result, record.reasons.notStored) = (.miss, .noStore) })
         #expect(notStored["cistern.reason"] == NotStoredReason.noStore.rawValue && notStored["error.type"] == nil)
         // What the log has no word for, `why` has.
-        let missed = try Self.server({ record, trace in (record.result, trace.found.kind) = (.miss, .nothing) })
+        let missed = try Self.server({ record in (record.result, record.found.kind) = (.miss, .nothing) })
         #expect(missed["cistern.reason"] == "nothing_stored")
         // A client's mistake is no failure of ours.
-        #expect(try !Self.server({ record, _ in record.status = 404 }).isFailed)
+        #expect(try !Self.server({ record in record.status = 404 }).isFailed)
     }
 
     @Test("names are few: whatever clients send as a method, and paths that no route is for")
     func names() throws {
-        let odd = try Self.server({ _, trace in trace.route = ExchangeTrace.noRoute }, method: .other(Array("BREW".utf8)))
+        let odd = try Self.server({ record in record.route = ExchangeRecord.noRoute }, method: .other(Array("BREW".utf8)))
         #expect(odd.name == "HTTP" && odd["http.request.method"] == "_OTHER" && odd["http.request.method_original"] == "BREW")
         #expect(odd["http.route"] == nil && odd["cistern.route"] == nil)
         // That of all other paths has the place behind the last.
-        #expect(try Self.server({ _, trace in trace.route = 1 }).name == "GET")
-        let none = try Self.server({ _, trace in trace.api = ExchangeTrace.noAPI })
+        #expect(try Self.server({ record in record.route = 1 }).name == "GET")
+        let none = try Self.server({ record in record.api = ExchangeRecord.noAPI })
         #expect(none["cistern.api"] == nil)
     }
 
     @Test("a fetch: where it went, what came, and when each of its phases ended")
     func fetch() throws {
         let span = try Self.client { work in
-            (work.status, work.spoken, work.address, work.asked) = (200, .http2, 1, 1_000_100)
-            (work.times.resolved, work.times.connected, work.times.secured) = (10, 20, 30)
-            (work.times.sent, work.times.firstByte) = (40, 9_999)
+            (work.upstream.status, work.upstream.spoken, work.upstream.address, work.asked) = (200, .http2, 1, 1_000_100)
+            (work.upstream.times.resolved, work.upstream.times.connected, work.upstream.times.secured) = (10, 20, 30)
+            (work.upstream.times.sent, work.upstream.times.firstByte) = (40, 9_999)
         }
         #expect(span.isClient && span.name == "POST" && span.parent == "0000000000000005" && span.value["flags"] == .integer(0x101))
         #expect(
@@ -141,7 +139,9 @@ struct SpanTextTests {
             span.value["events"]?.array?.map { $0["timeUnixNano"]?.string }
                 == ["1000110000", "1000120000", "1000130000", "1000140000", "1009000000"])
         let kept = try Self.client { work in
-            (work.times.resolved, work.times.connected, work.times.secured, work.times.sent) = (0, 0, 0, 3)
+            (work.upstream.times.resolved, work.upstream.times.connected, work.upstream.times.secured, work.upstream.times.sent) = (
+                0, 0, 0, 3
+            )
         }
         #expect(
             kept.events == ["request sent"] && kept["cistern.connection.reused"] == "true"
@@ -150,11 +150,11 @@ struct SpanTextTests {
 
     @Test("one that failed, one that nobody wanted any more, and one behind a response")
     func fetchEnds() throws {
-        let failed = try Self.client { $0.failure = .slow }
+        let failed = try Self.client { $0.upstream.failure = .slow }
         #expect(failed.isFailed && failed["error.type"] == "slow" && failed["cistern.connection.reused"] == nil)
         let left = try Self.client { $0.isAbandoned = true }
         #expect(left.isFailed && left["error.type"] == "abandoned")
-        let missing = try Self.client { $0.status = 404 }
+        let missing = try Self.client { $0.upstream.status = 404 }
         #expect(missing.isFailed && missing["error.type"] == "404")
         let other = SpanPlace(trace: TraceID(high: 1, low: 1), span: 2)
         let behind = try Self.client({ $0.background = .staleWhileRevalidate }, link: other)

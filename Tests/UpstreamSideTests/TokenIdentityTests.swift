@@ -140,7 +140,7 @@ struct TokenIdentityPlays {
 
     @Test("a token that has just ended has its own user's copy while the upstream fails, for as long as the setting says")
     func rescueExpired() throws {
-        let user = try TokenPlay { $0.settings.rescuesExpired = 600 }
+        let user = try TokenPlay { $0.settings.rescuesExpired = .seconds(600) }
         let first = user.token()
         _ = try user.get(first)
         let (ended, bobs, long) = (user.token(seconds: -100), user.token("bob", seconds: -100), user.token(seconds: -601))

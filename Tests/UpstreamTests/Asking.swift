@@ -1,6 +1,7 @@
 // A client for the upstream on a loop of its own, without a proxy around it, and what its transfers bring.
 
 import Dispatch
+import Figures
 import HTTPCore
 import Reactor
 import TestSupport
@@ -153,7 +154,18 @@ final class Asking: @unchecked Sendable {
     /// Whether a request would go over a connection that is there.
     var hasOpenHTTP2Connection: Bool { onLoop { $0.hasOpenHTTP2Connection } }
 
-    var counters: UpstreamCounters { onLoop { $0.counters } }
+    var counters: Figures { onLoop { $0.counters } }
+
+    func ended(_ cause: ConnectionEnd) -> UInt64 {
+        zip(ConnectionEnd.allCases, 0...).first { $0.0 == cause }.map { counters.labelled[.upstreamEnded, $0.1] } ?? 0
+    }
+
+    /// Ended HTTP/2 exchanges, without causes that did not occur.
+    var http2Ended: [HTTP2ExchangeEnd: UInt64] {
+        let labelled = counters.labelled
+        let counted = HTTP2ExchangeEnd.allCases.enumerated().map { ($1, labelled[.upstreamHTTP2Ended, $0]) }
+        return Dictionary(uniqueKeysWithValues: counted.filter { $0.1 > 0 })
+    }
 
     /// Makes a connection in the background; how that ended, and all ends that were told of so far.
     func attemptConnection() -> UpstreamError.Kind? {

@@ -238,7 +238,7 @@ public final class UpstreamHealth: Sendable {
             case .failing where before.isDown: "failing\(cause): it was down, and some requests succeed again"
             case .failing: "failing\(cause): some requests fail, and others succeed"
             case .down: "down\(cause): nothing has succeeded for \(seconds(after.since)). Requests get stored copies, if there are any"
-            case .unknown: "in an unknown state: it was down, and there has been nothing to ask for since. Set failure.probe_path"
+            case .unknown: "in an unknown state: it was down, and there has been nothing to ask for since. Set failure.probe"
             }
         let level: Logger.Level = after.state == .up ? .notice : .warning
         return Line(level: level, text: "the upstream\(api.isEmpty ? "" : " of \(api)") is \(words)\(more)")

@@ -26,7 +26,7 @@ struct HealthCheck {
             texts = [address]
         } else {
             let settings = try AdminOptions.reachingSettings(config: config, cacheDir: cacheDir, isPlaceKnown: true)
-            let own = settings.ownPages ? settings.listen.map(\.address) : []
+            let own = settings.proxy.listening.servesOwnPages ? settings.listen.map(\.address) : []
             let socket = settings.admin.socket == "off" ? [] : ["unix:" + AdminSettings.socketPath(settings)]
             texts = (settings.adminListen.isEmpty ? own : settings.adminListen.map(\.address)) + socket
         }

@@ -66,7 +66,7 @@ struct ShareStatus: AdminCommand {
             )
         }
         if state["is_slow"] == true {
-            lines.append("slow      a round trip to the engine exceeds share.timeout: misses do not ask it until it is faster")
+            lines.append("slow      a round trip to the engine takes too long: misses do not ask it until it is faster")
         }
         let gaps = state["gaps"]?.members ?? []
         let told = gaps.filter { ($0.value.integer ?? 0) > 0 }.map { "\($0.name) \($0.value.integer ?? 0)" }

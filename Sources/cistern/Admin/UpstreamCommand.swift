@@ -102,7 +102,7 @@ struct UpstreamCommand: ParsableCommand {
             }
             if attempted == nil { parts.append("not asked yet") } else { parts.append("last good response \(responded ?? "never")") }
             if upstream["was_down"] == true { parts.append("last attempt \(attempted ?? "never"), and nothing to ask for since") }
-            if upstream["memory"] == false { parts.append("failures are not remembered (failure.memory is off)") }
+            if upstream["memory"] == false { parts.append("failures are not remembered (failure.recheck is 0)") }
             return ", " + parts.joined(separator: ", ")
         }
     }

@@ -5,6 +5,8 @@ import ArgumentParser
 import CacheStore
 import Figures
 import Glibc
+import Identity
+import Logging
 import Reactor
 import ReverseProxy
 import Server
@@ -38,7 +40,7 @@ struct Demo: ParsableCommand {
         let settings = try settings(for: sample, in: temporary.path, storedIn: cacheDir ?? store.path)
         let logger = LogSetup.start(settings.log)
         defer { LogSetup.writer.finish() }
-        let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
+        let server = try Startup.makeServer(ProxySettings(settings), settings, logger)
         let chapters = DemoChapters(
             address: server.addresses.first.map { "\($0)" } ?? listen, samplePort: sample.port, controlPort: sample.controlPort,
             program: DemoChapters.quoted(CommandLine.arguments.first ?? "cistern"), storeDirectory: settings.store.directory,
@@ -53,18 +55,18 @@ struct Demo: ParsableCommand {
 
     private func settings(for sample: SampleAPI, in directory: String, storedIn store: String) throws -> CisternSettings {
         var settings = CisternSettings()
-        settings.upstream.url = "http://127.0.0.1:\(sample.port)"
+        settings.upstreamURL = "http://127.0.0.1:\(sample.port)"
         settings.listen = [CisternSettings.Listener(word: listen)]
-        settings.log.level = "notice"
+        settings.log.level = .notice
         settings.store.directory = store
         settings.store.size = 64 << 20
         let keys = directory + "/keys.json"
         let file = try NewFile(keys)
         try file.write(Array(sample.keySet.utf8))
         try file.finish()
-        settings.credentials.identity.jwt.keys = keys
-        settings.credentials.identity.jwt.issuer = [SampleLogin.issuer]
-        settings.credentials.identity.jwt.audience = [SampleLogin.audience]
+        settings.otherRoute.rules.tokens.keys = keys
+        settings.otherRoute.rules.tokens.settings.issuers = [SampleLogin.issuer]
+        settings.otherRoute.rules.tokens.settings.audiences = [SampleLogin.audience]
         return settings
     }
 }

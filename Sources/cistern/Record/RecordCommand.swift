@@ -85,10 +85,10 @@ struct Record: ParsableCommand {
         // /metrics and the health pages may be paths of the upstream.
         proxy.listening.servesOwnPages = false
         let recorder = Recorder()
-        let server = try Startup.makeServer(proxy, settings.log, logger, recorder: recorder)
+        let server = try Startup.makeServer(proxy, settings, logger, recorder: recorder)
         server.start()
         let status = try stay(server, signals)
-        server.stop(deadline: .milliseconds(settings.timeouts.shutdown))
+        server.stop(deadline: settings.stopping.deadline)
         guard !recorder.isEmpty else {
             StandardError.write("cistern: \(recorder.summary): \(har) is not written\n")
             throw ExitCode(status == 0 ? 1 : status)

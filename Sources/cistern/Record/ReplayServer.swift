@@ -207,7 +207,7 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
         case .recorded(let recorded):
             let leave = receiver.leave
             let head =
-                leave.replacesRecorded ? recorded.head.withUnsafeBytes(CrossOriginRules.strip) + leave.lines(for: head) : recorded.head
+                leave.replacesRecorded ? CrossOriginRules.strip(recorded.head.span) + leave.lines(for: head) : recorded.head
             stream.sendWhole(head: head + lines(of: recorded, date: date), body: .bytes(recorded.content))
         }
     }

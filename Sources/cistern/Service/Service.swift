@@ -43,18 +43,18 @@ struct Service: Sendable {
         server.reload { _ in tellReady() }
     }
 
-    func stop(_ timeouts: CisternSettings.Timeouts, _ signals: Signals, _ logger: Logger) {
+    func stop(_ settings: CisternSettings.Stopping, _ signals: Signals, _ logger: Logger) {
         // After a take-over, the service manager and load balancers use the successor.
-        guard !server.isTakenOver else { return server.stop(deadline: .milliseconds(timeouts.shutdown)) }
-        let delay = timeouts.drainDelay
-        manager?.tellStopping(longest: .milliseconds(delay + timeouts.shutdown) + Self.writingTime)
+        guard !server.isTakenOver else { return server.stop(deadline: settings.deadline) }
+        let delay = settings.drainDelay
+        manager?.tellStopping(longest: .milliseconds(delay) + settings.deadline + Self.writingTime)
         server.announceStop()
         if delay > 0 {
             logger.notice("stopping: /readyz says 503, and everything is served for another \(delay) ms")
             signals.pause(milliseconds: delay)
         }
         logger.info("stopping")
-        server.stop(deadline: .milliseconds(timeouts.shutdown))
+        server.stop(deadline: settings.deadline)
     }
 
     /// Maximum time for writing the store at shutdown.

@@ -55,12 +55,12 @@ struct PolicyCache {
     private func find(_ head: RequestHead) -> (key: [UInt8], metadata: StoredMetadata, head: [UInt8])? {
         let key = key(head)
         guard let item = items[key] else { return nil }
-        if let metadata = item.metadata.withUnsafeBytes({ StoredMetadata($0) }) { return (key, metadata, item.head) }
-        guard let generation = item.metadata.withUnsafeBytes({ StoredMetadata.number(in: $0) }) else { return nil }
+        if let metadata = StoredMetadata(item.metadata.span) { return (key, metadata, item.head) }
+        guard let generation = StoredMetadata.number(in: item.metadata.span) else { return nil }
         var variant = key
-        let names = item.head.withUnsafeBytes { SelectingFields.decode($0) }
+        let names = SelectingFields.decode(item.head.span)
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: SelectingFields.values(of: names, in: head.fields))
-        guard let found = items[variant], let metadata = found.metadata.withUnsafeBytes({ StoredMetadata($0) }) else { return nil }
+        guard let found = items[variant], let metadata = StoredMetadata(found.metadata.span) else { return nil }
         return (variant, metadata, found.head)
     }
 
@@ -122,7 +122,7 @@ struct PolicyCache {
             generation += 1
             items[key] = Item(metadata: StoredMetadata.varyMarker(generation: generation, metadata.recency), head: encoded)
         }
-        guard let number = items[key]?.metadata.withUnsafeBytes({ StoredMetadata.number(in: $0) }) else { return }
+        guard let marker = items[key]?.metadata, let number = StoredMetadata.number(in: marker.span) else { return }
         var variant = key
         let values = SelectingFields.values(of: names.map { $0[...] }, in: head.fields)
         CacheKey.appendVariant(to: &variant, generation: number, selecting: values)
@@ -131,14 +131,12 @@ struct PolicyCache {
 
     mutating func freshen(_ request: WalkRequest, _ answer: WalkResponse) {
         guard let found = find(Self.head(request)) else { return }
-        let fresh = found.head.withUnsafeBytes { head in
-            Validation.freshened(
-                (found.metadata, head, 0), by: answerHead(answer),
-                Recency(
-                    order: .unknown, isImported: false, requestTime: Timestamp(seconds: Int64(answer.requestTime)),
-                    responseTime: Timestamp(seconds: Int64(answer.responseTime))),
-                settings: settings)
-        }
+        let fresh = Validation.freshened(
+            found.metadata, head: found.head.span, contentBytes: 0, by: answerHead(answer),
+            Recency(
+                order: .unknown, isImported: false, requestTime: Timestamp(seconds: Int64(answer.requestTime)),
+                responseTime: Timestamp(seconds: Int64(answer.responseTime))),
+            settings: settings)
         if let fresh { items[found.key] = Item(metadata: fresh.metadata.encoded(), head: fresh.bytes) }
     }
 

@@ -117,7 +117,7 @@ struct Requirement {
             "CachePolicyTests.KeyTests/everyByte"),
         Requirement(
             "4", .must, "Reused only where the stored method allows it: GET for GET and HEAD, a POST's own response for GET.",
-            "ReverseProxy/Fetch+Responses.swift takeKeyOfGet", "CachingTests.SemanticsTests/post"),
+            "ReverseProxy/Fetch/Fetch+Storing.swift takeKeyOfGet", "CachingTests.SemanticsTests/post"),
         Requirement(
             "4", .must, "no-cache forbids reuse without validation.", "CachePolicy/Reuse.swift noCache",
             "CachePolicyTests.ReuseTests/forbidden"),
@@ -143,7 +143,7 @@ struct Requirement {
             "ReverseProxy/Coordination/CollapsedRequests.swift join",
             "CachingTests.CollapsingTests/oneRequest"),
         Requirement(
-            "4", .must, "They share only a response that each may have unasked (strict; rescue differs as Configuration/README.md says).",
+            "4", .must, "They share only a response that each may have unasked (strict; rescue differs).",
             "Decisions/OutcomeDecision.swift serveShared",
             "CachingTests.SelectionTests/sharing"),
         Requirement(
@@ -207,7 +207,7 @@ struct Requirement {
             "ResponseCache/ResponseCache+Gone.swift saysGone", "CachingTests.GoneTests/remembered"),
         Requirement(
             "4.2.4", .must,
-            "No stale response where no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs as Configuration/README.md says).",
+            "No stale response where no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs).",
             "CachePolicy/Reuse.swift forbiddance", "CachePolicyTests.ReuseTests/rescue"),
         Requirement(
             "4.2.4", .must, "No stale response unless disconnected or allowed by the client or the response.",

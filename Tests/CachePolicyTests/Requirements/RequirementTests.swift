@@ -69,7 +69,7 @@ struct RequirementTests {
             # What RFC 9111 asks of a shared cache
 
             Made of the rows in `Tests/CachePolicyTests/Requirements`, and checked by the tests: a row whose code or test is gone fails. What is
-            said to be in force under `strict` differs under `rescue` as Configuration/README.md says. All of it together is walked
+            said to be in force under `strict` differs under `rescue` as Configuration/Concepts/When-the-Upstream-Fails.md says. All of it together is walked
             through at random beside a reference cache (`make soak`).
 
             | Section | Level | Requirement | Where | Shown by |

@@ -82,9 +82,10 @@ enum ArchiveProperty {
             entry.response, control: ResponseCacheControl(entry.response.fields), contentBytes: entry.content.count,
             requestTime: entry.requestTime, responseTime: entry.responseTime)
         let (bytes, metadata) = StoredHead.make(received, settings: settings)
-        let head = bytes.withUnsafeBytes { StoredHead.parse($0) }
+        let head = StoredHead.parse(bytes.span)
         try expect(head?.status == entry.response.status, "its head cannot be read back")
-        try expect(metadata.encoded().withUnsafeBytes { StoredMetadata($0) } == metadata, "its metadata cannot be read back")
+        let encoded = metadata.encoded()
+        try expect(StoredMetadata(encoded.span) == metadata, "its metadata cannot be read back")
         _ = Freshness.currentAge(of: metadata, now: Timestamp(milliseconds: now))
     }
 }

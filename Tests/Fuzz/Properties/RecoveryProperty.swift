@@ -61,7 +61,7 @@ enum RecoveryProperty {
     private static func visit(_ store: ResponseStore) {
         store.visitAll { listed in
             let key = Array(listed.key)
-            _ = (StoredMetadata(listed.item.metadata), StoredHead.parse(listed.item.head), StoredKey(key)?.readableTarget)
+            _ = (StoredMetadata(listed.item.metadata.span), StoredHead.parse(listed.item.head.span), StoredKey(key)?.readableTarget)
             _ = (store.lookUp(key.span)?.body.count, store.item(listed.id)?.item.head.count)
         }
     }

@@ -11,13 +11,13 @@ enum StoredProperty {
     static func check(_ bytes: [UInt8]) throws(Violation) {
         let metadata = bytes.prefix(StoredMetadata.encodedBytes)
         let head = Array(bytes.dropFirst(metadata.count))
-        let parsed = head.withUnsafeBytes { StoredHead.parse($0) }
-        _ = head.withUnsafeBytes { NegotiatedHead.make($0, NegotiatedHead.Coded(.gzip)) }
-        _ = head.withUnsafeBytes { StoredHead.partial($0, 0..<1, of: 2) }
+        let parsed = StoredHead.parse(head.span)
+        _ = NegotiatedHead.make(head.span, NegotiatedHead.Coded(.gzip))
+        _ = StoredHead.partial(head.span, 0..<1, of: 2)
         var kind = Array(metadata)
         // Most bytes of the version and kind are refused at once.
         if kind.count > 1 { (kind[0], kind[1]) = (1, StoredKind.response.rawValue) }
-        if let read = kind.withUnsafeBytes({ StoredMetadata($0) }) {
+        if let read = StoredMetadata(kind.span) {
             try count(read, head)
             _ = negotiated(head, read)
         }
@@ -25,7 +25,8 @@ enum StoredProperty {
     }
 
     private static func count(_ read: StoredMetadata, _ head: [UInt8]) throws(Violation) {
-        let again = read.encoded().withUnsafeBytes { StoredMetadata($0) }
+        let encoded = read.encoded()
+        let again = StoredMetadata(encoded.span)
         try expect(again == read, "metadata are read back as others")
         let age = Freshness.currentAge(of: read, now: now)
         _ = (read.freshnessLifetime ?? 0) - age
@@ -36,12 +37,12 @@ enum StoredProperty {
         var request = Fields()
         request.append(.range, "bytes=0-")
         request.append(.ifRange, "\"a\"")
-        _ = head.withUnsafeBytes { RangeRequest(request, count: 9, stored: read, head: $0) }
+        _ = RangeRequest(request, count: 9, stored: read, head: head.span)
     }
 
     private static func negotiated(_ head: [UInt8], _ metadata: StoredMetadata) -> [UInt8] {
         var out: [UInt8] = []
-        head.withUnsafeBytes { NegotiatedHead.append($0, metadata, NegotiatedHead.Coded(.gzip, contentBytes: 5), to: &out) }
+        NegotiatedHead.append(head.span, metadata, NegotiatedHead.Coded(.gzip, contentBytes: 5), to: &out)
         return out
     }
 
@@ -61,16 +62,17 @@ enum StoredProperty {
             head, control: ResponseCacheControl(fields), contentBytes: 7, requestTime: now, responseTime: now)
         let (bytes, metadata) = StoredHead.make(received, settings: CachePolicySettings())
         // Put together without being read, it says what it says when it is.
-        let slow = bytes.withUnsafeBytes { NegotiatedHead.make($0, NegotiatedHead.Coded(.gzip, contentBytes: 5)) }
+        let slow = NegotiatedHead.make(bytes.span, NegotiatedHead.Coded(.gzip, contentBytes: 5))
         try expect(lines(of: negotiated(bytes, metadata)) == lines(of: slow), "a negotiated head says something else")
-        guard let again = bytes.withUnsafeBytes({ StoredHead.parse($0) }) else {
+        guard let again = StoredHead.parse(bytes.span) else {
             throw Violation(description: "a stored head cannot be read back")
         }
         try expect(again.status == head.status, "a status is read back as another")
         if metadata.etag.count > 0 {
             try expect(again.fields.first(.etag).map { Array($0) } == Array(bytes[metadata.etag]), "the tag lies elsewhere")
         }
-        let read = metadata.encoded().withUnsafeBytes { StoredMetadata($0) }
+        let encoded = metadata.encoded()
+        let read = StoredMetadata(encoded.span)
         try expect(read == metadata, "metadata are read back as others")
     }
 }

@@ -1,0 +1,126 @@
+// Fetches that no client waits for: background validation, refresh-ahead, and health checks of a failing upstream. Their number is bounded.
+// Responses pass the usual checks, so a bad one never replaces a good stored response.
+
+import CachePolicy
+import Decisions
+import Explanation
+import Figures
+import Forwarding
+import HTTPCore
+import Reactor
+import Upstream
+
+/// Used on its shard's loop only.
+final class BackgroundFetches {
+    private let context: BackgroundContext
+    private let limit: Int
+    /// Separate slots for fetches and for identity lookups, so that neither can block the other.
+    private var slots: SharedSlots
+    private var lookUpSlots: SharedSlots
+    /// Number of fetches started, and of fetches not started because too many were active.
+    private(set) var started = 0
+    private(set) var skipped = 0
+    /// Number of active health checks, and its limit. A check of a failing upstream may take long, and the connections are for clients.
+    private var looking = 0
+    private let lookLimit: Int
+
+    init(_ context: BackgroundContext, _ settings: ProxySettings) {
+        (self.context, limit) = (context, settings.background.limit)
+        lookLimit = max(1, settings.upstream.maximumConnections / 4)
+        slots = SharedSlots(count: limit)
+        lookUpSlots = SharedSlots(count: limit)
+    }
+
+    /// Number of active fetches and lookups.
+    var running: Int { slots.taken + lookUpSlots.taken }
+
+    func addUse(to limits: inout LimitUse) {
+        let most = max(slots.taken, lookUpSlots.taken)
+        limits.note("cache.background_limit", most, of: limit)
+    }
+
+    var hasRoomToLook: Bool { looking < lookLimit }
+
+    /// Whether a fetch for the request could be started, or is under way.
+    func mayStart(_ request: DecidedRequest) -> Bool {
+        guard let flight = request.place?.flight else { return false }
+        if context.coordination.collapsed.isUnderWay(flight) { return true }
+        let shares = Self.shares(of: request.scopes)
+        guard slots.take(shares) else { return false }
+        slots.release(shares)
+        return true
+    }
+
+    /// Starts a background fetch for a client's request, unless one is active.
+    /// - Parameters:
+    ///   - request: a GET request.
+    ///   - number: number of the client's exchange.
+    func start(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64) {
+        context.loop.assertOnLoop()
+        let shares = Self.shares(of: request.scopes)
+        guard let flight = request.place?.flight, slots.take(shares) else { return noteSkipped() }
+        let (collapsed, now) = (context.coordination.collapsed, context.loop.time.monotonicMilliseconds)
+        guard let flight = collapsed.lead(flight, span: request.head.span, client: request.scopes.client, now: now)
+        else { return slots.release(shares) }
+        let record = record(of: request, cause, behind: number) { [self] in slots.release(shares) }
+        run(request, client: client, record, cause, leads: flight)
+    }
+
+    /// A path family and a client may each use at most as many slots as are free.
+    private static func shares(of scopes: borrowing RequestScopes) -> ConnectionShares {
+        var shares = ConnectionShares(ConnectionShare(.family(scopes.family), .free))
+        if scopes.client != 0 { shares.append(ConnectionShare(.client(scopes.client), .free)) }
+        return shares
+    }
+
+    /// Counts a fetch that was not started because too many were active.
+    func noteSkipped() { skipped += 1 }
+
+    /// Repeats a request that was answered with a stored response, to check whether a failing upstream has recovered. No request waits for
+    /// it, because the check may take as long as the previous one, which may still be active.
+    func look(_ request: DecidedRequest, client: UpstreamRequestFields.Client, behind number: UInt64) {
+        context.loop.assertOnLoop()
+        guard hasRoomToLook else { return noteSkipped() }
+        looking += 1
+        let record = record(of: request, .recheck, behind: number) { [self] in looking -= 1 }
+        run(request, client: client, record, .recheck, leads: nil)
+    }
+
+    /// Takes a slot for an identity lookup.
+    /// - Returns: false if no slot is free, or the client has reached its limit.
+    func takeLookUp(of client: UInt64) -> Bool {
+        guard lookUpSlots.take(Self.lookUpShares(of: client)) else {
+            skipped += 1
+            return false
+        }
+        started += 1
+        return true
+    }
+
+    func giveBackLookUp(of client: UInt64) { lookUpSlots.release(Self.lookUpShares(of: client)) }
+
+    private static func lookUpShares(of client: UInt64) -> ConnectionShares {
+        client == 0 ? [] : ConnectionShares(ConnectionShare(.client(client), .free))
+    }
+
+    private func record(
+        of request: DecidedRequest, _ cause: BackgroundCause, behind number: UInt64, ended: @escaping () -> Void
+    ) -> BackgroundRecord {
+        var record = request.record
+        record.number = number
+        record.mode = .live
+        return BackgroundRecord(context.reporting, head: request.head, record, cause, began: context.loop.batchMicroseconds, ended: ended)
+    }
+
+    private func run(
+        _ request: DecidedRequest, client: UpstreamRequestFields.Client, _ record: BackgroundRecord, _ cause: BackgroundCause,
+        leads flight: Flight?
+    ) {
+        var sent = context.requests.make(for: request, .none, client: client)
+        sent.isBackground = true
+        let fetch = context.requests.makeFetch(request, .none, record)
+        record.fetch = fetch
+        started += 1
+        fetch.start(sent, leads: flight, because: cause)
+    }
+}

@@ -1,0 +1,167 @@
+// What the requests of one API on a shard know of each other: the failure memory, collapsed requests, leases of the fleet, and budgets.
+
+import Addresses
+import CachePolicy
+import Decisions
+import Downstream
+import Forwarding
+import HTTPCore
+import Reactor
+import ResponseCache
+import Upstream
+
+/// Used on its shard's loop only. The failure memory, the table of collapsed requests and the budgets are shared by all shards.
+final class Coordination {
+    let health: UpstreamHealth
+    let collapsed: CollapsedRequests
+    let keys: ShardKeys
+    let level: any SharedLevel
+    let modes: ServingModes
+    /// Holds responses to writes until their marks are propagated.
+    let marks: MarkPropagation
+    private let loop: EventLoop
+    private let routes: Routes
+    /// nil if nothing is stored.
+    private let surprises: SurpriseMemory?
+    /// nil if the number of requests per address is not limited.
+    private let requestsPerAddress: AddressBudget?
+    private let isKeyedByHost: Bool
+    private let maximumConnections: Int
+    /// Milliseconds.
+    private let firstByteTimeout: Int64
+
+    init(_ api: SharedFlowState, on shard: Shard, _ keys: ShardKeys) {
+        (health, collapsed, routes, surprises) = (api.health, api.collapsed, api.routes, api.cache?.surprises)
+        (loop, level, self.keys, modes) = (shard.loop, shard.level, keys, ServingModes(api.modes))
+        marks = MarkPropagation(loop: shard.loop, cache: api.cache, peer: api.process.peer, level: shard.level)
+        requestsPerAddress = api.process.requestsPerAddress
+        isKeyedByHost = api.settings.forwarding.sendsClientHost
+        maximumConnections = api.settings.upstream.maximumConnections
+        firstByteTimeout = api.settings.upstream.firstByteTimeout.wholeMilliseconds
+    }
+
+    // MARK: The failure memory
+
+    func admit(_ request: DecidedRequest, _ asking: FailureMemory.Asking) -> FailureAdmission {
+        health.admit(request.scopes, asking, now: loop.batchMilliseconds)
+    }
+
+    func isFailing(_ request: DecidedRequest) -> Bool { health.isFailing(request.scopes) }
+
+    /// Maximum time that a request with a stored response waits for the upstream, in milliseconds; 0 for no limit.
+    func patience(for request: DecidedRequest) -> Int64 {
+        health.patience(request.scopes, limit: routes.all[request.route].rescueAfter, atMost: firstByteTimeout)
+    }
+
+    func noteSuccess(of request: DecidedRequest, began: Int64) {
+        let now = loop.batchMilliseconds
+        health.succeed(request.scopes, took: now - began, limit: routes.all[request.route].rescueAfter, now: now)
+    }
+
+    func noteFailure(of request: DecidedRequest, _ cause: FailureCause, began: Int64) {
+        let now = loop.batchMilliseconds
+        guard request.isReading else { return health.failWriting(request.scopes, cause, began: began, now: now) }
+        health.fail(request.scopes, cause, began: began, now: now)
+    }
+
+    /// Records that the upstream demands a pause by Retry-After, in milliseconds.
+    func notePause(of request: DecidedRequest, _ status: Status, retryAfter: Int64) {
+        health.pause(request.scopes, status, retryAfter: retryAfter, now: loop.batchMilliseconds)
+    }
+
+    // MARK: Collapsed requests
+
+    /// - Parameter mayWait: false if the exchange has waited for its maximum time.
+    func join(_ place: RequestPlace, as exchange: Exchange, mayWait: Bool) -> (place: FlightPlace, flight: Flight?) {
+        if level.isForEachRequest(place.keys.own) { return (.alone, nil) }
+        return collapsed.join(
+            place.target.flight, now: loop.batchMilliseconds, by: user(of: exchange.request), as: exchange, mayWait: mayWait)
+    }
+
+    /// Records a successful write.
+    func noteWrite(_ request: DecidedRequest) {
+        collapsed.noteWrite(by: user(of: request))
+        surprises?.noteWrite(writer(of: request), now: loop.batchMilliseconds)
+    }
+
+    /// Whether the client of this request has just written to its target.
+    func hasJustWritten(_ request: DecidedRequest) -> Bool {
+        surprises?.hasWritten(writer(of: request), now: loop.batchMilliseconds) ?? false
+    }
+
+    /// A number for the client and the path of its request. Without credentials, the client's address identifies the client.
+    private func writer(of request: DecidedRequest) -> UInt64 {
+        var hasher = Hasher()
+        let user = user(of: request)
+        hasher.combine(user == 0 ? request.scopes.client : user)
+        hasher.combine(request.head.pathAndQuery.prefix { $0 != UInt8(ascii: "?") })
+        return max(1, UInt64(truncatingIfNeeded: hasher.finalize()))
+    }
+
+    /// A number for the user, which the user's reads and writes have in common.
+    private func user(of request: DecidedRequest) -> UInt64 {
+        keys.maker.userWithoutForgeryTokens(of: request.head) ?? request.scopes.user
+    }
+
+    /// Ends the lease of a target whose request does not ask the upstream. If no request of this node does, another node may.
+    func endLease(of place: RequestPlace?) {
+        guard let place, place.takesLease, !collapsed.isUnderWay(place.flight) else { return }
+        level.ended(place.keys.own, .free, by: 0)
+    }
+
+    /// Counts a request of the client's address. Returns nil if it does not count.
+    func takePlace(of client: ClientAddress) -> AddressBudget.Place? { requestsPerAddress?.take(client) }
+
+    // MARK: Scopes
+
+    /// The scopes of the failure memory to which a request belongs.
+    /// - Parameters:
+    ///   - target: keys of the request. If they have a partition, it identifies the user.
+    ///   - content: identity of the request content; nil if the response does not depend on it.
+    func scopes(
+        of head: RequestHead, route: Int, _ target: KeyedTarget?, content: [UInt8]? = nil, client: ClientAddress
+    ) -> RequestScopes {
+        let own = route == routes.all.count - 1 ? nil : route
+        // A response that is stored for all users may still fail for one of them.
+        let user =
+            if let target {
+                keys.maker.user(of: head, at: target.keys.own, isPartitioned: target.isPartitioned)
+            } else {
+                keys.maker.user(of: head)
+            }
+        let host = isKeyedByHost ? head.host.map(\.asciiLowercased) : []
+        let client = client.address.map(\.clientNumber) ?? 0
+        return RequestScopes(
+            pathAndQuery: head.pathAndQuery, host: host, variant: Self.variant(head, target, content), route: own, user: user,
+            client: client)
+    }
+
+    /// A number for all parts of a request, besides its target and user, that may change the response.
+    private static func variant(_ head: RequestHead, _ target: KeyedTarget?, _ content: [UInt8]?) -> UInt64 {
+        var hasher = Hasher()
+        hasher.combine(target?.keys.unknownFieldsHash ?? 0)
+        if let content { hasher.combine(content) }
+        // A failure for one media type is no failure for clients that accept another type.
+        if let accept = head.fields.first(.accept) { hasher.combine(bytes: accept.span) }
+        return UInt64(truncatingIfNeeded: hasher.finalize())
+    }
+
+    /// The connection shares that a request takes part in, so that slow or hanging paths do not exhaust the connections.
+    func shares(of scopes: borrowing RequestScopes) -> ConnectionShares {
+        var shares = ConnectionShares(ConnectionShare(.family(scopes.family), .free))
+        if health.isFailing(scopes) { shares.append(ConnectionShare(.failing, .connections(maximumConnections / 4))) }
+        return shares
+    }
+}
+
+/// The modes of an API on a shard: a copy of those that an administrator changes.
+final class ServingModes {
+    var table: ModeTable { didSet { isLive = table.isLive } }
+    /// Whether all modes are `live`. Each request checks this, and access to the table would copy it.
+    private(set) var isLive: Bool
+
+    init(_ table: ModeTable) { (self.table, isLive) = (table, table.isLive) }
+
+    /// Whether no request is sent to the upstream.
+    var isOffline: Bool { table.all == .offline }
+}

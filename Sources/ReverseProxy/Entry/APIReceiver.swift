@@ -1,0 +1,62 @@
+// With several APIs: passes each request to the API that serves its host and path (`ServedAPIs`). A request that no API serves passes
+// through the stages of the first, until the stage `api` refuses it.
+
+import Addresses
+import Downstream
+import Forwarding
+import HTTPCore
+
+/// Used on its shard's loop only.
+public final class APIReceiver: RequestReceiver {
+    private let apis: [ProxyShard]
+    private let served: ServedAPIs
+    /// nil if clients may not use Cistern as a forward proxy.
+    private let proxied: ProxiedAPIs?
+    /// Index of the API that served the last repeated hit. It is tried first.
+    private var lastRepeated = 0
+
+    /// - Parameter apis: at least one. The first also responds to requests that no API serves.
+    public init(_ apis: [ProxyShard]) {
+        self.apis = apis
+        served = ServedAPIs(apis.map(\.settings.scope))
+        proxied = apis[0].process.settings.access.isForwardProxy ? ProxiedAPIs(apis.map(\.settings)) : nil
+    }
+
+    public func repeated(_ bytes: Span<UInt8>, on stream: any ClientStream) -> Bool {
+        // The bytes of a request determine its API, so the memos of two APIs never contain the same request.
+        if apis[lastRepeated].repeated(bytes, on: stream) { return true }
+        for place in apis.indices where place != lastRepeated && apis[place].repeated(bytes, on: stream) {
+            lastRepeated = place
+            return true
+        }
+        return false
+    }
+
+    public func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+        let head = request.head
+        if let proxied, let authority = ForwardProxyTarget.authority(of: head) {
+            return received(request, by: proxied.choose(authority, head.pathAndQuery), orElse: .notProxied, on: stream)
+        }
+        return received(request, by: served.choose(head.host, head.pathAndQuery), orElse: .misdirected, on: stream)
+    }
+
+    private func received(
+        _ request: ReceivedRequest, by choice: ServedAPIs.Choice, orElse reason: AccessRefusal, on stream: any ClientStream
+    ) -> (any ClientExchange)? {
+        switch choice {
+        case .api(let place): return apis[place].received(request, on: stream)
+        case .noHost: return apis[0].enter(request, forNobody: reason, on: stream)
+        case .noPath: return apis[0].enter(request, forNobody: .noAPI, on: stream)
+        }
+    }
+
+    public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { apis[0].refused(refusal, on: stream) }
+}
+
+extension ProxyShard {
+    /// - Parameter reason: why no API serves the request; nil if this one does.
+    func api(_ request: Admitted, _ reason: AccessRefusal?, on stream: any ClientStream) throws(StageEnd) {
+        guard let reason else { return }
+        throw StageEnd(refuse(request.request, reason, isForNobody: true, on: stream))
+    }
+}

@@ -1,0 +1,122 @@
+// Reads the whole content of a request before the request is processed. So a slow client occupies no upstream connection, and the cache key
+// can include the content (QUERY, and POST requests that only read). Content that exceeds a limit is streamed.
+
+import CachePolicy
+import Downstream
+import Explanation
+import Figures
+import Forwarding
+import HTTPCore
+import Reactor
+
+/// `@unchecked Sendable` because it is used on its shard's loop only; results of the worker are passed to that loop.
+final class ContentReader: ClientExchange, @unchecked Sendable {
+    private let shard: ProxyShard
+    private let stream: any ClientStream
+    private let head: RequestHead
+    private let framing: ContentFraming
+    private let hold: ContentHold
+    /// Maximum length of content that is read whole, in bytes.
+    private let limit: Int
+    private let began: Int64
+    private var content: [UInt8] = []
+    private var phase = Phase.reading
+
+    private enum Phase {
+        case reading
+        /// The worker computes the content's part of the cache key.
+        case identifying(RequestBody)
+        /// The request was passed on, or the client has disconnected.
+        case ended
+    }
+
+    init(shard: ProxyShard, stream: any ClientStream, head: RequestHead, framing: ContentFraming, hold: ContentHold, limit: Int) {
+        self.shard = shard
+        self.stream = stream
+        self.head = head
+        self.framing = framing
+        self.hold = hold
+        self.limit = limit
+        began = shard.loop.batchMicroseconds
+        // Reserves memory for long content at once, because growing would copy it. The kernel supplies the pages as they are filled.
+        if case .length(let count) = framing, count > Self.growingBytes { content.reserveCapacity(count) }
+    }
+
+    private static let growingBytes = 1 << 20
+
+    func requestContent(_ bytes: Span<UInt8>) {
+        shard.loop.assertOnLoop()
+        switch hold.take(bytes.count) {
+        case .whole: content.append(copying: bytes, growingTo: limit)
+        case .streamed(let reason): stream(reason, bytes)
+        }
+    }
+
+    func requestEnded() {
+        shard.loop.assertOnLoop()
+        let body: RequestBody =
+            framing == .none ? .none : .whole(WholeContent(bytes: content, hold: hold, waitedMicroseconds: elapsed))
+        if framing != .none { shard.reporting.countContent(.whole) }
+        guard shard.isKeptByContent(head) else { return handOver(shard.enterAtKey(head, body, .absent, on: stream)) }
+        let identify = shard.identification(of: head, content)
+        guard content.count > shard.settings.content.examinedAtOnceBytes else { return handOver(body, identify()) }
+        // Content that waits for the worker is held in memory. If the queue is full, the request bypasses the store.
+        guard !shard.workers.content.isFull else { return handOver(shard.pass(head, body, .unreadContent, on: stream)) }
+        phase = .identifying(body)
+        shard.reporting.count(.examinedBeside)
+        shard.workers.content.perform(content.count, identify) { self.identified($0) }
+    }
+
+    private func identified(_ identity: [UInt8]?) {
+        shard.loop.assertOnLoop()
+        guard case .identifying(let body) = phase else { return }
+        handOver(body, identity)
+    }
+
+    private func handOver(_ body: RequestBody, _ identity: [UInt8]?) {
+        handOver(shard.enterAtKey(head, body, identity.map { .identity($0) } ?? .unusable, on: stream))
+    }
+
+    private func handOver(_ next: (any ClientExchange)?) {
+        phase = .ended
+        if let next { stream.handOver(to: next) }
+    }
+
+    /// Streams the content, beginning with the collected bytes. A 100 (Continue) is not needed, because the client is sending already.
+    private func stream(_ reason: StreamingReason, _ bytes: Span<UInt8>) {
+        shard.reporting.countContent(ContentOutcome(reason))
+        let body = StreamedContent(framing: framing, reason: reason, hold: hold, awaitsContinue: false)
+        let isKept = shard.isKeptByContent(head)
+        guard let next = shard.pass(head, .streamed(body), isKept ? BypassReason(reason) : nil, on: stream) else { return }
+        stream.handOver(to: next)
+        let held = content
+        content = []
+        if !held.isEmpty { next.requestContent(held.span) }
+        next.requestContent(bytes)
+    }
+
+    private var elapsed: Int64 { max(0, shard.loop.batchMicroseconds - began) }
+
+    func responseDrained() {}
+
+    /// The request has not been processed, so none of it reaches the upstream.
+    func clientLeft() { end(status: 499, bodyBytes: 0) }
+
+    func respondNow() {
+        let response = OwnResponse(
+            status: 503, sentence: "Cistern is stopping, and the request's content is not whole.", accept: head.fields.combined(.accept))
+        stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
+        end(status: response.status, bodyBytes: response.content.count)
+    }
+
+    private func end(status: Status, bodyBytes: Int) {
+        if case .reading = phase { shard.reporting.countContent(.unfinished) }
+        phase = .ended
+        var record = ExchangeRecord(.error, MethodLabel(head.method), status: status.rawValue)
+        record.source = .own
+        record.bodyBytes = bodyBytes
+        record.number = shard.reporting.nextNumber()
+        (record.content.outcome, record.content.microseconds) = (.unfinished, elapsed)
+        shard.reporting.finish(&record, head, stream.client, began)
+    }
+}

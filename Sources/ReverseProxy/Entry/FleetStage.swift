@@ -1,0 +1,77 @@
+// The stage `fleet`: queries the shared level before a request to the upstream, if that is permitted and useful. The query suspends the
+// request (`LookUpWait`), which continues at `lookUp`.
+
+import CachePolicy
+import Decisions
+import Downstream
+import HTTPCore
+import Reactor
+import ResponseCache
+import Upstream
+
+/// A query to the shared level, and the lookup that needs it. A class, because it is large and rarely needed.
+final class FleetQuery {
+    let lookedUp: LookedUp
+    /// Maximum wait for another node's fetch, in milliseconds; nil if no other node may wait for this request.
+    let wait: Int64?
+
+    init(_ lookedUp: LookedUp, wait: Int64?) { (self.lookedUp, self.wait) = (lookedUp, wait) }
+}
+
+/// Result from the shared level.
+struct FleetAnswer {
+    let reply: SharedReply
+    /// Start of the query, in milliseconds of the loop's clock.
+    let since: Int64
+}
+
+extension ProxyShard {
+    /// - Throws: the query, if there is one.
+    func fleet(
+        _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ lookedUp: inout LookedUp, _ progress: inout LookUpProgress,
+        of client: RequestClient
+    ) throws(NotAtHand) {
+        guard progress.answer == nil, let lookUp = sharedLookUp(facts, head, &lookedUp, &progress, of: client) else { return }
+        throw .shared(lookUp)
+    }
+
+    /// Returns nil if the query is not permitted or useful.
+    @inline(never)
+    private func sharedLookUp(
+        _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ lookedUp: inout LookedUp,
+        _ progress: inout LookUpProgress, of client: RequestClient
+    ) -> SharedLookUp? {
+        guard lookedUp.identity == nil, facts.mode == .live, !facts.directives.noCache else { return nil }
+        let keys = lookedUp.facts.target.keys
+        lookedUp.obstacle = lookedUp.attempt.basis.identityOutcome == .told ? .told : level.obstacle(for: keys)
+        guard lookedUp.obstacle == nil else { return nil }
+        let decision = facts.decide()
+        guard decision.looksAtOthers else { return nil }
+        if let place = decision.copyAndPlace.place, shared.collapsed.isUnshareable(place.flight, now: loop.batchMilliseconds) {
+            lookedUp.obstacle = .unshareable
+            return nil
+        }
+        let route = lookedUp.route
+        let lookUp = cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: route), kept: routes.kept(on: route))
+        if lookUp != nil { progress.query = FleetQuery(lookedUp, wait: sharedWait(decision, head, route: route, of: client)) }
+        return lookUp
+    }
+
+    /// Maximum wait for another node that asks the upstream, in milliseconds. nil if no other node would wait for this request: its
+    /// response is not shared, or no fetch will follow.
+    private func sharedWait(
+        _ decision: RequestDecision<FoundResponse>, _ head: RequestHead, route: Int, of client: RequestClient
+    ) -> Int64? {
+        let (_, mayRescue, place) = decision.copyAndPlace
+        guard let place, place.takesLease else { return nil }
+        if shared.health.mayStop {
+            let asking = FailureMemory.Asking(mayRescue: mayRescue, isReading: true, mayLookBehind: background.fetches.hasRoomToLook)
+            let scopes = coordination.scopes(of: head, route: route, place.target, client: client.place)
+            if shared.health.stops(scopes, asking, now: loop.time.monotonicMilliseconds) { return nil }
+        }
+        let wait = Int64(settings.collapsing.wait)
+        // A request with a stored response waits for another node no longer than for the upstream.
+        let softDeadline = routes.all[route].rescueAfter
+        return softDeadline > 0 && mayRescue ? min(wait, softDeadline) : wait
+    }
+}

@@ -1,0 +1,172 @@
+// The stage `lookUp`: finds the stored response for a request, and serves a plain fresh hit. For such a hit the decision is known here, by
+// a rule that is equivalent to `RequestFacts.decide`.
+
+import Addresses
+import CachePolicy
+import Decisions
+import Downstream
+import Forwarding
+import HTTPCore
+import Reactor
+import ResponseCache
+
+/// The attempts to look a request up, so far. A suspended request keeps them.
+struct LookUpProgress {
+    /// Number of reads from disk.
+    var reads = 0
+    /// Whether no lookup was made, and none was to be made before a read from disk.
+    var isFirst = true
+    /// Number of the request field that prevented the use of a stored response; 0 if none did. nil until a lookup without a stored response
+    /// has been recorded, which happens once.
+    var unknownField: UInt8?
+    /// The query to the shared level; nil if there was none, or if its lookup must be repeated.
+    var query: FleetQuery?
+    /// Result from the shared level; nil if it was not queried.
+    var answer: FleetAnswer?
+
+    /// The lookup before the query to the shared level, if the query brought nothing and the cache has not changed since.
+    mutating func stillLookedUp(in cache: ResponseCache) -> LookedUp? {
+        guard let query, let answer, answer.reply.outcome != .found else { return nil }
+        self.query = nil
+        guard cache.holds(query.lookedUp.attempt.basis) else { return nil }
+        var lookedUp = query.lookedUp
+        (lookedUp.attempt.answer, lookedUp.reuse) = (answer, nil)
+        return lookedUp
+    }
+}
+
+/// A lookup that found all records in memory.
+struct LookUpAttempt {
+    /// State of the cache on which the lookup was based.
+    let basis: FindingBasis
+    /// The client requested a response from the upstream, and the operator ignores such directives.
+    let isClientIgnored: Bool
+    /// Whether the memo of hits may be used. Otherwise each hit must be counted.
+    let mayRemember: Bool
+    let reads: Int
+    var answer: FleetAnswer?
+}
+
+/// A request that was looked up, and is no plain fresh hit.
+struct LookedUp {
+    var attempt: LookUpAttempt
+    let facts: LookUpFacts<FoundResponse>
+    let directives: RequestCacheControl
+    /// Index of the route.
+    let route: Int
+    let identity: [UInt8]?
+    let unknownField: UInt8
+    /// Result of `Reuse.decide` for the stored response. nil if there is none, and after a wait, which may have made it stale.
+    var reuse: ReuseDecision?
+    /// Why the shared level is not queried, if the request would need it.
+    var obstacle: SharedObstacle?
+}
+
+extension ProxyShard {
+    /// Returns nil if a fresh hit was served.
+    func lookUp(
+        _ head: RequestHead, _ keyed: Keyed, _ progress: inout LookUpProgress, in cache: ResponseCache, on stream: any ClientStream
+    ) throws(NotAtHand) -> LookedUp? {
+        let isFirst = progress.isFirst
+        progress.isFirst = false
+        var finding = try cache.find(
+            head, content: keyed.identity, by: stream.client.place.address.map(\.clientNumber) ?? 0, isFirst: isFirst)
+        if case .found(let found) = finding.result, isOfOtherOrigin(found, head) { finding.result = .found(found.ofOtherOrigin) }
+        if progress.unknownField == nil, finding.keys.unknownFields != nil || finding.result.found == nil {
+            progress.unknownField = noteUnknownFields(of: finding, stream, cache)
+        }
+        if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head), at: stream.client.place) }
+        var isClientIgnored = false
+        let directives = directives(of: head, isIgnored: &isClientIgnored)
+        // A repeated hit would not be counted.
+        let isCounted = refreshAhead?.counts(head.pathAndQuery) ?? false
+        let attempt = LookUpAttempt(
+            basis: finding.basis, isClientIgnored: isClientIgnored, mayRemember: !isCounted, reads: progress.reads, answer: progress.answer)
+        var reuse: ReuseDecision?
+        if case .found(let found) = finding.result {
+            let decided = Reuse.decide(found.metadata, directives, now: now)
+            // Most hits end here. `RequestFacts.decide` would make the same decision.
+            if case .serve(let ttl, let age) = decided, !isCounted, !isModal(head) {
+                serveHit(found, Serving(age: age, ttl: ttl, .fresh), to: head, keyed, attempt, stream)
+                return nil
+            }
+            reuse = decided
+        }
+        let route = routes.place(of: head.pathAndQuery)
+        let facts = try lookFurther(finding.result, finding.keys, head, directives, route: route, reuse)
+        return LookedUp(
+            attempt: attempt, facts: facts, directives: directives, route: route, identity: keyed.identity,
+            unknownField: progress.unknownField ?? 0, reuse: reuse)
+    }
+
+    /// Completes the lookup of a request that is not a plain fresh hit. A separate function, so that the code of a hit stays small.
+    @inline(never)
+    private func lookFurther(
+        _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int,
+        _ reuse: ReuseDecision?
+    ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
+        var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey(result, keys, head)))
+        lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
+        // Preflight requests are the only OPTIONS requests that are looked up.
+        lookedUp.isKeptByContent = isKeptByContent(head) || head.method == .options
+        guard let found = result.found else {
+            // Loads the stored response without credentials that may be served if the upstream fails, so that the failure can be handled at
+            // once.
+            if keys.isPartitioned, routes.rescueWithShared(head.pathAndQuery) != .never || keys.former != nil {
+                _ = try standIn(for: head, at: keys, directives)
+            }
+            return lookedUp
+        }
+        if case .serve(let ttl, _)? = reuse {
+            let lifetime = found.metadata.freshnessLifetime ?? 0
+            let flight = lookedUp.target.flight.bytes
+            lookedUp.isRefreshDue = refreshAhead?.isDue(flight, route: route, ttl: ttl, lifetime: lifetime, now: now) ?? false
+        } else if mode(of: head).servesWhatIsStored || routes.all[route].freshness.negative > 0 {
+            if let gone = try cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
+        }
+        return lookedUp
+    }
+
+    /// Key of the flight. It contains the origin, because a response for one origin may not be usable for scripts of another.
+    private func flightKey(_ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead) -> [UInt8] {
+        let key = result.flightKey(keys)
+        guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else {
+            return key
+        }
+        return key + [0] + origin
+    }
+
+    // MARK: Directives
+
+    private static let directiveFields: KnownFieldSet = [.cacheControl, .pragma]
+
+    func directives(of head: RequestHead) -> RequestCacheControl {
+        head.fields.containsAny(of: Self.directiveFields) ? RequestCacheControl(head.fields) : RequestCacheControl()
+    }
+
+    /// The client's caching directives, as far as the operator permits them.
+    /// - Parameter isIgnored: set to whether some directives are ignored.
+    private func directives(of head: RequestHead, isIgnored: inout Bool) -> RequestCacheControl {
+        let said = directives(of: head)
+        guard head.fields.containsAny(of: Self.directiveFields), !obeysClient(of: head) else { return said }
+        let directives = said.withoutForcing
+        isIgnored = directives != said
+        return directives
+    }
+
+    /// Whether the operator permits the client's freshness directives.
+    private func obeysClient(of head: RequestHead) -> Bool {
+        routes.obeysClient(head.pathAndQuery)
+    }
+}
+
+extension LookUpResult {
+    /// The result in the form that the decision uses.
+    fileprivate var fact: LookUpFacts<FoundResponse>.Result {
+        switch self {
+        case .found(let found): .found(found, found.metadata)
+        case .nothing: .nothing
+        case .otherVariant: .otherVariant
+        }
+    }
+}

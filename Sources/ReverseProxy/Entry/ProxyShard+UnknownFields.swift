@@ -1,0 +1,31 @@
+// Learns which unknown request fields separate stored responses, and logs the findings.
+
+import Addresses
+import Downstream
+import Logging
+import ResponseCache
+
+extension ProxyShard {
+    /// Returns the number of the request field that prevented the use of a stored response; 0 if none did.
+    @inline(never)
+    func noteUnknownFields(of finding: Finding, _ stream: any ClientStream, _ cache: ResponseCache) -> UInt8 {
+        let client = stream.client.place.address.map(\.clientNumber) ?? 0
+        let (findings, field) = cache.noteUnknownFields(of: finding, by: client)
+        for finding in findings { process.logger.notice("\(finding.sentence(ofAPI: shared.name))") }
+        return field
+    }
+}
+
+extension FieldFinding {
+    /// The finding, with the setting that helps.
+    fileprivate func sentence(ofAPI api: String) -> String {
+        let subject = api.isEmpty ? "" : "API \(api): "
+        let change = "cache.harmless_fields: +\(name)"
+        return switch kind {
+        case .keptCopyBack:
+            "\(subject)a copy was not used, since the request differs in \(name); if the field makes no difference: \(change)"
+        case .changes:
+            "\(subject)\(name) has another value in each request, so it no longer separates copies; if it makes no difference: \(change)"
+        }
+    }
+}

@@ -1,0 +1,13 @@
+// The stage `tunnel`: forwards a request without content that needs a connection for itself, because it switches protocols or because its
+// client authenticates the connection.
+
+import Downstream
+import HTTPCore
+
+extension ProxyShard {
+    func tunnel(_ request: Admitted, on stream: any ClientStream) throws(StageEnd) {
+        guard request.framing == .none else { return }
+        if routes.upgrade(request.head) != nil { throw StageEnd(pass(request.head, .streamed(.tunnel), on: stream)) }
+        if connections.isOfConnectionUser(request.head, on: stream) { throw StageEnd(pass(request.head, .none, on: stream)) }
+    }
+}

@@ -1,0 +1,161 @@
+// A request for which a decision has been made. It is immutable, so all parts of the flow share one instance.
+
+import Addresses
+import CachePolicy
+import Decisions
+import Explanation
+import Figures
+import HTTPCore
+import ResponseCache
+import Sending
+import Upstream
+
+/// `@unchecked Sendable` because it is immutable; its stored response is used on its shard's loop only.
+final class DecidedRequest: @unchecked Sendable {
+    let head: RequestHead
+    let directives: RequestCacheControl
+    let mode: ServingMode
+    /// Why Cistern responds with an error; nil if Cistern does not refuse the request.
+    let refusal: Refusal?
+    /// Why the request is forwarded, as a registered token (RFC 9211 §2.2).
+    let forwardToken: StaticString
+    /// Why the response is not stored, if the request alone determines that.
+    let notStored: NotStoredReason
+    /// The stored response for comparison, for validation, or for a rescue.
+    let found: FoundResponse?
+    let mayRescue: Bool
+    /// Key under which the response was looked up; nil if the response is not stored.
+    let place: RequestPlace?
+    /// Index of the route.
+    let route: Int
+    /// Scopes of the failure memory that the outcome concerns.
+    let scopes: RequestScopes
+    /// Number that represents the client; 0 for none.
+    let client: UInt64
+    /// Time of the lookup.
+    let lookedUpAt: Timestamp
+    /// State of the cache on which the lookup was based; nil if there was no lookup.
+    let basis: FindingBasis?
+    /// Time at which the request began to wait for another node, in milliseconds of the loop's clock; nil if it did not wait.
+    let waitedSince: Int64?
+    /// The upstream connection that the request must use; nil: any connection of the pool.
+    let owned: OwnedConnection?
+    /// The exchange's record so far.
+    let record: ExchangeRecord
+
+    init(
+        _ head: borrowing RequestHead, _ facts: borrowing RequestFacts<FoundResponse>,
+        _ decision: borrowing RequestDecision<FoundResponse>, _ stage: borrowing DecidedStage, client: ClientAddress,
+        shard: borrowing ProxyShard
+    ) {
+        self.head = copy head
+        directives = facts.directives
+        mode = facts.mode
+        let (copy, mayRescue, place) = decision.copyAndPlace
+        var record = ExchangeRecord(place == nil ? .bypass : .miss, MethodLabel(head.method))
+        record.note(facts, decision)
+        // Keeps the head in memory, because its memory may otherwise be reused before the upstream responds.
+        found = copy?.holdingHead
+        (self.mayRescue, self.place) = (mayRescue, place)
+        (refusal, forwardToken, notStored) = (decision.refusal, decision.forwardToken, decision.notStored)
+        lookedUpAt = facts.now
+        self.client = client.address.map(\.clientNumber) ?? 0
+        let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
+        var identity: [UInt8]?
+        switch stage {
+        case .refused(let isForNobody):
+            (route, basis, waitedSince, owned) = (shard.routes.place(of: head.pathAndQuery), nil, nil, nil)
+            if isForNobody { record.api = ExchangeRecord.noAPI }
+        case .passed(let owned):
+            (route, basis, waitedSince, self.owned) = (shard.routes.place(of: head.pathAndQuery), nil, nil, owned)
+        case .lookedUp(let lookedUp):
+            let attempt = lookedUp.attempt
+            (route, basis, waitedSince, owned) = (lookedUp.route, attempt.basis, attempt.answer?.since, nil)
+            identity = lookedUp.identity
+            record.note(lookedUp, mayShare: decision.looksAtOthers)
+        }
+        scopes = shard.coordination.scopes(of: head, route: route, target, content: identity, client: client)
+        if record.reasons.validation == .markedStale, let copy { record.reasons.doubt = shard.cache?.doubt(of: copy.metadata) }
+        if record.api != ExchangeRecord.noAPI { record.route = UInt16(clamping: route) }
+        if let target { record.partition = ExchangeRecord.partition(in: target.keys.own, at: shard.coordination.keys.partitionOffset) }
+        self.record = record
+    }
+
+    /// Creates a copy without the client's data, for repeating the request later.
+    /// - Parameter keepsCopy: whether to keep the stored response. Pass false if there is no time limit: the response keeps the file of its
+    ///   segment, and may be purged.
+    init(unnamed other: DecidedRequest, keepsCopy: Bool = true) {
+        head = other.head.unnamed
+        (directives, mode, refusal) = (other.directives, other.mode, other.refusal)
+        found = keepsCopy ? other.found : nil
+        (forwardToken, notStored) = (other.forwardToken, other.notStored)
+        (mayRescue, place, route) = (other.mayRescue, other.place, other.route)
+        scopes = RequestScopes(other.scopes)
+        client = 0
+        (basis, record, waitedSince, lookedUpAt) = (other.basis, other.record, nil, other.lookedUpAt)
+        owned = nil
+    }
+
+    var isRefused: Bool { refusal != nil }
+
+    /// Whether the request changes nothing. Only failures of such requests are evidence about stored responses for other clients.
+    var isReading: Bool { isSafe || place != nil }
+    var isSafe: Bool { head.method.isSafe }
+
+    /// Whether the request may be a GraphQL request: its method is not GET or HEAD, or its query indicates one.
+    var isGraphQL: Bool { !head.method.isRead || GraphQLResponse.isAsked(for: head.pathAndQuery) }
+
+    /// Whether the request may be repeated without its client.
+    var isRepeatable: Bool { place?.sharing == .repeated }
+
+    /// - Parameter mayLook: whether the background has a free slot for a health check.
+    func asking(mayLook: @autoclosure () -> Bool) -> FailureMemory.Asking {
+        .init(mayRescue: mayRescue, isReading: isReading, mayLookBehind: isRepeatable && mayLook())
+    }
+}
+
+extension FailureMemory.Asking {
+    /// - Parameter mayLookBehind: whether the request may be repeated without its client and the background has a free slot.
+    init(mayRescue: Bool, isReading: Bool, mayLookBehind: @autoclosure () -> Bool) {
+        self = mayRescue ? .withCopy(mayLookBehind: mayLookBehind()) : isReading ? .reading : .writing
+    }
+}
+
+extension ExchangeRecord {
+    fileprivate mutating func note(
+        _ facts: borrowing RequestFacts<FoundResponse>, _ decision: borrowing RequestDecision<FoundResponse>
+    ) {
+        mode = facts.mode
+        if case .lookedUp(let lookedUp) = facts.storeUse { note(lookedUp.result, now: facts.now) }
+        switch decision {
+        case .validate(_, .stale(let reason), _), .validate(_, .request(let reason), _): reasons.validation = reason
+        case .part: reasons.bypass = .range
+        case .pass(let reason): reasons.bypass = reason
+        case .refuse(let reason): reasons.refusal = reason
+        case .validate(_, .record, _), .serve, .serveAndRefresh, .forward: break
+        }
+    }
+
+    private mutating func note(_ result: LookUpFacts<FoundResponse>.Result, now: Timestamp) {
+        switch result {
+        case .nothing: found.kind = .nothing
+        case .otherVariant: found.kind = .otherVariant
+        case .found(_, let stored):
+            found.kind = .stored
+            found.lifetime = stored.freshnessLifetime ?? -1
+            found.age = Freshness.currentAge(of: stored, now: now)
+            found.lifetimeSource = stored.lifetimeSource
+            found.isDisregarded = stored.flags.contains(.disregarded)
+        }
+    }
+
+    fileprivate mutating func note(_ lookedUp: LookedUp, mayShare: Bool) {
+        let attempt = lookedUp.attempt
+        identity = attempt.basis.identityOutcome
+        reasons.isClientIgnored = attempt.isClientIgnored
+        found.unknownField = lookedUp.unknownField
+        found.diskReads = UInt8(clamping: attempt.reads)
+        found.shared = attempt.answer?.reply
+        found.obstacle = mayShare ? lookedUp.obstacle : nil
+    }
+}

@@ -1,0 +1,312 @@
+// Sends the response: a stored one, the upstream's, or an error. Each path ends in `finish`, which is called once.
+
+import CachePolicy
+import Decisions
+import Downstream
+import Explanation
+import Figures
+import Forwarding
+import HTTPCore
+import Reactor
+import ResponseCache
+import Sending
+import Upstream
+
+extension Exchange {
+    // MARK: Decisions
+
+    func respond(_ outcome: OutcomeDecision<FoundResponse>) {
+        switch outcome {
+        case .serveShared(let found, let age):
+            record.result = .collapsed
+            var lines: [UInt8] = []
+            lines.append(age: age)
+            context.messages.cacheStatus.forwarded(forwarding(isCollapsed: true), to: &lines)
+            if head.method == .options { Preflight.appendMaxAge(found.metadata.freshnessLifetime.map { $0 - age }, to: &lines) }
+            found.withHead { send(found, head: $0, found.metadata, age: age, lines) }
+        case .rescue(let rescue, let failure): send(rescue, failure)
+        case .refuse(let failure, let reason): refuse(failure, reason)
+        // The state machine handles these outcomes.
+        case .askAnew, .askAlone, .keepWaiting: break
+        }
+    }
+
+    private func send(_ rescue: Rescue<FoundResponse>, _ failure: FetchFailure) {
+        keepForChecks()
+        var detail = failure.label
+        switch rescue.source {
+        case .own: break
+        case .gone:
+            detail += "/gone"
+            record.found.isGone = true
+            context.cache?.shared.gone?.count(.served)
+        case .shared(let permission):
+            detail += permission.isOfSameUser ? "/\(permission.rawValue)" : "/shared:\(permission.rawValue)"
+            record.reasons.sharedPermission = permission
+        }
+        record.result = .rescued
+        record.upstream.failure = failure
+        var lines: [UInt8] = []
+        lines.append(age: rescue.age)
+        if let status = failure.status {
+            context.messages.cacheStatus.forwarded(forwarding(status: status, detail: detail), to: &lines)
+        } else {
+            // Without a response there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
+            let ttl = rescue.ttl ?? -rescue.age
+            // A response that a write or a purge has marked is stale, whatever its remaining lifetime.
+            let isMarked = !rescue.response.metadata.flags.isDisjoint(with: .countsAsStale)
+            context.messages.cacheStatus.hit(
+                ttl: isMarked ? min(ttl, 0) : ttl, key: shownKey, detail: detail, isFaulted: isFaulted, to: &lines)
+        }
+        let found = rescue.response
+        found.withHead { send(found, head: $0, found.metadata, age: rescue.age, lines) }
+    }
+
+    /// Responds with an error, because no stored response may be served.
+    private func refuse(_ failure: FetchFailure, _ reason: NoCopyReason) {
+        record.upstream.failure = failure
+        switch reason {
+        case .nothingStored: break
+        case .forbidden(let reason): record.reasons.notRescued = reason
+        case .sharedForbidden(let reason): record.reasons.notStoodIn = reason
+        }
+        send(failure.refusal(reason).response(accept: head.fields.combined(.accept), name: context.rules.name))
+    }
+
+    /// Sends a response of Cistern.
+    func send(_ response: OwnResponse) {
+        var response = response
+        if record.api != ExchangeRecord.noAPI {
+            record.reasons.carriesGrant = context.messages.appendGrant(ofPath: head, to: &response.fieldLines)
+        }
+        record.result = .error
+        record.source = .own
+        record.bodyBytes = head.method == .head ? 0 : response.content.count
+        sendWhole(response.head(date: context.messages.date), [], .bytes(response.content), status: response.status)
+    }
+
+    // MARK: Results of the fetch
+
+    func send(_ fetched: FetchedResponse) {
+        noteKept(fetched.head.status, isKept: fetched.storage == .allowed)
+        var response = fetched
+        var lines: [UInt8] = []
+        var detail: String?
+        record.isStored = response.storage == .allowed
+        record.found.isGone = response.isRememberedAsGone
+        if case .forbidden(let reason) = response.storage {
+            record.reasons.notStored = reason
+            record.reasons.fault = response.fault
+            detail = reason.rawValue
+        }
+        context.messages.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
+        if let fault = response.fault { appendProxyStatus(details: fault, to: &lines) }
+        if let notModified = notModified(response) {
+            record.bodyBytes = 0
+            appendCookies(response.head.fields.all(.setCookie), to: &lines)
+            return sendWhole(negotiated(notModified, response), lines, .none, status: 304)
+        }
+        let produced = gzipped(&response)
+        record.bodyBytes = response.content.count
+        var bytes = context.messages.clientHead.make(response.head, date: context.messages.date)
+        if let tag = response.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
+        if let produced { return send(produced, after: bytes, lines, status: response.head.status) }
+        if !response.head.status.forbidsContent {
+            bytes.append(atMost: ByteWriter.contentLengthBytes) { $0.put(contentLength: response.content.count) }
+        }
+        sendWhole(bytes, lines, .bytes(response.content), status: response.head.status)
+    }
+
+    /// The fetch did not forward the client's preconditions, so they are evaluated here. Returns nil if the response must be sent in full.
+    private func notModified(_ response: FetchedResponse) -> [UInt8]? {
+        guard head.method.isSafe, let metadata = response.metadata else { return nil }
+        let stored = response.storedHead
+        return Preconditions.isNotModified(head.fields, stored: metadata, head: stored.span)
+            ? Preconditions.notModifiedHead(stored.span) : nil
+    }
+
+    /// Records whether the response is stored. If not, the next request for this target is forwarded with the client's preconditions.
+    private func noteKept(_ status: Status, isKept: Bool) {
+        guard let place = request.place, request.found == nil, status.isSuccessful || status == 304, head.asksForChange else { return }
+        context.requests.note(place.keys, isKept: isKept)
+    }
+
+    func send(_ confirmation: Confirmation) {
+        record.result = .revalidated
+        let age = Freshness.currentAge(of: confirmation.metadata, now: context.now)
+        var lines: [UInt8] = []
+        lines.append(age: age)
+        context.messages.cacheStatus.forwarded(forwarding(status: 304), to: &lines)
+        if context.rules.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
+        send(confirmation.found, head: confirmation.head.span, confirmation.metadata, age: age, lines)
+    }
+
+    /// Starts a streamed response.
+    func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
+        noteKept(response.status, isKept: false)
+        record.reasons.notStored = notStored
+        record.reasons.isBypassedStream = request.place == nil
+        record.status = response.status.rawValue
+        switch beginCoding(response, length: length) {
+        case .asItComes: start(response, length: length, notStored, variesHere: false)
+        case .asItComesHere: start(response, length: length, notStored, variesHere: true)
+        case .gzipped:
+            var coded = response
+            NegotiatedHead.change(&coded, NegotiatedHead.Coded(.gzip))
+            start(coded, length: nil, notStored, variesHere: false)
+        }
+    }
+
+    /// - Parameters:
+    ///   - response: head for the client.
+    ///   - variesHere: whether other clients may receive another form, so that Vary must be added.
+    private func start(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason, variesHere: Bool) {
+        let isTunnel = response.status == 101
+        if isTunnel { beginTunnel() }
+        let framing: ResponseFraming =
+            if isTunnel {
+                .tunnel
+            } else if response.status.forbidsContent {
+                .none
+            } else if let length {
+                .length(length)
+            } else {
+                head.method == .head ? .none : .chunked
+            }
+        var bytes = context.messages.clientHead.make(
+            response, date: context.messages.date, room: Self.usualLineBytes + stream.roomNeeded(lines: [], framing),
+            in: stream.spareOutput())
+        if variesHere { NegotiatedHead.appendVary(beside: response.fields, to: &bytes) }
+        let detail = request.place == nil ? nil : notStored.rawValue
+        context.messages.cacheStatus.forwarded(forwarding(detail: detail), to: &bytes)
+        appendWhy(to: &bytes)
+        // A response that is short enough for the buffer is read at the upstream's pace, so that its connection becomes free early.
+        let limit = context.rules.bufferLimitBytes
+        stream.startResponse(head: consume bytes, lines: [], framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
+    }
+
+    /// Space for the lines that follow the response's own fields, in bytes.
+    private static let usualLineBytes = 256
+
+    /// Aborts a response that has begun and cannot be completed.
+    func breakOff() {
+        record.result = .error
+        finish(Status(rawValue: record.status))
+        stream.abortResponse()
+    }
+
+    // MARK: Sending
+
+    /// Sends a stored response. Its content is loaded first if it is not in memory any more.
+    /// - Parameters:
+    ///   - bytes: the stored head, which a validation may have updated.
+    ///   - metadata: metadata of that head.
+    private func send(_ found: FoundResponse, head bytes: Span<UInt8>, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
+        guard let cache = context.cache, !cache.isAtHand(found) else {
+            return sendNow(found, head: bytes, metadata, age: age, lines)
+        }
+        stopTimers()
+        record.noteDiskRead()
+        prepared = PreparedResponse(found: found, head: Array(copying: bytes), metadata: metadata, age: age, lines: lines)
+        cache.bringIn(contentOf: found) { [self] in
+            context.loop.execute { self.sendPrepared() }
+        }
+    }
+
+    private func sendPrepared() {
+        context.loop.assertOnLoop()
+        guard !isFinished, let prepared else { return }
+        self.prepared = nil
+        let head = prepared.head
+        sendNow(prepared.found, head: head.span, prepared.metadata, age: prepared.age, prepared.lines)
+    }
+
+    private func sendNow(_ found: FoundResponse, head bytes: Span<UInt8>, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
+        record.source = .store
+        record.age = age
+        handle(.sent)
+        var lines = lines
+        record.reasons.carriesGrant = context.messages.appendGrant(ofTarget: head, beside: bytes, to: &lines)
+        appendWhy(to: &lines)
+        let stored = StoredResponseSender.Response(found, metadata, context.rules.compression(of: head))
+        let sent = context.messages.storedResponses.send(stored, head: bytes, to: head, lines: lines.span, on: stream)
+        record.bodyBytes = sent.bodyBytes
+        finish(sent.status)
+    }
+
+    private func send(_ content: ProducedContent, after bytes: [UInt8], _ lines: [UInt8], status: Status) {
+        handle(.sent)
+        var lines = lines
+        appendWhy(to: &lines)
+        stream.sendProduced(head: bytes.span, lines: lines.span, content: content)
+        finish(status)
+    }
+
+    private func sendWhole(_ bytes: [UInt8], _ lines: [UInt8], _ body: WholeBody, status: Status) {
+        handle(.sent)
+        record.status = status.rawValue
+        var lines = lines
+        appendWhy(to: &lines)
+        stream.sendWhole(head: bytes, lines: lines, body: body)
+        finish(status)
+    }
+
+    func finish(_ status: Status) {
+        stopTimers()
+        recording?.finish()
+        record.status = status.rawValue
+        context.reporting.finish(&record, head, owner, began)
+    }
+
+    /// Adds Proxy-Status (RFC 9209 §2.1.5): the response is forwarded although it does not meet the operator's requirements.
+    private func appendProxyStatus(details fault: UpstreamFault, to lines: inout [UInt8]) {
+        lines += Array("Proxy-Status: \(context.rules.name); details=\"\(fault.rawValue)\"\r\n".utf8)
+    }
+
+    /// Cache key for Cache-Status; nil if the client did not request it, or may not see it.
+    private var shownKey: String? { context.reporting.shownKey(request.place?.keys.own, head) }
+
+    private var isFaulted: Bool { fetch?.isFaulted ?? false }
+
+    /// Content of the Cache-Status field.
+    private func forwarding(
+        status: Status? = nil, isStored: Bool = false, isCollapsed: Bool = false, detail: String? = nil
+    ) -> CacheStatus.Forwarding {
+        CacheStatus.Forwarding(
+            request.forwardToken, status: status, isStored: isStored, isCollapsed: isCollapsed, isFaulted: isFaulted, key: shownKey,
+            detail: fetch?.goesBefore ?? detail)
+    }
+
+    /// Adds the upstream's cookies when the client receives a stored response or a 304 instead of the upstream's content (RFC 6265 §3).
+    private func appendCookies(_ values: [ArraySlice<UInt8>], to lines: inout [UInt8]) {
+        for value in values {
+            lines.append("Set-Cookie: ")
+            lines += value
+            lines.append("\r\n")
+        }
+    }
+
+    func noteUpstream() {
+        // Not the time of the batch: a response often arrives in the batch in which its request was sent.
+        record.upstream.microseconds = SystemTime.monotonicMicroseconds - began - waited
+        if let fetch { record.upstream.note(fetch) }
+    }
+
+    /// Adds the explanation field, if the client requests it and may see it.
+    private func appendWhy(to lines: inout [UInt8]) {
+        if context.reporting.explains(head) { lines += context.reporting.whyField(record, head) }
+    }
+}
+
+/// A stored response with the lines that are sent before it. A class, so that other exchanges need no memory for it.
+final class PreparedResponse {
+    let found: FoundResponse
+    let head: [UInt8]
+    let metadata: StoredMetadata
+    let age: Int64
+    let lines: [UInt8]
+
+    init(found: FoundResponse, head: [UInt8], metadata: StoredMetadata, age: Int64, lines: [UInt8]) {
+        (self.found, self.head, self.metadata, self.age, self.lines) = (found, head, metadata, age, lines)
+    }
+}

@@ -1,0 +1,407 @@
+// A client's exchange that is not a fresh hit: fetches the response, or serves the stored one if the fetch fails. `ExchangeMachine` decides
+// the next step; `RequestDecision` and `OutcomeDecision` decide what is sent. This class carries out their decisions.
+
+import CachePolicy
+import Decisions
+import Downstream
+import Explanation
+import Figures
+import Forwarding
+import HTTPCore
+import Reactor
+import ResponseCache
+import Sending
+import Upstream
+
+/// `@unchecked Sendable` because it is used on its shard's loop only; other threads only pass it to that loop.
+final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked Sendable {
+    let context: ExchangeContext
+    /// The connection releases its exchange when the response is sent or the connection closes, so no reference cycle remains.
+    let stream: any ClientStream
+    let request: DecidedRequest
+    /// Content of the request. Released when no further attempt can need it.
+    private var body: RequestBody
+    /// Time from the request head until the content was complete, in microseconds.
+    let waited: Int64
+    /// Time at which the request head was complete, in microseconds.
+    let began: Int64
+    private var machine: ExchangeMachine
+    private(set) var fetch: Fetch?
+    /// The flight that this exchange leads or follows, or did last.
+    private var flight: Flight?
+    var upload: Upload
+    /// A stored response that is sent once it is in memory.
+    var prepared: PreparedResponse?
+    /// The soft deadline, or the end of the wait for another request.
+    private var timer: LoopTimer?
+    /// Soft deadline in milliseconds of the loop's clock. It covers all fetches and waits of the exchange.
+    private var deadline: Int64?
+    /// End of all waits for other requests, of this node and of others, in milliseconds of the loop's clock.
+    private var waitEnd: Int64?
+    /// Whether the last awaited fetch belonged to another client.
+    private var hasWaitedForAnother = false
+    var record: ExchangeRecord
+    /// Compression of a streamed response; nil if it is forwarded unchanged.
+    var coding: PassedCoding?
+    /// The client of the request, and what is forwarded to the upstream about it.
+    let owner: RequestClient
+    let client: UpstreamRequestFields.Client
+    /// Slot in the request budget of the client's address. nil if the address does not count, or once the fetch holds the slot.
+    private var place: AddressBudget.Place?
+    /// nil if no recording is active.
+    let recording: ExchangeRecording?
+
+    init(
+        _ context: borrowing ExchangeContext, stream: borrowing any ClientStream, request: borrowing DecidedRequest, body: RequestBody,
+        client: UpstreamRequestFields.Client, began: Int64
+    ) {
+        self.context = copy context
+        self.stream = copy stream
+        self.request = copy request
+        self.body = body
+        waited = body.waitedMicroseconds
+        self.began = began
+        machine = ExchangeMachine(mayJoin: context.rules.collapses && request.place.map { $0.sharing != .none } ?? false)
+        upload = Upload(body)
+        owner = stream.client
+        self.client = client
+        place = request.isRefused ? nil : context.coordination.takePlace(of: owner.place)
+        record = request.record
+        record.number = context.reporting.nextNumber()
+        record.content.outcome = body.outcome
+        if body.outcome == .whole { record.content.microseconds = waited }
+        // The data of a tunnel is not the content of a response.
+        let recorder = body.framing == .tunnel ? nil : context.reporting.recorder
+        recording = recorder.map {
+            ExchangeRecording(
+                $0, request.head, content: body.bytes, started: context.loop.batchWallMilliseconds,
+                began: context.loop.time.monotonicMilliseconds)
+        }
+    }
+
+    var isFinished: Bool { machine.isFinished }
+    var head: RequestHead { request.head }
+
+    func start() {
+        guard let refusal = request.refusal else { return handle(.begun) }
+        context.coordination.endLease(of: request.place)
+        if case .request(.access(let refusal)) = refusal { context.reporting.countRefused(refusal) }
+        send(refusal.response(accept: head.fields.combined(.accept), name: context.rules.name))
+    }
+
+    // MARK: The machine
+
+    func handle(_ event: ExchangeMachine.Event) { perform(machine.handle(event)) {} }
+
+    /// - Parameter accept: handles the data of the event.
+    private func perform(_ action: ExchangeMachine.Action, accept: () -> Void) {
+        context.loop.assertOnLoop()
+        switch action {
+        case .nothing: break
+        case .askFailureMemory: askFailureMemory()
+        case .join: join()
+        case .wait: startTimer()
+        case .fetch(let leads): startFetch(leads: leads)
+        case .fetchInstead:
+            leaveFlight(isSlow: true)
+            startFetch(leads: false)
+        case .decide(let ending): decide(ending)
+        case .leaveAndDecide(let ending):
+            leave(isSlow: false)
+            decide(ending)
+        case .leaveAndAccept:
+            leave(isSlow: true)
+            accept()
+        case .accept: accept()
+        }
+    }
+
+    // MARK: Asking
+
+    private func askFailureMemory() {
+        let asking = request.asking(mayLook: context.background.fetches.hasRoomToLook)
+        let admission = context.coordination.admit(request, asking)
+        switch admission {
+        case .go: break
+        case .refuse: context.background.rechecks.watchAddress()
+        case .serveCopy(let stop, let looksBehind):
+            if stop.scope == .address { context.background.rechecks.watchAddress() }
+            if looksBehind { context.background.fetches.look(request, client: client, behind: record.number) }
+        }
+        handle(.admitted(admission))
+    }
+
+    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called for a request that waited for `rescue_after`:
+    /// otherwise an upstream that hangs and gets few requests would never be checked.
+    func keepForChecks() {
+        guard request.isRepeatable, context.coordination.isFailing(request) else { return }
+        context.background.rechecks.keep(request, client: client, behind: record.number)
+    }
+
+    private func join() {
+        guard let place = request.place else { return handle(.joined(.alone)) }
+        let now = context.loop.time.monotonicMilliseconds
+        let waitEnd = waitEnd ?? (request.waitedSince ?? now) + context.rules.collapseWait
+        self.waitEnd = waitEnd
+        let joined = context.coordination.join(place, as: self, mayWait: now < waitEnd)
+        flight = joined.flight
+        handle(.joined(joined.place))
+    }
+
+    var span: SpanPlace { head.span }
+
+    func follow(_ leader: SpanPlace) { context.reporting.follow(leader, of: span) }
+
+    var clientNumber: UInt64 { request.scopes.client }
+
+    func flightEnded(_ outcome: FlightOutcome, isOwn: Bool) {
+        context.loop.execute {
+            self.hasWaitedForAnother = !isOwn
+            // The flight may belong to another target, which has a separate lease.
+            if outcome != .abandoned { self.context.coordination.endLease(of: self.request.place) }
+            self.handle(.flightEnded(outcome))
+        }
+    }
+
+    private func startFetch(leads: Bool) {
+        let fetch = context.requests.makeFetch(request, body, self)
+        fetch.slot = place
+        place = nil
+        self.fetch = fetch
+        startTimer()
+        awaitContinue()
+        context.reporting.count(.requestBytes, by: body.bytes.count)
+        fetch.start(context.requests.make(for: request, body, client: client), leads: leads ? flight : nil)
+        if stream.hasPeerEnded { clientEnded() }
+    }
+
+    // MARK: Time
+
+    /// If a stored response may be served, the soft deadline applies to the upstream's complete response. Otherwise only the wait for other
+    /// requests is limited.
+    private func startTimer() {
+        timer?.cancel()
+        timer = nil
+        let softDeadline = request.mayRescue ? context.coordination.patience(for: request) : 0
+        if softDeadline > 0 {
+            record.upstream.patience = softDeadline == context.rules.rescueAfter(request.route) ? 0 : UInt32(clamping: softDeadline)
+            let now = context.loop.time.monotonicMilliseconds
+            // The request may have waited for another node already.
+            let deadline = self.deadline ?? (request.waitedSince ?? now) + softDeadline
+            self.deadline = deadline
+            startTimer(deadline, sendingAt: deadline - softDeadline / 2, now)
+        } else if case .waiting = machine.state, let waitEnd {
+            let left = max(0, waitEnd - context.loop.time.monotonicMilliseconds)
+            timer = context.loop.schedule(after: .milliseconds(left)) { self.handle(.waitedTooLong) }
+        }
+    }
+
+    /// Another client's fetch may be slow because of that client. After half the time, this request is sent too.
+    private func startTimer(_ deadline: Int64, sendingAt half: Int64, _ now: Int64) {
+        guard case .waiting = machine.state, let flight, now < half else {
+            timer = context.loop.schedule(after: .milliseconds(max(0, deadline - now))) { self.handle(.softDeadlinePassed) }
+            return
+        }
+        timer = context.loop.schedule(after: .milliseconds(half - now)) { [self] in
+            let now = context.loop.time.monotonicMilliseconds
+            if context.coordination.collapsed.leadToo(flight, self, after: deadline - half, now: now) { return handle(.leadsToo) }
+            startTimer(deadline, sendingAt: .min, now)
+        }
+    }
+
+    /// Cancels the timers, which retain the exchange.
+    func stopTimers() {
+        timer?.cancel()
+        timer = nil
+        stopAwaitingContinue()
+    }
+
+    // MARK: Ending a wait or a fetch
+
+    /// Ends the wait and the fetch, because the response comes from another source.
+    private func leave(isSlow: Bool) {
+        if isSlow || fetch != nil { noteUpstream() }
+        leaveFlight(isSlow: isSlow)
+        leaveFetch(.slow)
+    }
+
+    /// - Parameter isSlow: if true, no further request waits for the flight.
+    private func leaveFlight(isSlow: Bool) {
+        guard request.place != nil else { return }
+        if let flight {
+            context.coordination.collapsed.leave(flight, ObjectIdentifier(self))
+            if isSlow { context.coordination.collapsed.noteSlow(flight) }
+        }
+        flight = nil
+        if fetch == nil { context.coordination.endLease(of: request.place) }
+    }
+
+    /// Hands the fetch over to a background record. It continues if it may fill the store or change something.
+    private func leaveFetch(_ cause: BackgroundCause) {
+        guard let fetch else { return }
+        let successor = BackgroundRecord(context.reporting, head: head, record, cause, began: began + waited)
+        fetch.abandon(isRequestWhole: upload.isWhole, to: successor)
+        self.fetch = nil
+    }
+
+    // MARK: Outcomes
+
+    /// Decides what follows an ending. If the decision needs stored data that is not in memory, the data is loaded first.
+    /// - Parameter reads: number of disk reads so far.
+    private func decide(_ ending: Ending, reads: Int = 0) {
+        guard machine.expects(ending) else { return }
+        switch ending {
+        case .failed(let failure):
+            stopTimers()
+            if case .stopped = failure { context.coordination.endLease(of: request.place) }
+        case .flight:
+            timer?.cancel()
+            timer = nil
+        case .softDeadline, .wait, .copyTaken: break
+        }
+        var facts = OutcomeFacts<FoundResponse>(
+            request.directives, request.mode, strictness: context.rules.strictness, now: context.now)
+        (facts.hasWaited, facts.isOfAnotherClient) = (machine.hasWaited, hasWaitedForAnother)
+        facts.staleFor = context.rules.staleFor(request.route)
+        if ending.looksIntoStore, let cache = context.cache {
+            do throws(NotAtHand) {
+                facts.stored = try cache.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in
+                    try storedNow(for: ending, cache)
+                }
+            } catch {
+                record.noteDiskRead()
+                return cache.bringIn(error, on: context.loop) { self.decide(ending, reads: reads + 1) }
+            }
+        }
+        let outcome = facts.decide(ending)
+        perform(machine.handle(.decided(outcome.next, of: ending))) { self.respond(outcome) }
+    }
+
+    private func storedNow(for ending: Ending, _ cache: ResponseCache) throws(NotAtHand) -> StoredNow<FoundResponse> {
+        var stored = StoredNow<FoundResponse>()
+        stored.found = request.found.map { ($0, $0.metadata) }
+        guard request.mode != .record else { return stored }
+        if ending.isFailure, let basis = request.basis, cache.holds(basis) {
+            stored.current = stored.found
+        } else if let keys = request.place?.keys {
+            stored.current = try cache.find(head, from: keys).result.found.map { ($0, $0.metadata) }
+        }
+        guard ending.isFailure else { return stored }
+        // A response that was removed by a write or a purge must not be served, even if it is still in memory. An evicted one may be.
+        if stored.current == nil, let found = request.found, let keys = request.place?.keys,
+            cache.mayBeTakenOut(found, of: head, at: keys, since: request.lookedUpAt)
+        {
+            stored.found = nil
+        }
+        if let latest = stored.latest {
+            stored.gone = try cache.gone(beside: latest.response).map { ($0, $0.metadata) }
+        } else if let keys = request.place?.keys, keys.isPartitioned {
+            stored.shared = try sharedCopy(keys, cache)
+        }
+        return stored
+    }
+
+    private func sharedCopy(_ keys: TargetKeys, _ cache: ResponseCache) throws(NotAtHand) -> StoredNow<FoundResponse>.SharedCopy {
+        switch try cache.standIn(for: head, at: keys, request.directives, context.rules.rescueWithShared(head), now: context.now) {
+        case .nothing: .nothing
+        case .forbidden(let reason): .forbidden(reason)
+        case .found(let copy): .allowed(Rescue(copy.found, age: copy.age, ttl: copy.ttl, .shared(copy.permission)))
+        }
+    }
+
+    // MARK: The client's events
+
+    func responseDrained() { fetch?.resume() }
+
+    func clientLeft() {
+        perform(machine.handle(.clientLeft)) {
+            leaveFlight(isSlow: false)
+            stopTimers()
+            leaveFetch(.clientLeft)
+            record.status = 499
+            record.result = .error
+            recording?.finish()
+            context.reporting.finish(&record, head, owner, began)
+        }
+    }
+
+    /// A client that has disconnected must not wait for a connection before other clients. If it still reads, it receives what needs no
+    /// connection.
+    func clientEnded() {
+        guard case .asking = machine.state, let fetch, fetch.mayLeaveQueue else { return }
+        leaveFetch(.clientLeft)
+        fetchFailed(.transfer(.connectionLimitReached))
+    }
+
+    func respondNow() {
+        if machine.state == .streaming { streamBroke(.connectionTerminated) } else { handle(.mustRespond) }
+    }
+
+    // MARK: The fetch's events
+
+    func fetchBrought(_ response: FetchedResponse) {
+        noteUpstream()
+        recording?.begin(response.head)
+        recording?.add(response.content.span)
+        recording?.end(at: context.loop.time.monotonicMilliseconds)
+        perform(machine.handle(.responseCame)) { self.send(response) }
+    }
+
+    func fetchChallenged(_ transfer: Transfer) { context.requests.connections.setAside(transfer, on: stream) }
+
+    func fetchConfirmed(_ confirmation: Confirmation) {
+        noteUpstream()
+        perform(machine.handle(.responseCame)) { self.send(confirmation) }
+    }
+
+    func fetchFailed(_ failure: FetchFailure) {
+        if fetch != nil { noteUpstream() }
+        handle(.fetchFailed(failure))
+    }
+
+    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool {
+        noteUpstream()
+        perform(machine.handle(.streamBegan)) {
+            stopTimers()
+            body = .none
+            recording?.begin(head)
+            self.begin(head, length: length, notStored)
+        }
+        return machine.state == .streaming
+    }
+
+    func streamBrought(_ bytes: Span<UInt8>) {
+        context.loop.assertOnLoop()
+        guard machine.state == .streaming else { return }
+        recording?.add(bytes)
+        guard let coding else { return write(bytes) }
+        write(coding.code(bytes).span)
+    }
+
+    private func write(_ bytes: Span<UInt8>) {
+        record.bodyBytes += bytes.count
+        if !stream.write(bytes) { fetch?.pause() }
+    }
+
+    func streamEnded() {
+        perform(machine.handle(.streamEnded)) {
+            recording?.end(at: context.loop.time.monotonicMilliseconds)
+            if let coding { write(coding.end().span) }
+            coding = nil
+            stream.endResponse()
+            finish(Status(rawValue: record.status))
+        }
+    }
+
+    func streamBroke(_ error: UpstreamError) {
+        guard machine.state == .streaming else { return }
+        // A client retries a request if its connection closes without a response, so a response that is still unsent is withdrawn.
+        let isTakenBack = stream.takeBackResponse()
+        coding = nil
+        if isTakenBack {
+            (record.reasons.notStored, record.reasons.isBypassedStream, record.bodyBytes) = (nil, false, 0)
+            noteUpstream()
+        }
+        perform(machine.handle(.streamBroke(.transfer(error), isTakenBack: isTakenBack))) { self.breakOff() }
+    }
+}

@@ -1,0 +1,59 @@
+// What exchanges need of their shard.
+
+import CachePolicy
+import Forwarding
+import HTTPCore
+import Reactor
+import ResponseCache
+
+/// One instance for each API and shard. A class, because an exchange then counts one reference. Used on its shard's loop only.
+final class ExchangeContext {
+    let loop: EventLoop
+    let rules: ExchangeRules
+    let messages: ShardMessages
+    /// nil if nothing is stored.
+    let cache: ResponseCache?
+    let coordination: Coordination
+    let reporting: Reporting
+    let requests: UpstreamRequests
+    let background: BackgroundWork
+
+    init(_ rules: ExchangeRules, _ messages: ShardMessages, _ cache: ResponseCache?, _ background: BackgroundWork) {
+        (self.rules, self.messages, self.cache, self.background) = (rules, messages, cache, background)
+        let context = background.context
+        (loop, coordination, reporting, requests) = (context.loop, context.coordination, context.reporting, context.requests)
+    }
+
+    /// Current time in the form that the caching rules use.
+    var now: Timestamp { Timestamp(milliseconds: loop.batchWallMilliseconds) }
+}
+
+/// The settings that exchanges use.
+struct ExchangeRules {
+    /// Name of this proxy in its own fields.
+    let name: String
+    let collapses: Bool
+    /// Milliseconds.
+    let collapseWait: Int64
+    let strictness: Strictness
+    let setCookie: SetCookieTreatment
+    let bufferLimitBytes: Int
+    let compressFromBytes: Int
+    private let routes: Routes
+
+    init(_ settings: ProxySettings, _ routes: Routes) {
+        (name, collapses, collapseWait) = (settings.forwarding.name, settings.collapsing.isOn, settings.collapsing.wait)
+        (strictness, setCookie) = (settings.policy.strictness, settings.policy.setCookie)
+        (bufferLimitBytes, compressFromBytes) = (settings.content.bufferLimitBytes, settings.content.compressFromBytes)
+        self.routes = routes
+    }
+
+    /// Milliseconds; 0: no limit.
+    func rescueAfter(_ route: Int) -> Int64 { routes.all[route].rescueAfter }
+
+    func staleFor(_ route: Int) -> Int64? { routes.all[route].freshness.staleFor }
+
+    func compression(of head: RequestHead) -> Compression { routes.compression.rules(for: head.pathAndQuery) }
+
+    func rescueWithShared(_ head: RequestHead) -> RescueWithShared { routes.rescueWithShared(head.pathAndQuery) }
+}

@@ -1,0 +1,108 @@
+// Makes the upstream request for an exchange or a background fetch. Cistern's own conditions replace those of the client, and only content
+// codings that Cistern can decode are accepted.
+
+import CachePolicy
+import Decisions
+import Downstream
+import Forwarding
+import HTTPCore
+import Reactor
+import ResponseCache
+import Upstream
+
+/// Used on its shard's loop only.
+final class UpstreamRequests {
+    typealias MakeFetch = (_ request: DecidedRequest, _ body: RequestBody, _ receiver: any FetchReceiver) -> Fetch
+
+    let fields: UpstreamRequestFields
+    let connections: ClientOwnedConnections
+    /// Makes a fetch that is not started yet. Set before the first request.
+    var makeFetch: MakeFetch = { _, _, _ in preconditionFailure("a fetch was made before the shard") }
+    private let routes: Routes
+    private let arguments: ArgumentTable
+    private let strippedPath: [UInt8]
+    private let requestIDs: RequestIDUse
+    private let records: ShardRecords
+    private let coordination: Coordination
+    private let maximumConnections: Int
+    /// Targets with responses that were not stored.
+    private let unkept = UnkeptTargets()
+
+    init(
+        _ api: SharedFlowState, _ fields: UpstreamRequestFields, _ connections: ClientOwnedConnections, _ coordination: Coordination,
+        _ records: ShardRecords
+    ) {
+        (self.fields, self.connections, self.coordination, self.records) = (fields, connections, coordination, records)
+        maximumConnections = api.settings.upstream.maximumConnections
+        (routes, arguments, strippedPath) = (api.routes, api.cacheSettings.arguments, api.settings.strippedPath)
+        requestIDs = api.settings.forwarding.requestID
+    }
+
+    func make(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
+        let head = request.head
+        var fields = self.fields.make(from: head, client: client)
+        if let name = name(of: head) { fields.set(.xRequestID, name) }
+        if let place = request.place { prepareForStore(&fields, request.found, head, place) }
+        if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
+        if body.framing == .tunnel, let offered = routes.upgrade(head) {
+            fields.append(.connection, "Upgrade")
+            fields.append(.upgrade, offered)
+        }
+        var sent = UpstreamRequest(
+            method: head.method, target: upstreamTarget(head.pathAndQuery), fields: fields, content: body.framing,
+            isRepeatable: request.place != nil)
+        sent.owned = request.owned
+        sent.client = request.scopes.client == 0 ? nil : request.scopes.client
+        sent.shares = coordination.shares(of: request.scopes)
+        if case .streamed = body { sent.shares.append(StreamedContent.share(of: maximumConnections)) }
+        return sent
+    }
+
+    /// The request target at the upstream.
+    private func upstreamTarget(_ target: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        let target = arguments.sent(target)
+        guard !strippedPath.isEmpty else { return target }
+        let rest = target.dropFirst(strippedPath.count)
+        return rest.first == UInt8(ascii: "/") ? rest : [UInt8(ascii: "/")] + rest
+    }
+
+    private func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ head: RequestHead, _ place: RequestPlace) {
+        let method = head.method
+        // A 304 need not contain the CORS fields of the response that it confirms.
+        if let found, found.metadata.flags.contains(.ofOtherOrigin) {
+            Validation.removeConditions(from: &fields)
+        } else if let found, method.isSafe {
+            found.withHead { Validation.addConditions(to: &fields, stored: found.metadata, head: $0) }
+        } else if found != nil {
+            // The response to a POST with a failed precondition is 412 (RFC 9110 §13.1.2).
+            Validation.removeConditions(from: &fields)
+        } else if head.asksForChange, !unkept.contains(place.keys) {
+            // A 304 cannot be stored. The client's preconditions are evaluated here (RFC 9111 §4.3.2).
+            Validation.removeConditions(from: &fields)
+        }
+        guard fields.contains(.acceptEncoding) else { return }
+        fields.set(.acceptEncoding, AcceptedCoding.passedOn(fields))
+    }
+
+    /// The request ID for the upstream; nil if the client's fields are forwarded unchanged.
+    private func name(of head: RequestHead) -> [UInt8]? {
+        records.namesRequests && requestIDs.isSent ? records.name(of: head) : nil
+    }
+
+    /// Records whether the response is stored. If not, the next request for this target is forwarded with the client's preconditions.
+    func note(_ keys: TargetKeys, isKept: Bool) { unkept.note(keys, isKept: isKept) }
+}
+
+extension RequestHead {
+    /// Whether the client has a response and requests another only if that has changed.
+    var asksForChange: Bool { method == .get && (contains(.ifNoneMatch) || contains(.ifModifiedSince)) }
+}
+
+extension UpstreamRequestFields.Client {
+    /// - Parameter isBelieved: whether to trust what the request says about its origin.
+    init(_ client: RequestClient, _ head: RequestHead, isBelieved: Bool) {
+        self.init(address: client.text, isIPv6: client.isIPv6, host: head.host)
+        isSecure = client.isSecure
+        self.isBelieved = isBelieved
+    }
+}

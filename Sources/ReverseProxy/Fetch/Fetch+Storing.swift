@@ -1,0 +1,180 @@
+// What a fetch asks of the cache: whether a response may be stored, to store it, to update a confirmed one, and to invalidate what a write
+// has changed. The cache decides what it does with each.
+
+import CachePolicy
+import Decisions
+import Explanation
+import HTTPCore
+import Reactor
+import ResponseCache
+import Upstream
+
+extension Fetch {
+    /// The request in the form that the cache uses; nil if the response is not stored.
+    var placedRequest: PlacedRequest? {
+        if let placed { return placed }
+        guard let keys = subject.place?.keys ?? keysOfGet else { return nil }
+        let placed = PlacedRequest(
+            subject.head, subject.directives, keys: keys, found: subject.found, subject.basis?.identity, client: subject.client)
+        self.placed = placed
+        return placed
+    }
+
+    /// Caching directives of the response head, parsed once.
+    func control(_ response: ResponseHead, for cache: ResponseCache) -> ResponseCacheControl {
+        if let control { return control }
+        let control = cache.control(response)
+        self.control = control
+        return control
+    }
+
+    /// Whether the response has a cache key.
+    var hasCacheKey: Bool { subject.place != nil || keysOfGet != nil }
+
+    func storageDecision(_ response: ResponseHead) -> StorageDecision {
+        guard !isOfConnectionUser else { return .forbidden(.connectionUser) }
+        if subject.head.method == .post, !hasCacheKey { takeKeyOfGet(response) }
+        guard let isPartitioned = subject.place?.isPartitioned ?? keysOfGet?.isPartitioned, let cache = context.cache else {
+            return .forbidden(subject.notStored)
+        }
+        let control = keysOfGet == nil ? cache.control(response) : control(response, for: cache)
+        let decision = cache.decideStoring(
+            response, control, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found,
+            good: context.rules.good(for: subject), kept: context.rules.kept(for: subject))
+        if decision == .allowed { self.control = control }
+        return decision
+    }
+
+    /// RFC 9110 §9.3.3: the response to a POST may be stored for later GETs if it has an explicit lifetime and a Content-Location equal to
+    /// the target.
+    private func takeKeyOfGet(_ response: ResponseHead) {
+        guard let cache = context.cache else { return }
+        let control = control(response, for: cache)
+        let hasLifetime =
+            control.maxAge != nil || control.sharedMaxAge != nil || (!control.hidesExpires && response.fields.contains(.expires))
+        guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
+            Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: context.rules.origin)
+        else { return }
+        keysOfGet = cache.keysOfGet(for: subject.head, by: subject.client)
+    }
+
+    /// Stored data that must be in memory before the cache processes the response; nil if all of it is.
+    /// - Parameters:
+    ///   - isUpdate: whether a stored response is updated.
+    ///   - loads: number of loads so far. Beyond a limit, the cache waits for the disk.
+    func missing(toStore response: ResponseHead, isUpdate: Bool, loads: Int) -> NotAtHand? {
+        guard let placedRequest, loads < ResponseCache.readLimit else { return nil }
+        return context.cache?.firstNotAtHand(storing: response.fields, for: placedRequest, isUpdate: isUpdate, now: context.now)
+    }
+
+    /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
+    func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
+        guard let placedRequest, let cache = context.cache else { return nil }
+        let findings = collected.findings
+        let control = control(head, for: cache)
+        // If the content must keep its coding, as with no-transform, it was decoded for the checks only.
+        let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control) ? nil : $0 }
+        var whole = WholeResponse(
+            head, control, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency,
+            isOfPOST: subject.place == nil)
+        whole.isLenient = findings.isLenient
+        if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
+        return cache.store(whole, for: placedRequest, at: context.cacheTime)
+    }
+
+    /// Updates the stored response after a 304; nil if the 304 matches none.
+    func confirmStored(by response: ResponseHead) -> (confirmation: Confirmation, result: ConfirmationResult)? {
+        guard let placedRequest else { return nil }
+        return context.cache?.confirm(by: response, for: placedRequest, recency, at: context.cacheTime)
+    }
+
+    /// A 200 to HEAD updates the response stored for GET (RFC 9111 §4.3.5), whatever else is done with it.
+    func updateStored(by response: ResponseHead, loads: Int = 0) {
+        guard subject.head.method == .head, response.status == 200, !isOfConnectionUser else { return }
+        if let missing = missing(toStore: response, isUpdate: true, loads: loads) {
+            return context.load(missing) { self.updateStored(by: response, loads: loads + 1) }
+        }
+        if let placedRequest { context.cache?.update(by: response, for: placedRequest, recency, now: context.now) }
+    }
+
+    /// Invalidates what a write has changed.
+    /// - Returns: whether the response must wait until the marks are in the store's files.
+    func invalidate(after head: ResponseHead) -> Bool {
+        guard !subject.head.method.isSafe, subject.place == nil else { return false }
+        if head.status.isSuccessful || head.status.isRedirection { context.coordination.noteWrite(subject) }
+        let invalidation = context.rules.invalidation(by: subject.head)
+        guard let cache = context.cache else { return false }
+        lastToldBefore = context.marks.lastTold
+        let mayHaveChanged = cache.invalidate(
+            after: head, to: subject.head, sparingTarget: invalidation.sparesTarget, withCollection: invalidation.hasCollection,
+            at: recency.responseTime)
+        return mayHaveChanged && cache.shared.hasUnwrittenMarks
+    }
+
+    /// Whether the stored response without credentials may be served instead, if the request has no stored response of its partition.
+    func hasStandIn() -> Bool {
+        guard let place = subject.place, place.isPartitioned, let cache = context.cache else { return false }
+        // The data was in memory when the request was looked up.
+        let result = try? cache.waiting { () throws(NotAtHand) in
+            try cache.standIn(
+                for: subject.head, at: place.keys, subject.directives, context.rules.rescueWithShared(subject.head), now: context.now)
+        }
+        if case .found = result { return true }
+        return false
+    }
+
+    // MARK: Unexpected responses and deleted resources
+
+    /// Whether other responses, or the client's own requests, show that an unexpected response is intended.
+    func hasSeen(_ unexpected: UnexpectedResponse) -> Bool {
+        guard let found = subject.found, let cache = context.cache else { return false }
+        return switch unexpected {
+        case .surprise(let surprise): cache.isReplaced(surprise, insteadOf: found, by: subject.scopes.client, at: context.cacheTime)
+        case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.cacheTime)
+        case .afterOwnWrite: context.coordination.hasJustWritten(subject)
+        }
+    }
+
+    /// Whether the response head says that the resource is gone.
+    /// - Parameter decision: a response that is stored normally is handled as such.
+    func saysGone(_ response: ResponseHead, _ decision: StorageDecision) -> Bool {
+        guard subject.found != nil, !isOfConnectionUser, let placedRequest, let cache = context.cache else { return false }
+        return cache.saysGone(response, decision, for: placedRequest)
+    }
+
+    /// Records that the resource is gone, if the complete response says so.
+    /// - Returns: whether it was recorded.
+    func rememberGone(_ response: ResponseHead) -> Bool {
+        let findings = collected.findings
+        guard let placedRequest, let cache = context.cache, response.status == 410 || findings.flaw == nil else { return false }
+        let content = findings.decoded ?? collected.bytes
+        let whole = WholeResponse(response, control(response, for: cache), content, isDecoded: findings.decoded != nil, recency)
+        return cache.rememberGone(whole, for: placedRequest, at: context.cacheTime)
+    }
+
+    /// Records that the upstream has the resource. An earlier record that it is gone is discarded.
+    func notePresent(_ response: ResponseHead) {
+        guard let found = subject.found, let cache = context.cache else { return }
+        cache.notePresent(found, response, recency, for: subject.head, by: subject.scopes.client, at: context.cacheTime)
+    }
+}
+
+extension FlightOutcome {
+    init(_ storage: StorageDecision) {
+        self =
+            switch storage {
+            case .allowed: .stored
+            case .forbidden(.outdated): .outdated
+            case .forbidden: .unshareable
+            }
+    }
+
+    init(_ result: ConfirmationResult) {
+        self =
+            switch result {
+            case .stored: .stored
+            case .outdated: .outdated
+            case .unshareable: .unshareable
+            }
+    }
+}

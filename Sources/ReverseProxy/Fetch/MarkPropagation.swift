@@ -1,0 +1,108 @@
+// The response to a write is held until its invalidation marks have reached the store's files, the process that takes over, and the fleet
+// log. The client may then send its next request to any process or node. Each wait is limited.
+
+import Explanation
+import Figures
+import HTTPCore
+import Reactor
+import ResponseCache
+import Upstream
+
+/// Used on its loop only. `@unchecked Sendable` because other threads only queue work on that loop.
+final class MarkPropagation: @unchecked Sendable {
+    private final class Wait: @unchecked Sendable {
+        let lastTold: UInt64
+        let then: (_ isWritten: Bool, _ isTold: Bool) -> Void
+        /// Index among the waits for the store's files; nil once that wait has ended.
+        var index: Int?
+
+        init(since lastTold: UInt64, then: @escaping (_ isWritten: Bool, _ isTold: Bool) -> Void) {
+            (self.lastTold, self.then) = (lastTold, then)
+        }
+    }
+
+    private let loop: EventLoop
+    private let cache: SharedCacheState?
+    private let peer: PeerProcess
+    private let level: any SharedLevel
+    /// Waits for the store's files. The limit also holds if the disk hangs.
+    private lazy var waits = PatienceLine<Wait>(loop: loop, milliseconds: Self.milliseconds) { [unowned self] in
+        end($0, isWritten: false)
+    }
+
+    /// Maximum wait for the store's files, in milliseconds.
+    private static let milliseconds: Int64 = 50
+
+    init(loop: EventLoop, cache: SharedCacheState?, peer: PeerProcess, level: any SharedLevel) {
+        (self.loop, self.cache, self.peer, self.level) = (loop, cache, peer, level)
+    }
+
+    /// Whether changes have not reached the other process or the fleet log yet.
+    var isUnderWay: Bool { peer.isAwaited || level.isAwaited }
+
+    /// Number of the last change for the fleet log.
+    var lastTold: UInt64 { level.lastTold }
+
+    /// Waits until all changes have been propagated.
+    /// - Parameters:
+    ///   - lastTold: `lastTold` before the change.
+    ///   - then: called on the loop: whether the marks are in the store's files, and whether they are in the fleet log.
+    func wait(since lastTold: UInt64, then: @escaping @Sendable (_ isWritten: Bool, _ isTold: Bool) -> Void) {
+        let wait = Wait(since: lastTold, then: then)
+        wait.index = waits.add(wait, at: loop.batchMilliseconds)
+        guard let cache else { return end(wait, isWritten: true) }
+        cache.whenMarksWritten { [self] isWritten in
+            loop.execute { self.end(wait, isWritten: isWritten) }
+        }
+    }
+
+    private func end(_ wait: Wait, isWritten: Bool) {
+        guard let index = wait.index.take() else { return }
+        waits.leave(index)
+        peer.whenKnown { [self] in
+            loop.execute { self.level.whenTold(since: wait.lastTold) { isTold in wait.then(isWritten, isTold) } }
+        }
+    }
+}
+
+/// What the transfer delivers after its head while the response is held. The content is that of one read at most, because the transfer is
+/// paused.
+final class HeldResponse {
+    enum End {
+        case ended(isDelimited: Bool)
+        case failed(UpstreamError)
+    }
+
+    var content: [UInt8] = []
+    var end: End?
+}
+
+extension Fetch {
+    /// Whether the response must wait, so that clients of other processes and nodes do not meet what it has changed.
+    /// - Parameter hasUnwrittenMarks: whether marks of the response are not in the store's files yet.
+    func mustHold(hasUnwrittenMarks: Bool) -> Bool {
+        hasUnwrittenMarks || !subject.head.method.isSafe && subject.place == nil && context.cache != nil && context.marks.isUnderWay
+    }
+
+    func hold(_ transfer: Transfer) {
+        held = HeldResponse()
+        transfer.pause()
+        context.marks.wait(since: lastToldBefore) { self.release(isWritten: $0, isTold: $1) }
+    }
+
+    private func release(isWritten: Bool, isTold: Bool) {
+        context.loop.assertOnLoop()
+        if !isWritten { context.reporting.count(.writesBeforeMarks) }
+        goesBefore = isWritten ? isTold ? nil : CacheStatus.goesBeforeNodes : CacheStatus.goesBeforeMarks
+        guard let held = held.take(), let transfer, let response else { return }
+        use(response, of: transfer)
+        let content = held.content
+        if !content.isEmpty, self.transfer != nil { self.transfer(transfer, content: content.span) }
+        guard self.transfer != nil else { return }
+        switch held.end {
+        case nil: transfer.resume()
+        case .ended(let isDelimited): transferEnded(transfer, isDelimited: isDelimited)
+        case .failed(let error): transferFailed(transfer, error)
+        }
+    }
+}
