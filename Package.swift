@@ -128,7 +128,7 @@ let package = Package(
                 "Addresses", "Administration", "CSystem", "CachePolicy", "CacheStore", "ContentCodings", "Downstream", "Engine",
                 "Explanation", "Figures", "Fleet", "Forwarding", "HTTPCore", "JSON", "Reactor", "ResponseCache", "ReverseProxy", "Sharing",
                 "TakeOver", "Tracing", "Upstream", logging,
-            ]),
+            ], readMe: ["README.md"]),
         .executableTarget(
             name: "cistern",
             dependencies: [
