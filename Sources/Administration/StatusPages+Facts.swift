@@ -46,7 +46,7 @@ extension StatusView {
             Fact("Responses", ShownFigures.count(store.entries)),
             Fact(
                 "Size", "\(ShownFigures.bytes(store.bytes)) of \(ShownFigures.bytes(store.limitBytes))",
-                note: isSmaller ? "the disk has room for \(ShownFigures.bytes(store.roomBytes))" : ""),
+                note: isSmaller ? "the disk has space for \(ShownFigures.bytes(store.roomBytes))" : ""),
             Fact("Evicted", ShownFigures.count(store.evicted)),
             Fact("Disk", refusal ?? (store.isWritable ? "writable" : "cannot be written to"), level: store.isWritable ? nil : .down),
             Fact("Failed writes", ShownFigures.count(store.writeErrors), level: store.writeErrors == 0 ? nil : .strained),
@@ -72,7 +72,7 @@ extension StatusView {
             Fact("Of clients", "\(ShownFigures.count(figures[.connectionsOpen])) of \(ShownFigures.count(figures[.connectionsLimit]))"),
             Fact("Requests now", ShownFigures.count(figures[.requestsInFlight])),
             Fact(
-                "Closed to make room", ShownFigures.count(figures[.connectionsClosedForRoom]),
+                "Closed to free capacity", ShownFigures.count(figures[.connectionsClosedForRoom]),
                 level: figures[.connectionsClosedForRoom] == 0 ? nil : .strained),
             Fact(
                 "Turned away", ShownFigures.count(figures[.connectionsTurnedAway]),

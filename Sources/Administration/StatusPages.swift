@@ -205,9 +205,9 @@ extension StatusView {
         } else if !api.remembersFailures {
             cells += [Cell("–"), Cell("failures are not remembered here (failure.recheck is 0)")]
         } else if open.contains(where: { $0.user == nil }) {
-            cells += [Cell("as below"), Cell("requests are sent as ever, but for what is told below")]
+            cells += [Cell("as below"), Cell("requests are sent as usual, except as listed below")]
         } else {
-            cells += [Cell("–"), Cell("requests are sent as ever")]
+            cells += [Cell("–"), Cell("requests are sent as usual")]
         }
         return cells
     }

@@ -22,7 +22,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         case .noDirectory(let path): "the cache directory \(path) cannot be one: \(Self.file(in: path)) is no directory"
         case .noParent(let path, let parent): "the cache directory \(path) cannot be made: there is no \(parent)"
         case .anothers(let path, let owner):
-            "the cache directory \(path) belongs to user \(owner), and user \(geteuid()), whose process this is, may not write there"
+            "the cache directory \(path) belongs to user \(owner), and this process runs as user \(geteuid()), who may not write there"
         case .ownedByAnother(let path, let part, let owner):
             "the cache directory \(path) is not safe: \(part) belongs to user \(owner), who could put responses there; "
                 + "give it to user \(geteuid()) or choose another directory"

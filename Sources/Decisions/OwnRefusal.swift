@@ -73,7 +73,7 @@ extension NoCopyReason {
     fileprivate var clause: String {
         switch self {
         case .nothingStored, .sharedForbidden, .forbidden(.authorized): "nothing is stored for this request"
-        case .forbidden: "what is stored may not be served"
+        case .forbidden: "the stored response may not be served"
         }
     }
 }

@@ -16,7 +16,7 @@ extension AccessRefusal {
         case .requestsPerAddress: "too many requests of its client's address were under way, and nothing fresh was stored"
         case .userOverHTTP2: "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and its client spoke HTTP/2"
         case .userAtHTTP2Upstream:
-            "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and the upstream is asked in HTTP/2 only"
+            "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and the upstream accepts HTTP/2 only"
         case .userConnections: "its client, or all clients, had as many upstream connections with a user as they may"
         }
     }
@@ -26,7 +26,8 @@ extension AccessRefusal {
         case .address:
             WhyAdvice(
                 "access.allow",
-                "and access.deny say who may ask, for all, for one entry of listen or for one route; trusted_proxies, whose a request is")
+                "and access.deny set which clients are admitted: everywhere, for one entry of listen or for one route; trusted_proxies sets how a client's address is found"
+            )
         case .misdirected:
             WhyAdvice(
                 "forwarding.names",
@@ -49,7 +50,7 @@ extension AccessRefusal {
         case .userOverHTTP2: WhyAdvice("listen.http2", "false: clients that reach that listener over TLS speak HTTP/1.1")
         case .userAtHTTP2Upstream: WhyAdvice("upstream.http2", "auto or off: such requests go over connections of HTTP/1.1")
         case .userConnections:
-            WhyAdvice("upstream.connections", "an eighth of them may have a user, four of them the same client's; idle ones end after 60 s")
+            WhyAdvice("upstream.connections", "an eighth of them may be authenticated, four for one client; idle ones end after 60 s")
         }
     }
 }

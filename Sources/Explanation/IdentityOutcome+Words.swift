@@ -6,11 +6,11 @@ extension IdentityOutcome {
     public var sentence: String {
         switch self {
         case .verified: "The request's token was verified: the copies are those of its user, whatever token was sent for them."
-        case .expired: "The request's token has ended, so it is a user of its own."
-        case .refused(let reason): "The request's token was not verified (\(reason.sentence)), so it is a user of its own."
-        case .told: "The upstream has said whose the request's credentials are: the copies are those of that user."
-        case .toldBefore: "The upstream's word on whose the request's credentials are is too old, so they are a user of their own."
-        case .untold: "The upstream has not said whose the request's credentials are, so they are a user of their own."
+        case .expired: "The request's token has expired, so it has a partition to itself."
+        case .refused(let reason): "The request's token was not verified (\(reason.sentence)), so it has a partition to itself."
+        case .told: "The upstream identified the user of the request's credentials: the copies are those of that user."
+        case .toldBefore: "The upstream identified the user of these credentials too long ago, so they have a partition to themselves."
+        case .untold: "The upstream has not identified the user of these credentials, so they have a partition to themselves."
         }
     }
 
@@ -40,7 +40,7 @@ extension TokenRefusal {
         case .tooLong: "it is longer than 8 KiB"
         case .malformed: "it is no signed JSON Web Token"
         case .forbiddenHeader: "its head wants to say how it is checked: crit, jku, x5u, jwk or x5c"
-        case .duplicateMember: "a name stands in it twice"
+        case .duplicateMember: "it has a name twice"
         case .algorithm: "its algorithm is none of RS, PS and ES with 256, 384 or 512, and EdDSA"
         case .type: "its typ is another"
         case .unknownKey: "no key of the set is the one that it names, or it is unclear which one is"
@@ -59,7 +59,7 @@ extension TokenRefusal {
         switch self {
         case .unknownKey: WhyAdvice("credentials.identity.jwt.keys", "is where the keys are; an unknown one is looked for once in 30 s")
         case .type: WhyAdvice("credentials.identity.jwt.type", "names the types of tokens that are taken")
-        case .issuer: WhyAdvice("credentials.identity.jwt.issuer", "names the issuers whose tokens are taken")
+        case .issuer: WhyAdvice("credentials.identity.jwt.issuer", "names the issuers of accepted tokens")
         case .audience: WhyAdvice("credentials.identity.jwt.audience", "names those for whom the tokens are that are taken")
         case .subject: WhyAdvice("credentials.identity.jwt.subject", "is the claim that says whom a token belongs to")
         case .notYetValid: WhyAdvice("credentials.identity.jwt.leeway", "is how far the clocks may be apart")

@@ -131,8 +131,8 @@ public struct StateSentence: Sendable {
     }
 
     private var failedWords: String {
-        let whose = failing.isEmpty ? "" : " for " + Self.named(failing)
-        return "\(ShownFigures.count(lately.failed, "request", "requests"))\(whose) failed in the last 5 min"
+        let upstream = failing.isEmpty ? "" : " for " + Self.named(failing)
+        return "\(ShownFigures.count(lately.failed, "request", "requests"))\(upstream) failed in the last 5 min"
     }
 
     private var troubleWords: String { Self.named(troubles.map(\.text)) }

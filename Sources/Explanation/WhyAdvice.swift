@@ -28,9 +28,9 @@ extension NotStoredReason {
     public var sentence: String {
         switch self {
         case .methodNotCacheable: "responses to this method are not kept"
-        case .requestContent: "the request had content, whose meaning for the response nobody knows"
+        case .requestContent: "the request had content, and its effect on the response is unknown"
         case .longContent: "the request's content is longer than what responses are kept by on its route"
-        case .changingContent: "the request's content changes something, or nobody can tell that it only reads"
+        case .changingContent: "the request's content changes something, or may do so"
         case .unreadContent: "the content of other requests took so much memory or work that this one's was not looked through"
         case .connectionUser: "the upstream authenticates connections (NTLM, Negotiate or Kerberos), so the response is this client's alone"
         case .rangeRequest: "only a part was asked for"
@@ -42,7 +42,7 @@ extension NotStoredReason {
         case .requestNoStore: "the request said Cache-Control: no-store"
         case .noStore: "the response said Cache-Control: no-store"
         case .privateResponse:
-            "the response said Cache-Control: private, and the request had no credentials that give it a partition of its own"
+            "the response has Cache-Control: private, and no credentials of the request select a partition"
         case .userUnknown:
             """
             the response said Cache-Control: private, and none of the request's credentials need be one user's alone: neither a credential field \
@@ -96,7 +96,7 @@ extension NotStoredReason {
         case .userUnknown:
             WhyAdvice("cache.credential_cookies", "with the cookie that tells users apart named in it, without *, the response is kept")
         case .authorized:
-            WhyAdvice("cache.credential_fields", "with authorization among them the response is kept for those with the same credentials")
+            WhyAdvice("cache.credential_fields", "with authorization in the list, the response is kept for requests with equal credentials")
         case .contentType: WhyAdvice("cache.content_types", "names the media types that are kept")
         case .tooLarge:
             WhyAdvice("cache.buffer_limit", "is the largest response that is kept; store.size and the space on its disk bound it too")
@@ -106,7 +106,7 @@ extension NotStoredReason {
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern status` tells")
         case .oneTimeCredentials:
             WhyAdvice(
-                "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept, whoever asks")
+                "credentials.partition", "ignore: on a route with equal responses for all clients, they are kept for all")
         case .noContent: WhyAdvice("cache.store", "any: keeps responses without content too")
         case .contentCoding: WhyAdvice("cache.store", "any: keeps responses in their own coding")
         case .unreadContent, .tooManyMembers, .requestContent, .changingContent, .connectionUser, .rangeRequest, .preconditions, .partial,
@@ -144,7 +144,7 @@ extension BypassReason {
         case .precondition: "The request had preconditions that only the upstream can judge."
         case .stream: "Responses of this route are streams (routes.stream), which never come from the store."
         case .connectionUser:
-            "The client's connection is authenticated at the upstream (NTLM, Negotiate or Kerberos): its requests go over a connection of its own."
+            "The client's connection is authenticated at the upstream (NTLM, Negotiate or Kerberos): its requests use a separate connection."
         case .upgrade: "The client wanted to change to another protocol (routes.upgrade): what is said in that is passed on as it comes."
         }
     }
@@ -153,11 +153,11 @@ extension BypassReason {
 extension BackgroundCause {
     public var sentence: String {
         switch self {
-        case .staleWhileRevalidate: "A stale response had gone out that allowed it; this was to bring a new one in the background."
+        case .staleWhileRevalidate: "A stale response that permits this was served; this fetch refreshed it in the background."
         case .refreshAhead:
-            "The stored response is asked for often and had little freshness left; this was to bring a new one in the background."
-        case .recheck: "The upstream was known to fail here; this looked in the background whether it is well again."
-        case .slow: "The stored response had gone out, since the upstream took long; its response was still waited for."
+            "The stored response is requested often and was about to become stale; this fetch refreshed it in the background."
+        case .recheck: "The upstream was known to fail here; this was a check in the background."
+        case .slow: "The stored response was served because the upstream was slow; the fetch continued."
         case .clientLeft: "The client had left; the upstream's response was still waited for."
         }
     }
@@ -172,7 +172,7 @@ extension ValidationReason {
         case .noCache: "the stored response said Cache-Control: no-cache"
         case .markedStale: "the stored response was purged softly, or a login or a captive portal answered a write"
         case .unseen: "what other nodes have purged could not be seen, and the stored response was older than share.blind_limit"
-        case .otherOrigin: "the stored response came for another Origin, or for none, so nobody knew whether this script may read it"
+        case .otherOrigin: "the stored response was sent for another Origin, or for none, so this script may not be permitted to read it"
         case .ageUnknown: "the clock was set back since the stored response came, so its age is unknown"
         case .requestNoCache: "the request said Cache-Control: no-cache"
         case .requestMaxAge: "the stored response is older than the request's max-age"
@@ -185,8 +185,8 @@ extension SharedReply {
     var sentence: String {
         let time = "\(microseconds / 1_000).\(microseconds / 100 % 10) ms"
         return switch outcome {
-        case .found where hasWaited: "Another node asked the upstream for the same; its response came after \(time)."
-        case .missing where hasWaited: "Another node asked the upstream for the same, and had stored no response after \(time)."
+        case .found where hasWaited: "Another node fetched this response; it came after \(time)."
+        case .missing where hasWaited: "Another node sent this request to the upstream, and had stored no response after \(time)."
         case .found: "Another node had stored the response: it came from the shared level in \(time)."
         case .missing: "No other node had stored it (the shared level said so in \(time))."
         case .late: "The shared level had not replied after \(time), so the upstream was asked beside it."
@@ -211,7 +211,7 @@ extension SharedRefusal {
         case .held: "this node has changed it, and not told the others yet"
         case .unreadable: "no secret of this node opens it (share.secret_file), or it was changed there"
         case .clock: "by the fleet's clock it comes from the future, or that clock is not known yet"
-        case .notNewer: "what is stored here is as recent, or was invalidated here"
+        case .notNewer: "the stored response here is as recent, or was invalidated here"
         case .notGood: "it is not what counts as good here, or less than the good copy that is stored here"
         }
     }
@@ -225,7 +225,7 @@ extension SharedObstacle {
             case .blind: "what other nodes purge cannot be seen just now (cistern share status says why)"
             case .slow: "a round trip to the engine takes too long"
             case .unshareable: "the last response could not be shared, or the upstream failed, so each node asks for itself for a while"
-            case .told: "what is stored for a user of whom the upstream has told (credentials.identity.lookup) is not shared"
+            case .told: "responses of users identified by the upstream (credentials.identity.lookup) are not shared"
             }
         return "What other nodes had stored was not looked for: \(reason)."
     }
@@ -240,7 +240,7 @@ extension FleetDoubt {
             case .epoch: "the engine between nodes has lost its log, and with it what other nodes may have purged"
             case .trimmed: "what other nodes purged while this one was away is no longer in the log (share.keep)"
             case .lostEntries: "what other nodes purged was lost with a server of the engine"
-            case .unopened: "a node with another secret has purged or changed something, and it cannot be told what (share.secret_file)"
+            case .unopened: "a node with another secret has purged or changed something, and this node cannot read what (share.secret_file)"
             }
         return "the stored response counts as stale, since \(reason)"
     }
@@ -281,10 +281,10 @@ extension NoRescueReason {
     public var advice: WhyAdvice? {
         switch self {
         case .noCache, .mustRevalidate, .proxyRevalidate, .sharedMaxAge, .requestNoCache, .staleIfError:
-            WhyAdvice("cache.policy", "rescue: stored responses go out while the upstream fails, whatever they said")
+            WhyAdvice("cache.policy", "rescue: stored responses are served while the upstream fails, regardless of their Cache-Control")
         case .authorized:
-            WhyAdvice("cache.credential_fields", "with authorization among them the response is kept for those with the same credentials")
-        case .staleFor: WhyAdvice("cache.stale_for", "longer, or 0s: stored responses stand in however old they are")
+            WhyAdvice("cache.credential_fields", "with authorization in the list, the response is kept for requests with equal credentials")
+        case .staleFor: WhyAdvice("cache.stale_for", "longer, or 0s: stored responses are served at any age")
         case .storedError, .record: nil
         }
     }
@@ -308,7 +308,7 @@ extension SharedCopyPermission {
         case .always: "the operator allows any (cache.rescue_with_shared: always)"
         case .expiredToken: "the token has just ended (credentials.identity.jwt.rescue_expired)"
         case .toldBefore:
-            "whose they are cannot be asked now, and that is what the upstream last said (credentials.identity.lookup.keep)"
+            "the upstream cannot identify the user now; this is its last answer (credentials.identity.lookup.keep)"
         }
     }
 }
@@ -376,7 +376,7 @@ extension ContentOutcome {
         switch self {
         case .whole, .unfinished, .streamedNoRoom: nil
         case .streamedTooLong:
-            WhyAdvice("limits.request_buffer", "is how much of one request's content is taken before the upstream is asked")
+            WhyAdvice("limits.request_buffer", "is how much of one request's content is read before the request is sent to the upstream")
         }
     }
 }
@@ -386,9 +386,9 @@ extension FailureStop {
         let cause = "(\(StateSentence.words(ofCause: cause.text)))"
         return switch scope {
         case .address: "The upstream cannot be reached \(cause), and was not asked."
-        case .upstream: "Every request to the upstream fails \(cause): the copy went out at once, and checks go on in the background."
-        case .route: "Every request on this route fails \(cause): the copy went out at once, and checks go on in the background."
-        case .key: "This request failed twice in a row \(cause): the copy went out at once, and checks go on in the background."
+        case .upstream: "Every request to the upstream fails \(cause): the copy was served at once, and checks continue in the background."
+        case .route: "Every request on this route fails \(cause): the copy was served at once, and checks continue in the background."
+        case .key: "This request failed twice in a row \(cause): the copy was served at once, and checks continue in the background."
         case .pause: "The upstream asked this client to wait before it sends this request again \(cause), and was not asked."
         }
     }
@@ -399,7 +399,7 @@ extension FailureStop {
     public var advice: WhyAdvice {
         let setting = setting.rawValue
         return switch self.setting {
-        case .retryAfterLimit: WhyAdvice(setting, "is the longest wish of this kind that is obeyed")
+        case .retryAfterLimit: WhyAdvice(setting, "is the maximum Retry-After that is followed")
         case .recheck: WhyAdvice(setting, "is the interval between checks of what fails")
         case .window: WhyAdvice(setting, "is how long nothing must have succeeded for this")
         case .threshold: WhyAdvice(setting, "is how many failures in a row it takes; failure.recheck is the interval between attempts")
@@ -412,7 +412,7 @@ extension FetchFailure {
     public func sentence(status: UInt16) -> String {
         switch self {
         case .stopped(let stop): stop.sentence
-        case .slow: "The upstream took too long for one who has a copy; it was still listened to."
+        case .slow: "The upstream was too slow, and a copy was served; the fetch continued."
         case .tooManyStreams: "The upstream's response is a stream, and streams hold half of the connections already: as many as they may."
         case .transfer(let error) where error.kind == .connectionLimitReached:
             "The upstream was not asked: too many others were waiting for it."
@@ -429,7 +429,7 @@ extension FetchFailure {
     public func advice(isUnderWay: Bool) -> WhyAdvice? {
         switch self {
         case .stopped(let stop): stop.advice
-        case .slow: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")
+        case .slow: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could be served")
         case .tooManyStreams: WhyAdvice("upstream.connections", "is how many there are; streams may hold half of them")
         case .transfer(let error):
             isUnderWay && [.connectionReadTimeout, .responseTimeout].contains(error.kind)

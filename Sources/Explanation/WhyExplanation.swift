@@ -148,21 +148,21 @@ public struct WhyExplanation {
             sentences.append(
                 exchange.result == .rescued
                     ? "The client got the upstream's latest answer: \(meaning). The older copy stays, and returns with the next 200 or 304."
-                    : "It is remembered beside the stored copy: while the upstream fails, this is what goes out.")
+                    : "It is remembered beside the stored copy: while the upstream fails, this response is served.")
         } else if let permission = exchange.reasons.sharedPermission {
-            sentences.append("\(permission.copy) went out instead: \(permission.sentence).")
+            sentences.append("\(permission.copy) was served instead: \(permission.sentence).")
         } else if exchange.result == .rescued {
-            sentences.append("The stored response went out instead.")
+            sentences.append("The stored response was served instead.")
         }
         if exchange.result == .revalidated { sentences.append("The upstream confirmed the stored response.") }
         if exchange.background != nil, exchange.found.kind == .stored, !exchange.isStored, exchange.result != .revalidated {
             sentences.append("The stored response stays.")
         }
         if exchange.result == .error, let reason = exchange.reasons.notRescued {
-            sentences.append("The stored copy may not stand in: \(reason.sentence).")
+            sentences.append("The stored copy may not be served in an outage: \(reason.sentence).")
         }
         if exchange.result == .error, let reason = exchange.reasons.notStoodIn {
-            sentences.append("The stored response to those without credentials may not stand in: \(reason.sentence).")
+            sentences.append("The stored response for clients without credentials may not be served in its stead: \(reason.sentence).")
         }
         if let identity = exchange.identity { sentences.append(identity.sentence) }
         if exchange.isStored {
@@ -179,7 +179,7 @@ public struct WhyExplanation {
         if exchange.reasons.carriesGrant {
             sentences.append("Scripts of the request's origin can read it, as the upstream let them read the last good response.")
         }
-        if exchange.status == 499 { sentences.append("The client left before a response went out.") }
+        if exchange.status == 499 { sentences.append("The client disconnected before a response was sent.") }
         return sentences
     }
 
@@ -203,7 +203,7 @@ public struct WhyExplanation {
         switch exchange.result {
         case .hit: return "The stored response was fresh."
         case .stale: return "The stored response was stale, and allowed itself to be served while it is validated."
-        case .collapsed: return "Another request for the same was under way, and its response was taken."
+        case .collapsed: return "Another request for this key was in flight, and its response was used."
         case .miss, .revalidated, .rescued, .bypass, .error, .own: break
         }
         switch exchange.reasons.refusal {
@@ -263,7 +263,7 @@ public struct WhyExplanation {
         if let one = before?.advice { advice.append(one) }
         if case .stopped(let stop) = failure, let one = stop.causeAdvice { advice.append(one) }
         if let one = failureAdvice { advice.append(one) }
-        if exchange.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
+        if exchange.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy is served nevertheless")) }
         if let one = exchange.content.outcome?.advice, !advice.contains(one) { advice.append(one) }
         if case .request(.access(let refusal)) = exchange.reasons.refusal { advice.append(refusal.advice) }
         if let one = exchange.identity?.advice { advice.append(one) }
@@ -278,9 +278,12 @@ public struct WhyExplanation {
         let found = exchange.found
         guard exchange.result == .rescued, found.age >= 0 else { return nil }
         let words = "The stored response was \(ShownFigures.span(found.age)) old"
-        guard let staleFor = route.staleFor else { return words + "; how old one may be that stands in has no limit (cache.stale_for)." }
+        guard let staleFor = route.staleFor else {
+            return words + "; the age of a copy that is served in an outage has no limit (cache.stale_for)."
+        }
         let left = max(0, staleFor - max(0, found.age - max(0, found.lifetime)))
-        return words + ", and may stand in for another \(ShownFigures.span(left)) (cache.stale_for: \(ShownFigures.span(staleFor)))."
+        return words
+            + "; it may be served in an outage for another \(ShownFigures.span(left)) (cache.stale_for: \(ShownFigures.span(staleFor)))."
     }
 
     /// Without a stored response, more frequent requests to a failing upstream do not help.

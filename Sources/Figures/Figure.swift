@@ -100,11 +100,11 @@ public enum Figure: Int, CaseIterable, Sendable {
             "Content of requests and responses that was too long to be looked at on the loop.", .examinedBeside),
         .init(
             .counter, "cistern_writes_before_marks",
-            "Responses to writes that went out before their marks were in the files of the store. A crash may bring back older copies.",
+            "Responses to writes that were sent before their marks were in the files of the store. A crash may bring back older copies.",
             .writesBeforeMarks),
         .init(
             .counter, "cistern_client_directives_ignored",
-            "Hits whose clients wanted the upstream to be asked, which the operator has ignored.", .clientDirectivesIgnored),
+            "Hits served despite no-cache or max-age of the request, which the operator ignores.", .clientDirectivesIgnored),
         .init(
             .counter, "cistern_carried_grants",
             "Responses that scripts of other origins can read by what the upstream said with an earlier one.", .carriedGrants),
@@ -113,12 +113,12 @@ public enum Figure: Int, CaseIterable, Sendable {
             "Requests to the administrator's interface that were refused, such as for a wrong token.", .adminRefused),
         .init(
             .counter, "cistern_compressed_responses",
-            "Responses that came without a coding and went out with gzip; refused: too many had it already.",
+            "Responses that arrived without a coding and were sent with gzip; refused: too many were being compressed.",
             [("how=\"whole\"", .compressedWhole), ("how=\"passed\"", .compressedPassed), ("how=\"refused\"", .compressionRefused)]),
         .init(.gauge, "cistern_compressing", "Responses that are passed on with gzip just now.", .compressing),
         .init(
             .counter, "cistern_recoded_contents",
-            "Stored contents that went out in another coding than they are stored in, or in none.",
+            "Stored contents that were sent in another coding than the stored one, or in none.",
             [("from=\"made\"", .recodedMade), ("from=\"memory\"", .recodedFromMemory), ("from=\"beside\"", .recodedBeside)]),
         .init(.gauge, "cistern_recoded_memory_bytes", "Memory for such contents, to be sent again.", .recodedMemoryBytes),
         .init(.counter, "cistern_repeated_hits", "Hits that got the response of a moment ago, without a look-up.", .repeatedHits),
@@ -151,7 +151,7 @@ public enum Figure: Int, CaseIterable, Sendable {
         .init(.gauge, "cistern_upstream_waiting_requests", "Requests that wait for a connection now.", .upstreamWaiting),
         .init(
             .counter, "cistern_upstream_left_queue",
-            "Requests given up while they waited for a connection: nobody wanted them any more.", .upstreamLeftQueue),
+            "Requests cancelled while they waited for a connection, because no client waited for them any more.", .upstreamLeftQueue),
         .init(.gauge, "cistern_streams", "Responses that are streams and are passed on now.", .streams),
         .init(.counter, "cistern_streams_begun", "Those begun.", .streamsBegun),
         .init(
@@ -179,7 +179,7 @@ public enum Figure: Int, CaseIterable, Sendable {
             "Client connections closed at once, since their address had too many.", .connectionsTurnedAway),
         .init(
             .counter, "cistern_connections_closed_for_room",
-            "Client connections that waited for their client, closed to make room for others.", .connectionsClosedForRoom),
+            "Idle client connections closed to free capacity for others.", .connectionsClosedForRoom),
         .init(
             .counter, "cistern_connections_cut",
             "Client connections ended because too much waited to be sent in all.", .connectionsCut),
@@ -194,7 +194,7 @@ public enum Figure: Int, CaseIterable, Sendable {
         .init(.gauge, "cistern_request_content_limit_bytes", "The limit on that memory.", .heldContentLimitBytes),
         .init(
             .counter, "cistern_uploads_discarded",
-            "Requests whose content was still coming when their response had gone out.", .uploadsDiscarded),
+            "Requests with content that was still arriving when their response had been sent.", .uploadsDiscarded),
         .init(
             .counter, "cistern_uploads_cut",
             "Those of them that were cut, since their content exceeded what is read and discarded.", .uploadsCut),

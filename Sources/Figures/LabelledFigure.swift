@@ -74,7 +74,7 @@ public enum LabelledFigure: Int, CaseIterable, Sendable {
         case .rescued:
             .init(
                 .process, "cistern_rescued_requests",
-                "Requests for which a stored response went out because the upstream failed, by cause.", label: "cause")
+                "Requests served with a stored response because the upstream failed, by cause.", label: "cause")
         case .rescuedWithShared:
             .init(
                 .process, "cistern_rescued_with_shared",

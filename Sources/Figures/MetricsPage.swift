@@ -37,10 +37,10 @@ public enum MetricsPage {
         snapshot.writeAPIs(to: &writer)
         snapshot.writeUpstreams(to: &writer)
         writer.counter(
-            "cistern_gone", "404 and 410 for what there is a copy of: remembered, served, lifted, and not believed.",
+            "cistern_gone", "404 and 410 for targets with a copy: remembered, served, lifted, and not trusted.",
             snapshot.gone.map { ("event=\"\($0.event)\"", Double($0.count)) })
         writer.counter(
-            "cistern_unknown_fields", "Requests whose fields kept a copy from being used, and clients for which a field changes.",
+            "cistern_unknown_fields", "Requests with fields that prevented the use of a copy, and clients for which a field changes.",
             snapshot.unknownFields.map { ("field=\"\($0.field)\",finding=\"\($0.finding)\"", Double($0.count)) })
         if !snapshot.recorded.isEmpty {
             writer.counter(

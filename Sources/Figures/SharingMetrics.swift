@@ -24,9 +24,9 @@ extension MetricsSnapshot.Sharing {
         writer.counter("cistern_share_blind_times", "Times that it was seen no more.", blindings)
         writer.gauge("cistern_share_blind", "Whether it is not seen, by cause.", labelled("cause", troubles))
         writer.gauge(
-            "cistern_share_slow_loops", "Event loops whose misses do not ask the engine, as its round trip exceeds share.timeout.",
+            "cistern_share_slow_loops", "Event loops with misses that do not query the engine, because its round trip is too slow.",
             Double(slowLoops))
-        writer.counter("cistern_share_log_entries_applied", "Entries of other nodes in the log that were obeyed here.", entriesApplied)
+        writer.counter("cistern_share_log_entries_applied", "Entries of other nodes in the log that were applied here.", entriesApplied)
         writer.counter(
             "cistern_share_log_entries_appended", "Entries of this node in the log, those that were sent again among them.", entriesAppended
         )

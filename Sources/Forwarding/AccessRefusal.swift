@@ -52,13 +52,13 @@ public enum AccessRefusal: String, Error, CaseIterable {
         case .outside: "The dot segments of this path lead above its beginning."
         case .notProxied: "This forward proxy is for its own APIs only, and this URI is none of theirs."
         case .otherScheme: "This connection cannot ask for that scheme: http is for clear connections, and https for those through TLS."
-        case .otherCertificate: "This host needs a connection of its own, since its clients show another certificate."
+        case .otherCertificate: "This host needs a separate connection, because its clients use another certificate."
         case .noCertificate: "This needs a connection with a client certificate."
         case .requestsPerAddress: "Too many requests of this address are under way."
         case .userOverHTTP2:
             "NTLM, Negotiate and Kerberos authenticate a connection, and HTTP/2 carries several requests on each: use HTTP/1.1."
         case .userAtHTTP2Upstream:
-            "NTLM, Negotiate and Kerberos authenticate a connection, and the upstream is asked over shared HTTP/2 connections only."
+            "NTLM, Negotiate and Kerberos authenticate a connection, and the upstream is reached over shared HTTP/2 connections only."
         case .userConnections:
             "Too many upstream connections are authenticated by NTLM, Negotiate or Kerberos for this client, or for all clients together."
         }

@@ -46,7 +46,7 @@ public enum KeyRefusal: String, Sendable {
     case malformed = "its numbers are missing, or are no key"
     case tooShort = "an RSA key of less than 2,048 bits"
     case tooLong = "an RSA key of more than 8,192 bits or with a long exponent, which takes too long to check"
-    case repeated = "a member stands in it twice"
+    case repeated = "it has a member twice"
 }
 
 public struct KeySet: Sendable {

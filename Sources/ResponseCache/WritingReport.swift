@@ -25,7 +25,7 @@ public struct WritingReport: Sendable, Equatable {
         case .limited(let roomBytes):
             level = .warning
             text =
-                "the disk of the cache directory \(directory) has room for \(Self.mebibytes(roomBytes)) of responses and not for the "
+                "the disk of the cache directory \(directory) has space for \(Self.mebibytes(roomBytes)) of responses and not for the "
                 + "\(Self.mebibytes(limitBytes)) of store.size: the oldest are evicted earlier; free disk space or lower store.size"
         }
     }

@@ -9,24 +9,24 @@ extension ProxySettings {
         guard store != nil, former.store != nil else { return [] }
         var changes: [String] = []
         if former.policy.isPrivate, !policy.isPrivate {
-            changes.append("cache.role is not private any more: what one user was told may go to all")
+            changes.append("cache.role is no longer private: responses to one user may be served to all")
         } else if !policy.isPrivate {
             if policy.credentials.tellsMore(than: former.policy.credentials) {
-                changes.append("there are more credentials than before: what was told to requests with them may go to others")
+                changes.append("there are more credentials than before: responses to requests with them may be served to others")
             }
             if policy.strictness == .rescue, !Set(former.policy.harmlessFields).isSubset(of: policy.harmlessFields) {
-                changes.append("fewer fields are harmless than before: what was told to requests with them may go to others")
+                changes.append("fewer fields are harmless than before: responses to requests with them may be served to others")
             }
             if isNarrowed(since: former, { $0.credentials.areIgnored }) {
-                changes.append("credentials count where they were ignored: what one user was told may go to all who have none")
+                changes.append("credentials are no longer ignored: responses to one user may be served to all clients without credentials")
             }
         }
         if former.policy.setCookie == .keep, policy.setCookie != .keep {
-            changes.append("cache.set_cookie is not keep any more: cookies that were stored go out further")
+            changes.append("cache.set_cookie is no longer keep: stored cookies are still sent")
         }
         for directive in [IgnoredDirective.noStore, .privateResponse, .vary]
         where isNarrowed(since: former, { $0.freshness.ignored.contains(directive) }) {
-            changes.append("cache.freshness.ignore has \(directive.rawValue) no more: what was stored against it goes out further")
+            changes.append("cache.freshness.ignore no longer has \(directive.rawValue): responses stored despite it are still served")
         }
         let place = apiName.isEmpty ? "" : "API \(apiName): "
         return changes.map { "\(place)\($0), until it is purged (cistern purge)" }

@@ -81,7 +81,7 @@ public struct Route: Sendable {
         }
         if credentials.areIgnored {
             warnings.append(
-                "credentials are ignored\(place): whoever asks gets the response that was stored for anybody, also with a wrong password or none"
+                "credentials are ignored\(place): every client gets the response stored for any other, also with a wrong password or none"
             )
         }
         if !lookUp.path.isEmpty, lookUp.pointers.count + lookUp.fields.count == 1 {
@@ -247,8 +247,8 @@ extension IgnoredDirective {
     /// Possible harm if the directive is ignored; nil if responses are merely older than they permit.
     fileprivate var harm: String? {
         switch self {
-        case .noStore: "what the upstream wants to be kept nowhere lies on the disk, and goes to all who have the same credentials, or none"
-        case .privateResponse: "what is for one user goes to all who have the same credentials, or none"
+        case .noStore: "responses with no-store are kept on the disk, and are served to all requests with equal credentials, or none"
+        case .privateResponse: "responses for one user are served to all requests with equal credentials, or none"
         case .vary: "clients may get a response in another language or form than they ask for; only Origin and credentials still count"
         case .noCache, .maxAge, .expires, .mustRevalidate: nil
         }

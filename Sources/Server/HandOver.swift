@@ -105,7 +105,7 @@ extension ProxyServer {
                 anyCache?.goOn()
                 _ = socket.send(.refused(reason))
                 noteFailedTakeOver()
-                return logger.warning("process \(greeting.process) does not take over, and this one goes on: \(reason)")
+                return logger.warning("process \(greeting.process) does not take over, and this process continues: \(reason)")
             default: return
             }
         }

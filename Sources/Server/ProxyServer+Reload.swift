@@ -197,7 +197,7 @@ extension ProxyServer {
         let wasAlone = former.apis[0].name.isEmpty
         guard wasAlone != apis[0].name.isEmpty else { return [] }
         let names = wasAlone ? "apis have names now" : "the only API has no name now"
-        return ["\(names), and copies lie under names: what was stored before is not found, and does not go out in an outage"]
+        return ["\(names), and copies are stored by name: earlier responses are not found, and are not served in an outage"]
     }
 
     private func makeProcess(_ new: NewSettings, after former: ProcessState) throws(SettingsMistakes) -> ProcessState {

@@ -85,7 +85,7 @@ public final class ProxyServer: @unchecked Sendable {
     }
 
     var serving: Serving {
-        guard let serving = state.withLock({ $0 }) else { preconditionFailure("a server is asked before it is made") }
+        guard let serving = state.withLock({ $0 }) else { preconditionFailure("the server is used before it exists") }
         return serving
     }
 

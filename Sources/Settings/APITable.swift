@@ -36,7 +36,7 @@ public enum APITable {
             Setting(path: "strip_path", binding: .flag(\.stripPath), help: "Ask the upstream without that beginning."),
             Setting(
                 path: "upstream", binding: .list(\.upstream),
-                help: "Its base URL, or several: the first is asked, and the next while that is out of reach."),
+                help: "Its base URL, or several: the first is used, and the next while that is unreachable."),
         ] + overrides + CredentialSettingsTable.all.map { $0.within(\.settings.otherRoute) }
         + CrossOriginGroup.all.map { $0.within(\.settings.otherRoute, help: "As \($0.path).") }
 

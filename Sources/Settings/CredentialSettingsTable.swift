@@ -14,7 +14,7 @@ public enum CredentialSettingsTable {
             Setting(
                 path: "credentials.partition", binding: .choice(\.rules.credentials.areIgnored, [("fields", false), ("ignore", true)]),
                 help:
-                    "fields: each combination of credentials has a partition of its own. ignore: responses are the same for all, whoever asks."
+                    "fields: each combination of credentials has a separate partition. ignore: responses are equal for all clients."
             ),
             Setting(
                 path: "credentials.share_public", binding: .flag(\.rules.credentials.sharesPublic),
@@ -27,7 +27,8 @@ public enum CredentialSettingsTable {
             Setting(
                 path: prefix + "path", binding: .text(\.rules.lookUp.path),
                 help:
-                    "What the upstream is asked for once for each token or cookie, to know whose it is, such as /me. Empty for not at all."),
+                    "Path that identifies the user of a token or cookie, such as /me. It is requested once for each. Empty: users are not looked up."
+            ),
             Setting(
                 path: prefix + "identity", binding: .list(\.rules.lookUp.pointers),
                 help: "JSON Pointers into its response that together say who a user is and what that user may do."),
@@ -45,7 +46,7 @@ public enum CredentialSettingsTable {
         return [
             Setting(
                 path: prefix + "keys", binding: .text(\.rules.tokens.keys),
-                help: "A JWK Set, as a file or a URL: requests whose signed tokens belong to one user share a partition. Empty for none."),
+                help: "A JWK Set, as a file or a URL: requests with signed tokens of one user share a partition. Empty for none."),
             Setting(
                 path: prefix + "ca_file", binding: .text(\.rules.tokens.authorities),
                 help: "Certificates that the one of that URL is checked against, instead of the system's."),

@@ -9,7 +9,7 @@ enum CrossOriginGroup {
     static let all: [Setting<CisternSettings.Route>] = [
         Setting(
             path: "cors.origins", binding: .list(\.rules.crossOrigin.origins),
-            help: "Origins whose scripts may ask, whole: https://app.example.com; * for all. Empty: what the upstream says of CORS holds."),
+            help: "Origins with permitted scripts, complete: https://app.example.com; * for all. Empty: the upstream's CORS fields apply."),
         Setting(path: "cors.methods", binding: .list(\.rules.crossOrigin.methods), help: "Methods that they may use."),
         Setting(
             path: "cors.fields", binding: .list(\.rules.crossOrigin.fields),

@@ -19,13 +19,17 @@ enum FreshnessGroup {
             help: "Longest freshness, whatever a response says; 0 for no limit."),
         Setting(
             path: "freshness.ignore", binding: .list(\.freshness.ignore),
-            help: "What responses say in vain: no-store, no-cache, private, max-age (and s-maxage), expires, must-revalidate, vary."),
+            help:
+                "Directives of responses that are ignored: no-store, no-cache, private, max-age (and s-maxage), expires, must-revalidate, vary."
+        ),
         Setting(
             path: "stale_for", binding: .duration(\.freshness.staleFor, 0...year),
-            help: "How long a stale response may stand in for a failing upstream; 0 for ever."),
+            help: "Maximum staleness of a response that is served while the upstream fails; 0 for no limit."),
         Setting(
             path: "stale_while_revalidate", binding: .duration(\.freshness.staleWhileRevalidate, 0...year),
-            help: "How long a stale response goes out while a new one is fetched, where it does not say so itself; 0 for not at all."),
+            help:
+                "Staleness up to which a response is served while a new one is fetched, if it has no stale-while-revalidate; 0 disables this."
+        ),
         Setting(
             path: "client_directives", binding: .choice(\.rules.obeysClients, [("obey", true), ("ignore", false)]),
             help:
@@ -36,7 +40,7 @@ enum FreshnessGroup {
             help: "How long errors of the statuses below are kept, so that they are not asked for each time; 0: not."),
         Setting(
             path: "negative_statuses", binding: .list(\.freshness.negativeStatuses),
-            help: "The statuses of those errors. They never take the place of a good response, and never stand in for a failing upstream.",
+            help: "The statuses of those errors. They never replace a good response, and are never served in an outage.",
             changes: .names),
     ]
 }

@@ -76,7 +76,7 @@ struct GroupReading<Root> {
                 words.append(word)
             }
             text = .many(words)
-        case .mapping: return add(line, "\(name)\(setting.path) takes a value, not settings of its own")
+        case .mapping: return add(line, "\(name)\(setting.path) takes a value, not a group of settings")
         }
         if let problem = setting.apply(text, to: &root) { add(value.line, "\(name)\(setting.path) \(problem)") }
     }

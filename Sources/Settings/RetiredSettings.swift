@@ -31,8 +31,8 @@ enum RetiredSettings {
 
     /// Names that have no effect any more, with advice.
     static let removed = [
-        "failure.rate": "no path counts as failing because others do: take the line out",
-        "failure.recheck_limit": "it is looked each failure.recheck, never less often: take the line out",
+        "failure.rate": "no path counts as failing because others do: remove the line",
+        "failure.recheck_limit": "checks run at each failure.recheck: remove the line",
     ]
 
     static let all: [Setting<CisternSettings>] = replaced + fixed

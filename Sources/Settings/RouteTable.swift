@@ -32,7 +32,8 @@ public enum RouteTable {
                 help: "Only for connections on which a client certificate was presented and found good; others get 403."),
             Setting(
                 path: "methods", binding: .list(\.methods),
-                help: "Methods beside GET and HEAD whose responses are kept, by the request's content: QUERY, and POST where it only reads."
+                help:
+                    "Methods besides GET and HEAD with stored responses, keyed by the request's content: QUERY, and POST where it only reads."
             ),
             Setting(
                 path: "content_limit", binding: .size(\.rules.contentLimitBytes, 0...(16 << 20)),
@@ -45,13 +46,15 @@ public enum RouteTable {
                 help: "Protocols that clients may change to, such as websocket: then bytes go both ways as they come, and nothing is kept."),
             Setting(
                 path: "invalidates_target", binding: .flag(\.rules.invalidatesTarget),
-                help: "A write makes what is stored for its target invalid. Off for a target that everything is asked of, as in GraphQL."),
+                help:
+                    "A write invalidates the stored responses of its target. Switch it off for a target that serves all requests, as in GraphQL."
+            ),
             Setting(
                 path: "invalidates_collection", binding: .flag(\.rules.invalidatesCollection),
                 help: "A write to /users/1 makes /users invalid too, with any arguments."),
             Setting(
                 path: "arguments.sort", binding: .flag(\.rules.arguments.sorts),
-                help: "Whether arguments in another order are the same; values of one name never change places."),
+                help: "Whether the order of arguments is ignored; the order of values of one name always counts."),
             Setting(
                 path: "arguments.ignore", binding: .list(\.arguments.ignore),
                 help: "Arguments that make no difference; * at the end stands for any rest, as in utm_*."),
@@ -62,7 +65,7 @@ public enum RouteTable {
                 help: "Arguments that are removed from what is sent to the upstream; * at the end stands for any rest. Empty: none."),
             Setting(
                 path: "arguments.ignore_case", binding: .flag(\.rules.arguments.ignoresCase),
-                help: "Whether capital and small letters of arguments are the same."),
+                help: "Whether the case of letters in arguments is ignored."),
         ] + demands("good", \.good, \.rules.good, "A good response") + demands("keep_if", \.keepIf, \.rules.kept, "A response that is kept")
         + FreshnessGroup.all.map { $0.within(\.self, help: "As cache.\($0.path).") } + CredentialSettingsTable.all
         + CrossOriginGroup.all.map { $0.within(\.self, help: "As \($0.path).") } + RetiredSettings.ofRoute

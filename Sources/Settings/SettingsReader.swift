@@ -79,7 +79,7 @@ public struct SettingsReader {
         }
         for item in items {
             guard case .mapping = item else {
-                add(file, item.line, "an API has settings of its own: a name and an upstream at least")
+                add(file, item.line, "an API is a group of settings: at least a name and an upstream")
                 continue
             }
             var api = CisternSettings.API(settings)
@@ -110,7 +110,7 @@ public struct SettingsReader {
         for item in items {
             var route = settings.otherRoute
             guard case .mapping = item else {
-                add(file, item.line, "a route has settings of its own: a name and a path at least")
+                add(file, item.line, "a route is a group of settings: at least a name and a path")
                 continue
             }
             let lines = read(item, RouteTable.all, into: &route, named: "routes.", file).lines

@@ -83,7 +83,7 @@ public enum SettingsTable {
         Setting(
             path: "failure.recheck", binding: .duration(\.proxy.upstream.failure.recheck, 0...hour),
             help:
-                "Interval between checks of what fails. A failed attempt lets stored copies go out at once for twice this time. 0 disables the failure memory."
+                "Interval between checks of what fails. After a failed attempt, stored copies are served at once for twice this time. 0 disables the failure memory."
         ),
         Setting(
             path: "failure.retry_after_limit", binding: .duration(\.proxy.upstream.failure.retryAfterLimit, 0...(24 * hour)),
@@ -99,7 +99,7 @@ public enum SettingsTable {
         Setting(
             path: "listen", binding: .items(\.listen),
             help:
-                "Addresses: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path, systemd:NAME, for TLS https://HOST:PORT; or each with settings of its own."
+                "Addresses: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path, systemd:NAME, for TLS https://HOST:PORT; or each with separate settings."
         ),
         Setting(
             path: "admin_listen", binding: .items(\.adminListen),
@@ -109,11 +109,11 @@ public enum SettingsTable {
         Setting(
             path: "trusted_proxies", binding: .list(\.trustedProxies),
             help:
-                "Addresses and networks of proxies and balancers in front, such as 10.0.0.0/8, or unix: for those that come through a Unix socket: only they say whose a request is."
+                "Addresses and networks of proxies and balancers in front, such as 10.0.0.0/8, or unix: for those that come through a Unix socket. Only their claims about the client are trusted."
         ),
         Setting(
             path: "access.allow", binding: .list(\.access.allow),
-            help: "Networks whose clients may ask, such as 192.0.2.0/24; the longest prefix that has an address decides. Empty for all."),
+            help: "Networks of admitted clients, such as 192.0.2.0/24; the longest matching prefix decides. Empty for all."),
         Setting(path: "access.deny", binding: .list(\.access.deny), help: "Networks whose clients may not: they get 403."),
         Setting(
             path: "admin.socket", binding: .text(\.admin.socket),
@@ -152,7 +152,7 @@ public enum SettingsTable {
             help: "Whether clients are asked for a certificate. One that is not good ends the connection, also where it is optional."),
         Setting(
             path: "tls.client_identity", binding: .choice(\.proxy.listening.tls.identification),
-            help: "What of a client's certificate tells whose stored responses it gets: issuer and subject, or the key."),
+            help: "The part of a client's certificate that selects its partition: issuer and subject, or the key."),
         Setting(
             path: "tls.send_client_certificate", binding: .flag(\.proxy.listening.tls.sendsCertificate),
             help: "Send the client's verified certificate to the upstream in Client-Cert (RFC 9440); then its stored responses are its own."
@@ -168,7 +168,7 @@ public enum SettingsTable {
             help: "Where responses are kept; empty for the user's cache directory.", needsRestart: true),
         Setting(
             path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)),
-            help: "Limit on the store's files. A disk with less room gets a smaller store.",
+            help: "Limit on the store's files. A disk with less free space gets a smaller store.",
             needsRestart: true),
         Setting(
             path: "store.required", binding: .flag(\.store.required),
@@ -177,11 +177,12 @@ public enum SettingsTable {
         Setting(
             path: "cache.mode", binding: .choice(\.proxy.mode),
             help:
-                "At the start: live as the rules say, offline never asks the upstream, record always does, replay serves what is stored."),
+                "At the start: live as the rules say, offline never sends requests to the upstream, record always does, replay serves stored responses."
+        ),
         Setting(
             path: "cache.policy", binding: .choice(\.cache.policy),
             help:
-                "rescue: stored responses go out while the upstream fails, whatever they said about staleness. strict: RFC 9111 to the letter. rfc9111: strict, and other settings as a plain shared cache has them, for comparisons."
+                "rescue: stored responses are served while the upstream fails, regardless of their Cache-Control about staleness. strict: RFC 9111 to the letter. rfc9111: strict, and other settings as a plain shared cache has them, for comparisons."
         ),
         Setting(
             path: "cache.store", binding: .choice(\.proxy.policy.keepsAny, [("json", false), ("any", true)]),
@@ -215,7 +216,7 @@ public enum SettingsTable {
         Setting(
             path: "cache.credential_fields", binding: .list(\.proxy.policy.credentials.fields),
             help:
-                "Request fields that carry credentials: each combination of their values has a partition of its own. * stands for any beginning.",
+                "Request fields that carry credentials: each combination of their values has a separate partition. * stands for any beginning.",
             changes: .names),
         Setting(
             path: "cache.group_credentials", binding: .list(\.proxy.policy.credentials.groupFields),
@@ -228,7 +229,7 @@ public enum SettingsTable {
             changes: .names),
         Setting(
             path: "cache.ignored_cookies", binding: .list(\.proxy.policy.credentials.ignoredCookies),
-            help: "Cookies that say nothing about who somebody is, and so do not count; responses must not depend on them.", changes: .names
+            help: "Cookies that do not identify users, and so do not count; responses must not depend on them.", changes: .names
         ),
         Setting(
             path: "cache.key_fields", binding: .list(\.proxy.policy.keyFields),
@@ -241,7 +242,7 @@ public enum SettingsTable {
                 """),
         Setting(
             path: "cache.buffer_limit", binding: .size(\.proxy.content.bufferLimitBytes, 1_024...gibibyte),
-            help: "Longest response that is taken whole before it goes out, and so the largest that is kept."),
+            help: "Longest response that is buffered before it is sent, and so the largest that is stored."),
         Setting(
             path: "cache.compress", binding: .choice(\.otherRoute.rules.compression),
             help:
@@ -249,15 +250,17 @@ public enum SettingsTable {
         ),
         Setting(
             path: "cache.rescue_after", binding: .duration(\.otherRoute.rules.rescueAfter, 0...hour),
-            help: "Where a stored copy may go out, the upstream has this long for a whole good response; 0 for no such limit."),
+            help: "If a stored copy may be served, the upstream has this long for a complete good response; 0 for no limit."),
         Setting(
             path: "cache.rescue_with_shared", binding: .choice(\.otherRoute.rules.rescueWithShared),
             help:
-                "Without a copy of one's own, that of those without credentials may stand in: public ones, or also where all cookies came with it."
+                "A client without a copy in its partition may get that for clients without credentials: public ones, or also where it set all the client's cookies."
         ),
         Setting(
             path: "cache.gone", binding: .choice(\.proxy.remembersGone, [("remember", true), ("ignore", false)]),
-            help: "remember: after a 410, a 404 in JSON or a user's 403 in JSON, that goes out while the upstream fails, not the copy."),
+            help:
+                "remember: after a 410, a 404 in JSON or a user's 403 in JSON, that response is served while the upstream fails, not the copy."
+        ),
         Setting(
             path: "cache.collapse_wait", binding: .duration(\.proxy.collapsing.wait, 0...hour),
             help:
@@ -285,7 +288,7 @@ public enum SettingsTable {
             help: "Longest request content; beyond it 413. 0 for no limit."),
         Setting(
             path: "limits.request_buffer", binding: .size(\.proxy.downstream.requestBufferBytes, 0...(64 << 20)),
-            help: "Request content up to this length is taken whole before the upstream is asked; longer content streams. 0 for none."),
+            help: "Request content up to this length is buffered before the request is sent; longer content is streamed. 0 for none."),
         Setting(
             path: "limits.connections", binding: .count(\.proxy.downstream.maximumConnections, 1...1_000_000),
             help: "Maximum number of open client connections. At the limit the longest idle one is closed, of the address that has most."),
@@ -333,7 +336,7 @@ public enum SettingsTable {
             help: "Forwarded and X-Forwarded-*: ours instead of the client's, both, the client's, or none."),
         Setting(
             path: "forwarding.client_field", binding: .choice(\.proxy.access.clientField),
-            help: "In which field trusted_proxies say whose a request is; auto: X-Forwarded-For, else Forwarded."),
+            help: "The field in which trusted_proxies name the client; auto: X-Forwarded-For, else Forwarded."),
         Setting(
             path: "forwarding.names", binding: .list(\.servedNames),
             help: "The hosts that are served here, such as api.example.com or *.example.com; others get 421. Empty for any."),
@@ -400,6 +403,6 @@ public enum SettingsTable {
             help: "Requests that are recorded in a second at most, whoever wants that."),
         Setting(
             path: "tracing.service_name", binding: .text(\.proxy.tracing.serviceName),
-            help: "By which service.name spans are told from those of others."),
+            help: "The service.name of the spans."),
     ]
 }

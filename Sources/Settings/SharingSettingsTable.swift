@@ -14,11 +14,11 @@ enum SharingSettingsTable {
                 + "shared."),
         setting(
             "share.fleet", .text(\.share.fleet),
-            "Name of the fleet, whose nodes share; part of every key there: letters, digits, - and _. Empty: main, with a warning at the "
+            "Name of the fleet of nodes that share; part of every key in the engine: letters, digits, - and _. Empty: main, with a warning at the "
                 + "start."),
         setting(
             "share.secret_file", .text(\.share.secretFile),
-            "What all nodes of the fleet know and nobody else, 32 characters at least on a line. While it is changed two: the first writes, both "
+            "The secret of the fleet's nodes, at least 32 characters on a line. While it is changed two: the first writes, both "
                 + "read."),
         setting("share.user", .text(\.share.user), "The user there; empty: the one that needs no name."),
         setting(
@@ -27,7 +27,7 @@ enum SharingSettingsTable {
                 + "no password is sent."),
         setting("share.tls.ca_file", .text(\.share.caFile), "Certificates that the servers' are checked against, with rediss://."),
         setting("share.tls.certificate", .text(\.share.certificate), "Our certificate, as a PEM file."),
-        setting("share.tls.key", .text(\.share.key), "Its key; empty: in the same file."),
+        setting("share.tls.key", .text(\.share.key), "The certificate's key; empty: in the file of the certificate."),
         setting(
             "share.keep", .duration(\.share.keep, 60_000...(365 * day)),
             "For how long a response stays there, and what is said of purges, whatever it says of itself."),
@@ -37,7 +37,7 @@ enum SharingSettingsTable {
                 + "says itself."),
         setting(
             "share.after_gap", .choice(\.share.afterGap),
-            "Where what others have purged can be known no more: what is stored here counts as stale, or it goes."),
+            "After lost purges of other nodes: stored responses count as stale, or are removed."),
         setting(
             "share.content_limit", .size(\.share.contentLimit, 1_024...(4 << 20)), "The longest content that is shared."),
     ]

@@ -256,7 +256,7 @@ public final class FleetLog: @unchecked Sendable {
         warnedOfUnopened = now
         logger.warning(
             isForeign
-                ? "an entry of the log of fleet \(settings.name) is by a key that no node of the fleet has: somebody else writes there. It counts as nothing (\(figures.foreign) so far)"
+                ? "an entry of the log of fleet \(settings.name) has the key of no node of the fleet: another program writes to the log. It is ignored (\(figures.foreign) so far)"
                 : "an entry of the fleet's log does not open: a node of fleet \(settings.name) has another share.secret_file, and shares nothing with this one. What it purges or changes may be anything, so all that is stored here counts as stale each time (\(figures.unopened) so far)"
         )
     }
@@ -268,12 +268,12 @@ public final class FleetLog: @unchecked Sendable {
         figures.gaps[gap, default: 0] += 1
         node?.sight.doubt(FleetDoubt(rawValue: gap.rawValue) ?? .lostEntries, at: Timestamp(milliseconds: loop.time.wallMilliseconds))
         if gap == .neverFollowed {
-            logger.notice("what is stored here was never held against the fleet's log: it counts as stale once")
+            logger.notice("the responses stored here were never compared with the fleet's log: they count as stale once")
             return batch.orders.append(.everything(isSoft: true))
         }
         let isSoft = settings.afterGap == .stale
         logger.error(
-            "other nodes may have purged what nobody can tell any more (\(gap.rawValue)): all that is stored here \(isSoft ? "counts as stale" : "is dropped")"
+            "entries of other nodes were lost (\(gap.rawValue)), possibly purges: all responses stored here \(isSoft ? "counts as stale" : "is dropped")"
         )
         batch.orders.append(.everything(isSoft: isSoft))
     }

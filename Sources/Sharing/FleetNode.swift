@@ -93,7 +93,7 @@ public final class FleetNode: Sendable {
         switch news {
         case .fails(let server, let failure):
             logger.warning("what \(server) of the engine has is not shared: it \(failure.sentence(fleet: settings.name))")
-        case .isWell(let server): logger.notice("\(server) of the engine is asked again")
+        case .isWell(let server): logger.notice("\(server) of the engine is used again")
         case .dropped(let server): logger.notice("\(server) of the engine is needed no more: the Cluster has given its part to others")
         }
     }

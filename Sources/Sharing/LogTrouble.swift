@@ -47,9 +47,9 @@ public enum LogTrouble: Sendable, Equatable {
         case .failed(let failure, let server): "\(server?.description ?? "the engine") \(failure.sentence(fleet: fleet))"
         case .notUnderstood: "what the engine says of the log cannot be understood"
         case .otherSecret:
-            "fleet \(fleet) has another share.secret_file than this node, which shares nothing with it and tells it nothing. Give this node the fleet's secret, or a fleet of its own. If this node has the right one, remove cistern:\(fleet):{log}:nodes from the engine"
+            "fleet \(fleet) has another share.secret_file than this node, so they share nothing. Give this node the fleet's secret, or another share.fleet. If this node has the right one, remove cistern:\(fleet):{log}:nodes from the engine"
         case .otherUpstream:
-            "other nodes of fleet \(fleet) have another upstream for an API that this node serves. Give this node a fleet of its own. While an upstream's address changes, this node connects half a minute after the last node with the former one"
+            "other nodes of fleet \(fleet) have another upstream for an API that this node serves. Give this node another share.fleet. While an upstream's address changes, this node connects half a minute after the last node with the former one"
         case .blind(let cause): cause.sentence
         case .refused(let failure, let server):
             "\(server?.description ?? "the engine") can be read, and refuses entries: it \(failure?.sentence(fleet: fleet) ?? "does not say why")"
@@ -90,18 +90,18 @@ extension EngineFailure {
         case .connectionLost: "has ended the connection"
         case .timedOut: "does not reply in time"
         case .breakerOpen: "has failed lately and is not asked"
-        case .queueFull: "is asked for more than it does"
+        case .queueFull: "refuses a command because of a limit"
         case .denied:
-            "does not know the user or the password, or asks for one (share.user, share.password_file; each server has users of its own)"
+            "does not know the user or the password, or requires one (share.user, share.password_file; each server has its users)"
         case .commandForbidden:
             "does not let the user use a command that is needed (the ACL line in Configuration/Guides/Several-Nodes.md has all; cistern check names it)"
         case .keyForbidden: "does not let the user use the keys of this fleet: its ACL needs ~cistern:\(fleet):*"
         case .loading: "is reading its data in"
         case .readOnly: "is a replica, or has lost its primary"
-        case .clusterDown: "says that the Cluster is down: some of its slots are nobody's, or most of its primaries cannot be reached"
+        case .clusterDown: "says that the Cluster is down: some slots have no server, or most primaries cannot be reached"
         case .notCluster:
             "is not a Cluster, and share.servers has several addresses: name the one address that leads to the primary (a managed engine's, a balancer's, a name that Sentinel moves), or servers of one Cluster"
-        case .redirected: "is not the one that has it, and the others say the same"
+        case .redirected: "does not serve the slot, and neither does any other server"
         case .full: "takes nothing more: its memory or its disk is full, or it has too few replicas"
         case .protocolError: "says what no Redis says"
         case .untrusted: "has a certificate that is not trusted (share.tls.ca_file), or does not trust ours"

@@ -99,7 +99,7 @@ public struct HandingOver: Sendable {
         case .came(let message) where message.isNumbered: return .follow(message)
         case .notCommitted:
             state = .over
-            return .takeBack("it ended before it could be told to begin")
+            return .takeBack("it ended before it could be started")
         // Silence is normal while nothing changes.
         case .silent: return .nothing
         case .came, .garbled, .gone:

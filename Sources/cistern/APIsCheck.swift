@@ -102,7 +102,7 @@ enum APIsCheck {
         if upstream.unixSocket != nil {
             reader.add(
                 about: place,
-                "API \(api.name): through upstream.unix_socket there is one upstream only, whichever of several URLs is asked")
+                "API \(api.name): upstream.unix_socket leads to one upstream, but several URLs are given")
         }
         let isAskedThroughProxy = upstream.proxy.map { !$0.lowercased().hasPrefix("socks") } ?? false
         if isAskedThroughProxy, api.upstream.contains(where: { UpstreamURL($0)?.isTLS == false }) {

@@ -47,7 +47,7 @@ enum AccessCheck {
         ].filter { $0.1 > 0 }
         let everybody = settings.trustedProxies.filter { $0.hasSuffix("/0") }
         if let all = everybody.first {
-            return ["trusted_proxies has \(all): everybody can say whose a request is, and no limit for an address counts anybody"]
+            return ["trusted_proxies has \(all): every client can name any address as its own, and limits by address have no effect"]
         }
         guard settings.trustedProxies.isEmpty else { return [] }
         return limits.map { name, _ in

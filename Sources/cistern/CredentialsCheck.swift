@@ -37,7 +37,7 @@ enum CredentialsCheck {
             if !tokens.issuers.isEmpty { add("issuer", "needs \(group).keys: without keys no token can be verified") }
             return
         }
-        if tokens.issuers.isEmpty { add("keys", "needs \(group).issuer: whose tokens are taken is never left open") }
+        if tokens.issuers.isEmpty { add("keys", "needs \(group).issuer: the accepted issuers must be named") }
         if tokens.audiences.isEmpty { add("keys", "needs \(group).audience: for whom the tokens are is never left open") }
         if tokens.subject.isEmpty || ["iss", "aud"].contains(tokens.subject) || TokenSettings.alwaysVolatile.contains(tokens.subject) {
             add("subject", "must be a claim that says whom a token belongs to, not \"\(tokens.subject)\"")
@@ -67,7 +67,7 @@ enum CredentialsCheck {
         if !lookUp.path.hasPrefix("/") || !lookUp.path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) {
             add("path", "must be a path that begins with /, not \"\(lookUp.path)\"")
         }
-        if !route.tokens.keys.isEmpty { add("path", "and credentials.identity.jwt.keys cannot both say whose a request is") }
+        if !route.tokens.keys.isEmpty { add("path", "and credentials.identity.jwt.keys cannot both identify users") }
         if lookUp.pointers.isEmpty, lookUp.fields.isEmpty {
             add("path", "needs \(group).identity or \(group).fields: what says who a user is")
         }

@@ -68,9 +68,9 @@ struct EngineFindings {
         noteLosses(log?.server)
         noteCluster()
         let open = facts.filter { $0.isOpenToAll && (hasUser || !$0.server.isHere) }
-        let remedy = hasUser ? "user default off" : "a user of its own (share.user, share.password_file)"
+        let remedy = hasUser ? "user default off" : "a separate user (share.user, share.password_file)"
         warn(
-            open, "no password is asked for (the user default is on)",
+            open, "the engine requires no password (the user default is on)",
             "whoever reaches it may delete what is shared, and all else there. Set requirepass, or \(remedy)")
         // Without permission to read the slots, a server of a Cluster looks like a standalone server.
         if let log, log.slot != nil || !facts.contains(where: \.isClusterServer) { noteLog(log.server, log.slot) }
@@ -89,9 +89,9 @@ struct EngineFindings {
         let asked = facts.filter { $0.role != .replica && $0.role != .unlisted && $0.failure == nil }
         let memory = asked.compactMap { Int($0.info["maxmemory"] ?? "") }.reduce(0, +)
         let responses = [Self.plainBytes, Self.compressedBytes].map { memory / $0 }
-        let room = memory > 0 ? "; its memory holds \(responses[0]) to \(responses[1]) responses of 4 KB" : ""
+        let capacity = memory > 0 ? "; its memory holds \(responses[0]) to \(responses[1]) responses of 4 KB" : ""
         notes.append(
-            "This node makes \(2 + loops * max(1, asked.count)) connections to the engine (two for the log, and one of each event loop to each server with responses)\(room)."
+            "This node makes \(2 + loops * max(1, asked.count)) connections to the engine (two for the log, and one of each event loop to each server with responses)\(capacity)."
         )
     }
 

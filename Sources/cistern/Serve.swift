@@ -76,7 +76,7 @@ struct Serve: ParsableCommand {
         service.run(until: signals)
         service.stop(followed.current.stopping, signals, logger)
         guard server.hasLostSuccessor else { return }
-        logger.critical("the process that took over ended before it served: nobody does")
+        logger.critical("the process that took over ended before it served: no process serves now")
         LogSetup.writer.finish()
         throw ExitCode.failure
     }

@@ -88,7 +88,7 @@ enum SettingsCheck {
         if upstream.http2 == .priorKnowledge, isAskedThroughProxy {
             reader.add(
                 about: "upstream.http2",
-                "upstream.http2 can be prior-knowledge only where no upstream.proxy is asked in clear: forward proxies speak HTTP/1.1")
+                "upstream.http2 can be prior-knowledge only without an upstream.proxy for http URLs: forward proxies speak HTTP/1.1")
         }
         let schemes = ["http", "socks4", "socks4a", "socks5", "socks5h"]
         if let end = proxy.firstRange(of: "://"), !schemes.contains(String(proxy[..<end.lowerBound])) {
@@ -251,7 +251,7 @@ enum SettingsCheck {
                 let isName = !name.isEmpty && name.utf8.allSatisfy(isTokenByte)
                 if !isName { tell(&reader, "upgrade", "\"\(name)\" is not a protocol's name, such as websocket") }
                 if ["h2c", "http", "tls"].contains(name.lowercased()) {
-                    tell(&reader, "upgrade", "upgrade cannot be \(name): requests that nobody looks at would go through")
+                    tell(&reader, "upgrade", "upgrade cannot be \(name): unchecked requests would pass through")
                 }
             }
             for (group, demands) in [("good", route.good), ("keep_if", route.keepIf)] {

@@ -30,7 +30,7 @@ struct SettingsOptions: ParsableArguments {
     @Option(help: "Where responses are kept. (default: cistern in the user's cache directory)")
     var cacheDir: String?
 
-    @Option(help: ArgumentHelp("The limit on what is kept, such as 512MiB. (default: 1GiB)", valueName: "size"))
+    @Option(help: ArgumentHelp("The maximum size of the store, such as 512MiB. (default: 1GiB)", valueName: "size"))
     var cacheSize: String?
 
     @Flag(help: "RFC 9111 to the letter, also while the upstream is down.")
@@ -47,7 +47,8 @@ struct SettingsOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "How long the upstream has where a stored copy could go out instead; 0 for no limit. (default: 1.5s)", valueName: "duration"))
+            "How long the upstream has where a stored copy could be served instead; 0 for no limit. (default: 1.5s)", valueName: "duration")
+    )
     var rescueAfter: String?
 
     @Option(help: ArgumentHelp("Longest response taken whole, and so the largest that is kept. (default: 8MiB)", valueName: "size"))

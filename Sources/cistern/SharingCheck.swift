@@ -31,7 +31,7 @@ enum SharingCheck {
             }
         }
         if areByTLS.count > 1 { reader.add(about: "share.servers", "share.servers: all are asked by TLS, or none") }
-        if databases.count > 1 { reader.add(about: "share.servers", "share.servers: all name the same database, or none") }
+        if databases.count > 1 { reader.add(about: "share.servers", "share.servers: all must name one database, or none") }
         if share.secretFile.isEmpty {
             reader.add(about: "share.secret_file", "share.secret_file is missing: what is shared is sealed by it")
         } else if let text = FileContent.read(share.secretFile) {
@@ -44,7 +44,7 @@ enum SharingCheck {
         if !share.user.isEmpty, share.passwordFile.isEmpty {
             reader.add(
                 about: "share.user",
-                "share.user needs share.password_file: without it the engine is told no user, and takes the one named default")
+                "share.user needs share.password_file: without a password the engine uses the user named default")
         }
         let password = share.passwordFile.isEmpty ? nil : FileContent.read(share.passwordFile)?.prefix { $0 != 0x0a && $0 != 0x0d }
         if password?.isEmpty == true {
@@ -70,7 +70,7 @@ enum SharingCheck {
         guard !settings.share.servers.isEmpty, settings.apis.isEmpty, settings.proxy.policy.isPrivate else { return }
         reader.add(
             about: "cache.role",
-            "cache.role cannot be private where nodes share (share.servers): one user's own cache tells nobody apart")
+            "cache.role cannot be private where nodes share (share.servers): a private cache does not distinguish users")
     }
 
     /// A warning about sharing settings that have no effect; nil if there are none.

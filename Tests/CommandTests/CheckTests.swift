@@ -207,7 +207,7 @@ struct CheckTests {
                 "14: API c: route out: /big/** is outside of the API's path /c/, so no request would ever come to it: "
                     + "routes have the paths that clients ask for",
                 "15: API left would never be asked: it has no host, and all hosts of forwarding.names are other APIs'",
-                "16: API socket: through upstream.unix_socket there is one upstream only, whichever of several URLs is asked",
+                "16: API socket: upstream.unix_socket leads to one upstream, but several URLs are given",
                 "17: API proxied: of several upstreams none can be http through upstream.proxy: that one is out of reach would be a response of "
                     + "the forward proxy's, and the next would never be asked (https and socks proxies tell)",
                 "20: API twice: upstream names http://127.0.0.1:1 twice",
@@ -355,7 +355,7 @@ struct CheckTests {
             """)
         #expect(wrong.status == 78)
         for sentence in [
-            "5: credentials.identity.jwt.keys needs credentials.identity.jwt.issuer: whose tokens are taken is never left open",
+            "5: credentials.identity.jwt.keys needs credentials.identity.jwt.issuer: the accepted issuers must be named",
             "5: credentials.identity.jwt.keys needs credentials.identity.jwt.audience: for whom the tokens are is never left open",
             "5: credentials.identity.jwt.keys \(directory.path)/none is no http or https URL, and as a file it cannot be read: No such file or directory",
             "6: credentials.identity.jwt.subject must be a claim that says whom a token belongs to, not \"jti\"",
@@ -483,7 +483,7 @@ struct CheckTests {
         #expect(outcome.lines.count == 1 && outcome.lines[0].hasSuffix(sentence))
         let clear = try check("upstream: {url: http://api.test, http2: prior-knowledge, proxy: proxy:3128}")
         let sentence =
-            "upstream.http2 can be prior-knowledge only where no upstream.proxy is asked in clear: forward proxies speak HTTP/1.1"
+            "upstream.http2 can be prior-knowledge only without an upstream.proxy for http URLs: forward proxies speak HTTP/1.1"
         #expect(clear.status == 78 && clear.lines.count == 1 && clear.lines[0].hasSuffix(sentence))
         for good in [
             "http2: off", "http2: auto", "http2: prior-knowledge", "http2: prior-knowledge\n  proxy: proxy:3128", "proxy: proxy:3128",

@@ -115,7 +115,7 @@ struct CommandTests {
         #expect(try tool.run("status").text.contains("failing: pause 1"))
         let unknown = try tool.run("upstream reset key:/users/2")
         #expect(unknown.status == 1 && unknown.text.contains("No scope that fails is called key:/users/2"))
-        #expect(try tool.run("upstream reset pause:/users/1").text == "1 scope is asked again as ever\n")
+        #expect(try tool.run("upstream reset pause:/users/1").text == "requests of 1 scope are sent as usual\n")
         #expect(try tool.run("upstream reset").text == "0 scopes are asked again as ever\n")
     }
 

@@ -61,7 +61,7 @@ struct DrillTests {
             ),
             ("1 × There are copies, but none for these users, arguments or contents.", "GET /stored", nil),
             (
-                "1 × Nothing was stored: as far as is remembered, nobody had asked for it.", "GET /never",
+                "1 × Nothing was stored: no earlier request is on record.", "GET /never",
                 "→ cistern warm fetches beforehand what is named"
             ),
         ]

@@ -193,7 +193,7 @@ struct FleetDocumentTests {
         administer(redis, "CONFIG SET requirepass \"\"")
         let open = try check(try settings("a", [redis]))
         #expect(
-            open.status == 0 && open.text.contains("no password is asked for (the user default is on) at 127.0.0.1:\(redis.port)"),
+            open.status == 0 && open.text.contains("the engine requires no password (the user default is on) at 127.0.0.1:\(redis.port)"),
             "\(open.text)")
         redis.die()
         let gone = try check(try settings("a", [redis]))

@@ -100,7 +100,7 @@ struct SharingSettingsTests {
             ("share: {servers: [\"redis://u:p@h\"]}", "share.servers: \"redis://…@h\" must have no user"),
             ("share: {servers: [\"redis://h:0\"]}", "has a port that is not a number"),
             ("share: {servers: [redis://a, rediss://b]}", "share.servers: all are asked by TLS, or none"),
-            ("share: {servers: [redis://a/1, redis://b/2]}", "share.servers: all name the same database, or none"),
+            ("share: {servers: [redis://a/1, redis://b/2]}", "share.servers: all must name one database, or none"),
             ("share: {servers: [redis://a/b]}", "must end with the port, or with / and the number of a database"),
             ("share: {servers: [redis://a]}", "share.secret_file is missing"),
             ("share: {servers: [redis://a], secret_file: /nowhere/at/all}", "share.secret_file: /nowhere/at/all cannot be read"),

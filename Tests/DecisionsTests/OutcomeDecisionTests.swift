@@ -168,7 +168,8 @@ struct OutcomeDecisionTests {
     @Test(
         "whether something is stored is said, of the request itself and not of others'",
         arguments: [
-            (.nothingStored, "and nothing is stored for this request."), (.forbidden(.staleFor), "and what is stored may not be served."),
+            (.nothingStored, "and nothing is stored for this request."),
+            (.forbidden(.staleFor), "and the stored response may not be served."),
             (.sharedForbidden(.notPublic), "and nothing is stored for this request."),
             (.forbidden(.authorized), "and nothing is stored for this request."),
         ] as [(NoCopyReason, String)])

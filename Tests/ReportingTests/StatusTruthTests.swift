@@ -220,7 +220,7 @@ struct StatusTruthTests {
         let page = try Self.page(play)
         #expect(Self.row(page, "The upstream: 1 path /down/1").dropFirst().first == "Fails")
         let whole = Self.row(page, "The upstream")
-        #expect(whole.dropFirst(2).first?.hasPrefix("2 s") == true && whole.last == "requests are sent as ever, but for what is told below")
+        #expect(whole.dropFirst(2).first?.hasPrefix("2 s") == true && whole.last == "requests are sent as usual, except as listed below")
         for (host, isNamed) in [("localhost", true), ("other.test", false)] {
             let anonymous = try #require(TestClient(port: play.adminPort).get("/-/status", [("Host", host)])).text
             #expect(anonymous.contains("The upstream: 1 path") && anonymous.contains("/down/1") == isNamed && !anonymous.contains("token="))

@@ -173,14 +173,14 @@ struct WhyTests {
                 "The upstream was asked: the stored response did not say for how long it is fresh.",
                 "The upstream's response, status 200, cannot be used (unexpected type): "
                     + "its media type is not the expected one, as when a web page comes instead of JSON.",
-                "The stored response went out instead.",
+                "The stored response was served instead.",
             ])
         play.origin.down()
         #expect(try explanation("/b") == ["Nothing is stored under this key.", "The upstream failed: connection refused."])
         #expect(
             try explanation("/a") == [
                 "The upstream should have been asked: the stored response did not say for how long it is fresh.",
-                "The upstream cannot be reached (connection refused), and was not asked.", "The stored response went out instead.",
+                "The upstream cannot be reached (connection refused), and was not asked.", "The stored response was served instead.",
             ])
         _ = try play.request("TRACE", "/a")
         #expect(try why(play)["explanation"] == ["Cistern refused the request itself."])

@@ -58,7 +58,7 @@ struct SettingsTests {
             reader.mistakes.map(\.description) == [
                 "f.yaml:2: upstream.urll is not a setting; did you mean upstream.url?",
                 "f.yaml:3: upstream.verify must be true or false, not \"maybe\"",
-                "f.yaml:4: listen takes a value, not settings of its own",
+                "f.yaml:4: listen takes a value, not a group of settings",
                 "f.yaml:6: store.size must be a size such as 8MiB, not \"3 apples\"",
                 "f.yaml:7: store.size is set twice: first in line 6",
                 "f.yaml:8: cache is a group of settings, not one with a value; did you mean cache.mode?",
@@ -124,11 +124,11 @@ struct SettingsTests {
         var reader = read("failure:\n  rate: 50\n  recheck_limit: 30s\n  recheck_limits: 1s")
         reader.read(environment: ["CISTERN_FAILURE_RATE": "50"])
         reader.read(path: "failure.rate", .one("50"), option: "--set")
-        let rate = "no path counts as failing because others do: take the line out"
+        let rate = "no path counts as failing because others do: remove the line"
         #expect(
             reader.mistakes.map(\.description) == [
                 "f.yaml:2: failure.rate is no longer a setting: \(rate)",
-                "f.yaml:3: failure.recheck_limit is no longer a setting: it is looked each failure.recheck, never less often: take the line out",
+                "f.yaml:3: failure.recheck_limit is no longer a setting: checks run at each failure.recheck: remove the line",
                 "f.yaml:4: failure.recheck_limits is not a setting",
                 "environment: CISTERN_FAILURE_RATE, which was for failure.rate, is no longer a setting: \(rate)",
                 "command line: failure.rate is no longer a setting: \(rate)",
@@ -272,7 +272,7 @@ struct SettingsTests {
                 "f.yaml:5: route c: ** can only be the last segment",
                 "f.yaml:6: routes.rescue_aftr is not a setting; did you mean routes.rescue_after?",
                 "f.yaml:7: two routes are called \"d\"",
-                "f.yaml:8: a route has settings of its own: a name and a path at least",
+                "f.yaml:8: a route is a group of settings: at least a name and a path",
             ])
         var wrong = read("routes: 7")
         wrong.finish()
@@ -357,7 +357,7 @@ struct SettingsTests {
                 "f.yaml:4: API d: path must begin with / and have no ?, # or *, not \"d\"",
                 "f.yaml:5: apis.rescue_aftr is not a setting; did you mean apis.rescue_after?",
                 "f.yaml:5: two APIs are called \"d\"",
-                "f.yaml:6: an API has settings of its own: a name and an upstream at least",
+                "f.yaml:6: an API is a group of settings: at least a name and an upstream",
             ])
     }
 }

@@ -262,7 +262,7 @@ public final class UpstreamHealth: Sendable {
         let subject = "\(addresses[place])\(api.isEmpty ? "" : " of \(api)")"
         guard let error else { return logger.notice("\(subject) can be reached again") }
         let others = state.withLock { state in addresses.indices.first { state.downAddresses[$0] == nil } }
-        let effect = others.map { "\(addresses[$0]) is asked" } ?? "there is no other"
+        let effect = others.map { "\(addresses[$0]) is used" } ?? "there is no other"
         logger.warning("\(subject) cannot be reached (\(error.text)): \(effect)")
     }
 
@@ -362,10 +362,10 @@ extension FailureMemory.Scope {
     /// What an open scope stops.
     public var effect: String {
         switch self {
-        case .address: "copies go out at once, reads without one get 503, and a connection is tried from time to time"
-        case .upstream, .route: "copies go out at once, checks go on in the background, and requests without a copy are sent as ever"
-        case .key: "the copy of this request goes out at once, a check goes on in the background, and all other requests are sent as ever"
-        case .pause: "this client's copies go out at once, and all other requests are sent as ever"
+        case .address: "copies are served at once, reads without one get 503, and a connection is tried at intervals"
+        case .upstream, .route: "copies are served at once, checks continue in the background, other requests are sent as usual"
+        case .key: "the copy of this request is served at once, checks continue in the background, and all other requests are sent as usual"
+        case .pause: "this client's copies are served at once, and all other requests are sent as usual"
         }
     }
 }

@@ -110,13 +110,13 @@ struct AdminOptions: ParsableArguments {
 
 /// TLS files of a command.
 struct CommandTLSOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("For https: whose certificates are trusted (PEM), instead of the system's authorities.", valueName: "file"))
+    @Option(help: ArgumentHelp("For https: trusted authorities (PEM), instead of the system's.", valueName: "file"))
     var caFile: String?
 
-    @Option(help: ArgumentHelp("For https: our certificate (PEM), where one is asked for.", valueName: "file"))
+    @Option(help: ArgumentHelp("For https: the client certificate (PEM), where the server requests one.", valueName: "file"))
     var clientCert: String?
 
-    @Option(help: ArgumentHelp("For https: its key (PEM), where that is in a file of its own.", valueName: "file"))
+    @Option(help: ArgumentHelp("For https: the certificate's key (PEM), where it is in a separate file.", valueName: "file"))
     var clientKey: String?
 
     var files: SecuredAddress.Files {

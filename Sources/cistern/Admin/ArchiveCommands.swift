@@ -166,7 +166,7 @@ struct Import: AdminCommand {
     @Option(help: "Take responses of this origin too: scheme and host, and a base path where it has one. May be repeated.")
     var origin: [String] = []
 
-    @Flag(help: "Leave credentials out, so that everybody gets these responses. Only for what everybody may see.")
+    @Flag(help: "Omit credentials, so that all clients get these responses. Only for public responses.")
     var shared = false
 
     @OptionGroup var which: APIOption
@@ -177,8 +177,8 @@ struct Import: AdminCommand {
     private static let sentences = [
         "other_origin": "no API's upstream is there; --origin takes it for one that is",
         "other_path": "clients' requests for it go to no API, or to another",
-        "unknown_api": "it was exported from an API that is not here; --api says whose it is now",
-        "ambiguous_api": "more than one API asks there; --api says whose it is",
+        "unknown_api": "it was exported from an API that is not served here; name its API with --api",
+        "ambiguous_api": "more than one API has this upstream; name its API with --api",
     ]
 
     /// Maximum number of malformed entries that are reported with their positions.

@@ -10,7 +10,7 @@ extension Drill {
     struct Add: AdminCommand {
         static let configuration = CommandConfiguration(
             abstract: "Inject a fault.",
-            discussion: "It ends by itself, 5 minutes after it began if --for says nothing else. The first one whose path fits counts.")
+            discussion: "It ends after 5 minutes, or after the time of --for. The first matching path applies.")
 
         @Option(help: ArgumentHelp("Paths, as routes have them: * is one segment, ** at the end any rest.", valueName: "pattern"))
         var path = "/**"

@@ -133,7 +133,7 @@ struct DrillReport {
             case .stored: return Cause(sentence: "There are copies, but none for these users, arguments or contents.")
             case nil:
                 return Cause(
-                    sentence: "Nothing was stored: as far as is remembered, nobody had asked for it.",
+                    sentence: "Nothing was stored: no earlier request is on record.",
                     advice: ["cistern warm fetches beforehand what is named"])
             }
         default:
@@ -173,7 +173,7 @@ struct DrillReport {
     var line: String { "\(total.requests) requests, \(total.rescued) rescued, \(total.failed) failed" }
 
     var text: String {
-        guard total.requests > 0 else { return "No request was seen: nobody asked, or admin.records is 0. Nothing is known.\n" }
+        guard total.requests > 0 else { return "No request was seen: there was none, or admin.records is 0.\n" }
         return table + "\n" + summary + reasons
     }
 
@@ -196,7 +196,7 @@ struct DrillReport {
     }
 
     private var summary: String {
-        var text = "\(total.requests) requests: \(total.fresh) from the store as ever"
+        var text = "\(total.requests) requests: \(total.fresh) from the store as usual"
         text += ", \(total.rescued) rescued" + (total.rescued == 0 ? "" : " (the oldest \(Printable.seconds(total.oldest)) old)")
         text += ", \(total.failed) failed.\n"
         if total.failed == 0 { text += "Everybody got a response.\n" }

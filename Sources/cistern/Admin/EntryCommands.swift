@@ -26,7 +26,7 @@ struct List: AdminCommand {
 
     @OptionGroup var which: APIOption
 
-    @Option(help: ArgumentHelp("No more than so many.", valueName: "number"))
+    @Option(help: ArgumentHelp("Maximum number of entries.", valueName: "number"))
     var limit = 1_000
 
     @Flag(help: "Show the ids, for show and purge --id.")
@@ -172,7 +172,7 @@ struct Show: AdminCommand {
             text += ", and the response did not say for how long it is fresh"
         }
         guard let reason = sum?["asks_upstream_because"]?.string else { return text + ": fresh" }
-        return text + "; the upstream is asked (\(reason))"
+        return text + "; the request goes to the upstream (\(reason))"
     }
 }
 
@@ -255,7 +255,7 @@ struct Purge: AdminCommand {
     static func secretNote(_ share: JSONValue) -> String? {
         guard let unopened = share["unopened"]?.integer, unopened > 0 else { return nil }
         return
-            "note: a node of this fleet has another share.secret_file (cistern share status). It cannot read what is purged here: all that it has stored counts as stale, and may still go out in a rescue"
+            "note: a node of this fleet has another share.secret_file (cistern share status). It cannot read this purge: all its stored responses count as stale, and may still be served in a rescue"
     }
 
     /// How far the purge has reached the other nodes.
@@ -263,13 +263,13 @@ struct Purge: AdminCommand {
         switch (nodes, reason) {
         case ("durable", _): "other nodes: told, and a replica of the engine has it"
         case (_, "no_replica"):
-            "other nodes: told; the engine has no replica, so if it is lost with its data they may be told again only by this node"
-        case (_, "not_replicated"): "other nodes: told; no replica of the engine has it yet, and is asked again until one has"
+            "other nodes: notified; the engine has no replica, so if it loses its data, only this node can notify them again"
+        case (_, "not_replicated"): "other nodes: notified; no replica of the engine has the entry yet; this node repeats it until one has"
         case ("pending", "not_reached"):
             "other nodes: NOT told yet, as the engine cannot be asked (cistern share status): it is kept here, and sent when it can"
         case ("pending", let reason):
             "other nodes: NOT told yet, as the engine does not take it (\(reason ?? "unknown")): it is kept here, and sent until it does"
-        default: "other nodes: NOT told: too many purges wait to be told. Purge again once cistern share status shows fewer"
+        default: "other nodes: NOT notified: too many purges are pending. Purge again once cistern share status shows fewer"
         }
     }
 }

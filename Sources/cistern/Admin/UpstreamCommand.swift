@@ -109,7 +109,7 @@ struct UpstreamCommand: ParsableCommand {
 
     struct Reset: AdminCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Forget what is known to fail: all, or a scope or kind of scope as `cistern upstream` shows it.")
+            abstract: "Clear the failure memory: all of it, or a scope or kind of scope as `cistern upstream` shows it.")
 
         @Argument(help: "The scope, or the kind of scope.")
         var scope: String?
@@ -120,7 +120,7 @@ struct UpstreamCommand: ParsableCommand {
 
         func run(_ client: AdminClient) throws {
             let count = try client.value("POST", "upstream/reset", [("scope", scope), which.argument])["reset"]?.integer ?? 0
-            StandardOutput.write(count == 1 ? "1 scope is asked again as ever\n" : "\(count) scopes are asked again as ever\n")
+            StandardOutput.write(count == 1 ? "requests of 1 scope are sent as usual\n" : "requests of \(count) scopes are sent as usual\n")
         }
     }
 }

@@ -79,8 +79,8 @@ struct WatchView {
         for (title, all) in [("API", change.apis), ("ROUTE", change.routes)] where !all.isEmpty {
             body += [""] + table(title, chosen(all), of: all.count, width)
         }
-        let room = max(1, height - head.count - 1)
-        if body.count > room { body = body.prefix(room - 1) + ["… \(body.count - room + 1) more lines"] }
+        let rows = max(1, height - head.count - 1)
+        if body.count > rows { body = body.prefix(rows - 1) + ["… \(body.count - rows + 1) more lines"] }
         let lines = head.enumerated().map { $0.offset == 0 ? Self.cut($0.element, width) : $0.element } + body.map { Self.cut($0, width) }
         return lines.map { $0 + "\n" }.joined() + Self.cut(keys, width)
     }

@@ -39,7 +39,7 @@ struct ReplayCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Serve only requests to this base URL. May be repeated. (default: what was recorded)", valueName: "url"))
     var origin: [String] = []
 
-    @Flag(help: "Each recorded response goes out once.")
+    @Flag(help: "Each recorded response is served once.")
     var once = false
 
     @Flag(help: "The requests must come in the order of the recording, each once.")
@@ -50,7 +50,7 @@ struct ReplayCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "An origin whose scripts may read all, such as http://localhost:3000; * for all. May be repeated. (default: as recorded)",
+            "An origin with scripts that may read all responses, such as http://localhost:3000; * for all. May be repeated. (default: as recorded)",
             valueName: "origin"))
     var allowOrigin: [String] = []
 

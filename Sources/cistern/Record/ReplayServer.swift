@@ -160,7 +160,7 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
         switch hold.take(bytes.count) {
         case .whole: content.append(copying: bytes)
         case .streamed(.tooLong): refuse(413, "A replay compares no content longer than \(ReplayLimits.contentBytes >> 20) MiB.")
-        case .streamed(.noRoom): refuse(503, "Other requests hold so much content that there is no room for this one's.")
+        case .streamed(.noRoom): refuse(503, "The content of other requests fills the limit, so this request's content cannot be read.")
         }
     }
 

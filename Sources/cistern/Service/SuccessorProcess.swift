@@ -50,7 +50,7 @@ final class SuccessorProcess: Sendable {
         guard !server.isTakenOver else { return }
         // The server may have counted the failure when it refused the take-over.
         if server.failedTakeOvers == failedBefore { server.noteFailedTakeOver() }
-        logger.warning("process \(process), which was to take over, ended with \(code); this one goes on")
+        logger.warning("process \(process), which was to take over, ended with \(code); this process continues")
     }
 
     private func giveUp(_ process: pid_t) {
