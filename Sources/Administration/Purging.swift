@@ -50,7 +50,7 @@ enum Purging {
         return response
     }
 
-    /// The purge for other nodes, whose entries have other IDs. A purge by ID becomes a purge by target.
+    /// The purge as other nodes receive it. Their entries have other IDs, so a purge by ID becomes a purge by target.
     private static func fleetSelection(_ task: AdminInterface.Task, _ group: CacheGroup) throws(AdminProblem) -> FleetSelection {
         let places = try task.places()
         let apis = places.count == task.interface.apis.count ? [] : places.map { task.interface.apis[$0].name }

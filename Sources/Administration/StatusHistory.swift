@@ -68,7 +68,7 @@ struct StatusSample: Sendable {
 extension RouteSummary {
     func count(of result: CacheResult) -> UInt64 { requests[result.rawValue] }
 
-    /// Responses whose content came from the store or a collapsed fetch.
+    /// Responses with content from the store or from a collapsed fetch.
     var fromStore: UInt64 { ([.hit, .revalidated, .stale, .collapsed, .rescued] as [CacheResult]).reduce(0) { $0 + count(of: $1) } }
     var total: UInt64 { requests.reduce(0, +) }
 }

@@ -39,7 +39,7 @@ public struct ArchivedExchange: Sendable {
 public enum ArchiveFault: Error, Equatable {
     /// The entry violates HAR 1.2. Names the member and the mistake.
     case malformed(String)
-    /// The entry is well-formed, but has no response that could be served.
+    /// The entry is valid, but has no response that could be served.
     case unusable(UnusableReason)
 }
 

@@ -5,8 +5,8 @@ import HTTPCore
 
 struct LinkCovering {
     private let secrets: SecretCovering
-    /// Whether the result is for display only. Display also hides arguments whose names merely end like a secret's, encoded URLs within
-    /// URLs, and user information.
+    /// Whether the result is for display only. Display also hides encoded URLs within URLs, user information, and arguments with names that
+    /// merely end like a secret's.
     private let isForPeople: Bool
     private static let placeholder = Array(SecretNames.redaction.utf8)
 

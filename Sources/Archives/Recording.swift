@@ -13,7 +13,7 @@ public struct Recording: Sendable {
     public let secrets: SecretCovering
 
     /// - Parameters:
-    ///   - given: origins whose requests are used. If empty, the recorded upstream is used; without one, all origins.
+    ///   - given: origins of the requests to use. If empty, the recorded upstream is used; without one, all origins.
     ///   - now: seconds since 1970.
     public init(
         _ reader: ArchiveReader, origins given: [ArchiveOrigin], secrets: SecretCovering, now: Int64

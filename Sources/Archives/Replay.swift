@@ -145,7 +145,7 @@ public struct Replay: Sendable {
         return keys.first { groups[$0] != nil } ?? keys.map(\.withAnyContent).first { groups[$0] != nil }
     }
 
-    /// Prefers variants with credentials if the request has them, without if not; then variants whose selecting fields match. Returns any
+    /// Prefers variants with credentials if the request has them, without if not; then variants with matching selecting fields. Returns any
     /// variant if none fits.
     private static func fitting(_ variants: [Variant], _ request: ReplayRequest) -> Int {
         var places = Array(variants.indices)

@@ -15,7 +15,7 @@ public struct ReplayLeave: Sendable {
 
     /// - Parameters:
     ///   - responses: fields of the recorded responses, in the order of the recording.
-    ///   - origins: origins whose scripts may read everything. Empty: the recorded permissions apply. `*` permits requests without
+    ///   - origins: origins with scripts that may read everything. Empty: the recorded permissions apply. `*` permits requests without
     ///     credentials only.
     public init(_ responses: [Fields], origins: [String]) {
         var rules = CrossOriginRules()
@@ -31,7 +31,7 @@ public struct ReplayLeave: Sendable {
     /// Whether our CORS fields also replace those of recorded responses.
     public var replacesRecorded: Bool { rules != nil }
 
-    /// CORS field lines of a response that we generate, or whose recorded CORS fields are replaced.
+    /// CORS field lines of a generated response, or in place of the CORS fields of a recorded one.
     public func lines(for head: RequestHead) -> [UInt8] {
         if let rules { return rules.lines(for: head) }
         guard head.contains(.origin) else { return [] }

@@ -21,7 +21,7 @@ public struct SecretCovering: Sendable {
         others = Set(names.map { Self.plain($0.utf8) })
     }
 
-    /// Adds the names of arguments and members whose recorded value is the placeholder.
+    /// Adds the names of arguments and members that have the placeholder as recorded value.
     public mutating func addNames(of exchange: ArchivedExchange) {
         let placeholder = Array(Self.placeholder.utf8)[...]
         let target = Array(exchange.url.utf8)
@@ -100,7 +100,7 @@ public struct SecretCovering: Sendable {
         return covered
     }
 
-    /// Fields whose value is a URI.
+    /// Fields with a URI as value.
     private static let linking: Set<String> = ["location", "content-location", "referer"]
     /// Fields that contain URIs among other data.
     private static let mentioning: Set<String> = ["link", "refresh"]

@@ -2,8 +2,8 @@
 #include <sodium.h>
 #include <xxhash.h>
 
-// Makes libsodium ready, once: with its own random numbers, which ask the kernel for a seed in each thread, and not for each record that is sealed.
-// Negative where there are none.
+// Initializes libsodium, once. Its own random number generator asks the kernel for one seed per thread, not for each sealed record.
+// Negative if no random numbers are available.
 static inline int chash_start(void) {
     int result = sodium_init();
     if (result == 0) randombytes_set_implementation(&randombytes_internal_implementation);

@@ -1,28 +1,28 @@
-// Replies of Redis and Valkey (RESP 2), read by hiredis, 0.14 or later. Nothing else of it is used: sockets and commands are ours. It makes no objects:
-// whoever reads is told of each part of a reply, from the outside in.
+// Parses replies of Redis and Valkey (RESP 2) with hiredis 0.14 or later. Sockets and commands are implemented elsewhere. The parser builds
+// no objects: it reports each part of a reply to callbacks, from the outside in.
 #ifndef CHIREDIS_SHIM_H
 #define CHIREDIS_SHIM_H
 
 #include <hiredis/hiredis.h>
 #include <hiredis/read.h>
 
-// Each returns 0 where the reply is not to be read any further.
+// Callbacks for the parts of a reply. Each returns 0 to stop reading the reply.
 typedef struct {
     void *owner;
     // `type`: REDIS_REPLY_STRING, _STATUS or _ERROR.
     int (*bytes)(void *owner, int type, const char *bytes, size_t count);
-    // So many parts follow.
+    // `count` elements follow.
     int (*list)(void *owner, size_t count);
     int (*integer)(void *owner, long long number);
     int (*nothing)(void *owner);
 } chiredis_parts;
 
-// What stands for an object: hiredis wants one that is not null, and does not look at it.
+// Placeholder for an object: hiredis requires a non-null pointer and does not dereference it.
 #define CHIREDIS_TOKEN(takes) ((takes) ? (void *)1 : (void *)0)
 
 static inline void *chiredis_bytes(const redisReadTask *task, char *bytes, size_t count) {
     const chiredis_parts *parts = task->privdata;
-    // Later versions know RESP 3, in which we have never asked to be spoken to.
+    // Later versions also support RESP 3, which is never requested.
     int is_known = task->type == REDIS_REPLY_STRING || task->type == REDIS_REPLY_STATUS || task->type == REDIS_REPLY_ERROR;
     return CHIREDIS_TOKEN(is_known && parts->bytes(parts->owner, task->type, bytes, count));
 }
@@ -60,7 +60,7 @@ static inline void *chiredis_bool(const redisReadTask *task, int is_true) {
 
 static inline void chiredis_free(void *token) { (void)token; }
 
-// `parts` outlives the reader. Null where there is no memory.
+// `parts` must outlive the reader. Null if memory is exhausted.
 static inline redisReader *chiredis_reader_make(chiredis_parts *parts) {
     static redisReplyObjectFunctions functions = {
         .createString = chiredis_bytes,
@@ -78,11 +78,11 @@ static inline redisReader *chiredis_reader_make(chiredis_parts *parts) {
     return reader;
 }
 
-// What was fed and is not used up.
+// Bytes that were fed and are not consumed yet.
 static inline const char *chiredis_unread(const redisReader *reader) { return reader->buf + reader->pos; }
 static inline size_t chiredis_unread_count(const redisReader *reader) { return reader->len - reader->pos; }
 
-// What is being read, where its first byte is used up: REDIS_REPLY_…; else -1.
+// Type of the value being read (REDIS_REPLY_…) once its first byte is consumed; otherwise -1.
 static inline int chiredis_type(const redisReader *reader) {
 #if HIREDIS_MAJOR >= 1
     return reader->ridx < 0 ? -1 : reader->task[reader->ridx]->type;

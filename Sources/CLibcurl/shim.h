@@ -13,7 +13,8 @@ static inline CURLcode cistern_easy_set_text(CURL *easy, CURLoption option, cons
 static inline CURLcode cistern_easy_set_pointer(CURL *easy, CURLoption option, void *value) { return curl_easy_setopt(easy, option, value); }
 // The version of libcurl. CURLVERSION_NOW is a macro that Swift cannot import.
 static inline const char *cistern_curl_version(void) { return curl_version_info(CURLVERSION_NOW)->version; }
-// What all requests of our own have in common: http and https only, never the proxy of the environment, no signals, no meter.
+// Options common to all requests that Cistern makes for itself: http and https only, no proxy from the environment, no signals, no progress
+// meter.
 static inline void cistern_easy_prepare(CURL *easy, const char *url) {
     curl_easy_setopt(easy, CURLOPT_URL, url);
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -21,7 +22,7 @@ static inline void cistern_easy_prepare(CURL *easy, const char *url) {
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
 }
-// Whose certificates are trusted, in the place of the system's: those of its directory would count beside them.
+// Trusts the authorities in this file instead of the system's. The system's directory is disabled, because libcurl would add it.
 static inline void cistern_easy_trust(CURL *easy, const char *authorities) {
     curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
     curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
@@ -47,9 +48,9 @@ static inline CURLMcode cistern_multi_set_timer(CURLM *multi, cistern_timer_call
 }
 // Error text of a failed transfer: the content of CURLOPT_ERRORBUFFER, which names the cause, or else the text of the code.
 static inline const char *cistern_easy_words(CURLcode code, const char *buffer) { return *buffer ? buffer : curl_easy_strerror(code); }
-// The message holds a union.
+// Result of a finished transfer. CURLMsg holds it in a union.
 static inline CURLcode cistern_message_result(CURLMsg *message) { return message->data.result; }
-// Macros with casts.
+// CURL_GLOBAL_ALL is a macro with a cast.
 static inline long cistern_global_all(void) { return CURL_GLOBAL_ALL; }
 
 #endif

@@ -1,4 +1,4 @@
-// What cannot be static inline in the header: calls that glibc declares under _GNU_SOURCE only.
+// Functions that cannot be static inline in the header: glibc declares the calls under _GNU_SOURCE only.
 #define _GNU_SOURCE
 #include "CSystem.h"
 
@@ -22,7 +22,7 @@ int csystem_accept(int descriptor, struct sockaddr *address, socklen_t *length) 
 
 int csystem_allocate(int descriptor, off_t length) { return posix_fallocate(descriptor, 0, length); }
 
-// glibc's syscall() sets errno; the callers here read it as with the calls it stands for.
+// glibc's syscall() sets errno, as send and recv do.
 ssize_t csystem_send(int descriptor, const void *bytes, size_t count) {
     return syscall(SYS_sendto, descriptor, bytes, count, MSG_NOSIGNAL, 0, 0);
 }
@@ -46,7 +46,7 @@ int csystem_unacknowledged(int descriptor) {
 }
 
 int csystem_allowed_cores(void) {
-    // The kernel's mask may be larger than ours: ours grows until it fits.
+    // The kernel's CPU mask may be larger than ours, so ours grows until it fits.
     for (int count = 1024; count <= 1 << 20; count *= 2) {
         cpu_set_t *set = CPU_ALLOC(count);
         size_t size = CPU_ALLOC_SIZE(count);
@@ -66,7 +66,7 @@ static int release_object(struct dl_phdr_info *object, size_t size, void *ignore
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     for (int index = 0; index < object->dlpi_phnum; index++) {
         const ElfW(Phdr) *part = &object->dlpi_phdr[index];
-        // What can be written to, or was while it was linked (RELRO), holds what the file does not.
+        // Segments that are writable, or were during relocation (RELRO), differ from the file.
         if (part->p_type != PT_LOAD || (part->p_flags & PF_W)) continue;
         size_t start = (object->dlpi_addr + part->p_vaddr) & ~(page - 1);
         size_t end = (object->dlpi_addr + part->p_vaddr + part->p_memsz) & ~(page - 1);
@@ -84,7 +84,7 @@ static size_t page_size(void) {
     return known;
 }
 
-// The pages that hold `count` bytes from `start` on: where they begin, and how long they are.
+// Returns the start of the pages that contain `count` bytes from `start`, and their length.
 static uintptr_t whole_pages(const void *start, size_t count, size_t *length) {
     uintptr_t page = page_size(), first = (uintptr_t)start & ~(page - 1);
     *length = ((uintptr_t)start + count - first + page - 1) & ~(page - 1);
@@ -114,14 +114,14 @@ void csystem_bring_in(const void *start, size_t count) {
     uintptr_t first = whole_pages(start, count, &length);
     if (count == 0) return;
 #ifdef MADV_POPULATE_READ
-    // Linux 5.14; it reads ahead as far as is wanted, and no further.
+    // Linux 5.14 and later. Reads exactly this range ahead.
     if (madvise((void *)first, length, MADV_POPULATE_READ) == 0) return;
 #endif
     madvise((void *)first, length, MADV_WILLNEED);
     for (size_t at = 0; at < length; at += page) (void)*(const volatile char *)(first + at);
 }
 
-// Guarded mappings. They are never freed, since the handler may be looking at them; one that is forgotten is used again.
+// Guarded mappings. Never freed, because the signal handler may be reading them; a forgotten one is reused.
 struct guarded {
     _Atomic(uintptr_t) start;
     _Atomic(size_t) size;
@@ -142,7 +142,7 @@ static void read_failed(int number, siginfo_t *information, void *ignored) {
         int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
         if (mmap(page, page_size(), PROT_READ, flags, -1, 0) != MAP_FAILED) return;
     }
-    // None of ours: the access is made again and meets what was there before this handler.
+    // Not a guarded mapping: the access is repeated and meets the previous handler.
     sigaction(number, &before, NULL);
 }
 
@@ -154,7 +154,7 @@ void csystem_guard_mapping(const void *start, size_t size) {
         sigaction(SIGBUS, &action, &before);
     }
     for (struct guarded *one = atomic_load(&guarded); one; one = one->next) {
-        // Taken with its size first: until the start is there, the handler passes it by.
+        // Claimed by its size first: the handler skips it until the start is set.
         uintptr_t none = 0;
         if (atomic_compare_exchange_strong(&one->start, &none, 1)) {
             atomic_store(&one->size, size);
@@ -178,7 +178,7 @@ void csystem_forget_mapping(const void *start) {
 }
 
 void csystem_lower_priority(void) {
-    // On Linux a thread has a nice value of its own. Ten: a tenth of a core's time where a loop has work without end.
+    // On Linux each thread has its own nice value. With 10, the thread gets about a tenth of a core while a loop is busy.
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
 }
 
@@ -219,7 +219,7 @@ ssize_t csystem_receive_descriptors(int socket, void *bytes, size_t count, int *
     for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
         if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
         int here = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        // No more fit into what the kernel was given.
+        // The kernel's buffer holds no more descriptors.
         memcpy(descriptors + *descriptor_count, CMSG_DATA(header), (size_t)here * sizeof(int));
         *descriptor_count += here;
     }
@@ -236,12 +236,12 @@ int csystem_peer_user(int socket, uid_t *user) {
 
 int csystem_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
-// Written once, before there is a handler.
+// Written once, before the handler is installed.
 static struct termios kept_terminal;
 
 static void put_terminal_back(int signal) {
     tcsetattr(STDIN_FILENO, TCSANOW, &kept_terminal);
-    // With SA_RESETHAND it is nobody's by now, and comes again once this returns.
+    // SA_RESETHAND has restored the default action; the signal is delivered again when this function returns.
     raise(signal);
 }
 

@@ -13,7 +13,7 @@ static csignature_key *key_from(const char *kind, OSSL_PARAM *parameters) {
     EVP_PKEY *key = 0;
     if (!context || EVP_PKEY_fromdata_init(context) != 1 || EVP_PKEY_fromdata(context, &key, EVP_PKEY_PUBLIC_KEY, parameters) != 1) key = 0;
     EVP_PKEY_CTX_free(context);
-    // A point that is not on its curve, and the like.
+    // Rejects invalid keys, such as a point that is not on its curve.
     context = key ? EVP_PKEY_CTX_new_from_pkey(0, key, 0) : 0;
     if (key && (!context || EVP_PKEY_public_check(context) != 1)) {
         EVP_PKEY_free(key);
@@ -65,7 +65,7 @@ void csignature_free(csignature_key *key) { EVP_PKEY_free(key); }
 
 int csignature_bits(const csignature_key *key) { return EVP_PKEY_get_bits(key); }
 
-// The two numbers of a JSON Web Signature (RFC 7518 §3.4), as OpenSSL wants them. 0 where they are not of the curve's length.
+// Converts the two numbers of a JSON Web Signature (RFC 7518 §3.4) to DER for OpenSSL. 0 if they do not have the length of the curve.
 static int der_of(const csignature_key *key, const uint8_t *signature, size_t length, uint8_t *der) {
     size_t half = ((size_t)EVP_PKEY_get_bits(key) + 7) / 8;
     if (length != 2 * half) return 0;
@@ -101,7 +101,7 @@ static int set_padding(EVP_PKEY_CTX *context, enum csignature_scheme scheme) {
 int csignature_verify(
     csignature_key *key, enum csignature_scheme scheme, int bits, const uint8_t *message, size_t message_length,
     const uint8_t *signature, size_t signature_length) {
-    // Two numbers of up to 66 bytes, each with a tag, a length and perhaps a zero, in a sequence.
+    // A sequence of two numbers of up to 66 bytes, each with a tag, a length and possibly a zero byte.
     uint8_t der[2 * (66 + 4) + 8];
     if (scheme == CSIGNATURE_ECDSA) {
         signature_length = (size_t)der_of(key, signature, signature_length, der);

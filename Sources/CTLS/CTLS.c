@@ -10,9 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-// Sessions kept for the next connections. A ticket of TLS 1.3 is used once (RFC 8446 appendix C.4), so a burst of connections wants some.
+// Number of sessions kept for later connections. A TLS 1.3 ticket is used once (RFC 8446 appendix C.4), so a burst of connections needs
+// several.
 enum { SESSIONS = 32 };
-// Records without content (tickets, new keys) that are taken in one call: who sends more without a byte of content is up to something.
+// Maximum number of records without content (tickets, key updates) in one call. A peer that sends more without content is treated as an
+// attacker.
 enum { BARE_RECORDS = 32 };
 
 struct ctls_context {
@@ -23,7 +25,7 @@ struct ctls_context {
     int count;
 };
 
-// Our own side of the socket: OpenSSL's would raise SIGPIPE, and not say how much went out.
+// Replaces OpenSSL's socket BIO, which would raise SIGPIPE and not report the number of bytes sent.
 
 static int bio_read(BIO *bio, char *bytes, int count) {
     ctls_connection *connection = BIO_get_data(bio);
@@ -89,7 +91,7 @@ static int keep_session(SSL *ssl, SSL_SESSION *session) {
         memmove(context->sessions, context->sessions + 1, (SESSIONS - 1) * sizeof *context->sessions);
         context->count--;
     }
-    // A copy: OpenSSL marks a connection's own as spoilt where that one is cut.
+    // A copy, because OpenSSL invalidates the session of a connection that is cut.
     SSL_SESSION *copy = SSL_SESSION_dup(session);
     if (copy) context->sessions[context->count++] = copy;
     return 0;
@@ -100,7 +102,7 @@ static void resume_session(ctls_connection *connection) {
     while (context->count > 0) {
         SSL_SESSION *session = context->sessions[--context->count];
         int is_usable = SSL_SESSION_is_resumable(session) && SSL_set_session(connection->ssl, session);
-        // In TLS 1.2 one session serves many connections.
+        // A TLS 1.2 session can be resumed by many connections.
         SSL_SESSION *again = is_usable && SSL_SESSION_get_protocol_version(session) < TLS1_3_VERSION ? SSL_SESSION_dup(session) : 0;
         if (again) context->sessions[context->count++] = again;
         SSL_SESSION_free(session);
@@ -149,7 +151,7 @@ static char *certificate_text(X509 *certificate) {
     return text;
 }
 
-// The session keeps no refused certificate, so it is described here. The library's decision is unchanged.
+// OpenSSL does not keep a refused certificate in the session, so it is described here. OpenSSL's decision is unchanged.
 static int note_refused(int is_good, X509_STORE_CTX *checked) {
     if (is_good) return 1;
     SSL *ssl = X509_STORE_CTX_get_ex_data(checked, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -164,7 +166,7 @@ static int set_trust(ctls_context *context, const char *ca_file, int verifies) {
     if (!verifies) return 1;
     if (!(ca_file ? SSL_CTX_load_verify_file(context->ssl, ca_file) : trust_system(context->ssl))) return 0;
     X509_VERIFY_PARAM *parameters = SSL_CTX_get0_param(context->ssl);
-    // A certificate in the file is trusted as it stands, also where its issuer is not in it.
+    // A certificate in the file is trusted even if its issuer is not in the file.
     X509_VERIFY_PARAM_set_flags(parameters, X509_V_FLAG_PARTIAL_CHAIN);
     X509_VERIFY_PARAM_set_hostflags(parameters, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     return context->is_name ? X509_VERIFY_PARAM_set1_host(parameters, context->name, 0)
@@ -177,7 +179,7 @@ static int set_own(ctls_context *context, const char *certificate, const char *k
            SSL_CTX_use_PrivateKey_file(context->ssl, key, SSL_FILETYPE_PEM) == 1 && SSL_CTX_check_private_key(context->ssl) == 1;
 }
 
-// What we can speak, the one that we want most first (RFC 7301 §3.1).
+// Protocols for ALPN, in order of preference (RFC 7301 §3.1).
 static int set_protocols(SSL_CTX *ssl, int protocols) {
     static const unsigned char both[] = "\x02h2\x08http/1.1";
     enum { HTTP2 = 3, HTTP1 = 9 };
@@ -190,13 +192,13 @@ static int set_protocols(SSL_CTX *ssl, int protocols) {
 static int set_up(ctls_context *context, const char *ca_file, const char *certificate, const char *key, int verifies, int protocols) {
     SSL_CTX *ssl = context->ssl;
     SSL_CTX_set_app_data(ssl, context);
-    // What the system's file may say: an end without close_notify is never taken for one in good order.
+    // Overrides the system's OpenSSL configuration: an end without close_notify is an error.
     SSL_CTX_clear_options(ssl, SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_options(ssl, SSL_OP_NO_COMPRESSION);
     SSL_CTX_clear_mode(ssl, SSL_MODE_AUTO_RETRY);
-    // Buffers are given back while a connection is idle: 34 KB of each.
+    // Releases 34 KB of buffers while a connection is idle.
     SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
-    // A record's head and the record, and whole records behind it, with one call of the kernel's.
+    // Reads a record's header, its content and further whole records with one system call.
     SSL_CTX_set_read_ahead(ssl, 1);
     SSL_CTX_set_post_handshake_auth(ssl, 1);
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
@@ -209,7 +211,7 @@ ctls_context *ctls_context_make(
     ctls_context *context = calloc(1, sizeof *context);
     if (!context) return 0;
     context->name = strdup(host);
-    // A name's last dot says that it is whole; certificates do not write it.
+    // Removes the trailing dot of an absolute name; names in certificates do not have it.
     size_t length = context->name ? strlen(context->name) : 0;
     if (length > 1 && context->name[length - 1] == '.') context->name[length - 1] = 0;
     ASN1_OCTET_STRING *address = context->name ? a2i_IPADDRESS(context->name) : 0;
@@ -291,11 +293,11 @@ int ctls_outcome(ctls_connection *connection, int result) {
     case SSL_ERROR_WANT_READ: return CTLS_WANTS_READ;
     case SSL_ERROR_WANT_WRITE: return CTLS_WANTS_WRITE;
     case SSL_ERROR_ZERO_RETURN: return CTLS_CLOSED;
-    // Cut: anybody on the way can do that.
+    // The connection was cut, which anyone on the path can do. Its sessions stay usable.
     case SSL_ERROR_SYSCALL: break;
     default:
         note_error(connection);
-        // A connection that ended with a fatal alert is not to be resumed (RFC 5246 §7.2.2).
+        // A connection that ended with a fatal alert must not be resumed (RFC 5246 §7.2.2).
         if (connection->context && ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING) {
             forget_sessions(connection->context);
         }
@@ -313,7 +315,7 @@ int ctls_handshake(ctls_connection *connection) {
     }
     int end = ctls_outcome(connection, result);
     if (end != CTLS_BROKEN && end != CTLS_CLOSED) return end;
-    // What was to be resumed may be why.
+    // The resumed session may be the cause.
     forget_sessions(connection->context);
     int is_untrusted = SSL_get_verify_result(connection->ssl) != X509_V_OK;
     ERR_clear_error();
@@ -363,7 +365,7 @@ int ctls_is_http2(const ctls_connection *connection) {
     return length == 2 && memcmp(name, "h2", 2) == 0;
 }
 
-// What an earlier call has left must not be taken for this one's. Nearly always there is nothing, and looking costs a quarter of clearing.
+// Removes errors of earlier calls from OpenSSL's queue. The queue is nearly always empty, and peeking costs a quarter of clearing.
 static void clear_errors(void) {
     if (ERR_peek_error()) ERR_clear_error();
 }
@@ -376,7 +378,7 @@ ptrdiff_t ctls_read(ctls_connection *connection, void *bytes, size_t count) {
         int result = SSL_read_ex(connection->ssl, bytes, count, &taken);
         if (result == 1) return (ptrdiff_t)taken;
         int end = ctls_outcome(connection, result);
-        // Where the kernel had more to give, a record without content was taken in, and the next may have some.
+        // The kernel had more data: a record without content was read, and the next record may have content.
         if (end != CTLS_WANTS_READ || connection->is_blocked) return end;
     }
     connection->is_broken = 1;
@@ -393,7 +395,7 @@ ptrdiff_t ctls_write(ctls_connection *connection, const void *bytes, size_t coun
 int ctls_is_quiet(ctls_connection *connection) {
     if (!SSL_has_pending(connection->ssl) && csystem_is_quiet(connection->descriptor)) return 1;
     char byte;
-    // A record that has come in part is a reason not to wait for the rest.
+    // A partially received record also means that the connection is not quiet.
     return ctls_read(connection, &byte, 1) == CTLS_WANTS_READ && !SSL_has_pending(connection->ssl);
 }
 

@@ -1,4 +1,4 @@
-// One connection of either side, as the files of this room share it.
+// A TLS connection of either side, shared by the source files of this module.
 #ifndef CTLSCONNECTION_H
 #define CTLSCONNECTION_H
 
@@ -8,10 +8,10 @@
 
 struct ctls_connection {
     SSL *ssl;
-    // With an upstream: where its session comes from and goes to.
+    // Upstream only: the context that holds the connection's sessions.
     ctls_context *context;
     int descriptor;
-    // The kernel had nothing more, or took no more, in this call.
+    // The socket had no more data, or accepted none, during this call.
     int is_blocked;
     int is_at_end;
     int is_agreed;
@@ -26,23 +26,23 @@ struct ctls_connection {
     // Names, issuer and validity of a refused certificate; otherwise null.
     char *certificate;
 
-    // With a client.
+    // Client connections only.
     ctls_tickets *tickets;
-    // What it has asked for; null where that is nothing, or known no more.
+    // Requested server name (SNI); null if there is none or it was released.
     char *name;
-    // The schemes of elliptic curves by which servers may sign, as bits of `curve_schemes`.
+    // Signature schemes of elliptic-curve keys that the client accepts, as bits of `curve_schemes`.
     unsigned schemes;
     int is_chosen;
     long session_seconds;
     int offers_http2;
     int failure;
-    // Of all that it has sent; -1 before it comes.
+    // First byte that the client sent; -1 before it arrives.
     int first_byte;
 };
 
-// A connection without a role yet. Null where there is no memory.
+// Makes a connection without a role. Null if memory is exhausted.
 ctls_connection *ctls_connection_make(SSL_CTX *ssl, int descriptor);
-// What a call of OpenSSL's came to that did not bring what was asked for.
+// Returns the outcome of an OpenSSL call that did not succeed.
 int ctls_outcome(ctls_connection *connection, int result);
 
 #endif

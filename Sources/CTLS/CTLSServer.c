@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// Mozilla's intermediate recommendation, without finite-field Diffie-Hellman: whoever has TLS 1.2 has elliptic curves.
+// Mozilla's intermediate recommendation without finite-field Diffie-Hellman: every client with TLS 1.2 supports elliptic curves.
 static const char suites_12[] =
     "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:"
     "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305";
@@ -22,9 +22,9 @@ enum { KEYS = 3, NAME_BYTES = 255 };
 
 struct ctls_server {
     SSL_CTX *ssl;
-    // Of whose certificates of clients are good.
+    // Hash of the authorities that are trusted for client certificates.
     unsigned char authorities[32];
-    // A session is good for so long.
+    // How long a session can be resumed.
     long session_seconds;
 };
 
@@ -37,7 +37,7 @@ struct ticket_key {
 };
 
 struct ctls_tickets {
-    // Handshakes of all threads read the keys.
+    // Handshakes on all threads read the keys.
     pthread_mutex_t mutex;
     struct ticket_key keys[KEYS];
     int count;
@@ -101,7 +101,7 @@ ctls_tickets *ctls_tickets_read(const void *bytes, size_t count) {
     return tickets;
 }
 
-// Returns the key's place, -1 where no key has the name. To make a ticket: the first.
+// Returns the index of the key with this name; -1 if there is none. A null name selects the key for new tickets.
 static int find_key(ctls_tickets *tickets, const unsigned char *name, struct ticket_key *key) {
     int place = name ? -1 : 0;
     pthread_mutex_lock(&tickets->mutex);
@@ -135,16 +135,16 @@ static int ticket_key(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPH
     }
     OPENSSL_cleanse(&key, sizeof key);
     if (!is_set) return -1;
-    // 2: the client gets a new one. In TLS 1.3 each time, since clients use none twice (RFC 8446 §C.4).
+    // 2 issues a new ticket. TLS 1.3 always gets a new one, because clients use a ticket once (RFC 8446 §C.4).
     return place == 0 && SSL_version(ssl) < TLS1_3_VERSION ? 1 : 2;
 }
 
-// A client's certificate that has run out meanwhile is presented and checked anew.
+// A session is not resumed if its client certificate has expired. The client must present a certificate again.
 static SSL_TICKET_RETURN judge_ticket(
     SSL *ssl, SSL_SESSION *session, const unsigned char *name, size_t count, SSL_TICKET_STATUS status, void *unused) {
     (void)name, (void)count, (void)unused;
     X509 *client = session ? SSL_SESSION_get0_peer(session) : 0;
-    // The ticket's own time is that of the first certificate's settings, whichever was chosen then.
+    // The lifetime in the ticket comes from the first certificate's settings, even if another certificate was chosen.
     const ctls_connection *connection = SSL_get_app_data(ssl);
     if (session && (long)(time(0) - SSL_SESSION_get_time(session)) >= connection->session_seconds) return SSL_TICKET_RETURN_IGNORE_RENEW;
     if (client && X509_cmp_current_time(X509_get0_notAfter(client)) <= 0) return SSL_TICKET_RETURN_IGNORE_RENEW;
@@ -157,7 +157,7 @@ static SSL_TICKET_RETURN judge_ticket(
 
 // What the client asks for
 
-// RFC 6066 §3: a list of names, of which one is a host's.
+// RFC 6066 §3: a list of names, one of which is a host name.
 static void take_name(ctls_connection *connection, const unsigned char *bytes, size_t count) {
     if (count < 5 || (size_t)(bytes[0] << 8 | bytes[1]) != count - 2 || bytes[2] != TLSEXT_NAMETYPE_host_name) return;
     size_t length = (size_t)(bytes[3] << 8 | bytes[4]);
@@ -173,7 +173,7 @@ static void take_name(ctls_connection *connection, const unsigned char *bytes, s
     connection->name = name;
 }
 
-// Schemes by which keys of elliptic curves sign: ECDSA with P-256, P-384 and P-521, Ed25519.
+// Signature schemes of elliptic-curve keys: ECDSA with P-256, P-384 and P-521, and Ed25519.
 static const int curve_schemes[] = {0x0403, 0x0503, 0x0603, 0x0807};
 enum { CURVE_SCHEMES = sizeof curve_schemes / sizeof *curve_schemes };
 
@@ -189,7 +189,7 @@ static int names_13(SSL *ssl) {
     return 0;
 }
 
-// TLS 1.3 leaves certificates to the schemes; before it the suite names the key too (RFC 8422 §2).
+// In TLS 1.3 only the signature scheme determines the key type. Before 1.3 the cipher suite names it too (RFC 8422 §2).
 static int has_curve_suite(SSL *ssl) {
     if (names_13(ssl)) return 1;
     const unsigned char *bytes;
@@ -217,7 +217,7 @@ static unsigned read_schemes(SSL *ssl) {
     return schemes;
 }
 
-// Called a second time when the choice is made.
+// Called a second time when the certificate has been chosen.
 static int hello(SSL *ssl, int *alert, void *unused) {
     (void)alert, (void)unused;
     ctls_connection *connection = SSL_get_app_data(ssl);
@@ -229,7 +229,7 @@ static int hello(SSL *ssl, int *alert, void *unused) {
     return SSL_CLIENT_HELLO_RETRY;
 }
 
-// RFC 7301 §3.2: who knows none of our protocols is told so.
+// RFC 7301 §3.2: a client that offers none of our protocols gets an alert.
 static int choose_protocol(
     SSL *ssl, const unsigned char **chosen, unsigned char *chosen_count, const unsigned char *offered, unsigned int count, void *unused) {
     (void)unused;
@@ -245,7 +245,7 @@ static int choose_protocol(
 
 // Servers
 
-// A key that wants a passphrase is not asked for one.
+// A key with a passphrase is rejected instead of prompting for it.
 static int no_passphrase(char *space, int size, int writes, void *unused) {
     (void)space, (void)size, (void)writes, (void)unused;
     return -1;
@@ -294,7 +294,7 @@ static int use_authorities(SSL_CTX *ssl, ctls_bytes authorities) {
         is_used = X509_STORE_add_cert(SSL_CTX_get_cert_store(ssl), one) == 1 && SSL_CTX_add_client_CA(ssl, one) == 1;
     }
     free_certificates(all);
-    // An issuer in the file is trusted as it stands, also where its own issuer is not in it.
+    // An issuer in the file is trusted even if its own issuer is not in the file.
     if (is_used) X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(ssl), X509_V_FLAG_PARTIAL_CHAIN);
     return is_used;
 }
@@ -306,7 +306,7 @@ static int set_up(ctls_server *server, const ctls_server_settings *settings) {
     SSL_CTX_clear_mode(ssl, SSL_MODE_AUTO_RETRY | SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_read_ahead(ssl, 1);
-    // Tickets hold all: nothing is kept here, and any shard can resume.
+    // Tickets hold the whole session: nothing is stored here, and every shard can resume it.
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_timeout(ssl, settings->session_seconds);
     server->session_seconds = settings->session_seconds;
@@ -408,7 +408,7 @@ int ctls_accept_choose(ctls_connection *connection, const ctls_server *server, i
     unsigned char binding[32];
     EVP_MD_CTX *digest = EVP_MD_CTX_new();
     const char *name = ctls_accept_name(connection);
-    // The name has its zero behind it, so no two bindings look alike.
+    // The hash includes the name's terminating zero, so two bindings never have equal input.
     int is_chosen = digest && EVP_DigestInit_ex(digest, EVP_sha256(), 0) &&
                     EVP_DigestUpdate(digest, server->authorities, sizeof server->authorities) &&
                     EVP_DigestUpdate(digest, &asks, sizeof asks) &&
@@ -418,7 +418,7 @@ int ctls_accept_choose(ctls_connection *connection, const ctls_server *server, i
     EVP_MD_CTX_free(digest);
     if (!is_chosen) return 0;
     SSL_set_verify(ssl, modes[asks], 0);
-    // As in use_authorities: what a connection checks by was copied when it was made, before its name was known.
+    // As in use_authorities. The connection copied its verification parameters before the server name was known.
     X509_VERIFY_PARAM_set_flags(SSL_get0_param(ssl), X509_V_FLAG_PARTIAL_CHAIN);
     connection->session_seconds = server->session_seconds;
     connection->offers_http2 = offers_http2;
@@ -451,7 +451,7 @@ static int hash_names(X509 *certificate, unsigned char *hash) {
     int issuer_count = i2d_X509_NAME(X509_get_issuer_name(certificate), &issuer);
     int subject_count = i2d_X509_NAME(X509_get_subject_name(certificate), &subject);
     EVP_MD_CTX *digest = EVP_MD_CTX_new();
-    // Each says where it ends.
+    // Both are DER, which states its own length.
     int is_done = issuer_count > 0 && subject_count > 0 && digest && EVP_DigestInit_ex(digest, EVP_sha256(), 0) &&
                   EVP_DigestUpdate(digest, issuer, (size_t)issuer_count) && EVP_DigestUpdate(digest, subject, (size_t)subject_count) &&
                   EVP_DigestFinal_ex(digest, hash, 0);
@@ -503,7 +503,7 @@ void ctls_client_certificate_free(ctls_client_certificate *certificate) {
     memset(certificate, 0, sizeof *certificate);
 }
 
-// What can be told beforehand
+// Certificate facts
 
 static int64_t seconds(const ASN1_TIME *time) {
     ASN1_TIME *epoch = ASN1_TIME_set(0, 0);
@@ -544,10 +544,10 @@ static int curve_scheme(const EVP_PKEY *key) {
     }
 }
 
-// What was found lately: looking takes 15 milliseconds, nearly all of them for reading the system's authorities.
+// Caches recent look-ups of issuers. A look-up takes 15 ms, nearly all of it to read the system's authorities.
 struct found_issuer {
     unsigned char certificate[32];
-    // The system's file and directory, as they were then.
+    // Modification times of the system's file and directory at the time of the look-up.
     struct timespec changed[2];
     off_t size;
     int is_looked_for, is_known;
@@ -556,7 +556,7 @@ struct found_issuer {
 enum { FOUND_ISSUERS = 8 };
 
 static pthread_mutex_t found_mutex = PTHREAD_MUTEX_INITIALIZER;
-// Behind the mutex: certificates are read by whichever thread reads settings.
+// Protected by the mutex: any thread that reads settings reads certificates.
 static struct found_issuer found_issuers[FOUND_ISSUERS];
 static unsigned found_count;
 
@@ -647,7 +647,7 @@ int ctls_count_certificates(ctls_bytes certificates) {
     return count < 0 ? 0 : count;
 }
 
-// For local work
+// Self-signed certificates
 
 static int add_extension(X509 *certificate, int identifier, const char *value) {
     X509V3_CTX context;

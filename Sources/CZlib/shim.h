@@ -1,7 +1,7 @@
 #include <string.h>
 #include <zlib.h>
 
-// deflateInit2 and inflateInit2 are macros. 16 + a window's bits: gzip only (RFC 1952); -MAX_WBITS: what stands within (RFC 1951).
+// deflateInit2 and inflateInit2 are macros. 16 + window bits selects gzip (RFC 1952); -MAX_WBITS selects raw deflate (RFC 1951).
 static inline int cistern_deflate_init_gzip(z_stream *stream, int level, int window_bits, int memory_level) {
     return deflateInit2(stream, level, Z_DEFLATED, 16 + window_bits, memory_level, Z_DEFAULT_STRATEGY);
 }

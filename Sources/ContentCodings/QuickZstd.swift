@@ -1,5 +1,5 @@
-// zstd at its quickest useful level, with contexts that are kept: for bytes of our own that go to other nodes, on an event loop. 4 KiB of JSON take about
-// 6 microseconds and become a quarter; they are unpacked in 3.
+// Compresses records for other nodes with zstd at a fast level, on an event loop. Contexts are kept and reused. 4 KiB of JSON shrink to a
+// quarter in about 6 microseconds, and are decompressed in 3.
 
 import CZstd
 

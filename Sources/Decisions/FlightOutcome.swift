@@ -13,7 +13,7 @@ public enum FlightOutcome: Sendable, Equatable {
     /// The leader gave up before a response arrived.
     case abandoned
 
-    /// Whether the next request for the key would wait in vain too: nothing is shared, or the upstream fails.
+    /// Whether waiting is useless for the next request with this key too: nothing is shared, or the upstream fails.
     public var isForLeaderAlone: Bool {
         switch self {
         case .unshareable: true

@@ -120,8 +120,8 @@ public struct RequestPlace: Sendable, Equatable {
     public var isPartitioned: Bool { target.isPartitioned }
     public var unknownFieldsHash: UInt64 { target.keys.unknownFieldsHash }
 
-    /// Whether the request may have the lease of its target, and so end it: the response would do for other nodes. What they compare leaves out fields
-    /// that change with each request.
+    /// Whether the request may take and end the lease of its target, because other nodes could use its response. Fields that change with
+    /// each request are not part of the nodes' keys.
     public var takesLease: Bool { sharing == .repeated && target.keys.unknownFields?.changing.isEmpty ?? true }
 
     public enum Sharing: Sendable {

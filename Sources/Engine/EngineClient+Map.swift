@@ -1,5 +1,5 @@
-// The Cluster's map: read at the start, after a redirection, and while a server fails. One look-up at a time, at a bounded rate. Each known server is tried
-// once, connected ones first.
+// The Cluster's map: read at the start, after a redirection, and while a server fails. One look-up at a time, at a bounded rate. Each known
+// server is tried once, connected ones first.
 
 import Reactor
 

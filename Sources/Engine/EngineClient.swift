@@ -61,7 +61,8 @@ public final class EngineClient: @unchecked Sendable {
             late: late.map { late in { replies in late(replies[0]) } }, then: { replies in then(replies[0]) })
     }
 
-    /// Sends commands of one slot on one connection, in their order. Redirected commands take those without a key behind them along, so WAIT keeps its meaning.
+    /// Sends commands of one slot on one connection, in their order. Redirected commands take those without a key behind them along, so
+    /// WAIT keeps its meaning.
     /// - Parameter isUrgent: false: the commands may wait some milliseconds for others.
     public func sendAll(
         _ commands: EngineCommands, patienceMilliseconds: Int64? = nil, isUrgent: Bool = true, late: (([EngineReply]) -> Void)? = nil,
@@ -132,7 +133,7 @@ public final class EngineClient: @unchecked Sendable {
 
     func line(_ patience: Int64) -> PatienceLine<EngineCall> {
         if let line = lines[patience] { return line }
-        // Callers use a few patiences. The number of lines is bounded all the same.
+        // Callers use few different timeouts. Empty queues are removed, so that their number stays bounded.
         if lines.count >= 64 { lines = lines.filter { !$0.value.isEmpty } }
         let line = PatienceLine<EngineCall>(loop: loop, milliseconds: patience) { [self] in expire($0) }
         lines[patience] = line

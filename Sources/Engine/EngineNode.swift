@@ -1,4 +1,4 @@
-// One server: its connection, which it reconnects by itself, and its breaker.
+// One server: its connection, which it reconnects automatically, and its breaker.
 
 import Reactor
 
@@ -376,7 +376,7 @@ final class EngineNode {
     }
 }
 
-/// `@unchecked Sendable` because whoever carries it to another thread only brings it back to the loop.
+/// `@unchecked Sendable` because other threads only pass it back to the loop.
 private final class LoopReference: @unchecked Sendable {
     private var node: EngineNode?
     init(_ node: EngineNode) { self.node = node }

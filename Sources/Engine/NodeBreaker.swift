@@ -1,7 +1,7 @@
 // Circuit breaker of a server. Pure: times are milliseconds of a monotonic clock.
 //
-// It opens after failures in a row (lost or failed connections, time-outs, of which concurrent ones count as one) and after silence. Only the prompt reply
-// to a probe closes it.
+// It opens after failures in a row (lost or failed connections, time-outs, of which concurrent ones count as one) and after silence. Only
+// the prompt reply to a probe closes it.
 
 struct NodeBreaker: Equatable {
     private(set) var isClosed = true

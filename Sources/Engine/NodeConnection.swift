@@ -1,5 +1,5 @@
-// One connection to a server. Commands are sent together at the end of each batch of events; commands that are not urgent wait a moment longer. Replies
-// arrive in the same order, so an expired command keeps its place. An unrequested reply ends the connection.
+// One connection to a server. Commands are sent together at the end of each batch of events; commands that are not urgent wait a moment
+// longer. Replies arrive in the order of the commands, so an expired command keeps its place. An unrequested reply ends the connection.
 
 import Glibc
 import Reactor

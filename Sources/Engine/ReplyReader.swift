@@ -1,5 +1,5 @@
-// Reads replies with hiredis, in pieces of any size. Our callbacks build the objects, so no number in a reply allocates memory by itself. Bytes, elements,
-// lines and depth of a reply are bounded here.
+// Reads replies with hiredis, in pieces of any size. Our callbacks build the objects, so a number in a reply never allocates memory
+// directly. Bytes, elements, lines and depth of a reply are bounded here.
 
 import CHiredis
 

@@ -12,7 +12,7 @@ public struct CacheStatus {
     /// write may reappear.
     public static let goesBeforeMarks = "marks_not_written"
 
-    /// Detail of a response to a write that was sent before the other nodes were told. Until then they serve their stored responses.
+    /// Detail of a response to a write that was sent before the other nodes were notified. Until then they serve their stored responses.
     public static let goesBeforeNodes = "nodes_not_told"
 
     /// Length of most lines in bytes.

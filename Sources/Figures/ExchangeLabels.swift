@@ -105,6 +105,6 @@ public enum RequestLabels {
 
     private static func labels(_ first: String) -> [String] { StatusClass.labels.map { "\(first),status_class=\"\($0)\"" } }
 
-    /// End of the labels whose samples are on the page before the first request.
+    /// End of the labels with samples on the page before the first request.
     static let usual = "method=\"GET\",status_class=\"2xx\""
 }

@@ -1,6 +1,7 @@
 // Declares the counters of `/metrics` with a label, and the histograms. A figure is declared with its scope: one value for the process, one
 // for each API, or one for each route. The values of a label are the cases of an enum; a figure is counted by the index of a case. Sums and
-// the metrics page iterate over the declarations. `MetricNames.values(of:)` names the values, and the compiler demands them for a new figure.
+// the metrics page iterate over the declarations. `MetricNames.values(of:)` names the values, and the compiler demands them for a new
+// figure.
 
 /// A counter with a label.
 public enum LabelledFigure: Int, CaseIterable, Sendable {

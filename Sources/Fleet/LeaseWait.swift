@@ -5,8 +5,8 @@ public enum LeaseTimes {
     /// The engine removes a lease this long after its last renewal, by the engine's clock.
     public static let expiry: Int64 = 200
     public static let renewal: Int64 = 100
-    /// A lease must be missing for this long, by the waiting node's clock, before that node takes it. After a stall of the engine the holder renews
-    /// it within this time. It also covers a record that comes after the end of its lease.
+    /// A lease must be missing for this long, by the waiting node's clock, before that node takes it. After a stall of the engine the
+    /// holder renews it within this time. It also covers a record that comes after the end of its lease.
     public static let grace: Int64 = 70
     /// Interval between two looks at another node's lease.
     public static let poll: Int64 = 20

@@ -1,5 +1,5 @@
-// Entries of the log, and their fields in the stream. An argument is sealed there. The machines get it opened, and read only a fence's. An entry that is not
-// understood counts as the widest possible.
+// Entries of the log, and their fields in the stream. An argument is sealed there. The machines get it opened, and read only a fence's. An
+// entry that is not understood counts as the widest possible.
 
 /// Which stored responses no longer count.
 public struct LogMessage: Hashable, Sendable {
@@ -75,7 +75,7 @@ public struct LogEntry: Hashable, Sendable {
 
     public init(_ message: LogMessage, origin: LogOrigin?) { (self.message, self.origin) = (message, origin) }
 
-    /// Replaces an entry whose seal does not open. Its origin is not trusted: it could hide a true entry of that number.
+    /// Replaces an entry with an invalid seal. Its origin is not trusted: it could hide a true entry of that number.
     public static let unopened = LogEntry(LogMessage(.unknown, isSoft: true), origin: nil)
 
     /// Replaces an entry by a key that no node of the fleet has: no effect. Its origin is not read, so it fills no hole.
@@ -142,8 +142,8 @@ private func hexadecimalNumber(_ text: [UInt8]) -> UInt64? {
     return UInt64(String(decoding: text, as: UTF8.self), radix: 16)
 }
 
-/// After a change of primary, ids may begin again below those of the former one. A fence is an entry with an id above all of these. It is appended first,
-/// and names the ids in doubt, and up to where lost entries were read.
+/// After a change of primary, ids may begin again below those of the former one. A fence is an entry with an id above all of these. It is
+/// appended first, and names the ids in doubt, and up to where lost entries were read.
 public struct Fence: Hashable, Sendable {
     /// Id of the entry. A refusal means that the log is already there.
     public var position: LogPosition

@@ -36,7 +36,7 @@ extension LogFollower {
             return [.seeing]
         }
         state = .mute
-        // A refused entry is sent again by itself.
+        // The writer repeats refused entries automatically; after an unread entry this node greets again.
         return [.blind(since: echo.last, failure)] + (failure == .unheard ? [.greet] : [])
     }
 

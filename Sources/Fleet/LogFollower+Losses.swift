@@ -1,4 +1,5 @@
-// Entries that a former primary had and the present one lacks. A node that has read them tells the others by a fence. A node that has not counts a gap.
+// Entries that a former primary had and the present one lacks. A node that has read them notifies the others with a fence. A node that has
+// not counts a gap.
 
 extension LogFollower {
     struct Losses: Hashable, Sendable {

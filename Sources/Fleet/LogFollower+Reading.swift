@@ -43,8 +43,9 @@ extension LogFollower {
         handedBytes += placed.entry.memoryBytes
     }
 
-    /// The fence's sender met a log that ended where its doubt begins. A node that comes later finds the log lifted by the fence, and reads again from there.
-    /// A fence that doubts everything was made for an empty log or a clock jump: it counts only if the log has all its entries.
+    /// The fence's sender met a log that ended where its doubt begins. A node that comes later finds the log lifted by the fence, and reads
+    /// again from there. A fence that doubts everything was made for an empty log or a clock jump: it counts only if the log has all its
+    /// entries.
     private mutating func readBehind(_ fence: Fence, _ actions: inout [Action]) {
         let start = fence.doubtedAfter.earlier(byMilliseconds: limits.readAgain)
         guard isMeeting, !isCounting, let met, obeyed > start, fence.doubtedAfter > .beginning || met.removed == 0 else { return }
@@ -140,7 +141,7 @@ extension LogFollower {
             guard let reached, reached != checkpoints.last?.kept ?? applied || handedBytes > 0 else { return [] }
             return report(keeping: reached)
         case .catchingUp, .verifying, .missing:
-            // The next process reads all of this again. Memory is bounded all the same.
+            // The next process reads all of this again. Reports still bound the memory.
             return handedBytes < limits.portionBytes ? [] : report(keeping: nil)
         }
     }

@@ -1,5 +1,5 @@
-// The machine of a node that follows the log: it reads and applies entries, and finds missing ones. It has no I/O and no clock. Its shell performs the
-// actions in their order, and decides nothing.
+// The machine of a node that follows the log: it reads and applies entries, and finds missing ones. It has no I/O and no clock. Its shell
+// performs the actions in their order, and decides nothing.
 
 public struct LogFollower: Hashable, Sendable {
     public struct Limits: Hashable, Sendable {
@@ -37,7 +37,7 @@ public struct LogFollower: Hashable, Sendable {
     public enum State: Hashable, Sendable {
         case away
         case catchingUp(to: LogPosition)
-        /// All is read; whether entries were removed unread is asked.
+        /// All is read; a look is pending for entries that were removed unread.
         case verifying
         case missing(until: Int64)
         case seeing
@@ -123,7 +123,7 @@ public struct LogFollower: Hashable, Sendable {
     var remembers = false
     var seen: SeenSequences
     var met: LogInfo?
-    /// Whether it is of a primary whose log was not read to the end before.
+    /// Whether the log comes from a primary that was not read to the end before.
     var isMeeting = false
     /// Whether all of it was read, so that `added` counts.
     var isCounting = false
@@ -168,8 +168,8 @@ public struct LogFollower: Hashable, Sendable {
         (echo, losses) = (Echo(last: now), Losses(kept: kept?.position))
     }
 
-    /// Version for the record of a request that is sent now; nil: the response is not shared. It is at most the ceiling on the disk, so the next process
-    /// knows a bound of this one's records.
+    /// Version for the record of a request that is sent now; nil: the response is not shared. It is at most the ceiling on the disk, so the
+    /// next process knows a bound of this one's records.
     public var version: RecordVersion? {
         guard state == .seeing, let reached, let kept, kept.epoch == reached.epoch, kept.primary == reached.primary else { return nil }
         return RecordVersion(epoch: reached.epoch, position: min(max(kept.ceiling, kept.position), reached.position))

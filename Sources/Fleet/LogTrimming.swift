@@ -62,7 +62,8 @@ public struct ReadCount: Hashable, Sendable {
         }
     }
 
-    /// - Parameter isSeeing: the catch-up has ended. Before, the number does not grow: a node that starts over after a failure would fail again.
+    /// - Parameter isSeeing: the catch-up has ended. Before, the number does not grow: a node that starts over after a failure would fail
+    ///   again.
     public mutating func came(isSeeing: Bool) {
         guard isSeeing else { return }
         count = min(Self.most, count + max(1, count / 8))

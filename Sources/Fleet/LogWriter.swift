@@ -1,5 +1,5 @@
-// The machine that writes the log: what is appended when, what is durable, and what is sent again. One batch is sent at a time, followed by a `WAIT` if it
-// has purges, so sequences ascend and a `WAIT` covers its own entries.
+// The machine that writes the log: what is appended when, what is durable, and what is sent again. One batch is sent at a time, followed by
+// a `WAIT` if it has purges, so sequences ascend and a `WAIT` covers its own entries.
 
 public struct LogWriter: Hashable, Sendable {
     /// Names a message for the shell.
@@ -20,7 +20,7 @@ public struct LogWriter: Hashable, Sendable {
         public var argumentBytes = 1 << 20
         public var lookedAt = 1_024
         public var waiters = 256
-        /// Milliseconds before the loss of a primary whose entries are sent again, and their maximum number.
+        /// Entries of the last milliseconds before the loss of a primary are sent again. `remembered` is their maximum number.
         public var sentAgain: Int64 = 60_000
         public var remembered = 16_384
         /// Milliseconds until a purge that is not in the log is answered as pending.
@@ -94,7 +94,7 @@ public struct LogWriter: Hashable, Sendable {
         case noReplica
         /// A purge that is kept and sent again until it is durable, which is reported as well.
         case pending(Pending)
-        /// A write that is no longer waited for. It will be in the log, by itself or as "everything is stale".
+        /// A write that is no longer waited for. It will be in the log, individually or as "everything is stale".
         case later
         /// A purge beyond the limits. It is applied on this node only.
         case refused

@@ -1,5 +1,6 @@
-// Which shared records may be taken: those without a later entry that concerns them. The table holds the last mark of each target, collection, group and
-// stored key by hash, and a short list of selections. It is bounded: forgotten marks raise the floor, and older records are refused.
+// Which shared records may be taken: those without a later entry that concerns them. The table holds the last mark of each target,
+// collection, group and stored key by hash, and a short list of selections. It is bounded: forgotten marks raise the floor, and older
+// records are refused.
 
 public enum Mark: Hashable, Sendable {
     /// A target, a collection, a group or a stored key. A collision costs a refused record.

@@ -1,4 +1,5 @@
-// Sequence numbers seen of each node: repeated entries are applied once, and missing ones show. It is bounded: a forgotten node begins anew.
+// Sequence numbers seen of each node: repeated entries are applied once, and missing ones show. It is bounded: a forgotten node begins
+// anew.
 
 struct SeenSequences: Hashable, Sendable {
     private struct Node: Hashable {

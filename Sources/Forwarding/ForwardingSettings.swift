@@ -25,8 +25,8 @@ public struct ForwardingSettings: Sendable {
     public var forwardHost = false
     /// Whether a `Location` of the upstream's own origin is made relative, so that clients follow redirects through this proxy.
     public var rewriteLocation = true
-    /// Fields that are dropped, in lower case. Frameworks use them to select another route, host, scheme or method than that of the request.
-    /// If such a field is forwarded, its response may be shared by all requests with this key.
+    /// Fields that are dropped, in lower case. Frameworks use them to select another route, host, scheme or method than that of the
+    /// request. If such a field is forwarded, its response may be shared by all requests with this key.
     public var overrideFields = WellKnownNames.overrideFields
     /// Fields that give a client's address, besides X-Forwarded-For and X-Real-IP, in lower case. An upstream behind a CDN or a load
     /// balancer may trust them, so they are handled like `X-Forwarded-For`.

@@ -1,4 +1,5 @@
-// Targets for which no request waits for another request: the last response could not be shared, or the upstream failed. The clock is an argument.
+// Targets for which no request waits for another request: the last response could not be shared, or the upstream failed. The clock is an
+// argument.
 
 public struct UnshareableTargets: Sendable {
     /// Maximum number of targets. When the table is full, a further target is not remembered: its requests wait for one response head.
@@ -18,7 +19,7 @@ public struct UnshareableTargets: Sendable {
         let client: UInt64
     }
 
-    /// Two targets with one hash cost the second one a request of its own.
+    /// If two targets have one hash, requests for the second one are not shared either.
     private var entries: [SeededHash: Entry] = [:]
     /// Number of entries of each client.
     private var counts: [UInt64: Int] = [:]
@@ -33,7 +34,7 @@ public struct UnshareableTargets: Sendable {
     public static func milliseconds(upstream: Int64) -> Int64 { min(max(min(upstream, longest) * factor, shortest), longest) }
 
     /// - Parameters:
-    ///   - client: number of the client whose request got the response.
+    ///   - client: number of the client that requested the response.
     ///   - now: milliseconds of a monotonic clock.
     public mutating func note(_ target: SeededHash, for milliseconds: Int64, by client: UInt64, now: Int64) {
         forget(target)
@@ -48,7 +49,7 @@ public struct UnshareableTargets: Sendable {
         return now < entry.end
     }
 
-    /// Removes a target whose response could be shared.
+    /// Removes a target after a response that could be shared.
     /// - Returns: whether it was there.
     @discardableResult
     public mutating func forget(_ target: SeededHash) -> Bool {

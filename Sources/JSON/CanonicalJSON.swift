@@ -2,7 +2,7 @@
 // that a double cannot represent keep their digits, because two large identifiers must not become equal.
 //
 // Writes in one pass without a tree. Open containers are on a stack, and the members of an object are sorted in the output when it ends. In
-// practice most objects have few members, or always the same order.
+// practice most objects have few members, or members in a constant order.
 
 import HTTPCore
 

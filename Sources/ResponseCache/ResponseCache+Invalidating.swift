@@ -35,7 +35,7 @@ extension ResponseCache {
         return true
     }
 
-    /// Marks that one write leaves. Other nodes of the fleet hear of them together.
+    /// Marks of one write. Other nodes of the fleet receive them together.
     struct WrittenMarks {
         fileprivate(set) var isDoubtful: Bool
         fileprivate(set) var keys: [[UInt8]] = []
@@ -249,9 +249,9 @@ extension [UInt8] {
 }
 
 extension SharedCacheState {
-    /// In memory in any case, for fetches under way. In the store only if a response may be stored there that the mark concerns, or if another process
-    /// may have one. A write of this node also leaves a mark in the store until other nodes know of the write.
-    /// - Parameter isOwn: false: the log of the fleet has it, so the node reads it again after a restart.
+    /// Sets a mark in memory, for pending fetches. The store gets it only if it may hold an affected response, or if another process may. A
+    /// write of this node also leaves a mark in the store until other nodes know of the write.
+    /// - Parameter isOwn: false if the log of the fleet has the mark, so that the node reads it again after a restart.
     func mark(_ key: [UInt8], at now: Timestamp, isOwn: Bool = true) {
         let time = times.ofMark(now)
         marks.note(key, at: time)

@@ -258,7 +258,7 @@ extension ResponseCache {
 }
 
 extension SharedCacheState {
-    /// What another node's write or purge has made invalid is so here from now on: for what is stored, and for what is under way. Called on any thread.
+    /// Applies an invalidation by a write or purge of another node, to stored responses and to pending fetches. Callable on any thread.
     /// - Parameters:
     ///   - mark: key of the mark, as passed to `SharedLevel.invalidated`.
     ///   - isDoubtful: whether stored responses become stale instead of being removed.
@@ -269,7 +269,8 @@ extension SharedCacheState {
         guard letter == UInt8(ascii: "I") else { return }
         let sharedKey = Array(mark.dropLast())
         if !isDoubtful { store.remove(sharedKey.span) }
-        // What the upstream has said of its arguments here, others may not know: what lies under it is found no more. The mark may be another API's.
+        // Other nodes may not know this node's No-Vary-Search records. Responses stored under them are thus no longer found. The mark may
+        // belong to another API.
         guard varianceSign.isSet, let key = StoredKey(sharedKey) else { return }
         SearchVarianceMemory.forget(path: key.pathKey(of: sharedKey), in: store)
     }

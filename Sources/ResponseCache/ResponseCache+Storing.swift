@@ -148,7 +148,7 @@ extension ResponseCache {
         guard request.head.method != .options else { return makePreflight(response, for: request) }
         let settings = policy(for: request.head).settings
         var recency = response.recency
-        // A POST invalidates earlier responses, so the time of its own response is moved after the invalidation.
+        // A POST invalidates earlier responses, so the request time of its response is moved after the invalidation.
         if response.isOfPOST {
             recency.requestTime = shared.timeOfRequest(at: Timestamp(milliseconds: recency.responseTime.milliseconds + 1))
         }

@@ -81,7 +81,7 @@ public final class UnsharedLevel: SharedLevel, Sendable {
 public enum LeaseEnd: Sendable, Equatable {
     /// Another node may ask.
     case free
-    /// A stored response went out. Its record may still be on its way from another shard, so the lease ends by itself.
+    /// A stored response was served. Its record may still be on its way from another shard, so the lease is left to expire.
     case served
     /// The response is stored here. If it was not offered to other nodes, each node asks.
     case stored

@@ -1,5 +1,5 @@
-// Retired settings. A retired setting still has its effect in this version and causes a warning that says what to do instead. Documents, the
-// sample file and the schema omit it.
+// Retired settings. A retired setting still has its effect in this version and causes a warning that says what to do instead. Documents,
+// the sample file and the schema omit it.
 
 import CachePolicy
 import Downstream

@@ -37,7 +37,7 @@ public enum SettingKind: Sendable {
     case list
     case flag
     case number(NumberUnit, ClosedRange<Int>)
-    /// A list whose items are words or mappings with settings.
+    /// A list of words or of mappings with settings.
     /// - Parameter schema: JSON Schema of the list.
     case items(schema: @Sendable () -> [JSONValue.Member])
 }

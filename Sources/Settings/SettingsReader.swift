@@ -5,7 +5,7 @@ public struct SettingsReader {
     public private(set) var mistakes: [ConfigurationMistake] = []
     /// Whether all named files could be read. If not, seemingly missing settings may be in an unread file.
     public private(set) var isComplete = true
-    /// Settings whose value comes from `cache.policy: rfc9111`, with the prefix of their API.
+    /// Settings that `cache.policy: rfc9111` has set, with the prefix of their API.
     public private(set) var setByPolicy: [String] = []
     private var routeNodes: [(file: String, node: YAMLNode)] = []
     private var apiNodes: [(file: String, node: YAMLNode)] = []
@@ -148,7 +148,8 @@ public struct SettingsReader {
             else { continue }
             let (name, former) = (Self.name(of: setting.path, in: api), Self.name(of: retired.path, in: api))
             if RetiredSettings.isNew(setting.path), given[name] != nil || given[former] != nil && given[setting.path] != nil {
-                add(place.file, place.line, "\(former) and \(name) are both set: remove \(former)")
+                let path = given[former] == nil ? retired.path : former
+                add(place.file, place.line, "\(path) and \(given[name] == nil ? setting.path : name) are both set: remove \(path)")
             } else if given[former] != nil, setting.text(in: before) != setting.text(in: settings) {
                 places[name] = place
             }

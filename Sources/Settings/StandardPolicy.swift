@@ -1,5 +1,5 @@
 // `cache.policy: rfc9111`: RFC 9111 as a plain shared cache, without rescues, extensions or rules beyond the RFC. It stores everything the
-// RFC permits and does not change stored fields. Users who are told apart by cookies then share responses, as in the RFC. Use it for
+// RFC permits and does not change stored fields. Users that differ only in cookies then share responses, as in the RFC. Use it for
 // comparisons, not for production.
 
 public enum StandardPolicy {

@@ -1,5 +1,5 @@
-// Who may follow the fleet's log: a value beside the log's epoch that every node has to open. It names the fleet's sealing keys and the upstream of each API.
-// A node with another secret, or with another upstream, appends nothing.
+// Who may follow the fleet's log: a value beside the log's epoch that every node has to open. It names the fleet's sealing keys and the
+// upstream of each API. A node with another secret, or with another upstream, appends nothing.
 //
 // The value is a version, then for each key of its writer: the key's id | length | sealed(time | count of ids | ids | APIs).
 

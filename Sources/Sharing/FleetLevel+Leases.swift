@@ -1,5 +1,5 @@
-// Leases: of all nodes that miss a target, only the holder sends a request. The shards of a node share one table of leases. The shard that stores the
-// response ends the lease in the commands that offer the record.
+// Leases: of all nodes that miss a target, only the holder sends a request. The shards of a node share one table of leases. The shard that
+// stores the response ends the lease in the commands that offer the record.
 
 import Engine
 import Fleet
@@ -112,7 +112,7 @@ extension FleetLevel {
         }
     }
 
-    /// Frees all who wait, at once, and keeps others from waiting.
+    /// Marks the target as unshareable. Waiting requests continue at once, and later ones do not wait.
     func mark(_ key: HashedKey, _ lease: HeldLease, _ mark: LeaseMark, _ client: UInt64, _ now: Int64) {
         let milliseconds = UnshareableTargets.milliseconds(upstream: now - lease.began)
         node.leases.withLock { $0.note(mark, key.hash, for: milliseconds, by: client, now: now) }

@@ -1,5 +1,5 @@
-// One shard's access to the shared level: it offers stored responses to the engine and looks up misses there. A request waits for the engine for
-// the look-up timeout at most.
+// One shard's access to the shared level: it offers stored responses to the engine and looks up misses there. A request waits for the
+// engine for the look-up timeout at most.
 
 import CachePolicy
 import CacheStore

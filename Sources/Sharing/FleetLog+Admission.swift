@@ -8,9 +8,9 @@ extension FleetLog {
     private static let refusedMilliseconds: Int64 = 5_000
 
     /// - Parameters:
-    ///   - reply: to `FleetSettings.admissionQuestion`.
-    ///   - time: the engine's, of the same moment.
-    ///   - isConnected: the log is followed already.
+    ///   - reply: reply to `FleetSettings.admissionQuestion`.
+    ///   - time: the engine's time at that moment.
+    ///   - isConnected: whether the log is already followed.
     ///   - then: called once this node is admitted: at once, or, if it is not connected, after the value is written.
     func admit(_ reply: EngineReply, at time: Int64, isConnected: Bool, then: @escaping (FleetLog) -> Void) {
         guard reply.text != nil || reply == .nothing else { return lose([reply]) }
@@ -51,7 +51,8 @@ extension FleetLog {
             })
     }
 
-    /// Whether no node of the fleet has the key of an entry. False during a catch-up: the entry may be an altered one whose sender has ended.
+    /// Whether no node of the fleet has the key of an entry. False during a catch-up: the entry may be an altered one, and its sender may
+    /// have ended.
     func isForeign(_ fields: [LogField], at position: LogPosition) -> Bool {
         guard let id = FleetSettings.keyID(fields), !settings.secrets.all.contains(where: { $0.id == id }) else { return false }
         if case .catchingUp = follower.state { return false }

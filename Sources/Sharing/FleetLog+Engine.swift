@@ -130,7 +130,7 @@ extension FleetLog {
     }
 
     private func trouble(_ replies: [EngineReply]) -> LogTrouble {
-        // An open breaker is no cause by itself.
+        // An open breaker alone is not a cause.
         guard let failure = replies.lazy.compactMap(\.failure).first(where: { $0 != .breakerOpen }) else {
             if let open = reader.openFailure(forKey: keys.log) { return .failed(open.failure, open.server) }
             if let metConnection, metConnection != reader.connection(forKey: keys.log) { return .failed(.connectionLost, figures.server) }

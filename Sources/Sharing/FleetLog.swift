@@ -1,4 +1,5 @@
-// The log of the fleet: the shell of Fleet's two machines, on a loop of its own. It performs the machines' actions in order, and decides nothing.
+// The log of the fleet: the shell of Fleet's two machines, on a separate event loop. It performs the machines' actions in order, and
+// decides nothing.
 
 import CachePolicy
 import Engine

@@ -197,7 +197,7 @@ struct AppliedPositions: Sendable {
     mutating func note(_ version: RecordVersion?, at time: Int64) {
         guard entries.last?.version != version || entries.isEmpty else { return }
         if let last = entries.last, time < last.time { entries = [] }
-        // Of one millisecond the first counts: a request in it may be older than the rest.
+        // Only the first version of a millisecond counts, because a request in that millisecond may be older than later versions.
         if entries.count >= Self.limit { entries.removeFirst(Self.limit / 2) }
         entries.append((time, version))
     }

@@ -1,5 +1,5 @@
-// The secrets that only the fleet's nodes have: they derive names of records, seal records and hash credentials. The engine's owner can neither read nor
-// forge nor swap records.
+// The secrets that only the fleet's nodes have: they derive names of records, seal records and hash credentials. The engine's owner can
+// neither read nor forge nor swap records.
 
 import CHash
 

@@ -1,5 +1,5 @@
-// A record in the engine: a layout, then one sealed value. Little-endian, each part preceded by its length. Layout 2 is compressed by zstd before sealing;
-// a version that knows layout 1 only ignores such a record.
+// A record in the engine: a layout, then one sealed value. Little-endian, each part preceded by its length. Layout 2 is compressed by zstd
+// before sealing; a version that knows layout 1 only ignores such a record.
 //
 //     epoch and position | response time | coding and plain length | key | metadata | head | content
 

@@ -1,5 +1,5 @@
-// One look-up in the shared level. Record and lease are read in one round trip; a marker of Vary leads to a variant in a second one. While another node has
-// the lease, `LeaseWait` names the next question. Without `wait` it looks once, without a lease.
+// One look-up in the shared level. Record and lease are read in one round trip; a marker of Vary leads to a variant in a second one. While
+// another node has the lease, `LeaseWait` names the next question. Without `wait` it looks once, without a lease.
 
 import CachePolicy
 import Engine

@@ -20,7 +20,7 @@ final class Signals: @unchecked Sendable {
         pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Signals whose default action would end the process, but that are not meant to.
+    /// Signals that would end the process by default, but are not meant to.
     private static let ignored = [SIGPIPE, SIGUSR1, SIGUSR2]
 
     private static let ending = [SIGTERM, SIGINT]

@@ -1,4 +1,4 @@
-// Whose request it is, as trusted proxies say it.
+// Tests of the client address that trusted proxies report in Forwarded and X-Forwarded-For.
 
 import Addresses
 import HTTPCore

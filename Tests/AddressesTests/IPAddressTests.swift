@@ -1,4 +1,4 @@
-// Addresses and networks: what is read, what is refused, and which network has an address.
+// Tests of IP addresses and networks: parsing, rejection, and which network contains an address.
 
 import Addresses
 import Testing

@@ -1,4 +1,4 @@
-// The PROXY protocol, each row also cut at every byte.
+// Tests of the PROXY protocol. Each row is also tested cut at every byte.
 
 import Addresses
 import Testing
@@ -8,7 +8,7 @@ struct ProxyHeaderTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let bytes: [UInt8]
-        /// `ADDRESS PORT`, `-` for a header that names nobody, nil where it is invalid.
+        /// `ADDRESS PORT`; `-` for a header without an address; nil for an invalid header.
         let source: String?
 
         init(_ text: String, source: String?) { (testDescription, bytes, self.source) = (text, Array(text.utf8), source) }
@@ -63,7 +63,7 @@ struct ProxyHeaderTests {
 
     @Test("a header tells the client, and nothing else is one", arguments: rows)
     func read(_ row: Row) {
-        // What follows is not looked at.
+        // Bytes after the header are ignored.
         for rest in [[], Array("GET".utf8)] as [[UInt8]] {
             switch ProxyHeader.read((row.bytes + rest)[...]) {
             case .header(let header, let bytes):

@@ -1,4 +1,4 @@
-// For which of several APIs a request is.
+// Tests which of several APIs serves a request.
 
 import Addresses
 import Testing

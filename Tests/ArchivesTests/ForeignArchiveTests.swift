@@ -1,4 +1,4 @@
-// Archives as other recorders write them: each row is an entry in the published shape of one of them, made by hand.
+// Archives of other recorders. Each row is a handmade entry in the published format of one recorder.
 
 import HTTPCore
 import JSON

@@ -10,7 +10,7 @@ struct ReplayLeaveTests {
         var recorded: [String] = []
         var given: [String] = []
         var origin: String? = "http://a"
-        /// nil: a response of ours says nothing of it.
+        /// Expected Access-Control-Allow-Origin of generated responses; nil if absent.
         let allowed: String?
         var credentials = false
     }

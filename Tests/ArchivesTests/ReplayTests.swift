@@ -1,11 +1,11 @@
-// Which recorded response a request gets: tables of recordings, requests and decisions.
+// Tables of recordings and requests, with the recorded response that each request gets.
 
 import HTTPCore
 import Testing
 
 @testable import Archives
 
-/// `METHOD target`, then fields as `name: value`, then content behind an empty line.
+/// `METHOD target`, then fields as `name: value`, then content after an empty line.
 enum Spelt {
     static func request(_ text: String, _ secrets: SecretCovering) -> ReplayRequest {
         let parts = text.split(separator: "\n\n", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
@@ -30,7 +30,7 @@ struct ReplayRow: CustomTestStringConvertible {
     let sentence: String
     let recorded: [String]
     let order: ReplayOrder
-    /// What each request gets, one after the other.
+    /// Requests in order, each with its decision.
     let steps: [(request: String, decision: ReplayDecision)]
     var vary = ""
 
@@ -143,7 +143,7 @@ struct ReplayTests {
         #expect(replay.left == 1)
     }
 
-    /// How many there are, how long their targets are until they differ, and where it is looked for nearest to what never came.
+    /// Number of recorded targets, length of their common prefix, and expected index of the nearest target.
     @Test("what is near is looked for only as long as that holds nobody up", arguments: [(1_000, 10, [999]), (200, 8_000, [0])])
     func nearestOfMany(count: Int, shared: Int, nearest: [Int]) {
         let path = "/" + String(repeating: "a", count: shared)
@@ -158,7 +158,7 @@ struct ReplayTests {
             return
         }
         #expect(Array(found.prefix(1)) == nearest)
-        // The very same but for its content is found wherever it stands.
+        // A request that differs only in its content is found at any position.
         if case .refuse(.otherContent) = replay.respond(to: request("wanted", "{}")) {
         } else {
             Issue.record("its other content was overlooked")

@@ -1,4 +1,4 @@
-// What stands in an archive in the place of secrets.
+// Tests of the placeholders that replace secrets in archives.
 
 import CachePolicy
 import HTTPCore
@@ -48,7 +48,7 @@ struct SecretCoveringTests {
     func contents(type: String, content: String, expected: String) {
         let covered = secrets.cover(content: Array(content.utf8), type: MediaType(Array(type.utf8)[...]))
         #expect(String(decoding: covered, as: UTF8.self) == expected)
-        // What is covered once stays as it is.
+        // Covering content a second time changes nothing.
         #expect(secrets.cover(content: covered, type: MediaType(Array(type.utf8)[...])) == covered)
     }
 

@@ -1,4 +1,4 @@
-// Secrets in fields as people see them.
+// Tests that secrets in displayed fields are hidden.
 
 import CachePolicy
 import HTTPCore

@@ -1,10 +1,10 @@
-// The least that a response over kept connections can cost on a machine: epoll, one recv and one send for each request, and nothing else.
+// A minimal HTTP server as the lower bound of a response's cost on kept connections: epoll, with one recv and one send for each request.
 //
-//     floor PORT CONTENT_BYTES                 each request gets the same response
-//     floor PORT CONTENT_BYTES UPSTREAM_PORT   each request goes on to the upstream, and its response comes back
+//     floor PORT CONTENT_BYTES                 answers every request with a fixed response
+//     floor PORT CONTENT_BYTES UPSTREAM_PORT   forwards each request to the upstream, and its response to the client
 //
-// What is read is not looked at but for the ends of requests and responses: a request is what one recv brings (wrk sends each in one piece),
-// a response is as long as the upstream's first one was, which is asked for at the start. One thread, loopback, for benchmarks only.
+// It looks for the ends of requests and responses only. A request is the content of one recv (wrk sends each in one piece). All responses
+// have the length of the upstream's first response, which is fetched at the start. One thread, loopback, for benchmarks only.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,7 +18,7 @@
 
 enum { LIMIT = 65536, ROOM = 1 << 20 };
 
-// For each descriptor: whether it leads to the upstream, whose turn it is, and what has come of its response.
+// State of each descriptor: whether it is an upstream connection, its partner, and the bytes of the response received so far.
 static struct { char is_upstream; int partner; size_t received; } states[LIMIT];
 static int idle[LIMIT], idle_count, epoll, upstream_port;
 static char buffer[ROOM], response[ROOM];
@@ -51,7 +51,7 @@ static int connect_upstream(void) {
     return descriptor;
 }
 
-// The whole length of what the upstream says to a request: head, and content as Content-Length tells.
+// Length of the upstream's response: its head, and its content by Content-Length.
 static size_t measure(void) {
     static const char request[] = "GET /pass HTTP/1.1\r\nHost: floor\r\n\r\n";
     int descriptor = connect_upstream();

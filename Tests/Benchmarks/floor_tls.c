@@ -1,10 +1,10 @@
-// The least that a response over TLS can cost on a machine: epoll, OpenSSL, for clients that choose it nghttp2, and nothing else.
+// A minimal HTTPS server as the lower bound of a response's cost over TLS: epoll, OpenSSL, and nghttp2 for clients that choose HTTP/2.
 //
 //     floor_tls PORT TLS_PORT RESPONSE CERTIFICATE KEY
 //
-// RESPONSE is a file with all that goes out, head and content, byte for byte; over HTTP/2 the same fields and the same content. PORT takes the same in
-// clear, so that what TLS alone costs can be told. What is read is not looked at: a request is what one read brings (wrk sends each in one piece),
-// or a stream that its client has ended. One thread, loopback, for benchmarks only.
+// RESPONSE is a file with the head and content of the response, byte for byte; HTTP/2 sends equal fields and content. PORT serves plain
+// HTTP, for comparison. Requests are not parsed. A request is the content of one read (wrk sends each in one piece), or a stream that the
+// client has ended. One thread, loopback, for benchmarks only.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,7 +23,7 @@
 
 enum { LIMIT = 65536, ROOM = 1 << 18, FRAMES = 1 << 16, FRAME_HEAD = 9, FIELDS = 64 };
 
-// Each connection: its socket, TLS or none, whether TLS is agreed, and the session where HTTP/2 is spoken.
+// Connections: socket, TLS (null for plain HTTP), whether the handshake is complete, and the HTTP/2 session (null for HTTP/1.1).
 typedef struct { int descriptor, is_agreed; SSL *ssl; nghttp2_session *http2; } connection;
 
 static connection connections[LIMIT];
@@ -51,7 +51,7 @@ static void drop(connection *one) {
     memset(one, 0, sizeof *one);
 }
 
-// All of it: where the client takes no more for now, all others wait.
+// Sends all bytes. Other connections wait while this client does not read.
 static int put(connection *one, const void *bytes, size_t count) {
     while (count > 0) {
         ssize_t taken = one->ssl ? SSL_write(one->ssl, bytes, (int)count) : send(one->descriptor, bytes, count, MSG_NOSIGNAL);
@@ -129,13 +129,13 @@ static int take_frames(connection *one, size_t count) {
     return length == 0 && flush(one);
 }
 
-// All
+// Sends the responses to `count` bytes of requests.
 
 static int take(connection *one, size_t count) {
     return one->http2 ? take_frames(one, count) : put(one, response, response_bytes);
 }
 
-// Whether the connection stands.
+// Continues the handshake. Returns whether the connection is open.
 static int agree(connection *one) {
     int result = SSL_do_handshake(one->ssl);
     if (result != 1) return SSL_get_error(one->ssl, result) == SSL_ERROR_WANT_READ;
@@ -147,7 +147,7 @@ static int agree(connection *one) {
     return 1;
 }
 
-// Whether the connection stands.
+// Handles input. Returns whether the connection is open.
 static int ready(connection *one) {
     if (!one->ssl) {
         ssize_t count = recv(one->descriptor, input, ROOM, 0);

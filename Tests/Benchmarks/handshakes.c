@@ -1,9 +1,11 @@
-// Makes TLS handshakes, so many at once, as fast as they go: each on a connection of its own, which ends when the server's ticket has come.
+// Makes TLS handshakes as fast as possible, AT_ONCE of them concurrently. Each handshake has its own connection, which ends when the
+// server's ticket has arrived.
 //
 //     handshakes PORT AT_ONCE SECONDS full|resumed
 //
-// Prints how many were made and how many a second. `resumed` makes one that is full first, and resumes it from then on; one that is not resumed then
-// ends the program. Connections come from many addresses, so that ports do not run out. One thread, loopback, for benchmarks only.
+// Prints the number of handshakes and the rate per second. `resumed` makes one full handshake and then resumes its session; a handshake
+// that is not resumed ends the program. Connections come from many addresses, so that ports do not run out. One thread, loopback, for
+// benchmarks only.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -58,7 +60,7 @@ static void begin(void) {
     SSL *ssl = SSL_new(context);
     SSL_set_fd(ssl, descriptor);
     SSL_set_connect_state(ssl);
-    // A copy: OpenSSL takes one that has been used for spent.
+    // A copy, because OpenSSL does not reuse a session that was used once.
     SSL_SESSION *copy = kept ? SSL_SESSION_dup(kept) : 0;
     if (kept && (!copy || !SSL_set_session(ssl, copy))) fail("session");
     SSL_SESSION_free(copy);
@@ -68,7 +70,7 @@ static void begin(void) {
     has_ticket[descriptor] = 0;
 }
 
-// Whether it is over: TLS is agreed on, and its ticket is there.
+// Returns whether the connection is finished: the handshake is complete and the ticket has arrived.
 static int go_on(int descriptor) {
     SSL *ssl = connections[descriptor];
     char byte;

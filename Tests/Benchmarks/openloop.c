@@ -1,10 +1,11 @@
-// Asks at a rate that does not depend on how fast the responses come, as many clients together do, and tells how long each request took from the
-// moment at which it was due: so those that had to wait for a connection, because others took long, count with their wait (coordinated omission).
+// Sends requests at a fixed rate that does not depend on the responses. Latency counts from the time at which a request was due. It thus
+// includes the wait for a free connection (no coordinated omission).
 //
 //     openloop PORT CONNECTIONS RATE SECONDS FILE
 //
-// FILE has the requests, each ended by a NUL; they are asked one after the other, and then the first again. Prints how many were due and done, and
-// the median, the 99th and the 99.9th percentile and the longest, in microseconds. One thread, loopback, for benchmarks only.
+// FILE has the requests, each terminated by NUL. They are sent in order, and repeated from the first. Prints the numbers of due and
+// finished requests, and the median, 99th percentile, 99.9th percentile and maximum latency, in microseconds. One thread, loopback, for
+// benchmarks only.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,7 +21,7 @@
 
 enum { CONNECTIONS = 4096, ROOM = 1 << 18, SECOND = 1000000000 };
 
-// Each connection: its socket, when its request was due, and what has come of the response.
+// Connections: socket, due time of the request, and the bytes of the response received so far.
 static struct { int descriptor; long long due; size_t have, want; char head[2048]; } connections[CONNECTIONS];
 static int idle[CONNECTIONS], idle_count;
 static char buffer[ROOM];
@@ -53,7 +54,7 @@ static void open_connection(int number, int port, int poll) {
     idle[idle_count++] = number;
 }
 
-// Whether the response is whole.
+// Returns whether the response is complete.
 static int receive(int number) {
     ssize_t count = recv(connections[number].descriptor, buffer, sizeof buffer, MSG_DONTWAIT);
     if (count < 0 && errno == EAGAIN) return 0;

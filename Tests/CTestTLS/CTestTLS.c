@@ -82,7 +82,7 @@ void test_tls_context_free(test_tls_context *context) {
     free(context);
 }
 
-/* What is written is held, and sent by test_tls_flush. */
+/* Written bytes are buffered until test_tls_flush. */
 static test_tls *opened(SSL *ssl, int is_open, int descriptor) {
     test_tls *tls = is_open ? calloc(1, sizeof *tls) : 0;
     if (!tls) {
@@ -103,7 +103,7 @@ test_tls *test_tls_accept(test_tls_context *context, int descriptor) {
 }
 
 void test_tls_free(test_tls *tls) {
-    // The client may resume, however this connection ended.
+    // Lets the client resume the session, however this connection ended.
     SSL_set_shutdown(tls->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
     SSL_free(tls->ssl);
     free(tls);
@@ -182,7 +182,7 @@ ptrdiff_t test_tls_receive(test_tls *tls, void *bytes, size_t count) {
 }
 
 int test_tls_has_input(test_tls *tls, int milliseconds) {
-    // Records without content may come before it, each of which takes one look.
+    // Up to 16 records without content may precede it; each needs one poll.
     for (int looks = 0; looks < 16; looks++) {
         struct pollfd waiting = {.fd = tls->descriptor, .events = POLLIN};
         if (!SSL_has_pending(tls->ssl) && poll(&waiting, 1, milliseconds) <= 0) return 0;

@@ -1,4 +1,4 @@
-// Tests of the head of a response whose content is sent with another coding than the stored one.
+// Tests of the head of a response that is sent in another coding than the stored one.
 
 import HTTPCore
 import Testing

@@ -139,7 +139,7 @@ struct DiskScheduleTests {
 
         /// - Parameters:
         ///   - copy: files after a crash.
-        ///   - inFiles: keys whose last version must be found.
+        ///   - inFiles: keys that must be found in their last version.
         private func check(_ copy: Directory, inFiles: [Int] = []) throws {
             var settings = StoreSettings(directory: copy.path, capacityBytes: self.settings.capacityBytes, segmentBytes: 1 << 20)
             settings.retryMilliseconds = 0

@@ -1,4 +1,4 @@
-// Tests of removals whose record is lost: the removed item must not return unnoticed. Remains of a killed writer are not damage.
+// Tests of removals with a lost record: the removed item must not return unnoticed. Remains of a killed writer are not damage.
 
 import CSystem
 import Glibc

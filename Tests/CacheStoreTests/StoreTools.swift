@@ -74,8 +74,8 @@ func key(_ number: Int) -> [UInt8] { Array("key-\(number)".utf8) }
 /// Beginnings of bodies, which repeat them.
 private let beginnings: [[UInt8]] = (0..<256).map { number in (0..<256).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ number) } }
 
-/// A body whose bytes differ between neighbours, and between items with different numbers. Copied in blocks, because single bytes take long
-/// in debug builds.
+/// A body in which neighbouring bytes differ, and which depends on the item's number. Copied in blocks, because single bytes take long in
+/// debug builds.
 func body(_ number: Int, _ count: Int = 500) -> [UInt8] {
     let beginning = beginnings[number & 0xff]
     return [UInt8](unsafeUninitializedCapacity: count) { bytes, filled in

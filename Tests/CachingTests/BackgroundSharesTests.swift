@@ -1,4 +1,5 @@
-// Fetches behind responses that have gone out: nobody's paths hold all of them, and without one a stale response is validated first.
+// Tests how background fetches are limited per path family and per client. Without a free slot, a stale response is validated before it is
+// served.
 
 import ReverseProxy
 import TestSupport
@@ -9,7 +10,7 @@ import Upstream
 struct BackgroundSharesTests {
     private static let fields = ["Cache-Control: max-age=1, stale-while-revalidate=600"]
 
-    /// All that is asked for hangs, but for what is under `/well`.
+    /// Leaves every request without a response, except under `/well`.
     private static let failing: ScriptedOrigin.Script = { request in
         request.target.hasPrefix("/well") ? [.json("2", fields)] : [.hang]
     }
@@ -25,7 +26,7 @@ struct BackgroundSharesTests {
         return play
     }
 
-    /// A client whose request has no slot, so that the upstream is asked while it waits.
+    /// Sends a request that gets no background slot, so the client waits for the validation.
     private func validated(_ target: String, _ play: ProxyPlay) throws -> TestClient {
         let (client, before) = (try play.client(), play.origin.requests.count)
         client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -33,7 +34,7 @@ struct BackgroundSharesTests {
         return client
     }
 
-    /// One at another address.
+    /// A client with its own address.
     private func client(_ number: Int, _ play: ProxyPlay) throws -> TestClient {
         let client = try TestClient(port: play.port, from: "127.0.0.\(number)")
         if ProxyPlay.door.isSecured { try client.secure() }

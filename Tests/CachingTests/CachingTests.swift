@@ -1,4 +1,4 @@
-// What is kept, for whom, and for how long: plays over real sockets.
+// Tests which responses are stored, for whom and for how long, over real sockets.
 
 import CachePolicy
 import Reactor
@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 import Upstream
 
-/// An origin that counts its responses, so that a repeated number came from the store.
+/// An origin that numbers its responses. A repeated number came from the store.
 private func countingOrigin(_ fields: String...) -> ScriptedOrigin {
     let counter = Counter()
     return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", fields)] }
@@ -47,7 +47,7 @@ struct CachingTests {
         #expect(second.text == "{}")
         #expect(second["X-New"] == "1")
         #expect(second["Cache-Status"] == "cistern; fwd=stale; fwd-status=304")
-        // The client's own condition is answered from what is stored.
+        // The client's conditional request is answered from the stored response.
         #expect(try play.get("/a", [("If-None-Match", "W/\"v1\"")]).status == 304)
         #expect(try play.get("/a", [("If-None-Match", "\"other\"")]).status == 200)
         #expect(try play.metric("cistern_requests_total{result=\"revalidated\",method=\"GET\",status_class=\"2xx\"}") == 2)
@@ -68,7 +68,7 @@ struct CachingTests {
         for (index, target) in others.enumerated() { #expect(try play.get(target).text == "{\"n\":\(index + 2)}", "\(target)") }
         for (index, target) in others.enumerated() { #expect(try play.get(target).text == "{\"n\":\(index + 2)}", "\(target) again") }
         #expect(try play.get("/a?").text == "{\"n\":3}")
-        // The upstream gets the client's own bytes.
+        // The upstream receives the client's spelling of the target.
         #expect(play.origin.requests[0].target == same[0])
     }
 
@@ -150,7 +150,7 @@ struct CachingTests {
         #expect(try play.get("/a").text == "{\"n\":3}")
         #expect(try play.get("/a", [user]).text == "{\"n\":4}")
         #expect(try play.get("/a").text == "{\"n\":3}")
-        // A failed one changes nothing.
+        // A failed write invalidates nothing.
         origin.react { _ in [.json("{}", status: "500 Internal Server Error")] }
         _ = try play.request("DELETE", "/a")
         #expect(try play.get("/a").text == "{\"n\":3}")

@@ -1,4 +1,4 @@
-// Content codings: taken off for storing, whichever of the three the upstream used, and never trusted.
+// Tests of content codings: each of the three codings is decoded before storing, and damaged content is rejected.
 
 import CachePolicy
 import ContentCodings
@@ -37,7 +37,7 @@ struct CodingTests {
         } step: { _, random in
             var bent = content
             bent[random.below(bent.count)] ^= UInt8(1 + random.below(255))
-            // Whatever comes of it, nothing is trapped and nothing is larger than allowed.
+            // Any result is fine, as long as the decoder neither traps nor exceeds the limit.
             if let out = try? ContentDecoder.decode(bent, coding, limit: 1_000) { try demand(out.count <= 1_000) }
         }
     }
@@ -68,7 +68,7 @@ struct CodingTests {
         #expect(try ContentDecoder.decode(many, .gzip, limit: 1 << 20).count == 600_000)
         #expect(throws: ContentDecoder.Failure.tooLarge) { try ContentDecoder.decode(many, .gzip, limit: 599_999) }
         let bent = member.dropLast() + [member[member.count - 1] ^ 1]
-        // Zeros fill up a block.
+        // Zero padding after the last member is permitted.
         for count in [1, 512] {
             #expect(try ContentDecoder.decode(member + [UInt8](repeating: 0, count: count), .gzip, limit: 1_000).count == 60)
         }

@@ -1,4 +1,4 @@
-// Requests for one key at one time, and fetches that no client waits for.
+// Tests of concurrent requests with one cache key, and of background fetches.
 
 import CachePolicy
 import Reactor
@@ -9,7 +9,7 @@ import Upstream
 
 @Suite("Collapsing and background fetches", .play, .doors)
 struct CollapsingTests {
-    /// Sends the same request on so many connections.
+    /// Sends a request on `count` connections.
     private func crowd(_ count: Int, _ play: ProxyPlay, _ target: String, _ fields: String = "") throws -> [TestClient] {
         try (0..<count).map { _ in
             let client = try play.client()
@@ -145,7 +145,7 @@ struct CollapsingTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 3))
         origin.react { _ in [.pass(second)] + end }
         first.open()
-        // Followers that waited for each other would be one at the upstream.
+        // If followers waited for each other, only one of them would be at the upstream.
         #expect(try play.waitFor("cistern_upstream_active_requests", 3))
         let later = try crowd(2, play, "/a")
         #expect(try play.waitFor("cistern_upstream_active_requests", 5))
@@ -193,7 +193,7 @@ struct CollapsingTests {
         let origin = ScriptedOrigin { _ in counter.next() == 1 ? [.pass(gate), .send(cut), .close] : [.json("2")] }
         let play = try ProxyPlay(origin)
         let failing = try play.client()
-        // It wants something of its own, so it shares no fetch.
+        // A request with no-transform does not share a fetch.
         failing.send("GET /a HTTP/1.1\r\nHost: a\r\nCache-Control: no-transform\r\n\r\n")
         #expect(origin.waitForRequests(1))
         #expect(try play.get("/a").text == "2")
@@ -254,7 +254,7 @@ struct CollapsingTests {
         #expect(write.readResponse()?.status == 200)
     }
 
-    // MARK: In the background
+    // MARK: Background fetches
 
     @Test("stale-while-revalidate: the stale response at once, one validation behind it (RFC 5861 §3)")
     func staleWhileRevalidate() throws {
@@ -269,7 +269,7 @@ struct CollapsingTests {
         #expect(try play.waitFor("cistern_stored_total", 2))
         #expect(try play.get("/a").text == "2")
         #expect(try play.metric("cistern_requests_total{result=\"stale\",method=\"GET\",status_class=\"2xx\"}") == 1)
-        // Beyond the window the client waits.
+        // Outside the stale-while-revalidate window the client waits.
         play.time.advance(by: .seconds(41))
         #expect(try play.get("/a").text == "3")
     }

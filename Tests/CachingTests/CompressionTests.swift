@@ -1,4 +1,5 @@
-// One copy serves every coding, and is small; what comes without a coding goes out with one, where no secret can be guessed by it.
+// Tests of compression: one stored response serves every coding. Uncompressed text is compressed for clients, except where that would
+// expose secrets (BREACH).
 
 import CachePolicy
 import CacheStore
@@ -66,7 +67,7 @@ struct CompressionTests {
             #expect(asked["Content-Encoding"] == name && asked["Content-Length"] == String(coded.content.count) && asked.content.isEmpty)
             #expect(try play.request("HEAD", "/a")["Content-Length"] == String(Self.text.utf8.count))
         }
-        // Coded once, decoded twice, and remembered from then on.
+        // Encoded once, decoded twice, and kept for later hits.
         #expect(try play.metric("cistern_recoded_contents_total{from=\"made\"}") == (compression == .gzip ? 2 : 3))
     }
 
@@ -79,7 +80,7 @@ struct CompressionTests {
             return [.send(head + "Cache-Control: max-age=60\r\n\r\n"), .sendBytes(coded)]
         }
         let play = try ProxyPlay(origin)
-        // Also to one whose secret it is: the upstream has chosen that.
+        // Also for requests with credentials: the upstream chose the coding.
         for fields in [[], [("Authorization", "Bearer x")]] {
             #expect(try play.get("/a", Self.gzip + fields).content == coded)
             play.flushStore()
@@ -105,7 +106,7 @@ struct CompressionTests {
         }
         let play = try play(["Cache-Control: max-age=60", "Set-Cookie: a=b"]) { $0.policy.setCookie = .keep }
         for _ in 0..<2 { #expect(try play.get("/a", Self.gzip)["Content-Encoding"] == nil) }
-        // Also what is not looked up, and where the operator names no credentials.
+        // Also for responses that are not stored, and without configured credential fields.
         let letter = try self.play(["Cache-Control: no-store"]) { $0.policy.credentials.fields = [] }
         for method in ["GET", "POST"] {
             #expect(try letter.request(method, "/a", Self.gzip + user)["Content-Encoding"] == nil, "\(method)")
@@ -243,7 +244,7 @@ struct CompressionTests {
         var figures = Figures()
         codings.addFigures(to: &figures)
         #expect(figures[.compressing] == 63 && figures[.compressedPassed] == 64 && figures[.compressionRefused] == 1)
-        // A download is not made shorter for ever.
+        // Compression of a long download ends after some MiB.
         let coding = try #require(codings.begin())
         var (coded, sent, lengths): ([UInt8], Int, [Int]) = ([], 0, [])
         while sent < 9 << 20 {

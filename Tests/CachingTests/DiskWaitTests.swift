@@ -1,4 +1,5 @@
-// What is stored and not in memory is read by a thread that may wait; the loop goes on meanwhile, and whatever happens meanwhile counts.
+// Tests of stored responses that are not in memory: a worker thread reads them while the event loop continues. Changes that happen during
+// the read take effect.
 
 import Administration
 import CSystem
@@ -20,7 +21,7 @@ struct DiskWaitTests {
         return try ProxyPlay(origin) { $0.store?.residency = residency }
     }
 
-    /// Stored, written, and gone from memory.
+    /// Stores a response, writes it to the disk and removes it from memory.
     private func storeAway(_ target: String, _ play: ProxyPlay, _ residency: ScriptedResidency, until gate: Gate? = nil) throws {
         #expect(try play.get(target).status == 200)
         play.flushStore()
@@ -145,7 +146,7 @@ struct DiskWaitTests {
         play.flushStore()
         play.time.advance(by: .seconds(1))
         let gate = Gate()
-        // It brings nothing new, so nothing is written: what the followers look for lies in the file.
+        // The 304 changes nothing, so nothing is written: the followers' response is on the disk only.
         play.origin.react { _ in [.pass(gate), .send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n")] }
         let clients = try (0..<5).map { _ in
             let client = try play.client()
@@ -157,7 +158,7 @@ struct DiskWaitTests {
         gate.open()
         for client in clients { #expect(client.readResponse()?.text == "{\"path\":\"/a\"}") }
         #expect(play.origin.requests.count == 2)
-        // Each looks until it may wait.
+        // Each client looks until it is allowed to wait for the disk.
         #expect(residency.reads >= 5 * 8)
         let why = String(decoding: try play.admin("GET", "/-/why?path=/a&last=5").content, as: UTF8.self)
         #expect(why.contains("it was read from the disk first") && why.contains("served_response_of_another_request"))

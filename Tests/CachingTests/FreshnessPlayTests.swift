@@ -1,4 +1,4 @@
-// Freshness that the operator decides, through the whole proxy: what goes to the upstream, and what clients get.
+// Tests of freshness that the operator configures: what the upstream and the clients receive.
 
 import CachePolicy
 import JSON
@@ -10,7 +10,7 @@ import Upstream
 
 @Suite("Freshness that the operator decides, in plays", .play)
 struct FreshnessPlayTests {
-    /// Numbers its responses.
+    /// An origin that numbers its responses.
     private func numbered(_ fields: [String], status: String = "200 OK") -> ScriptedOrigin {
         let counter = Counter()
         return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", status: status, fields)] }
@@ -38,7 +38,7 @@ struct FreshnessPlayTests {
                 let fields = second == 3 ? [("Cache-Control", "no-cache")] : second == 4 ? [("Pragma", "no-cache")] : []
                 let response = try play.get("/a", fields)
                 #expect(response.text == "{\"n\":\(minute)}", "minute \(minute), second \(second * 10)")
-                // What the upstream said goes to the client as it is.
+                // The client receives the upstream's Cache-Control unchanged.
                 #expect(response["Cache-Control"] == said)
                 play.time.advance(by: .seconds(10))
             }
@@ -128,7 +128,7 @@ struct FreshnessPlayTests {
         #expect(play.origin.waitForRequests(2))
     }
 
-    // MARK: Errors that are kept for a moment
+    // MARK: Errors that are stored briefly
 
     @Test("a 404 is asked for once, for as long as negative says, and never stands in for a failing upstream")
     func negative() throws {
@@ -170,7 +170,7 @@ struct FreshnessPlayTests {
         play.time.advance(by: .seconds(10))
         #expect(try play.get("/a").text == "{\"n\":3}")
         #expect(try play.get("/a").text == "{\"n\":4}")
-        // The last good copy was never lost.
+        // The last good response was kept.
         origin.down()
         #expect(try play.get("/a").text == "{\"n\":4}")
     }
@@ -190,7 +190,7 @@ struct FreshnessPlayTests {
     }
 }
 
-/// What a script looks at.
+/// A switch that origin scripts read.
 private final class Flag: Sendable {
     private let value = Mutex(false)
     var isOn: Bool { value.withLock { $0 } }

@@ -1,4 +1,4 @@
-// What is gone stays gone: the last definite response counts in an outage. And the age of what was confirmed.
+// Tests of resources that were removed: in an outage, the last definite response counts. Also tests the age of confirmed responses.
 
 import Addresses
 import CachePolicy
@@ -155,7 +155,7 @@ struct GoneTests {
         #expect(try play.get("/0").status == 200)
         #expect(try play.metric("cistern_rescued_requests_total{cause=\"crowd\"}") == 12)
         #expect(try count("lifted", play) == 9 && count("disbelieved", play) == 12)
-        // One that was there before, and one that has no copy, are as they were.
+        // A target without a stored response is not affected.
         #expect(try play.get("/new").status == 404)
         play.origin.down()
         for target in 0..<20 { #expect(try play.get("/\(target)").status == 200) }
@@ -221,7 +221,7 @@ struct ConfirmedAgeTests {
         #expect(notModified.status == 304 && notModified["Age"] == "1" && notModified["Date"] == confirmedAt)
         let listed = JSONValue(try play.admin("GET", "/-/entries").content)?["entries"]?.array?.first
         #expect(listed?["age"]?.integer == 1)
-        // After a restart what was written counts: older, never younger.
+        // After a restart the persisted time of confirmation counts. The age may be too high, never too low.
         try play.restart()
         #expect(try play.get("/a")["Age"] == "9")
     }
@@ -239,7 +239,7 @@ struct ConfirmedAgeTests {
         }
         origin.down()
         #expect(try play.get("/a")["Age"] == "0")
-        // At 0 and 10 seconds.
+        // Confirmations were written at 0 and 10 seconds.
         try play.restart()
         #expect(try play.get("/a")["Age"] == "10")
     }

@@ -1,4 +1,4 @@
-// An archived response lies in the store as one that the upstream sends now would: same key, same head, same rules.
+// Tests that an imported response is stored as a fetched one is: with an equal key, head and rules.
 
 import CachePolicy
 import CacheStore
@@ -33,7 +33,7 @@ struct ImportEqualityTests {
         return String(decoding: entry.serialized(), as: UTF8.self)
     }
 
-    /// Why it was not imported; nil where it was.
+    /// Why a response was not imported; nil if it was.
     private static func reason(_ archive: String, _ play: ProxyPlay) throws -> String? {
         let answer = try play.admin("POST", "/-/entries", content: archive)
         let value = try #require(JSONValue(answer.content))
@@ -45,7 +45,7 @@ struct ImportEqualityTests {
         "an imported response is what a fetch of the same would have stored",
         arguments: [
             ("/a?b=2&a=1", [], [("ETag", "\"x\""), ("Cache-Control", "max-age=60")]),
-            // A tag of its data; a redirect that stays here; a media type of its own.
+            // An entity tag derived from the content, a redirect within the upstream, and another media type.
             ("/a", [], [("Cache-Control", "no-cache"), ("X", "1")]),
             ("/a", [("Accept-Language", "de")], [("Vary", "Accept-Language"), ("Last-Modified", date)]),
             ("/a?x=1", [], [("No-Vary-Search", "params=(\"x\")"), ("Cache-Control", "max-age=60")]),
@@ -105,7 +105,7 @@ struct ImportEqualityTests {
         #expect(try reason("/fetched") == "older_than_stored")
         #expect(try reason("/written") == "invalidated")
         #expect(try reason("/good") == "not_good")
-        // A purge is no reason: who purges and imports wants what he imports.
+        // A purge does not prevent a later import.
         #expect(try play.admin("POST", "/-/purge?all=true").status == 200)
         #expect(try reason("/fetched") == nil)
         play.origin.down()

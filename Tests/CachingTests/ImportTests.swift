@@ -1,4 +1,4 @@
-// Archived responses: what is taken into the store, and what is left out and why.
+// Tests which responses of an archive are imported, and why others are skipped.
 
 import CachePolicy
 import HTTPCore

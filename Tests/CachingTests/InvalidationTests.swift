@@ -1,4 +1,4 @@
-// What an unsafe request makes invalid, whatever it is stored by and whatever is under way (RFC 9111 §4.4).
+// Tests of invalidation by unsafe requests, for all kinds of stored responses and running fetches (RFC 9111 §4.4).
 
 import CachePolicy
 import CacheStore
@@ -54,7 +54,7 @@ struct InvalidationTests {
         for fields in [text, text + [("Authorization", "a")]] {
             _ = try play.request(method, target, fields, content: "x")
             #expect(isHit(try play.request(method, target, fields, content: "x")))
-            // In one millisecond, too.
+            // Also within one millisecond.
             for _ in 0..<2 {
                 #expect(try play.request("PUT", target, content: "x").status == 200)
                 #expect(!isHit(try play.request(method, target, fields, content: "x")))
@@ -87,7 +87,7 @@ struct InvalidationTests {
         _ = try play.get("/a", user)
         play.flushStore()
         #expect(isHit(try play.get("/a", user)))
-        // The response's segment goes before that of the mark, and the response is kept since it was used.
+        // The response's segment is evicted before the mark's segment. The response itself is kept because it was used.
         try fill(0..<12)
         play.time.advance(by: .seconds(1))
         #expect(try play.request("PUT", how == "group" ? "/b" : "/a", content: "x").status == 200)
@@ -227,7 +227,7 @@ struct InvalidationTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         play.time.advance(by: .milliseconds(5))
         _ = try play.request("PUT", "/users/1", content: "{}")
-        // Who comes after the write does not even wait.
+        // A request after the write does not join the earlier fetch.
         ask(2)
         #expect(clients[2].readResponse()?.text == "2")
         gate.open()
@@ -265,7 +265,7 @@ struct InvalidationTests {
         play.time.advance(by: .milliseconds(5))
         play.origin.down()
         #expect(try ask("{ user }").status == (invalidates ? 502 : 200))
-        // What the response to the write names is invalid all the same.
+        // Targets that the response to the write names are invalidated in either case.
         #expect(try play.get("/users/1").status == 502)
     }
 
@@ -285,7 +285,7 @@ struct InvalidationTests {
         let first = try play.get("/a?utm=1")
         play.flushStore()
         for round in 0..<2 {
-            // What is used is kept; what only says that there is something is not.
+            // A used response survives eviction; the No-Vary-Search record is not counted as used.
             #expect(try play.get("/a?utm=2").text == first.text)
             for number in 0..<30 { _ = try play.get("/fill/\(round)/\(number)") }
             play.flushStore()

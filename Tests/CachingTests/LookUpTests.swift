@@ -1,4 +1,4 @@
-// Users whose credentials say nothing themselves: the upstream says whose they are.
+// Tests of users with opaque credentials, which a look-up at the upstream resolves.
 
 import Forwarding
 import HTTPCore
@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Users of whom the upstream tells", .play, .doors)
 struct LookUpPlays {
-    /// Tokens are `USER-RIGHTS-NUMBER`; /me says the first two.
+    /// Tokens have the form `USER-RIGHTS-NUMBER`; /me returns the first two parts.
     private func play(_ me: @escaping @Sendable ([String]) -> OriginStep? = { _ in nil }) throws -> ProxyPlay {
         let origin = ScriptedOrigin { request in
             let token =
@@ -31,7 +31,7 @@ struct LookUpPlays {
         try play.get(target, [("Authorization", "Bearer \(token)")])
     }
 
-    /// Asks once, and waits until it is known whose the token is.
+    /// Sends a request and waits until the look-up of the token is finished.
     private func introduce(_ play: ProxyPlay, _ token: String, count: Double, _ result: String = "told") throws {
         _ = try get(play, token, "/hello")
         #expect(try play.waitFor("cistern_identity_lookups_total{result=\"\(result)\"}", count))
@@ -59,7 +59,7 @@ struct LookUpPlays {
 
     @Test("what was said of credentials at one host says nothing of them at another")
     func hosts() throws {
-        // Ann's token at a is nobody's at b, where another user has the same number.
+        // At b, Ann's token is unknown, and another user has Ann's ID.
         let users = ["a.test": ["Bearer ann": 1], "b.test": ["Bearer bob": 1]]
         let origin = ScriptedOrigin { request in
             guard let user = users[request["Host"] ?? ""]?[request["Authorization"] ?? ""] else { return [.json("{}", status: "401 No")] }

@@ -1,5 +1,5 @@
-// Look-ups of users, with tenants and sessions that change their user: a request gets data of its own tenant and of its own user only, as a fresh
-// hit, from a fetch of others, and in a rescue.
+// Random tests of user look-ups with tenants and sessions that change their user. A request gets data of its own tenant and user only: as a
+// hit, from a collapsed fetch and in a rescue.
 
 import HTTPCore
 import Identity
@@ -8,7 +8,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-/// An upstream whose sessions can change their user.
+/// An upstream with sessions that can change their user.
 private final class Sessions: Sendable {
     private let users: Mutex<[String: String]>
 
@@ -18,7 +18,7 @@ private final class Sessions: Sendable {
 
     func change(_ token: String, to user: String) { users.withLock { $0[token] = user } }
 
-    /// The token, wherever a request carries it.
+    /// The token of a request, from any field that carries it.
     static func token(of request: OriginRequest) -> String {
         if let bearer = request["Authorization"]?.split(separator: " ").last { return String(bearer) }
         if let session = request["X-Session"] { return session }
@@ -60,7 +60,7 @@ private struct Walk {
     private enum Carrier: CaseIterable {
         case bearer, field, cookie
 
-        /// As frameworks make them, and another one for each way to carry it.
+        /// A token as frameworks make them, different for each carrier.
         func token(_ name: String) -> String { "\(name)x\(self)x0123456789abcdef" }
 
         func lines(_ token: String, tenant: String?, inCookie: Bool) -> [(String, String)] {
@@ -81,7 +81,7 @@ private struct Walk {
     private var isDown = false
     private(set) var (shared, rescued) = (0, 0)
 
-    /// `stay` tokens have one user for ever. What others wrote with `move` must never be seen with them.
+    /// `stay` tokens never change their user. They must never get what was stored with `move` after its change.
     init() throws {
         var users: [String: String] = [:]
         for carrier in Carrier.allCases {
@@ -100,7 +100,7 @@ private struct Walk {
         switch random.below(12) {
         case 0 where !isDown:
             let (user, token) = (random.pick(["ann", "bob"]), carrier.token("move"))
-            // The origin may have done it although the response says that it cannot be reached.
+            // The origin may have changed the session even if the response says that it is unreachable.
             _ = try play.request("POST", "/login/\(user)", carrier.lines(token, tenant: nil, inCookie: false))
             hasBeen[token, default: ["ann"]].insert(user)
         case 1:
@@ -171,7 +171,7 @@ struct LookUpWalk {
         #expect(clients.map { $0.readResponse()?.text } == ["\"ann red\"", "\"ann red\"", "\"ann blue\"", "\"ann blue\""])
     }
 
-    /// What ends what was learned of a session: the request, and what the upstream does.
+    /// Requests, or upstream responses, that end what was learned about a session.
     @Test(
         "a session that changes its user leaves nothing of the new one with the former's other devices",
         arguments: ["POST /login/bob", "GET /callback", "GET /expired", "POST /login/bob X-Tenant"])
@@ -213,7 +213,7 @@ struct LookUpWalk {
         let (asked, gate) = (Gate(), Gate())
         origin.react { request in
             guard request.target == "/late" else { return sessions.answer(request) }
-            // As the upstream sees it at the end.
+            // The upstream determines the user when it finishes the response.
             asked.open()
             gate.pass()
             return sessions.answer(request)

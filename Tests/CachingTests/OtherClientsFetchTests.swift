@@ -33,7 +33,7 @@ struct OtherClientsFetchTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 4))
         gate.open()
         #expect(leader[0].readResponse()?.text == "1")
-        // Neither of the two clients gets the earlier copy, in any order.
+        // Neither of the two other clients gets the earlier stored response, in any order.
         let texts = others.map { $0.readResponse()?.text }
         #expect(texts[0] == texts[3] && (texts[0] == "2" || texts[0] == "3"), "\(texts)")
         #expect(origin.requests.count == 3)

@@ -1,4 +1,5 @@
-// Rules of paths through the whole proxy: no spelling of a path gets past one that protects or under one that opens, also with a real nginx behind.
+// Tests of path rules, also with nginx as upstream. No spelling of a path evades a rule that protects it, or matches a rule that opens
+// another path.
 
 import Addresses
 import CachePolicy
@@ -18,7 +19,7 @@ struct PathRulePlays {
         return route
     }
 
-    /// Nobody may ask for `/internal/**`; on `/open/**` credentials make no difference.
+    /// `/internal/**` is denied to all clients; on `/open/**` the cache key ignores credentials.
     private static func guarded(_ settings: inout ProxySettings) throws {
         let nobody = try AddressRules(allow: [], deny: [IPNetwork("0.0.0.0/0"), IPNetwork("::/0")])
         var open = route("/open/**") { $0.credentials.areIgnored = true }
@@ -112,7 +113,7 @@ struct PathRulePlays {
         #expect(try post("/search/..%2fpay") == "5" && play.get("/search/..%2fpay").text == "6", "a write makes its target invalid")
     }
 
-    // MARK: Arguments
+    // MARK: Query arguments
 
     @Test("arguments.drop: the upstream does not get them, and requests with and without them have one copy")
     func dropped() throws {
@@ -136,7 +137,7 @@ struct PathRulePlays {
         #expect(try play.get("/a?q=a").text == "\"/a?q=a\"")
     }
 
-    // MARK: Documents that are named
+    // MARK: Persisted documents
 
     @Test(
         "a mutation by the name of a document gets no copy in an outage, and is sent once",

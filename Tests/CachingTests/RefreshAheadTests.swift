@@ -1,4 +1,4 @@
-// Which hits bring a new response before the stored one is stale: without sockets.
+// Tests which hits refresh a stored response before it becomes stale. Without sockets.
 
 import CachePolicy
 import Testing
@@ -13,7 +13,7 @@ struct RefreshAheadTests {
         return try #require(RefreshAhead(Routes([], rest: route)))
     }
 
-    /// Of these freshness times left, in seconds, one hit each at the same moment: which are due.
+    /// Whether each hit at this moment is due for a refresh, by remaining freshness in seconds.
     private static func due(_ rule: inout RefreshAhead, ttl: [Int64], key: UInt8 = 1, now: Int64 = 0) -> [Bool] {
         ttl.map { rule.isDue([key], route: 0, ttl: $0, lifetime: 100, now: Timestamp(seconds: now)) }
     }

@@ -1,5 +1,4 @@
-// Hits that come again, byte for byte or in all that a hit goes by: the same response, as long as a look-up would bring the same, and not a
-// request longer.
+// Tests of repeated hits. A request that matches an earlier one gets its response without a look-up, as long as a look-up would find it.
 
 import Administration
 import CachePolicy
@@ -26,7 +25,7 @@ struct RepeatedHitTests {
 
     private func repeated(_ play: ProxyPlay) throws -> Double? { try play.metric("cistern_repeated_hits_total") }
 
-    /// Asks until the next such request is one that repeats. Returns the last response.
+    /// Sends requests until the next one can be a repeated hit. Returns the last response.
     @discardableResult
     private func warm(_ play: ProxyPlay, _ target: String = "/a", _ fields: [(String, String)] = []) throws -> TestResponse {
         _ = try play.get(target, fields)
@@ -82,7 +81,7 @@ struct RepeatedHitTests {
         let older = try play.get("/a")
         #expect(older["Age"] == "1" && older["Cache-Status"] == "cistern; hit; ttl=59")
         #expect(try repeated(play) == 1)
-        // Kept once more, and not given again before its time: a clock that was set back.
+        // Also after the clock was set back: a remembered response is not used before its time.
         try warm(play)
         play.time.advance(by: .milliseconds(-500))
         #expect(try play.get("/a")["Age"] == "0")
@@ -229,7 +228,7 @@ struct RepeatedHitTests {
             #expect(client.readResponse()?.text.hasPrefix("{\"n\":1,") == true)
         }
         #expect(try repeated(play) == 12)
-        // Behind the half of a request it is no request.
+        // After an incomplete request, these bytes are not a request of their own.
         client.send("GET /x HTTP/1.1\r\nX: ")
         #expect(try repeated(play) == 12)
         client.send(text)
@@ -267,7 +266,7 @@ struct RepeatedHitTests {
         for number in 0..<600 {
             for _ in 0..<3 { #expect(try play.get("/many/\(number)").text == wanted[number]) }
         }
-        // Some want the same place.
+        // Some targets collide in the table.
         let first = try #require(try repeated(play))
         #expect(400...600 ~= first)
         for number in 0..<600 { #expect(try play.get("/many/\(number)").text == wanted[number]) }

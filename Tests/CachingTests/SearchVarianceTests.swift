@@ -1,4 +1,4 @@
-// No-Vary-Search through the whole proxy: what the upstream says of a path's arguments, remembered.
+// Tests of No-Vary-Search: what the upstream states about the arguments of a path is remembered.
 
 import CachePolicy
 import HTTPCore
@@ -12,13 +12,13 @@ import Testing
 struct SearchVariancePlays {
     private let field = "No-Vary-Search: params=(\"utm\" \"session\")"
 
-    /// Each response is another number, with these fields.
+    /// Numbers its responses and sends these fields.
     private func counting(_ fields: String...) -> ScriptedOrigin {
         let counter = Counter()
         return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", ["Cache-Control: max-age=60"] + fields)] }
     }
 
-    /// Each response is another number; the second has the field.
+    /// Numbers its responses; only the second one has the field.
     private func secondSaysSo() -> ScriptedOrigin {
         let counter = Counter()
         return ScriptedOrigin { _ in
@@ -61,13 +61,13 @@ struct SearchVariancePlays {
     func changes() throws {
         let play = try ProxyPlay(secondSaysSo())
         #expect(try play.get("/a").text == "1")
-        // The field is new; the response without it stays one for its own target.
+        // The response without the field still matches its own target only.
         #expect(try play.get("/a?utm=x").text == "2")
         #expect(try play.get("/a?utm=y").text == "2")
         #expect(try play.get("/a").text == "1")
         play.time.advance(by: .seconds(61))
         #expect(try play.get("/a?utm=y").text == "3")
-        // No word of it any more: for its own target.
+        // The new response lacks the field, so it matches its own target only.
         #expect(try play.get("/a?utm=y").text == "3")
         #expect(try play.get("/a?utm=z").text == "4")
     }
@@ -80,7 +80,7 @@ struct SearchVariancePlays {
         #expect(try play.get("/a?utm=x").text == "2")
         #expect(try play.get("/a").text == "2")
         play.time.advance(by: .seconds(1))
-        // A response that is for one target alone, and the latest for it.
+        // A response for one target only, which is also the latest for that target.
         #expect(try play.get("/a?utm=x", [("Cache-Control", "no-cache")]).text == "3")
         #expect(try play.get("/a?utm=x").text == "3")
     }

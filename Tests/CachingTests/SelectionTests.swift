@@ -1,4 +1,4 @@
-// Which stored response is for which request, where fields play tricks (RFC 9111 §4.1, RFC 9110 §7.6.1).
+// Tests which stored response matches a request with unusual fields (RFC 9111 §4.1, RFC 9110 §7.6.1).
 
 import CachePolicy
 import Reactor
@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Selection", .play)
 struct SelectionTests {
-    /// Says what the upstream saw of a field.
+    /// Returns the upstream's view of a request field.
     private func echoing(_ name: String, _ fields: String...) -> ScriptedOrigin {
         ScriptedOrigin { request in [.json("\"\(request[name] ?? "none")\"", ["Cache-Control: max-age=60"] + fields)] }
     }

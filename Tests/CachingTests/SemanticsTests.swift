@@ -1,4 +1,4 @@
-// RFC 9111 and its neighbours through the whole proxy: what is more than a table can show.
+// Tests of RFC 9111 and related RFCs that need more than a table.
 
 import CachePolicy
 import ContentCodings
@@ -11,7 +11,7 @@ import Testing
 
 @Suite("Semantics", .play, .doors)
 struct SemanticsTests {
-    /// Each response is another number, with these fields.
+    /// Numbers its responses and sends these fields.
     private func counting(_ fields: String...) -> ScriptedOrigin {
         let counter = Counter()
         return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", fields)] }
@@ -19,7 +19,7 @@ struct SemanticsTests {
 
     private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
-    // MARK: Parts
+    // MARK: Ranges
 
     @Test(
         "a part of a stored whole (RFC 9110 §14.2)",
@@ -86,7 +86,7 @@ struct SemanticsTests {
         #expect(rescued.status == 206 && rescued.text == "1,")
     }
 
-    // MARK: What is kept
+    // MARK: Storing
 
     @Test("store any: other types and statuses with their freshness; json: they are passed on")
     func storeAny() throws {
@@ -208,7 +208,7 @@ struct SemanticsTests {
         #expect(try play.get("/a").text == "{\"by\":\"POST\"}")
         _ = try play.request("POST", "/b", content: "x")
         #expect(try play.get("/b").text == "{\"by\":\"GET\"}")
-        // Never for another POST.
+        // The stored response never answers another POST.
         #expect(!isHit(try play.request("POST", "/a", content: "x")))
     }
 
@@ -265,7 +265,7 @@ struct SemanticsTests {
         let json = [("Content-Type", "application/json")]
         let first = try play.request("QUERY", "/q", json, content: "{\"a\":1,\"b\":2}")
         #expect(first.status == 200)
-        // Another spelling of the same; the upstream would have got it as it is.
+        // Equal JSON in another spelling. The upstream would receive it unchanged.
         let again = try play.request("QUERY", "/q", json, content: "{ \"b\": 2.0, \"a\": 1 }")
         #expect(isHit(again) && again.text == first.text)
         #expect(!isHit(try play.request("QUERY", "/q", json, content: "{\"a\":1,\"b\":3}")))
@@ -452,7 +452,7 @@ struct SemanticsTests {
             #expect(part.status == 206 && part.text == text.dropFirst(100_000).prefix(100_000))
         }
         #expect(try play.metric("cistern_recoded_contents_total{from=\"beside\"}") == 6)
-        // Whoever leaves in the middle takes nothing with him.
+        // A client that disconnects early does not affect other clients.
         let leaving = try play.client()
         leaving.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n")
         leaving.endsWithReset()

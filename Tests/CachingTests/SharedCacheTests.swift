@@ -1,4 +1,4 @@
-// RFC 9111 and its relatives through the whole proxy: plays over real sockets.
+// Tests of RFC 9111 and related RFCs over real sockets.
 
 import CachePolicy
 import Forwarding
@@ -49,7 +49,7 @@ struct SharedCacheTests {
             #expect(try play.get(target)["X-Number"] != first["X-Number"])
         }
         origin.down()
-        // Kept without a lifetime, so for a rescue.
+        // Stored without a freshness lifetime, for rescues only.
         play.time.advance(by: .seconds(100))
         #expect(try play.get("/404").status == 404)
         #expect(try play.get("/599").status == 502)
@@ -65,11 +65,11 @@ struct SharedCacheTests {
         ])
     func credentialFields(name: String) throws {
         let origin = ScriptedOrigin { request in [.json("\"\(request[name] ?? "nobody")\"", ["Cache-Control: max-age=60"])] }
-        // From others the fields that proxies write would not arrive.
+        // Fields that only proxies write are removed unless the client is trusted.
         let play = try ProxyPlay(origin) { $0.forwarding.forwarded = .trust }
         for user in ["alice", "bob", "alice"] { #expect(try play.get("/me", [(name, user)]).text == "\"\(user)\"") }
         #expect(try play.get("/me").text == "\"nobody\"")
-        // A proof is for one request: nobody would find its response again.
+        // A DPoP proof is valid for one request, so its response is not stored.
         #expect(origin.requests.count == (name == "DPoP" ? 4 : 3))
     }
 

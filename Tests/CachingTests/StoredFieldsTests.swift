@@ -1,4 +1,5 @@
-// Which of the upstream's fields reach whom: those of one moment its own client only, its other addresses nobody, and references within it as paths here.
+// Tests which upstream fields reach clients. Per-request fields reach only the requesting client, internal addresses reach no client, and
+// internal references become paths.
 
 import CachePolicy
 import HTTPCore

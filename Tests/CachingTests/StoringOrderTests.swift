@@ -1,4 +1,4 @@
-// Two fetches for one key: the one that was sent later wins, whichever ends first. Plays over real sockets.
+// Tests of concurrent fetches for one key: the fetch that was sent later wins, whichever ends first. Over real sockets.
 
 import CachePolicy
 import CacheStore
@@ -12,7 +12,7 @@ import Testing
 struct StoringOrderTests {
     private static let fresh = "Cache-Control: max-age=60"
 
-    /// The first request after the first so many waits at the gate for what it gets; the others get their own at once.
+    /// An origin that delays one request until the gate opens: the first after `count` others.
     private static func origin(
         after count: Int = 0, _ gate: Gate, late: @escaping @Sendable (OriginRequest) -> [OriginStep],
         others: @escaping @Sendable (OriginRequest, Int) -> OriginStep
@@ -24,7 +24,7 @@ struct StoringOrderTests {
         }
     }
 
-    /// Returns when the origin has the request.
+    /// Returns when the origin has received the request.
     private func send(_ play: ProxyPlay, _ method: String = "GET", _ target: String = "/a", _ fields: String = "") throws -> TestClient {
         let client = try play.client()
         let before = play.origin.requests.count
@@ -33,7 +33,7 @@ struct StoringOrderTests {
         return client
     }
 
-    /// Asks by itself, whatever is under way.
+    /// Sends a request that does not join a running fetch.
     private func getAnew(_ play: ProxyPlay) throws -> TestResponse { try play.get("/a", [("Cache-Control", "no-cache")]) }
 
     private static func notModified(_ tag: String) -> OriginStep {
@@ -48,7 +48,7 @@ struct StoringOrderTests {
         let play = try ProxyPlay(origin)
         let slow = try send(play)
         #expect(try getAnew(play).text == "2")
-        // The older one's Date is later: that says nothing.
+        // The older response has the later Date, which does not matter.
         play.time.advance(by: .seconds(3))
         gate.open()
         let own = try #require(slow.readResponse())
@@ -219,16 +219,16 @@ struct StoringOrderTests {
     @Test(
         "which of two responses is the later one",
         arguments: [
-            // Order, asked, came, of an archive: those of the stored one, and those of the one that comes.
+            // Order, request time, response time, whether archived: of the stored response, then of the new one.
             ((5, 0, 9, false), (6, 0, 0, false), false), ((6, 0, 0, false), (5, 0, 9, false), true),
             ((5, 0, 0, false), (5, 0, 0, false), false),
-            // Of another process.
+            // A response of another process.
             ((1 << 40, 50, 60, false), (5, 0, 1, false), false), ((0, 50, 60, false), (5, 0, 1, false), false),
-            // An archived response comes, or is there.
+            // The new or the stored response is archived.
             ((5, 10, 20, false), (9, 11, 21, true), false), ((5, 10, 20, false), (9, 11, 20, true), true),
             ((5, 10, 20, false), (9, 10, 30, true), true), ((9, 11, 12, true), (5, 10, 20, false), true),
             ((9, 9, 12, true), (5, 10, 20, false), false), ((9, 11, 12, true), (10, 10, 20, false), false),
-            // The very same archived response, which is put in for the second time.
+            // An archived response that is imported again.
             ((9, 11, 12, true), (9, 11, 12, true), false),
         ] as [((UInt64, Int64, Int64, Bool), (UInt64, Int64, Int64, Bool), Bool)])
     func recency(stored: (UInt64, Int64, Int64, Bool), new: (UInt64, Int64, Int64, Bool), isOutdated: Bool) {

@@ -1,4 +1,4 @@
-// Requests that differ in a field that nobody knows: an upstream may choose an account by it without saying so.
+// Tests of requests that differ in an unknown field. An upstream may select an account by it without sending Vary.
 
 import CachePolicy
 import Forwarding
@@ -7,13 +7,13 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-/// Fields by which public APIs choose an account, a project or a version, on no list of credentials.
+/// Fields by which public APIs select an account, project or version. They are on no list of credentials.
 let selectingFields = [
     "Stripe-Account", "On-Behalf-Of", "X-Mailgun-On-Behalf-Of", "OpenAI-Project", "X-Goog-User-Project", "Impersonate-Group",
     "Accept-Profile", "Api-Version",
 ]
 
-/// Responds for the account that a field names.
+/// An origin that responds for the account in a field.
 func accountOrigin(_ field: String, _ fields: String...) -> ScriptedOrigin {
     ScriptedOrigin { request in [.json("\"\(request[field] ?? "none")\"", fields)] }
 }

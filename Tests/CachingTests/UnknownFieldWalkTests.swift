@@ -1,6 +1,5 @@
-// A random walk of several users, each with several accounts that a field chooses which nobody knows, through outages and restarts, at once and one after
-// the other: nobody ever gets another account's response, however it is found; and fields of client libraries that change with each request never cost
-// anybody a copy.
+// Random tests of users with several accounts, which an unknown field selects, through outages, restarts and concurrent requests. No
+// account gets another account's response. Fields that change with each request never prevent the use of a stored response.
 
 import Reactor
 import TestSupport
@@ -11,7 +10,7 @@ private struct Walk {
     private static let harmless = [
         "X-Request-Id", "traceparent", "sentry-trace", "CF-Ray", "Sec-CH-UA", "X-Amz-Date", "baggage", "Priority",
     ]
-    /// What responses say beside their account, by target. `/any` is the same for all accounts, as it says.
+    /// Targets with different response fields. `/any` is equal for all accounts and declares it.
     private static let targets = ["/silent", "/tagged", "/varying", "/private", "/any"]
 
     private struct Who: Hashable {
@@ -23,7 +22,7 @@ private struct Walk {
             (token.map { [("Authorization", $0)] } ?? []) + (account.map { [(name, $0)] } ?? [])
         }
 
-        /// What the upstream tells it.
+        /// Content that the upstream sends for this request.
         var text: String { target == "/any" ? "\"any\"" : "\"\(token ?? "") \(account ?? "")\"" }
     }
 
@@ -33,7 +32,7 @@ private struct Walk {
             switch request.target {
             case "/any": return [.json("\"any\"", ["Cache-Control: max-age=1, public"])]
             case "/tagged":
-                // One tag for all: as of an upstream that makes it of a version number.
+                // One entity tag for all accounts, like an upstream that derives it from a version number.
                 guard request["If-None-Match"] == nil else { return [.send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n")] }
                 return [.json(text, ["ETag: \"1\""])]
             case "/varying": return [.json(text, ["Vary: Origin, \(name), Authorization", "Cache-Control: max-age=5"])]
@@ -75,7 +74,7 @@ private struct Walk {
         }
     }
 
-    /// From one user for several accounts.
+    /// Sends concurrent requests of one user for several accounts.
     private mutating func askAtOnce(_ who: Who, _ changing: [(String, String)]) throws {
         let crowd = ["A", "B", nil].map { Who(token: who.token, account: $0, target: who.target) }
         let clients = try crowd.map { one in
@@ -93,7 +92,7 @@ private struct Walk {
     private mutating func check(_ response: TestResponse, _ who: Who) throws {
         let status = response["Cache-Status"] ?? ""
         try demand(response.status >= 502 || response.text == who.text, "up \(isUp), \(name), \(who), \(response.status), \(status)")
-        // Without a user's credentials nothing private is kept.
+        // Private responses are stored only for requests with credentials.
         if isUp, response.isFromUpstream, who.target != "/private" || who.token != nil { copies.insert(who) }
     }
 }

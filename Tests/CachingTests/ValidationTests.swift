@@ -1,4 +1,4 @@
-// What a 304, or a response to HEAD, may do to what is stored, and what it may not (RFC 9111 §3, §4.3).
+// Tests how a 304 or a response to HEAD may change stored responses (RFC 9111 §3, §4.3).
 
 import CachePolicy
 import HTTPCore
@@ -10,7 +10,7 @@ import Testing
 @Suite("Validation", .play, .doors)
 struct ValidationTests {
     private static let fresh = "Cache-Control: max-age=60"
-    /// Older than it may be, as it comes.
+    /// Stale on arrival.
     private static let stale = ["Cache-Control: max-age=10", "Age: 20"]
 
     private static func notModified(_ fields: String...) -> OriginStep {
@@ -19,7 +19,7 @@ struct ValidationTests {
 
     private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
-    /// Stored once, then asked for again with the fields of a 304 as the response; from the third request on the content is another.
+    /// Stores a response, then validates it with a 304 that has these fields. From the third request on the content differs.
     private func play(_ control: [String], then fields: String, _ strictness: Strictness = .rescue) throws -> ProxyPlay {
         let counter = Counter()
         let origin = ScriptedOrigin { request in
@@ -88,7 +88,7 @@ struct ValidationTests {
         }
     }
 
-    /// Where nothing is said of freshness a confirmation is seldom written; one that varies otherwise is.
+    /// Confirmations of responses without freshness are seldom written. One with another Vary is written at once.
     private func varyOfUnfresh(_ method: String) throws {
         let play = try play([], then: "Vary: X-F")
         _ = try play.get("/a", [("X-F", "1")])
@@ -113,7 +113,7 @@ struct ValidationTests {
         let second = try play.get("/a")
         #expect(second.text == "{\"n\":2,\"q\":\"\"}" && second["Cache-Status"] == "cistern; fwd=stale; stored")
         #expect(origin.requests.count == 3)
-        // With the request's content.
+        // The second request repeats the content of the first.
         let query = [("Content-Type", "text/plain")]
         origin.react { request in
             if request["If-None-Match"] == "\"a\"" {
@@ -129,7 +129,7 @@ struct ValidationTests {
             let second = try play.request("QUERY", target, query, content: "words")
             #expect(second.status == 200 && second.text != first.text && second.text.contains("words"))
         }
-        // Too much to be read before asking again.
+        // The 412's content is too long to be drained before the request is repeated.
         _ = try play.request("QUERY", "/long", query, content: "words")
         #expect(try play.request("QUERY", "/long", query, content: "words").status == (strictness == .strict ? 502 : 200))
     }
@@ -191,7 +191,7 @@ struct ValidationTests {
         }
         let play = try ProxyPlay(origin)
         _ = try play.get(target)
-        // Without its Age the stale one would be fresh now.
+        // Without an Age, the stored response would be fresh at this time.
         if word == "stale" { play.time.advance(by: .seconds(100)) }
         let confirmed = try play.get(target, [("Cache-Control", "no-cache")])
         #expect(confirmed["Cache-Status"] == "cistern; fwd=\(word); fwd-status=304")

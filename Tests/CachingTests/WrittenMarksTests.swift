@@ -1,5 +1,5 @@
-// The response to a write waits until what the write has changed is in the store's files, and never longer than a moment: a process that is killed
-// right after it must not bring back what was stored before.
+// Tests that the response to a write waits briefly until the invalidation is in the store's files. A process that is killed afterwards must
+// not restore invalidated responses.
 
 import CSystem
 import Glibc
@@ -12,7 +12,7 @@ import Testing
 
 @Suite("Writes and the store's files", .play, .doors, .upstreams)
 struct WrittenMarksTests {
-    /// The disk of a store: it gives no new file its blocks before the gate opens.
+    /// A store's disk that allocates no blocks for new files before the gate opens.
     private final class Disk: Sendable {
         let gate = Gate()
         let isFull = Mutex(false)
@@ -34,7 +34,7 @@ struct WrittenMarksTests {
     private let responses = "cistern_upstream_responses_total{status_class=\"2xx\"}"
     private let early = "cistern_writes_before_marks_total"
 
-    /// A write whose response has come from the upstream.
+    /// Sends a write and waits until the upstream has responded.
     private func write(_ target: String, _ play: ProxyPlay) throws -> TestClient {
         let client = try TestClient(port: play.port)
         if ProxyPlay.door.isSecured { try client.secure() }
@@ -51,7 +51,7 @@ struct WrittenMarksTests {
         #expect(try play.get("/a").status == 200)
         let client = try write("/a", play)
         #expect(!client.hasInput(within: 0))
-        // The upstream's response is here, and nobody else waits.
+        // The upstream has responded. Only the writing client still waits.
         #expect(try play.get("/b").status == 200)
         #expect(!client.hasInput(within: 0))
         disk.gate.open()

@@ -1,4 +1,4 @@
-// Responses to an authority that wants to see whether a name is ours (RFC 8555 §8.3).
+// Tests of ACME challenge responses, by which an authority verifies a name (RFC 8555 §8.3).
 
 import CacheStore
 import ReverseProxy
@@ -15,7 +15,7 @@ struct AcmeChallengeTests {
         try TestTools.write("token-1.key", to: directory.path + "/token-1")
         try TestTools.write("secret", to: directory.path + "/.hidden")
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("\"upstream\"")] }) { $0.listening.challengeDirectory = directory.path }
-        // More than wait at once: each gives its place back.
+        // More requests than may wait at once: each one releases its slot.
         for _ in 0..<100 {
             let response = try play.get(Self.path + "token-1")
             #expect(response.status == 200 && response.text == "token-1.key")

@@ -1,4 +1,4 @@
-// Whose requests these are, where a balancer or a proxy stands in front.
+// Tests of the client's address behind a load balancer or another proxy.
 
 import Addresses
 import CachePolicy
@@ -12,7 +12,7 @@ import Testing
 
 @Suite("Whose requests these are", .play)
 struct ClientAddressTests {
-    /// - Returns: a proxy with a plain listener, for the play itself, and one that takes the PROXY protocol.
+    /// - Returns: a proxy with a plain listener for the test itself, and a second listener that accepts the PROXY protocol.
     private func play(trusted: NetworkList, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: no-store"])] }) { settings in
             settings.listening.listeners.append(settings.listening.listeners[0])
@@ -137,7 +137,7 @@ struct TrustedProxyTests {
         #expect(told == (isTrusted ? "for=192.0.2.7;proto=https" : "for=unknown;proto=http"))
     }
 
-    /// The last exchange explained.
+    /// The latest exchange in `/-/why`.
     static func why(_ play: ProxyPlay) throws -> JSONValue {
         try #require(JSONValue(play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first)
     }
@@ -151,7 +151,7 @@ struct TrustedProxyTests {
         #expect(play.origin.requests.last?["Forwarded"] == "for=192.0.2.7;proto=https")
         #expect(play.origin.requests.last?["X-Forwarded-For"] == "192.0.2.7" && play.origin.requests.last?["X-Forwarded-Proto"] == "https")
         #expect(try Self.why(play)["client"]?.string == "192.0.2.7")
-        // What was said of one request says nothing of the next one.
+        // The forwarded fields of one request do not apply to the next one.
         _ = try play.get("/b")
         #expect(play.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=\(ProxyPlay.door.scheme)")
         let strangers = try self.play("10.0.0.0/8")

@@ -1,4 +1,4 @@
-// Client certificates: who must show one, whom it makes a user of their own, and what of it the upstream gets to know.
+// Tests of client certificates: which clients need one, how it identifies a user, and what the upstream learns of it.
 
 import Addresses
 import Administration
@@ -12,7 +12,7 @@ import Testing
 
 @Suite("Client certificates", .play, .door(.tls))
 struct ClientCertificateTests {
-    /// Of the authority that the plays trust.
+    /// Issued by the authority that the proxy trusts.
     private let certificates: TestCertificates
 
     init() throws { certificates = try TestCertificates() }
@@ -39,7 +39,7 @@ struct ClientCertificateTests {
         return try TestClient(port: play.port, offer)
     }
 
-    /// In TLS 1.3 a client knows that it is not let in when it reads.
+    /// In TLS 1.3, a client learns that it was rejected when it reads.
     private func isLetIn(_ play: ProxyPlay, _ pair: TestCertificates.Pair?) throws -> Bool {
         try client(play, pair).get("/a")?.status == 200
     }
@@ -138,7 +138,7 @@ struct ClientCertificateTests {
         #expect(client.get("/a", [("Host", "outer.test")])?.status == 200)
         for host in ["cistern.test", "CISTERN.test:443"] { #expect(client.get("/a", [("Host", host)])?.status == 421) }
         for host in ["cistern.test.", "cistern.test.."] { #expect(client.get("/a", [("Host", host)])?.status == 421) }
-        // And its session opens no other door.
+        // The session cannot be resumed for another host.
         (offer.name, offer.session) = ("cistern.test", client.tls?.session)
         let other = try? TestClient(port: play.port, offer)
         #expect(other?.get("/a", [("Host", "cistern.test")]) == nil)
@@ -163,7 +163,7 @@ struct ClientCertificateTests {
         }
     }
 
-    /// What a reload changes, and whether a connection that stands could not come in anew.
+    /// Changes by a reload, and whether an open connection would be refused under the new settings.
     enum Change: CaseIterable {
         case required, otherAuthority, listenerRequires, nothing, addressDenied, otherName
 

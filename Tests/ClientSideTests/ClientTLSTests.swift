@@ -1,5 +1,5 @@
-// TLS with clients: who gets which certificate, who is refused, and what is never resumed. What requests and responses come to through TLS is held
-// by the suites that go through every door.
+// Tests of TLS with clients: choice of the certificate, refused clients, and sessions that are never resumed. Suites with `.doors` cover
+// requests and responses over TLS.
 
 import CacheStore
 import Dispatch
@@ -30,7 +30,7 @@ struct ClientTLSTests {
             #expect(client.tls?.version == version && client.tls?.chosenProtocol == "http/1.1")
             #expect(client.get("/a")?.status == 200)
         }
-        // And the connection that asks.
+        // Includes the connection that reads the metric.
         #expect(try play.metric("cistern_tls_handshakes_total{kind=\"full\"}") == 3)
     }
 

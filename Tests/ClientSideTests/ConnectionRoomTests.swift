@@ -1,4 +1,4 @@
-// One address that holds all connections that there may be keeps nobody else out.
+// Tests that one address that holds all available connections does not keep other clients out.
 
 import Addresses
 import HTTP2
@@ -11,7 +11,7 @@ import Testing
 
 @Suite("The limit on client connections", .play)
 struct ConnectionRoomTests {
-    /// What a connection does that holds its place.
+    /// State of a connection that occupies a slot.
     enum Holding: CaseIterable {
         case nothing, response, halfHead, upload, http2, http2Request, http2Upload, handshake, tls
     }
@@ -85,7 +85,7 @@ struct ConnectionRoomTests {
         var held: [TestClient] = []
         for _ in 0..<(Self.limit - 2) { held.append(try hold(play, .response, isSecured: false)) }
         _ = try play.metric("cistern_connections")
-        // The address of these never is the one that has most.
+        // The addresses of these connections never hold the most connections.
         let new = try (0..<3).map { _ in try play.client() }
         for client in new { #expect(client.get("/a")?.status == 200) }
         #expect(kept.get("/a")?.status == 200)
@@ -104,7 +104,7 @@ struct ConnectionRoomTests {
             return client
         }
         #expect(try play.waitFor("cistern_upstream_active_requests", 2))
-        // The play's own connection is idle.
+        // The test's own connection is idle, so it is closed.
         #expect(try play.client().get("/b")?.text == "2")
         gate.open()
         for client in working { #expect(client.readResponse()?.text == "1") }

@@ -1,5 +1,5 @@
-// An upstream that knows its users by the connection (NTLM, Negotiate, Kerberos: RFC 4559 §6): a user is on one client's connection only, and
-// nobody else gets, or does, anything as that user.
+// Tests of upstreams that authenticate connections (NTLM, Negotiate, Kerberos: RFC 4559 §6). Only one client's requests use such a
+// connection, and no other client gets data, or acts, as that user.
 
 import Addresses
 import Administration
@@ -14,7 +14,7 @@ import TestSupport
 import Testing
 import Upstream
 
-/// What such an upstream knows: who has signed in on which connection, and how far the handshake of NTLM has come.
+/// State of such an upstream: the user of each connection, and the step of an NTLM handshake.
 private final class SignedIn: Sendable {
     private struct State {
         var users: [Int: String] = [:]
@@ -95,7 +95,7 @@ struct ConnectionUserTests {
             #expect(other.request("POST", "/public/a", content: "{}")?.text == Self.nobody)
             #expect(try play.client().get("/public/a")?.text == Self.nobody)
         }
-        // The connection that has offered the scheme is the one that the handshake went over.
+        // The handshake used the connection on which the upstream had offered the scheme.
         let ofClient = Set(play.origin.requests.filter { $0["Authorization"] != nil }.map(\.connection))
         #expect(ofClient.count == 1 && ofClient.first == play.origin.requests.first?.connection)
         #expect(client.get("/public/a")?.text == Self.ann)
@@ -109,7 +109,7 @@ struct ConnectionUserTests {
         #expect(other.get("/public/a")?.text == Self.nobody)
         #expect(client.get("/public/a")?["Cache-Status"]?.contains("hit") == true)
         #expect(client.get("/public/a", [("Authorization", "Negotiate ann")])?.text == Self.ann)
-        // The same bytes as those of the hit before.
+        // Byte for byte equal to the earlier hit.
         for _ in 0..<3 { #expect(client.get("/public/a")?.text == Self.ann) }
         for _ in 0..<3 { #expect(other.get("/public/a")?.text == Self.nobody) }
         let count = play.origin.requests.count
@@ -182,7 +182,7 @@ struct ConnectionUserTests {
         #expect(try play.metric(Self.owned) == 1)
         play.time.advance(by: .seconds(2))
         #expect(try play.waitFor(Self.owned, 0))
-        // Its user is gone, and what the upstream says now is still this client's alone.
+        // The user's connection is closed. Responses of the upstream still belong to this client only.
         #expect(idle.get("/data")?.status == 401)
     }
 
@@ -262,7 +262,7 @@ struct ConnectionUserTests {
             #expect(client.get("/public/a")?.text == Self.nobody)
         }
         #expect(client.get("/public/a")?["Cache-Status"]?.contains("hit") == true)
-        // The 401 said that it may be stored for everyone.
+        // The upstream's 401 permitted shared caching.
         #expect(play.origin.requests.count { $0.target == "/data" } == 3)
         #expect(play.origin.connectionCount == 2)
         let told = JSONValue(try play.admin("GET", "/-/why?last=20").content)?["exchanges"]?.array ?? []

@@ -1,4 +1,4 @@
-// Expect: 100-continue (RFC 9110 §10.1.1), with content that is taken whole, that streams, and that is not wanted at all.
+// Tests of Expect: 100-continue (RFC 9110 §10.1.1) with content that is read whole, streamed or not read.
 
 import CachePolicy
 import Reactor
@@ -16,7 +16,7 @@ struct ContinueTests {
         ScriptedOrigin { [.json("{\"expect\":\"\($0["Expect"] ?? "")\",\"count\":\($0.content.count)}")] }
     }
 
-    /// Where more than ten bytes stream.
+    /// A proxy that streams content of more than ten bytes.
     private func play(_ origin: ScriptedOrigin) throws -> ProxyPlay { try ProxyPlay(origin) { $0.downstream.requestBufferBytes = 10 } }
 
     private func head(_ target: String, _ count: Int, _ more: String = "") -> String {

@@ -1,4 +1,4 @@
-// A client that is responded to before it has sent all of its content reads that response: what still comes is read and discarded, up to a limit.
+// Tests that a client gets a response that was sent before its upload ended. Remaining content is read and discarded, up to a limit.
 
 import Downstream
 import HTTP2
@@ -13,11 +13,11 @@ private let cut = "cistern_uploads_cut_total"
 
 @Suite("Content that comes after the response", .play)
 struct DiscardedUploadTests {
-    /// What responds before all of the content has come.
+    /// Causes of an early response.
     enum Early: CaseIterable { case outage, tooLarge, byUpstream }
 
     private static let limit = 1 << 20
-    /// More than one request may hold, and than kernels take.
+    /// Exceeds the limit of one request and the kernel's buffers.
     private static let length = 12 << 20
 
     private func play(_ early: Early, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {

@@ -1,4 +1,4 @@
-// Clients that read slowly, or not at all for a while: what they hold of the upstream's connections, and of memory.
+// Tests of clients that read slowly or pause: their use of upstream connections and memory.
 
 import TestSupport
 import Testing
@@ -42,7 +42,7 @@ struct DownloadTests {
         slow.send("\(row.method) /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(slow.hasInput(within: 10_000))
         #expect(try play.waitFor("cistern_upstream_active_requests", 0))
-        // The only connection serves another meanwhile.
+        // Meanwhile the only upstream connection serves another request.
         let other = try play.client()
         #expect(other.request(row.method, "/b")?.content.count == Self.content.utf8.count)
         let response = slow.readResponse()
@@ -64,7 +64,7 @@ struct DownloadTests {
             #expect(client.hasInput(within: 10_000))
             return client
         }
-        // The clock stands still: nobody's time-out makes room.
+        // The clock stands still, so no timeout releases memory.
         for target in ["/c/1", "/d/1"] { #expect(try play.get(target).status == 200) }
         #expect(try play.request("POST", "/e/1", content: "1").status == 200)
         let whole = slow.compactMap { $0.readResponse() }.count { $0.isComplete && $0.content.count == length }
@@ -73,7 +73,7 @@ struct DownloadTests {
 
     @Test("what is longer, or finds no memory, comes no faster than the client reads", .slow, arguments: ["longer", "no memory"])
     func heldBack(_ why: String) throws {
-        // More than the kernel's buffers on both ways take.
+        // Exceeds the kernel's buffers on both sides.
         let length = 16 * Self.content.utf8.count
         let head = OriginStep.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \(length)\r\n\r\n")
         let long: [OriginStep] = [head] + Array(repeating: OriginStep.send(Self.content), count: 16)
@@ -85,7 +85,7 @@ struct DownloadTests {
         let slow = try play.client()
         slow.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(slow.hasInput(within: 10_000))
-        // It is held back: all others are served, and nobody is cut off, whatever the budget.
+        // The download is paused: all other requests are served, and no connection is cut, regardless of the budget.
         for _ in 0..<100 { #expect(try play.get("/b").status == 200) }
         #expect(try play.metric("cistern_upstream_active_requests") == 1)
         #expect(try (play.metric("cistern_unsent_bytes") ?? .infinity) <= 2_097_152)

@@ -1,4 +1,4 @@
-// The end of a process with several shards: whoever still waits for a fetch that another shard has begun gets its response.
+// Tests the end of a process with several shards: a client that follows another shard's fetch gets its response.
 
 import TestSupport
 import Testing
@@ -7,15 +7,15 @@ import Testing
 
 @Suite("The end of several shards", .play, .upstreams, .door(.clear))
 struct EndOfShardsTests {
-    /// | the leader's shard         | another shard                     |
-    /// |----------------------------|-----------------------------------|
-    /// | asks, and its client leaves|                                   |
-    /// |                            | follows                           |
-    /// | has no client: it is drained| waits                            |
-    /// | the response comes         | responds                          |
+    /// | the leader's shard                   | another shard |
+    /// |--------------------------------------|---------------|
+    /// | starts a fetch, its client leaves    |               |
+    /// |                                      | follows       |
+    /// | has no client: it is drained         | waits         |
+    /// | the response arrives                 | responds      |
     @Test("a shard without clients keeps its fetches until all shards have none")
     func follower() throws {
-        // The kernel chooses the shard of each connection: in some rounds the two have different ones.
+        // The kernel chooses the shard of each connection. In some rounds the two connections are on different shards.
         for round in 0..<8 {
             let (gate, reached) = (Gate(), Gate())
             let play = try ProxyPlay(ScriptedOrigin { _ in [.open(reached), .pass(gate), .json("1")] }, door: .http2) { $0.shards = 4 }

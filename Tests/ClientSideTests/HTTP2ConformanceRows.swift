@@ -39,7 +39,7 @@ enum HTTP2ConformanceRows {
         Row("5.5", "a setting that is not known is ignored", H.frame(.settings, 0, 0, H.setting(0xff, 1)), .nothing),
     ]
 
-    /// A stream that is over: the client has ended it, and its response has come.
+    /// A closed stream: the client has ended it, and its response was sent.
     private static func afterResponse(_ bytes: [UInt8]) -> [UInt8] { H.request(1) + H.request(3) + bytes }
 
     private static let states: [Row] = [
@@ -150,7 +150,7 @@ enum HTTP2ConformanceRows {
             "6.9.1", "a window of a stream beyond what there is",
             H.request(1, post, ends: false) + H.frame(.window, 0, 1, H.number(.max >> 1)) + H.frame(.window, 0, 1, H.number(.max >> 1)),
             Row.stream(.flowControlError)),
-        // We differ: the library ends the stream, where the RFC has the connection end.
+        // A known deviation: the library ends the stream, but the RFC requires to end the connection.
         Row(
             "6.9.2", "settings that take a stream's window beyond what there is",
             H.request(1, post, ends: false) + H.frame(.window, 0, 1, H.number((.max >> 1) - 65_535))

@@ -1,5 +1,4 @@
-// RFC 9113 and RFC 7541 section by section: what a client sends in bytes, and with which code the stream or the connection ends, or that it does
-// not.
+// Tests of RFC 9113 and RFC 7541 by section: bytes from a client, and the error code that ends the stream or the connection, if any.
 
 import HTTP2
 import Reactor
@@ -8,16 +7,16 @@ import TestSupport
 import Testing
 import Upstream
 
-/// What follows the preface and the client's SETTINGS, and what comes of it.
+/// Bytes after the preface and the client's SETTINGS, and the expected outcome.
 struct ConformanceRow: Sendable, CustomTestStringConvertible {
     enum Outcome: Sendable {
-        /// GOAWAY with one of these, then the end.
+        /// GOAWAY with one of these codes, then the end.
         case connection([HTTP2ErrorCode])
-        /// RST_STREAM with one of these on this stream, or GOAWAY.
+        /// RST_STREAM with one of these codes on this stream, or GOAWAY.
         case stream(UInt32, [HTTP2ErrorCode])
         /// A response with this status on this stream.
         case response(UInt32, String = "200")
-        /// A ping is answered afterwards.
+        /// No error: a later PING is answered.
         case nothing
     }
 
@@ -57,7 +56,7 @@ struct HTTP2ConformanceTests {
             let code = end.map { $0.number(at: $0.kind == RawHTTP2.Kind.goAway.rawValue ? 4 : 0) }
             #expect(codes.map(\.rawValue).contains(code ?? 99), "\(code ?? 99)")
         case .response(let number, let status):
-            // Fields are indexed or not; what counts is that the stream has a head and ends.
+            // Fields may be indexed or literal. The test checks only that the stream has a head and ends.
             let head = client.next { $0.kind == RawHTTP2.Kind.headers.rawValue && $0.stream == number || $0.isFailure }
             #expect(head?.kind == RawHTTP2.Kind.headers.rawValue && head?.status == status, "\(head?.kind ?? 99) \(head?.status ?? "")")
         case .nothing:
@@ -96,7 +95,7 @@ struct HTTP2ConformanceTests {
         let gate = Gate()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("{}")] }, door: .http2)
         let client = try RawHTTP2Client(port: play.port)
-        // Ours count from when the client has acknowledged them.
+        // Our limits apply once the client has acknowledged them.
         _ = client.next { $0.kind == RawHTTP2.Kind.settings.rawValue && $0.flags == 0 }
         client.send(RawHTTP2.frame(.settings, 1))
         for number in 0..<101 {
@@ -112,7 +111,7 @@ struct HTTP2ConformanceTests {
 extension RawHTTP2Client.Frame {
     fileprivate var isFailure: Bool { kind == RawHTTP2.Kind.goAway.rawValue || kind == RawHTTP2.Kind.reset.rawValue }
 
-    /// Of a head whose `:status` is indexed (RFC 7541, appendix A), or written out in digits or by Huffman's code.
+    /// Status of a head whose `:status` is indexed (RFC 7541, appendix A), or literal with or without Huffman coding.
     fileprivate var status: String? {
         switch payload.first {
         case 0x88: "200"

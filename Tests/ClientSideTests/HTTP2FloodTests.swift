@@ -1,5 +1,5 @@
-// Floods over HTTP/2, each of a bounded number of frames: the connection ends with ENHANCE_YOUR_CALM, it is counted, and another client does
-// not notice.
+// Tests of HTTP/2 floods with a bounded number of frames. The connection ends with ENHANCE_YOUR_CALM, the flood is counted, and other
+// clients are not affected.
 
 import Downstream
 import HTTP2
@@ -55,7 +55,7 @@ struct HTTP2FloodTests {
             number == 0 ? RawHTTP2.frame(.headers, 0, 1) : RawHTTP2.frame(.continuation, 0, 1)
         },
         Flood(testDescription: "a head that is small on the wire and large behind it") { number in
-            // One long field into the table, and then the same one again and again by its index.
+            // Adds one long field to the table, then refers to it repeatedly by index.
             let entry: [UInt8] = [0x40, 1, 0x78, 0x7f, 0x81, 0x1e] + [UInt8](repeating: 0x61, count: 4_000)
             return RawHTTP2.frame(
                 .headers, 5, 2 * number + 1,
@@ -118,7 +118,7 @@ struct HTTP2FloodTests {
         #expect(try play.waitFor("cistern_unsent_bytes", 0))
     }
 
-    /// The socket is full, so that nothing is written; what comes from the upstream meanwhile counts all the same.
+    /// The socket is full, so nothing is written. Data that arrives from the upstream is still counted.
     @Test("what is held for a client that opens its windows and reads nothing is known")
     func fullSocket() throws {
         let long = String(repeating: "x", count: 2 << 20)
@@ -130,7 +130,7 @@ struct HTTP2FloodTests {
                 let path = [(":method", "GET"), (":scheme", "http"), (":path", "/\(number)"), (":authority", "a.test")]
                 client.send(RawHTTP2.request(2 * number + 1, path))
             }
-            // Of 40 MB the kernel takes six or so, and one connection may hold 16.
+            // Of 40 MB the kernel buffers about six; one connection may hold 16 MB.
             #expect(try play.waitFor("cistern_unsent_bytes", atLeast: 8_000_000))
             client.socket.endsWithReset()
         }

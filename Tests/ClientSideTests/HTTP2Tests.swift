@@ -1,4 +1,4 @@
-// What clients that speak HTTP/2 see of the whole proxy beside what all see (`.doors`): many requests at once, windows, resets, ends.
+// Tests of HTTP/2 clients beyond the suites with `.doors`: concurrent requests, flow control, resets and ends.
 
 import Downstream
 import Forwarding
@@ -10,7 +10,7 @@ import TestSupport
 import Testing
 import Upstream
 
-/// Responds with the request's line and the fields that it got.
+/// Responds with the request line, the received fields and the content.
 private func echo() -> ScriptedOrigin {
     ScriptedOrigin { request in
         let fields = request.fields.map { "\($0.name): \($0.value)" }.joined(separator: "\n")
@@ -137,7 +137,7 @@ struct HTTP2Tests {
         let response = try #require(client.response(of: stream))
         #expect(response.status == 413 && response.text == "The request's content is too large.\n")
         #expect(client.get("/b")?.status == 200)
-        // What still comes is discarded for a while.
+        // Further content is discarded for a while.
         play.time.advance(by: .seconds(11))
         #expect(client.resetCode(of: stream) == .noError)
         #expect(client.get("/b")?.status == 200)

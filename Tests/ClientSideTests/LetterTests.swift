@@ -1,4 +1,4 @@
-// What a shared cache does to the letter of RFC 9111, and where a setting says how far: plays over real sockets.
+// Tests of requirements of RFC 9111 and of the settings that relax them, over real sockets.
 
 import CachePolicy
 import HTTPCore
@@ -32,7 +32,7 @@ struct LetterTests {
         #expect(try play.get("/a", [("Accept-Encoding", "exi"), ("Range", "bytes=1-2")]).content == [1, 0x78])
         let other = try play.get("/a", [("Accept-Encoding", "gzip")])
         #expect(other.text == "2\u{1}xyz" && other["Cache-Status"] == "cistern; fwd=vary-miss; stored")
-        // Nor does a copy that cannot be read stand in.
+        // A rescue does not use a stored response in a coding that the client does not accept.
         origin.down()
         play.time.advance(by: .seconds(70))
         #expect(try play.get("/a", [("Accept-Encoding", "br")]).status == 502)

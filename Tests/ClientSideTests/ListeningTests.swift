@@ -1,4 +1,4 @@
-// Where clients reach the proxy: several addresses at once, IPv4, IPv6 and Unix sockets, and addresses that are taken.
+// Tests of listeners: several addresses, IPv4, IPv6 and Unix sockets, and addresses in use.
 
 import CacheStore
 import Downstream
@@ -27,7 +27,7 @@ struct ListeningTests {
         let play = try ProxyPlay(origin())
         #expect(try play.get("/a").status == 200)
         play.stop()
-        // Its threads are on their way out.
+        // Its threads are still ending.
         let end = SystemTime.shared.monotonicMilliseconds + 30_000
         while play.formerServer != nil, SystemTime.shared.monotonicMilliseconds < end { sched_yield() }
         #expect(play.formerServer == nil)

@@ -1,4 +1,4 @@
-// What keeps the loops free: pages that are made elsewhere, ends that come piece by piece, and what is told of how long events waited.
+// Tests of what keeps event loops responsive: pages rendered off the loop, connections closed in small steps, and metrics of event delays.
 
 import Administration
 import JSON

@@ -1,4 +1,4 @@
-// Where the upstream's name leads may change while Cistern runs.
+// Tests of changes of the upstream's addresses in DNS while Cistern runs.
 
 import Reactor
 import ReverseProxy
@@ -8,7 +8,7 @@ import Upstream
 
 @Suite("The upstream's name", .play, .upstreams)
 struct NameTests {
-    /// What a scripted name server says; nil where it says nothing.
+    /// Addresses that a scripted name server returns; nil if it does not answer.
     private final class Server: Sendable {
         private let answer = Mutex<[NamedAddress]?>([])
 
@@ -73,7 +73,7 @@ struct NameTests {
         second.down()
         let client = try proxy.client()
         client.send("GET /2 HTTP/1.1\r\nHost: a\r\n\r\n")
-        // libcurl goes on to the next by its own clock, and is asked to by the play's.
+        // libcurl tries the next address by its own clock, but runs when the test's clock advances.
         while !client.hasInput(within: 10) { proxy.time.advance(by: .milliseconds(10)) }
         #expect(client.readResponse()?.text == "\"first /2\"")
     }

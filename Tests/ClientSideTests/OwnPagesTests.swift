@@ -1,4 +1,4 @@
-// /metrics as Prometheus reads it, and the health pages.
+// Tests of /metrics as Prometheus reads it, and of the health pages.
 
 import Downstream
 import Glibc
@@ -39,7 +39,7 @@ struct OwnPagesTests {
     func counted() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         for page in ["/healthz", "/readyz", "/metrics"] { _ = try play.get(page) }
-        // These three and the one that tells.
+        // The three requests above and the one that reads the metric.
         #expect(try play.metric(#"cistern_requests_total{result="own",method="GET",status_class="2xx"}"#) == 4)
         #expect(play.origin.requests.isEmpty)
     }

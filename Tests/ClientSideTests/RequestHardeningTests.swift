@@ -1,4 +1,4 @@
-// Requests made to confuse: what they name, what they bring along, and how slowly they come.
+// Tests of malicious requests: unusual targets, unexpected content, and slow sending.
 
 import CachePolicy
 import Downstream
@@ -11,7 +11,7 @@ import Upstream
 
 @Suite("Requests made to confuse", .play, .http1Doors)
 struct RequestHardeningTests {
-    /// Says which request it got, with an hour of freshness.
+    /// Responds with the received request, fresh for an hour.
     private static func telling() -> ScriptedOrigin {
         ScriptedOrigin { request in
             let content = String(decoding: request.content, as: UTF8.self)
@@ -44,7 +44,7 @@ struct RequestHardeningTests {
         case "Via": #expect(seen.fields.contains { $0.value == "1.1 other" })
         default: #expect(seen[name] == values[name] ?? "x")
         }
-        // Nothing of it is taken for a next request.
+        // No part of the content is parsed as a request.
         client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(client.readResponse()?.text == "[\"GET\",\"/next\",\"\"]")
     }
@@ -81,7 +81,7 @@ struct RequestHardeningTests {
         }
         #expect(try play.get("/a").text == "[\"GET\",\"/a\",\"\"]")
         #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
-        // And what is stored is not given to one with content.
+        // A stored response is not served to a request with content.
         client.send("GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nevil")
         #expect(client.readResponse()?.text == "[\"GET\",\"/a\",\"evil\"]")
     }

@@ -1,5 +1,5 @@
-// An upstream that says more than it was asked, in front of a store and two users: nobody gets another's bytes, and none are kept under a key
-// that is not theirs.
+// Tests of an upstream that sends surplus bytes, with a store and two users. No user gets another user's bytes, and none are stored under a
+// wrong key.
 
 import ReverseProxy
 import TestSupport
@@ -8,7 +8,7 @@ import Upstream
 
 @Suite("Nobody gets another's bytes", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct StrayBytesPlayTests {
-    /// A response that names its request: who asked, and for what.
+    /// A response that names its user and target.
     private static func response(_ user: String, _ target: String) -> String {
         let content = "{\"user\":\"\(user)\",\"target\":\"\(target)\"}"
         return "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\n"
@@ -17,7 +17,7 @@ struct StrayBytesPlayTests {
 
     private static let stray = response("mallory", "/stray")
 
-    /// The right response, and what else is said, in records of their own or together.
+    /// The right response with surplus bytes, in separate pieces or together.
     private static func pieces(_ right: String, _ way: Int) -> [String] {
         let end = right.firstRange(of: "\r\n\r\n")?.upperBound ?? right.endIndex
         let (head, content) = (String(right[..<end]), String(right[end...]))
@@ -52,7 +52,7 @@ struct StrayBytesPlayTests {
             }
             for (user, client) in clients {
                 let answer = try #require(client.readResponse())
-                // What came with surplus may be refused; what is given out is right.
+                // A response with surplus bytes may be refused, but a delivered one must be right.
                 guard answer.status == 200 else { continue }
                 #expect(answer.text == "{\"user\":\"\(user)\",\"target\":\"/items/\(number % 20)\"}")
                 right += 1
@@ -60,7 +60,7 @@ struct StrayBytesPlayTests {
         }
         #expect(right > 10)
         origin.down()
-        // What was stored: the origin is gone.
+        // The origin is down, so these responses come from the store.
         for number in 0..<20 {
             for (user, client) in clients {
                 let answer = try #require(client.get("/items/\(number)", [("Authorization", "Bearer \(user)")]))

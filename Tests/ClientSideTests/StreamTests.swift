@@ -1,4 +1,4 @@
-// Responses that are streams, through the whole proxy: passed on piece by piece, never kept, and bounded by their pauses and their share alone.
+// Tests of streamed responses: forwarded piece by piece, never stored, limited by the pause timeout and the share of connections only.
 
 import CachePolicy
 import Dispatch
@@ -56,13 +56,13 @@ struct StreamTests {
             settings.routes = [route]
         }
         let client = try start(play, "/stream/1")
-        // It waits at the gate: what is there is the first piece.
+        // The origin waits at the gate, so only the first piece has arrived.
         #expect(client.hasInput(within: 10_000))
         #expect(try play.metric(open) == 1)
         gate.open()
         let response = client.readResponse()
         #expect(response?.text == "first\nlast\n" && response?.isComplete == true)
-        // Nothing of it is kept.
+        // The stream was not stored.
         #expect(try play.get("/stream/1").text == "first\nlast\n")
         #expect(play.origin.requests.count == 2)
         #expect(try play.waitFor(open, 0))
@@ -113,7 +113,7 @@ struct StreamTests {
         #expect(client.readResponse()?.isComplete == false)
         let upstream = JSONValue(try play.admin("GET", "/-/upstream").content)
         #expect(upstream?["scopes"]?.array?.isEmpty ?? true, "\(upstream as Any)")
-        // The next one is asked for as ever.
+        // The next request reaches the upstream again.
         gate.open()
         #expect(try play.get("/stream").status == 200)
     }
@@ -166,7 +166,7 @@ struct StreamTests {
             server.play.stop(deadline: .seconds(10))
             stopped.signal()
         }
-        // From then on the time counts.
+        // The drain's deadline counts from here.
         while let response = idle.get("/healthz"), response["Connection"] != "close" {}
         other.open()
         #expect(plain.readResponse()?.text == "1")

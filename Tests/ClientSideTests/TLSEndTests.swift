@@ -1,4 +1,5 @@
-// How connections through TLS end: what is whole is said to be so, what is cut is not, and who has said good-bye is not waited for.
+// Tests of the ends of TLS connections: close_notify follows complete responses only, and a client that sent close_notify is not waited
+// for.
 
 import CSystem
 import Glibc
@@ -7,7 +8,7 @@ import Testing
 
 @Suite("Ends of TLS with clients", .play, .door(.tls))
 struct TLSEndTests {
-    /// Content without a length; it ends when the gate is open.
+    /// Content without a length. It ends when the gate is open.
     private static func origin(_ bytes: Int, until gate: Gate) -> ScriptedOrigin {
         ScriptedOrigin { request in
             guard request.target == "/long" else { return [.json("{}")] }
@@ -38,12 +39,12 @@ struct TLSEndTests {
         client.send("GET /long HTTP/1.0\r\n\r\n")
         #expect(client.readResponseHead()?.status == 200)
         let server = try #require(client.serverDescriptor)
-        // All of it is the kernel's, which takes no more then.
+        // Fills the socket's send buffer, so that the kernel accepts no more.
         for _ in 0..<1_000 where csystem_unacknowledged(server) < 100_000 { _ = try play.get("/a") }
         var least: Int32 = 1
         setsockopt(server, SOL_SOCKET, SO_SNDBUF, &least, socklen_t(MemoryLayout<Int32>.size))
         gate.open()
-        // What is behind it has come to its end.
+        // The upstream's response has been read completely.
         #expect(try play.waitFor("cistern_upstream_active_requests", 0))
         #expect(client.readToEnd().count == bytes)
         #expect(client.tls?.isClosed == true)

@@ -1,4 +1,4 @@
-// Clients that change to another protocol: what is let through, bytes both ways, and how it ends.
+// Tests of protocol upgrades: permitted upgrades, bytes in both directions, and ends.
 
 import CachePolicy
 import HTTPCore
@@ -48,7 +48,7 @@ struct UpgradeTests {
         let sent = try #require(play.origin.requests.first)
         #expect(sent["Upgrade"] == "WebSocket" && sent["Connection"] == "Upgrade" && sent["Sec-WebSocket-Key"] == "k")
         #expect(try play.metric("cistern_streams") == 1)
-        // The client says nothing more: the echo ends, and with it the tunnel.
+        // The client closes its side: the echo ends, and the tunnel with it.
         client.finishSending()
         #expect(client.readToEnd().isEmpty)
         #expect(try play.waitFor("cistern_streams", 0))

@@ -1,4 +1,4 @@
-// Requests whose content comes slowly, late, in pieces, or never whole: what the upstream sees of them, and what they hold meanwhile.
+// Tests of uploads that are slow, late, in pieces or incomplete: what the upstream receives, and the resources that they hold.
 
 import CachePolicy
 import HTTPCore
@@ -11,7 +11,7 @@ import Upstream
 
 @testable import Downstream
 
-/// Responses with the request's line, the fields that speak of its content, and how much of it came.
+/// Responds with the request line, the fields about its content, and the number of received bytes.
 private func echo() -> ScriptedOrigin {
     ScriptedOrigin { request in
         let fields = ["Content-Length", "Transfer-Encoding", "Expect"].compactMap { name in request[name].map { "\(name): \($0)" } }
@@ -84,12 +84,12 @@ struct UploadTests {
         let play = try ProxyPlay(echo())
         let client = try play.client()
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
-        // Each byte comes within the time-out of a pause; the fifth would come after that of the whole.
+        // Each byte arrives within the pause timeout; the fifth would exceed the timeout of the whole content.
         for number in 1...4 {
             client.send("x")
             #expect(try play.waitFor(held, Double(number)))
             play.time.advance(by: .seconds(29))
-            // A round of the loop, in which all that is due is done.
+            // One round of the loop, in which all due work is done.
             for _ in 0..<2 { _ = try play.metric(held) }
         }
         client.send("x")
@@ -286,7 +286,7 @@ struct KeptByContentTests {
         client.send("POST /search HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n{\"a\"")
         #expect(try play.waitFor(held, 4))
         origin.down()
-        // The soft deadline is the upstream's: it begins when the content is whole.
+        // The soft deadline applies to the upstream. It starts when the content is complete.
         play.time.advance(by: .seconds(10))
         client.send(":1}")
         let response = client.readResponse()

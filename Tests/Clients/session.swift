@@ -1,4 +1,4 @@
-// URLSession as an app uses it: makes each request given, one after the other, and prints status, Cache-Status and content of each.
+// URLSession as an app uses it: makes the given requests in order, and prints status, Cache-Status and content of each.
 //
 //     session BASE REQUEST...        such as "GET /users" or "POST /users|Accept: application/json|{"a":1}"; content comes last
 
@@ -26,7 +26,7 @@ for argument in CommandLine.arguments.dropFirst(2) {
     do {
         let (data, response) = try await session.data(for: request)
         let http = response as! HTTPURLResponse
-        // Each response on a line.
+        // One line per response.
         let content = String(decoding: data, as: UTF8.self).replacing("\n", with: " ")
         print(http.statusCode, http.value(forHTTPHeaderField: "Cache-Status") ?? "-", content, separator: "\t")
     } catch {

@@ -1,4 +1,4 @@
-// Tests that an export and an import by the real binary create the same stored records as fetches.
+// Tests that an export and an import by the real binary create stored records equal to those of fetches.
 
 import Administration
 import CachePolicy

@@ -297,7 +297,7 @@ struct CheckTests {
     func ignoredCredentials(_ value: String) throws {
         let outcome = try check("upstream: {url: http://x}\nroutes: [{name: a, path: /a, credentials: \(value)}]")
         #expect(outcome.status == 0 && outcome.lines.count == 2)
-        #expect(outcome.lines.first?.hasPrefix("warning: credentials are ignored on route a: whoever asks gets") == true)
+        #expect(outcome.lines.first?.hasPrefix("warning: credentials are ignored on route a: every client gets") == true)
         let mistaken = try check("upstream: {url: http://x}\ncredentials: all")
         #expect(mistaken.status == 78 && mistaken.text.contains("2: credentials.partition must be one of fields, ignore, not \"all\""))
     }

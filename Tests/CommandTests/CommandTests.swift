@@ -111,12 +111,12 @@ struct CommandTests {
         let shown = try tool.run("upstream")
         #expect(shown.text.contains(": up, last good response ") && shown.text.contains("pause:/users/1"))
         #expect(shown.text.contains("status_503") && shown.text.contains("failure.retry_after_limit"))
-        #expect(shown.lines.contains { $0.hasPrefix("pause: this client's copies go out at once") })
+        #expect(shown.lines.contains { $0.hasPrefix("pause: this client's copies are served at once") })
         #expect(try tool.run("status").text.contains("failing: pause 1"))
         let unknown = try tool.run("upstream reset key:/users/2")
         #expect(unknown.status == 1 && unknown.text.contains("No scope that fails is called key:/users/2"))
         #expect(try tool.run("upstream reset pause:/users/1").text == "requests of 1 scope are sent as usual\n")
-        #expect(try tool.run("upstream reset").text == "0 scopes are asked again as ever\n")
+        #expect(try tool.run("upstream reset").text == "requests of 0 scopes are sent as usual\n")
     }
 
     @Test("export, import, and a store handed to a colleague")

@@ -47,7 +47,7 @@ struct DrillTests {
         #expect(lines.first == "METHOD PATH REQUESTS FROM STORE RESCUED OLDEST FAILED")
         for line in [
             "GET /stored 3 0 2 31 s 1", "GET /fresh 1 1 0 - 0", "GET /html 1 0 0 - 1", "POST /orders 1 0 0 - 1",
-            "9 requests: 1 from the store as ever, 2 rescued (the oldest 31 s old), 6 failed.", "Why there was nothing:",
+            "9 requests: 1 from the store as usual, 2 rescued (the oldest 31 s old), 6 failed.", "Why there was nothing:",
         ] { #expect(lines.contains(line), "\(line)\n\(report.text)") }
         let reasons: [(sentence: String, path: String, advice: String?)] = [
             ("1 × Writes, and what else is not read, are never rescued.", "POST /orders", nil),

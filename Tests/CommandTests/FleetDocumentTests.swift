@@ -1,5 +1,5 @@
-// Tests Configuration/Guides/Several-Nodes.md with real Redis servers and the real binary: its examples start, and `check`, the log and `share status`
-// report deviations.
+// Tests Configuration/Guides/Several-Nodes.md with real Redis servers and the real binary: its examples start, and `check`, the log and
+// `share status` report deviations.
 
 import CacheStore
 import Glibc

@@ -44,7 +44,7 @@ struct SettingsWiringTests {
         "timeouts.drain_delay", "timeouts.shutdown",
     ]
 
-    /// All settings but those whose value another setting takes over, which `RetiredSettingsTests` covers.
+    /// All settings without a successor. `RetiredSettingsTests` covers the others.
     private static let wired = SettingsTable.all.filter { $0.successor == nil }.map(\.path)
 
     private static let texts = [

@@ -71,7 +71,7 @@ struct StartTests {
             let outcome = try run(
                 "check", "--cache-dir \(directory)/\(name)", before: "setpriv --reuid 65534 --regid 65534 --clear-groups")
             #expect(outcome.status == 78)
-            #expect(outcome.text.contains("\(directory)/\(name) belongs to user 0, and user 65534"))
+            #expect(outcome.text.contains("\(directory)/\(name) belongs to user 0, and this process runs as user 65534"))
         }
     }
 

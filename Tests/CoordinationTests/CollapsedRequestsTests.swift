@@ -1,4 +1,4 @@
-// Who leads a fetch, who waits for it, and what wakes those who wait: without sockets.
+// Tests of request collapsing: which request leads a fetch, which ones follow, and what wakes followers. Without sockets.
 
 import CachePolicy
 import Decisions
@@ -11,7 +11,7 @@ import Upstream
 
 @Suite("Requests that share a fetch, as a machine")
 struct CollapsedRequestsTests {
-    /// One who comes, with what has woken it.
+    /// A request that may follow a fetch. Records the outcomes that woke it.
     private final class Follower: FlightFollower {
         let outcomes = Mutex<[String]>([])
         private let last = Mutex<Flight?>(nil)
@@ -58,7 +58,7 @@ struct CollapsedRequestsTests {
         #expect(all[..<2].map { $0.join(requests) } == ["leader", "follower"])
         requests.noteWrite()
         #expect(all[2..<4].map { $0.join(requests) } == ["leader", "follower"])
-        // Whatever becomes of the one before.
+        // Regardless of the outcome of the previous fetch.
         requests.noteSlow(try #require(all[0].flight))
         #expect(all[4].join(requests) == "follower")
         requests.leave(try #require(all[0].flight), ObjectIdentifier(all[4]))
@@ -206,7 +206,7 @@ struct CollapsedRequestsTests {
         #expect(third.join(requests) == "follower")
         second.end(requests, .stored)
         #expect(waiting.woken == ["stored"] && third.woken == ["stored"])
-        // The slower one ends nobody else's.
+        // The end of the slower fetch wakes no follower of another fetch.
         let (next, last) = (Follower(), Follower())
         #expect([next, last].map { $0.join(requests) } == ["leader", "follower"])
         first.end(requests, .stored)

@@ -1,4 +1,4 @@
-// How many lines of the log changes of the upstream's state may take: without sockets.
+// Tests the limit of log lines about changes of the upstream's state. Without sockets.
 
 import Testing
 import Upstream

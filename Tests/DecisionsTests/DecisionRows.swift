@@ -1,10 +1,10 @@
-// What the tables of decisions are written with: stored responses by their age, and decisions as short texts.
+// Helpers for the decision tables: stored responses by age, and decisions as short texts.
 
 import CachePolicy
 import Decisions
 import HTTPCore
 
-/// Stands for a stored response.
+/// A stored response in a table, identified by name.
 final class Stored {
     let name: String
     init(_ name: String) { self.name = name }
@@ -12,7 +12,7 @@ final class Stored {
 
 let noon = Timestamp(seconds: 1_795_000_000)
 
-/// What the rules know of a response that came so many seconds before noon.
+/// Metadata of a response that arrived `age` seconds before noon.
 func metadata(
     age: Int64, lifetime: Int64? = 60, staleWhileRevalidate: Int64? = nil, status: Status = 200, _ flags: StoredFlags = [],
     order: UInt64 = 1
@@ -35,7 +35,7 @@ func directives(_ value: String) -> RequestCacheControl {
 }
 
 extension RequestDecision<Stored> {
-    /// For comparing: the case, and what it carries.
+    /// Case and payload, for comparison.
     var text: String {
         switch self {
         case .serve(let stored, let serving): "serve \(stored.name): \(serving.text)"

@@ -1,4 +1,4 @@
-// The two declarations that a newcomer reads first are shown by Sources/README.md as they are.
+// Tests that Sources/README.md quotes the two most important declarations as they are in the code.
 
 import Glibc
 import Testing

@@ -1,4 +1,4 @@
-// The machine of an exchange: lists of what happens and of what is to be done. Without sockets.
+// Tests of the state machine of an exchange: lists of events and expected actions. Without sockets.
 
 import Decisions
 import Testing
@@ -12,7 +12,7 @@ struct ExchangeMachineTests {
 
     private static let stop = FailureStop(scope: .address, cause: .junk, since: 0, wait: 1_000)
 
-    /// Each event must bring the action beside it; returns the state at the end.
+    /// Plays the events and expects their actions. Returns the final state.
     private func play(_ events: [(Event, Action)], mayJoin: Bool = true, _ place: SourceLocation = #_sourceLocation)
         -> ExchangeMachine.State
     {

@@ -1,4 +1,4 @@
-// The machine of a fetch: lists of what happens and of what is to be done. Without sockets.
+// Tests of the state machine of a fetch: lists of events and expected actions. Without sockets.
 
 import CachePolicy
 import Decisions
@@ -11,7 +11,7 @@ struct FetchMachineTests {
     private typealias Event = FetchMachine.Event
     private typealias Action = FetchMachine.Action
 
-    /// Each event must bring the action beside it; returns the state at the end.
+    /// Plays the events and expects their actions. Returns the final state.
     @discardableResult
     private func play(_ events: [(Event, Action)], _ place: SourceLocation = #_sourceLocation) -> FetchMachine.State {
         var machine = FetchMachine()
@@ -46,7 +46,7 @@ struct FetchMachineTests {
         #expect(play(Self.examining + [(.examined(.fail(.invalidJSON)), .fail(.invalidJSON))]) == .ended)
         let gone = FetchMachine.CacheStep.rememberGone(.noStore)
         #expect(play(Self.examining + [(.examined(.rememberGone(.noStore)), .load(gone)), (.loaded, .updateCache(gone))]) == .ended)
-        // What was looked at too late changes nothing.
+        // A second result of the examination changes nothing.
         play(Self.examining + [(.examined(.store), .load(.store)), (.examined(.store), .nothing)])
     }
 

@@ -1,4 +1,5 @@
-// The second point of decision, as a table: how a fetch or a wait has ended, what is stored by then, and what follows. Without sockets.
+// A table of the second decision: the outcome of a fetch or a wait, the response that is stored by then, and the next step. Without
+// sockets.
 
 import CachePolicy
 import Decisions
@@ -9,7 +10,7 @@ import Upstream
 struct OutcomeRow: CustomTestStringConvertible, Sendable {
     var testDescription: String
     let ending: Ending
-    /// What was found when the request came, and what is found now.
+    /// The stored response when the request arrived, and the stored response now.
     var found: StoredMetadata?
     var current: StoredMetadata?
     var gone: StoredMetadata?

@@ -1,4 +1,4 @@
-// The first point of decision, as a table: what is known of a request, and what is done with it. Without sockets.
+// A table of the first decision: facts about a request, and how it is handled. Without sockets.
 
 import CachePolicy
 import Decisions

@@ -1,4 +1,4 @@
-// What is done with a response of the upstream, as tables: by its head, and by its content. Without sockets.
+// Tables of the decisions about an upstream response, by its head and by its content. Without sockets.
 
 import CachePolicy
 import Decisions
@@ -26,7 +26,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     var mayRescue = true
     var strictness = Strictness.rescue
     var isStream = false
-    /// What other responses tell.
+    /// Unexpected responses of other targets.
     var seen: [UnexpectedResponse] = []
 
     init(
@@ -36,7 +36,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
         change(&self)
     }
 
-    /// A copy with the validator `"1"`.
+    /// A stored response with the validator `"1"`.
     private static let copy = StoredHead.make(
         ReceivedResponse(
             ResponseHead(status: 200, reason: [], fields: fields(["ETag: \"1\"", "Content-Type: application/json"])),
@@ -158,7 +158,7 @@ struct ResponseDecisionTests {
         #expect(Self.use(.allowed, room: Self.room(nil)) == .collect(.store))
         #expect(Self.use(.allowed, room: Self.room(1_000)) == .collect(.store))
         #expect(Self.use(.allowed, room: Self.room(1_001)) == .stream(.tooLarge))
-        // What is long waits for the worker; what is short does not.
+        // A long response is streamed while the worker is busy; a short one is not.
         #expect(Self.use(.allowed, room: Self.room(101, isFull: true)) == .stream(.storeRefused))
         #expect(Self.use(.allowed, room: Self.room(nil, isFull: true)) == .stream(.storeRefused))
         #expect(Self.use(.allowed, room: Self.room(100, isFull: true)) == .collect(.store))
@@ -171,7 +171,7 @@ struct ResponseDecisionTests {
         #expect(Self.use(.forbidden(.noStore)) { $0.hasCopy = false } == .stream(.noStore))
         #expect(Self.use(.forbidden(.noStore)) { $0.mayRescue = false } == .stream(.noStore))
         #expect(Self.use(.forbidden(.methodNotCacheable)) { $0.method = .head } == .stream(.methodNotCacheable))
-        // It has no place in the store.
+        // A response to this method is never stored.
         #expect(Self.use(.forbidden(.methodNotCacheable)) { $0.method = .post } == .stream(.methodNotCacheable))
     }
 
@@ -190,7 +190,7 @@ struct ResponseDecisionTests {
         #expect(CollectedFor.store.decide(.invalidJSON, mayRescue: true, .strict) == .passOn(.invalidJSON, fault: .invalidJSON))
         #expect(CollectedFor.store.decide(.shrunk, mayRescue: false, .rescue) == .passOn(.notGood, fault: .shrunk))
         #expect(CollectedFor.check(.noStore).decide(nil, mayRescue: true, .rescue) == .passOn(.noStore, fault: nil))
-        // What nobody can tell is no failure.
+        // Content that could not be examined is not a failure.
         #expect(CollectedFor.store.decide(nil, obstacle: .tooLarge, mayRescue: true, .rescue) == .passOn(.tooLarge, fault: nil))
         #expect(CollectedFor.store.decide(nil, obstacle: .tooDeep, mayRescue: false, .strict) == .passOn(.tooDeep, fault: nil))
         #expect(CollectedFor.check(.noStore).decide(nil, obstacle: .tooDeep, mayRescue: true, .rescue) == .passOn(.noStore, fault: nil))

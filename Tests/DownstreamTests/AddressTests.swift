@@ -1,4 +1,4 @@
-// Addresses as they are written, limits as they are counted.
+// Tests of the syntax of addresses, and of limits per address.
 
 import Addresses
 import CSystem
@@ -41,7 +41,7 @@ struct AddressTests {
         #expect(listener.url(at: listener.address.withPort(4_711)) == url)
     }
 
-    /// A client's address as the kernel gives it.
+    /// A client's address in the kernel's format.
     private func peer(_ address: ListenAddress) -> PeerAddress {
         var storage = sockaddr_storage()
         address.withSocketAddress { source, length in
@@ -90,7 +90,7 @@ struct AddressTests {
 
 @Suite("Reading ahead of a slow client")
 struct ReadAheadTests {
-    /// Of a Unix socket: no address counts.
+    /// A client of a Unix socket. It has no address.
     private let client = PeerAddress(nil, port: 0)
 
     @Test("half of the memory is for it; one may have a sixteenth of what is left of that, so that many have their part")
@@ -103,7 +103,7 @@ struct ReadAheadTests {
         #expect(budget.mayReadAhead(holding: 1 << 20, for: client) && !budget.mayReadAhead(holding: 2 << 20, for: client))
         #expect(budget.hold(16 << 20, of: client))
         #expect(!budget.mayReadAhead(holding: 0, for: client))
-        // What has to be taken still finds room.
+        // Required memory is still granted.
         #expect(budget.hold(200 << 20, of: client) && budget.cut == 0)
     }
 
@@ -208,7 +208,7 @@ struct OutputQueueTests {
         }
     }
 
-    /// Nothing is in memory until it is brought in.
+    /// Content that is not in memory until it is loaded.
     private final class Disk: ContentMemory {
         var isRead = false
 
@@ -232,7 +232,7 @@ struct OutputQueueTests {
                 return
             }
             #expect(whose === owner && wanted.count == 99_000 && wanted.baseAddress == bytes.baseAddress! + 1_000)
-            // What lies in memory of its own has gone out.
+            // The content that was in memory has been sent.
             #expect(queue.count == 99_000)
             disk.isRead = true
             guard case .sent = queue.send(to: near, disk) else {

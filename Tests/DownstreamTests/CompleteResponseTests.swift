@@ -1,4 +1,4 @@
-// Where the content of a response begins that is given again: HTTP/2 sends head and content apart.
+// Tests where the content of a remembered response begins, because HTTP/2 sends head and content separately.
 
 import Testing
 

@@ -1,4 +1,4 @@
-// What all connections together may have, as far as no play shows it.
+// Tests of the memory and connections that all clients share, as far as tests over sockets do not cover them.
 
 import Addresses
 import TestSupport
@@ -106,7 +106,7 @@ struct ConnectionBudgetTests {
         #expect(budget.mayReadAhead(holding: 1_000, for: Self.peer(1)) && !budget.mayReadAhead(holding: 1_001, for: Self.peer(1)))
         #expect(budget.hold(1, of: Self.peer(1)) && !budget.mayReadAhead(holding: 1, for: Self.peer(1)))
         #expect(budget.mayReadAhead(holding: 900, for: Self.peer(2)))
-        // The count by address starts again.
+        // Counting per address starts again.
         var settings = DownstreamSettings()
         (settings.unsentLimitBytes, settings.trustedProxies) = (64_000, NetworkList([try IPNetwork("10.0.0.9")]))
         budget.use(settings)

@@ -1,11 +1,11 @@
-// The machine of a client's connection, without any: what happens, and what is to be done then.
+// Tests of the state machine of a client connection: events and expected actions. Without connections.
 
 import HTTPCore
 import Testing
 
 @testable import Downstream
 
-/// What happens to a connection, in one word each.
+/// Events of a connection.
 enum ConnectionEvent: Sendable, CustomTestStringConvertible {
     case headCame
     case request(String, fields: [String] = [], ContentFraming = .none, ends: Bool = false)
@@ -13,19 +13,19 @@ enum ConnectionEvent: Sendable, CustomTestStringConvertible {
     case pause, resume
     case wholeResponse
     case beginResponse(ResponseFraming, readAhead: Int = 0)
-    /// `isFull`: much waits to be sent; `hasMemory`: it may wait.
+    /// `isFull`: the send queue exceeds its limit. `hasMemory`: the queued bytes may stay.
     case write(Int, isFull: Bool = false, hasMemory: Bool = false)
     case drained
     case offerOutput, takeBack
     case endResponse
-    /// All that was written has gone out; `hasInput`: more of the client has come already.
+    /// All written bytes have been sent. `hasInput`: more bytes of the client have arrived.
     case sent(hasInput: Bool = false)
     case inputEnded, peerEnded, timedOut, drain
     case discard(Int)
 
     var testDescription: String { "\(self)" }
 
-    /// What the machine said to it, in words.
+    /// Passes the event to the machine. Returns the machine's actions as text.
     func happen(to state: inout ConnectionState) -> String {
         switch self {
         case .headCame: state.headCame() ? "clock" : "nothing"
@@ -103,7 +103,7 @@ enum ConnectionEvent: Sendable, CustomTestStringConvertible {
     }
 }
 
-/// What happens, each with what is to be done.
+/// Events, each with the expected actions.
 struct ConnectionRow: Sendable, CustomTestStringConvertible {
     let testDescription: String
     let steps: [(ConnectionEvent, String)]

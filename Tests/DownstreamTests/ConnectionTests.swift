@@ -1,4 +1,4 @@
-// Connections with a receiver of the tests' own: time-outs, back-pressure, draining, without an upstream anywhere.
+// Tests of client connections with a simple receiver and no upstream: timeouts, back-pressure, draining.
 
 import CSystem
 import Dispatch
@@ -11,17 +11,17 @@ import Testing
 
 @testable import Downstream
 
-/// Answers every request with its target, or as its path says. On its loop only.
+/// Answers every request with its target, or as its path says. Used on its event loop only.
 private final class Answering: RequestReceiver {
-    /// Signalled for each request that will wait, or has been answered too late.
+    /// Signalled for each request that waits or was answered too late.
     let waits = DispatchSemaphore(value: 0)
 
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
 
-    /// Sizes of the requests that came alone, and of their responses.
+    /// Sizes of complete requests, and of their responses.
     let wholes = Mutex([String]())
 
-    /// Gives these two again, and nothing else.
+    /// Repeats the responses to these two requests only.
     func repeated(_ bytes: Span<UInt8>, on stream: any ClientStream) -> Bool {
         for (target, count) in [("/again", 5), ("/long-again", 24 << 20)] where Array(copying: bytes) == Array(Self.request(target).utf8) {
             let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: \(count)\r\n\r\n".utf8) + [UInt8](repeating: 0x78, count: count)
@@ -61,7 +61,7 @@ private final class Answering: RequestReceiver {
         if let bytes { wholes.withLock { $0.append("\(bytes.count) \(sent)") } }
     }
 
-    /// Responds when it has the whole request: while that is being handled, in the next round, or at the last moment.
+    /// Responds after the whole request has arrived: at once, in the next round of the loop, or at the last moment.
     private final class Late: ClientExchange {
         private unowned let receiver: Answering
         private unowned let connection: ClientConnection
@@ -85,10 +85,10 @@ private final class Answering: RequestReceiver {
         }
     }
 
-    /// Whether what was sent outside of the request's handling had gone out when that call returned.
+    /// Whether bytes written outside of the request's handling were sent when the call returned.
     let hasGoneAtOnce = Mutex<Bool?>(nil)
 
-    /// Goes on for a while after it was told to stop, as a flow does whose pieces are under way; ends when it is told to go on.
+    /// Writes some more after it was paused, like a stream with pieces in flight. Ends when it is resumed.
     private final class Gushing: ClientExchange {
         private unowned let connection: ClientConnection
 
@@ -103,7 +103,7 @@ private final class Answering: RequestReceiver {
 
         func requestEnded() {
             let flood = [UInt8](repeating: 120, count: 8 << 20)
-            // The client may have read all of it meanwhile.
+            // The client may have read everything in the meantime.
             if connection.write(flood.span) { return connection.endResponse() }
             let piece = [UInt8](repeating: 120, count: 16 << 10)
             while !connection.output.isEmpty {
@@ -114,7 +114,7 @@ private final class Answering: RequestReceiver {
         }
     }
 
-    /// How often a closed connection was answered whose number is another's by then, and how many bytes that one got.
+    /// Number of answers to a closed connection whose descriptor was reused, and bytes that the new owner received.
     let strays = Mutex((answers: 0, bytes: 0))
 
     private func answerClosed(_ connection: ClientConnection) {
@@ -123,7 +123,7 @@ private final class Answering: RequestReceiver {
         connection.closeNow()
         var pair: [Int32] = [-1, -1]
         guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &pair) == 0 else { return }
-        // Mostly one of the pair has the number now. Another play may have it: then nothing is learned, and the test asks again.
+        // The pair usually has the reused descriptor. If another test has it, nothing is learned, and the test repeats.
         let copy = pair.contains(number) ? -1 : fcntl(pair[0], F_DUPFD, number)
         defer { for descriptor in pair + [copy] where descriptor >= 0 { close(descriptor) } }
         guard pair.contains(number) || copy == number else { return }
@@ -171,7 +171,7 @@ private final class Answering: RequestReceiver {
     }
 }
 
-/// A listener on a loop of its own. `@unchecked Sendable` because everything but the port and the clock is used on the loop only.
+/// A listener with its own event loop. `@unchecked Sendable` because everything but the port and the clock is used on the loop only.
 private final class Listening: @unchecked Sendable {
     let time = ManualTime()
     let port: UInt16
@@ -206,7 +206,7 @@ private final class Listening: @unchecked Sendable {
         done.wait()
     }
 
-    /// Connections ended by a time-out so far.
+    /// Number of connections ended by a timeout.
     var timedOut: Int {
         let result = Mutex(0)
         let done = DispatchSemaphore(value: 0)
@@ -218,11 +218,11 @@ private final class Listening: @unchecked Sendable {
         return result.withLock { $0 }
     }
 
-    /// Connections ended because too much waited to be sent, and what waits now.
+    /// Number of connections closed for too many unsent bytes, and the current number of unsent bytes.
     var cut: Int { table.budget.cut }
     var unsentBytes: Int { table.budget.unsentBytes }
 
-    /// Lets the loop do what there is to do.
+    /// Waits until the loop has done its pending work.
     func turn() {
         let done = DispatchSemaphore(value: 0)
         loop.execute { done.signal() }
@@ -234,7 +234,7 @@ private final class Listening: @unchecked Sendable {
 
     func waitForRequest() { receiver.waits.wait() }
 
-    /// Moves the clock once the loop has done what it has begun, and returns when all that was due has been done.
+    /// Moves the clock after the loop's pending work. Returns when everything that became due is done.
     func pass(_ duration: Duration) {
         let begun = DispatchSemaphore(value: 0)
         loop.execute { begun.signal() }
@@ -252,7 +252,7 @@ private final class Listening: @unchecked Sendable {
         loop.execute { [self] in listener.finish(isKept: false) { self.table.drain(deadline: deadline, then: then) } }
     }
 
-    /// Whoever comes then waits in the kernel.
+    /// New connections then wait in the kernel.
     func pauseAccepting() {
         loop.execute { [self] in listener.stop() }
         turn()
@@ -356,12 +356,12 @@ struct ConnectionTests {
         for target in ["/again", "/long-again"] {
             client.send(Answering.request(target))
             #expect(client.hasInput(within: 10_000))
-            // Longer than a next request may take to come.
+            // Longer than the timeout for the next request.
             if target == "/long-again" { listening.pass(.seconds(9)) }
             let answer = client.readResponse()
             #expect(answer?.status == 200 && answer?.isComplete == true && answer?.content.first == UInt8(ascii: "x"))
         }
-        // The third is the last, so it cannot be what was said in the middle.
+        // The third response ends the connection, so it cannot be a repetition of the second.
         client.send(Answering.request("/again"))
         let last = client.readResponse()
         #expect(last?.text == "/again" && last?["Connection"] == "close")
@@ -466,7 +466,7 @@ struct ConnectionTests {
             #expect(response?.text == target && response?["Connection"] == "close")
             #expect(client.isClosedByServer())
         }
-        // The clients do not close: they are left in the end.
+        // The clients do not close their sides. The server closes these connections after the linger timeout.
         listening.pass(.seconds(3))
         #expect(drained.wait(timeout: .now() + .seconds(20)) == .success)
         #expect(throws: (any Error).self) { try TestClient(port: listening.port) }

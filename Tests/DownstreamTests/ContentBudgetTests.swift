@@ -1,4 +1,4 @@
-// Whether a request's content is taken whole: the rules by tables, and what is counted.
+// Tables that decide whether a request's content is read whole, and tests of the memory that is counted.
 
 import Testing
 

@@ -1,4 +1,4 @@
-// Content that is made while it is sent: a piece a turn, whatever the client takes at once.
+// Tests of content that is produced while it is sent: one piece per turn, however fast the client reads.
 
 import CSystem
 import Glibc
@@ -22,7 +22,7 @@ struct ProducedContentTests {
         }
     }
 
-    /// What was made, for the queue.
+    /// Produces the next piece for the queue.
     private func make(_ outcome: OutputQueue.Outcome, _ output: inout OutputQueue) -> Bool {
         guard case .unmade(let producer) = outcome else { return false }
         let made = Mutex(ProducedPiece.end)
@@ -81,9 +81,9 @@ struct ProducedContentTests {
                 Issue.record("a piece was made")
                 return
             }
-            // What came before it has gone out.
+            // Everything before it has been sent.
             #expect(wanted.baseAddress == bytes.baseAddress && owner === disk && pieces.left == 1 && output.sentBytes == 4)
-            // What was brought in is not asked for again: where memory is short it would be so for ever.
+            // Loaded content is not loaded again. Otherwise it could be evicted and loaded forever while memory is short.
             output.broughtIn = wanted.baseAddress
             let outcome = output.send(to: near, disk)
             #expect(make(outcome, &output) && pieces.left == 0 && !output.isEmpty)

@@ -1,4 +1,4 @@
-// Which certificate is for which name, how large records are, and what is said of certificates before they are used.
+// Tests which certificate serves which name, the size of TLS records, and the checks of certificates before use.
 
 import Glibc
 import Reactor
@@ -48,7 +48,7 @@ struct ServerTLSTests {
         settings.certificates = [ServerTLSSettings.Certificate(file: one.certificate, keyFile: one.key)]
         let good = ServerCertificates.read(settings, now: 0)
         #expect(good.mistakes.isEmpty && good.certificates?.entries.map(\.facts.names) == [["one.test"]])
-        // Made with a later clock, and not for an authority that is known here.
+        // The certificate was made with a later clock, and its authority is not known to this machine.
         #expect(good.warnings.contains { $0.sentence.hasSuffix("is not valid yet") })
         let facts = try #require(good.certificates?.entries.first?.facts)
         for (now, end) in [(facts.notAfter, "has expired"), (facts.notAfter - 86_400, "expires in 1 days")] {

@@ -1,4 +1,4 @@
-// One server: what is asked of it together, what becomes of what it says late or not at all, and when it is asked no more.
+// Tests of the client with one server: pipelined commands, late or missing replies, and the circuit breaker.
 
 import Reactor
 import TestSupport
@@ -11,7 +11,7 @@ struct EngineClientTests {
     private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
     private static let ok = EngineReply.status(Array("OK".utf8))
 
-    /// Says back what it was asked for.
+    /// Replies with the requested key.
     private static let echo: ScriptedEngine.Script = { words in
         words[0] == "GET" ? [.reply("$\(words[1].utf8.count)\r\n\(words[1])\r\n")] : nil
     }
@@ -30,7 +30,7 @@ struct EngineClientTests {
         #expect(engine.connectionCount == 1)
         let figures = play.figures
         #expect(figures.commands == 1000 && figures.failures.isEmpty && figures.commandsUnderWay == 0 && figures.connections == 1)
-        // Each, and the look-up of the map.
+        // Counts each command and the look-up of the slot map.
         #expect((0..<RoundTrips.buckets).reduce(0) { $0 + figures.roundTrips.counts[$1] } == 1001)
     }
 
@@ -70,7 +70,7 @@ struct EngineClientTests {
         #expect(play.figures.commandsUnderWay == 1 && second.now == nil)
         play.advance(5)
         #expect(second.reply == Self.ok && second.calls == 1)
-        // So much is not held for others.
+        // A command of this size is sent at once.
         let large = store(String(repeating: "e", count: 70_000))
         #expect(large.reply == Self.ok)
     }
@@ -112,7 +112,7 @@ struct EngineClientTests {
         let refused = play.begin("GET", "a")
         #expect(refused.now == [.failed(.breakerOpen)])
         #expect(play.changes.withLock { $0 } == [.fails(.timedOut)])
-        // Its connection stands, and the probe waits behind the rest.
+        // The connection is open, and the probe waits behind the pending replies.
         play.advance(500)
         #expect(!play.isOpen)
         gate.open()
@@ -159,7 +159,7 @@ struct EngineClientTests {
         let play = EnginePlay(engine)
         #expect(play.ask("SET", "x", "1") == Self.ok)
         for (round, interval) in intervals.enumerated() {
-            // Before the last it has been good for long.
+            // Before the last round, the server has worked for a long time.
             if round == 3 { play.advance(10_000, settles: true) }
             for _ in 1...3 {
                 let outcome = play.begin("GET", "\(round)")
@@ -191,10 +191,10 @@ struct EngineClientTests {
         #expect(!play.isOpen && outcome.now == nil)
         isSilent.withLock { $0 = false }
         play.advance(1250)
-        // We have ended the connection, and not the server.
+        // The client closed the connection, not the server.
         #expect(outcome.reply == .failed(.timedOut))
         #expect(play.onLoop { $0.servers.compactMap(\.failure) } == [.timedOut])
-        // It was opened at 250, and is tried every 500.
+        // The breaker opened at 250 ms; the client retries every 500 ms.
         play.advance(250)
         #expect(engine.wait { $0.connectionCount == 2 })
         #expect(play.wait { $0.isOpen })
@@ -322,7 +322,7 @@ struct EngineClientTests {
         }
         let play = EnginePlay(engine)
         #expect(play.ask("GET", "a") == .nothing)
-        // Not at once, or there would be a new one for each command.
+        // The client does not reconnect at once, because then each command would make a new connection.
         #expect(play.ask("SET", "a", "1") == .failed(.readOnly))
         play.settle()
         #expect(engine.connectionCount == 1)
@@ -352,9 +352,9 @@ struct EngineClientTests {
         #expect(engine.wait { $0.connectionCount == 1 })
         #expect(play.wait { $0.nodes.values.allSatisfy(\.isComingUp) })
         play.advance(1000)
-        // It has taken the connection: it is not out of reach.
+        // The server has accepted the connection, so it is not unreachable.
         #expect(play.onLoop { $0.nodes.values.map(\.lastFailure) } == [isTLS ? .noTLS : .timedOut])
-        // The map could not be looked up, so nothing waits for it any more.
+        // The slot map was not loaded, so no command waits for it any more.
         #expect(outcome.reply?.failure != nil && play.figures.commandsUnderWay == 0)
         gate.open()
     }
@@ -383,7 +383,7 @@ struct EngineClientTests {
     func notTakenIn(text: String, failure: EngineFailure) {
         let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.reply("-\(text)\r\n"), .close] : nil }
         let play = EnginePlay(engine) { $0.passwordFile = TestTools.file("secret") }
-        // Who is denied is asked no more at once, who may be let in a moment later is not given up so soon.
+        // After a denial the breaker opens at once. A server that may accept connections soon is given more attempts.
         #expect([.failed(failure), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
         #expect(play.isOpen == (failure != .denied))
     }
@@ -395,7 +395,7 @@ struct EngineClientTests {
             words[0] == "AUTH" && !isGood.withLock { $0 } ? [.reply("-WRONGPASS invalid username-password pair\r\n")] : nil
         }
         let play = EnginePlay(engine) { $0.passwordFile = TestTools.file("secret") }
-        // Before, and once the breaker is open.
+        // The failure before the breaker opens, or the open breaker.
         #expect([.failed(.denied), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
         #expect(!play.isOpen)
         #expect(play.changes.withLock { $0 } == [.fails(.denied)])

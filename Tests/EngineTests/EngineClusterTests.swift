@@ -1,4 +1,4 @@
-// A Cluster: who has which slots, and what servers say when that has changed.
+// Tests of the client with a Cluster: slots of servers, and replies that report moved slots.
 
 import Reactor
 import TestSupport
@@ -11,11 +11,11 @@ struct EngineClusterTests {
     private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
     private static let ok = EngineReply.status(Array("OK".utf8))
 
-    /// Two servers that share the slots; what else they say is the play's matter.
+    /// Two servers that share the slots. The test scripts their other replies.
     private final class Pair: Sendable {
         let low = ScriptedEngine()
         let high = ScriptedEngine()
-        /// Who has what, as both tell it: the port of each half's.
+        /// The port of the server of each half of the slots, as both servers report it.
         let shares: Mutex<(UInt16, UInt16)>
 
         init() {
@@ -32,7 +32,7 @@ struct EngineClusterTests {
         }
     }
 
-    /// In slot 12182, the second half; 5061 is in the first.
+    /// Keys in slot 12182 (the second half) and slot 5061 (the first half).
     private static let (high, low) = ("foo", "bar")
 
     @Test("each key goes to who has its slot, and what has none to anybody")
@@ -92,7 +92,7 @@ struct EngineClusterTests {
         pair.react(pair.low) { [port = pair.high.port] words in
             switch words[0] {
             case "XADD": [.reply("-MOVED 5061 127.0.0.1:\(port)\r\n")]
-            // Its own replica has all of nothing.
+            // The first server's own replica would acknowledge without having the entry.
             case "WAIT": [.reply(":1\r\n")]
             default: nil
             }
@@ -138,7 +138,7 @@ struct EngineClusterTests {
         let pair = Pair()
         pair.react(pair.low) { words in words[0] == "SET" ? [.reply("-\(text)\r\n")] : nil }
         let play = EnginePlay(pair.low)
-        // The clock stands still: nothing is waited for.
+        // The clock stands still, so nothing waits.
         #expect(play.ask("SET", Self.low, "1", keyAt: 1) == .failed(failure))
         #expect(play.isOpen)
     }
@@ -171,7 +171,7 @@ struct EngineClusterTests {
         pair.shares.withLock { $0 = (pair.high.port, pair.high.port) }
         #expect(play.advance { $0.isOpen(forKey: Array("bar".utf8)) })
         #expect(play.ask("SET", Self.low, "2", keyAt: 1) == Self.ok)
-        // That it failed is over: when it is back, and fails again, that is told anew.
+        // The failure is over: if the server returns and fails again, a new failure is reported.
         #expect(play.changes.withLock { $0 } == [.fails(.unreachable), .dropped])
         #expect(play.onLoop { $0.openFailure(of: pair.low.server) } == nil)
     }
@@ -201,7 +201,7 @@ struct EngineClusterTests {
         gate.open()
         let replies = outcomes.map(\.reply)
         #expect(replies.count { $0 == .failed(.protocolError) } == 1 && replies.count { $0?.text?.count == 90_000 } == 1)
-        // What was taken is given back.
+        // The memory of unfinished replies is released.
         #expect(play.onLoop { $0.counted.heldBytes } == 0)
     }
 

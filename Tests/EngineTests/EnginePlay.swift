@@ -1,4 +1,4 @@
-// A client on a loop of its own, with a clock that the play moves.
+// A client on its own event loop, with a clock that the test moves.
 
 import Dispatch
 import Reactor
@@ -7,7 +7,7 @@ import Testing
 
 @testable import Engine
 
-/// What came of a command.
+/// Outcome of a command.
 final class Outcome: Sendable {
     private let state = Mutex<(replies: [EngineReply]?, late: [EngineReply]?, calls: Int)>((nil, nil, 0))
     private let told = DispatchSemaphore(value: 0)
@@ -26,7 +26,7 @@ final class Outcome: Sendable {
         toldLate.signal()
     }
 
-    /// Waits for it; empty where it does not come.
+    /// Waits for the replies; empty after 30 seconds.
     var replies: [EngineReply] {
         guard told.wait(timeout: .now() + 30) == .success else { return [] }
         told.signal()
@@ -41,7 +41,7 @@ final class Outcome: Sendable {
     }
 
     var now: [EngineReply]? { state.withLock { $0.replies } }
-    /// How often the caller was told.
+    /// Number of calls of the completion handler.
     var calls: Int { state.withLock { $0.calls } }
 }
 
@@ -49,7 +49,7 @@ final class EnginePlay: Sendable {
     let time: ManualTime?
     let loop: EventLoop
     let client: EngineClient
-    /// What the client said of its servers' breakers.
+    /// Changes of the breakers that the client reported.
     let changes = Mutex<[EngineServerChange]>([])
 
     init(_ servers: [EngineServer], isRealTime: Bool = false, _ change: (inout EngineSettings) -> Void = { _ in }) {
@@ -107,8 +107,8 @@ final class EnginePlay: Sendable {
         return EngineCommand(arguments, key: keyAt.map { arguments[$0] })
     }
 
-    /// In steps, so that timers that are set by timers have their turn.
-    /// - Parameter settles: after each step; where a server holds its replies back nothing would.
+    /// Advances in steps, so that timers set by timers fire too.
+    /// - Parameter settles: settle after each step. Do not use it while a server holds back replies.
     func advance(_ milliseconds: Int64, step: Int64 = 50, settles: Bool = false) {
         var left = milliseconds
         while left > 0 {
@@ -119,7 +119,7 @@ final class EnginePlay: Sendable {
         }
     }
 
-    /// Until something is so; false where a minute of the play's does not do.
+    /// Advances until the condition holds; false after a minute of the test's clock.
     func advance(until isSo: @escaping @Sendable (EngineClient) -> Bool) -> Bool {
         for _ in 0..<1200 {
             settle()
@@ -129,20 +129,20 @@ final class EnginePlay: Sendable {
         return false
     }
 
-    /// Nothing is on its way.
+    /// Waits until no command or connection attempt is pending.
     func settle() {
         turn()
         _ = wait { client in client.figures.commandsUnderWay == 0 && client.nodes.values.allSatisfy { !$0.isComingUp } }
         turn()
     }
 
-    /// What is due has been done.
+    /// Waits until due work is done.
     func turn() { for _ in 0..<3 { onLoop { _ in } } }
 
     var isOpen: Bool { onLoop { $0.isOpen } }
     var figures: EngineFigures { onLoop { $0.figures } }
 
-    /// Goes on turning until something that needs no time to pass is so; false where that takes half a minute.
+    /// Runs the loop until a condition holds that does not depend on the clock; false after 30 seconds.
     func wait(until isSo: @escaping @Sendable (EngineClient) -> Bool) -> Bool {
         let end = SystemTime.shared.monotonicMilliseconds + 30_000
         while SystemTime.shared.monotonicMilliseconds < end { if onLoop({ isSo($0) }) { return true } }
@@ -151,6 +151,6 @@ final class EnginePlay: Sendable {
 }
 
 extension EngineClient {
-    /// Whether the server that has the key would be asked now.
+    /// Whether commands for this key are accepted now.
     func isOpen(forKey key: [UInt8]) -> Bool { isOpen && server(forKey: key).map { openFailure(of: $0) == nil } ?? true }
 }

@@ -1,4 +1,4 @@
-// What a connection says first: who it is, what it is called, and which database it asks.
+// Tests of the first commands of a connection: authentication, name and database.
 
 import Reactor
 import TestSupport
@@ -17,7 +17,7 @@ struct IntroductionTests {
         let play = EnginePlay(engine) { ($0.username, $0.passwordFile) = ("me", path) }
         #expect(play.ask("SET", "a", "1") == Self.ok)
         try TestTools.write("second\nother\n", to: path)
-        // What has stood for a second is made anew at once.
+        // A connection that lasted a second is reconnected at once.
         play.advance(1_000)
         engine.react { $0[0] == "SET" && $0[1] == "end" ? [.close] : nil }
         _ = play.ask("SET", "end", "1")

@@ -1,4 +1,4 @@
-// The slots of keys, as the Cluster's specification has them.
+// Tests of key slots with the values of the Cluster specification.
 
 import Testing
 

@@ -1,4 +1,4 @@
-// When a server is asked: events and what the breaker says.
+// Tests of the circuit breaker of a server: events and resulting states.
 
 import Testing
 
@@ -14,7 +14,7 @@ struct NodeBreakerTests {
         breaker.noteReply()
         let more = [breaker.noteFailure(at: 3), breaker.noteFailure(at: 4), breaker.noteFailure(at: 5), breaker.noteFailure(at: 6)]
         #expect(more == [false, false, true, false] && !breaker.isClosed)
-        // What waited comes all at once: it says nothing of the next.
+        // Late replies arrive together and say nothing about the next command.
         breaker.noteReply()
         #expect(!breaker.isClosed)
         let closes = [breaker.noteProbe(), breaker.noteProbe()]

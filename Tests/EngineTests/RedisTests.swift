@@ -1,4 +1,5 @@
-// The client and real servers: one, by TLS, by a Unix socket, frozen, killed; and a Cluster in which slots move and a primary dies.
+// Tests of the client with real servers. One server is reached over TCP, TLS and a Unix socket, frozen and killed. In a Cluster, slots move
+// and a primary dies.
 
 import Glibc
 import Reactor
@@ -23,7 +24,7 @@ struct RedisTests {
         }
     }
 
-    /// Asks until the reply is one that fits; nil where that takes half a minute.
+    /// Repeats a command until the reply fits; nil after 30 seconds.
     @discardableResult
     private func ask(_ play: EnginePlay, _ words: [String], keyAt: Int? = nil, until fits: (EngineReply) -> Bool) -> EngineReply? {
         let end = SystemTime.shared.monotonicMilliseconds + 30_000
@@ -103,7 +104,7 @@ struct RedisTests {
         #expect(good.ask("SET", "a", value, keyAt: 1) == Self.ok && good.ask("GET", "a", keyAt: 1) == Self.bytes(value))
         #expect(asking { $0.passwordFile = TestTools.file("wrong") }.ask("PING") == .failed(.denied))
         #expect(asking { $0.passwordFile = nil }.ask("PING") == .failed(.denied))
-        // Its certificate is for an address, and for no name.
+        // The server's certificate is for an address, not for a name.
         #expect(asking { $0.tls?.name = "elsewhere.test" }.ask("PING") == .failed(.untrusted))
         #expect(asking { $0.tls?.authorities = SharedCertificates.authority }.ask("PING") == .failed(.untrusted))
         #expect(asking { $0.tls?.certificate = "/nowhere" }.ask("PING") == .failed(.untrusted))
@@ -130,7 +131,7 @@ struct RedisTests {
         #expect(play.ask("CLIENT", "PAUSE", "1000") == Self.ok)
         #expect(ask(play, ["GET", "a"], until: { $0 == .failed(.breakerOpen) }) != nil)
         #expect(ask(play, ["GET", "a"], until: { $0 == .nothing }) != nil)
-        // What was late came to whom it was for: nothing is out of step.
+        // Late replies reached their commands, so the pipeline is in step.
         #expect(play.ask("SET", "a", "1", patience: 10_000) == Self.ok && play.ask("GET", "a", patience: 10_000) == Self.bytes("1"))
     }
 
@@ -168,7 +169,7 @@ struct RedisTests {
         for write in writes { #expect(write.reply == Self.ok) }
         for number in 0..<5000 where number % 10 == 0 { #expect(play.ask("GET", "k\(number)", keyAt: 1) == Self.bytes("\(number)")) }
         #expect(seen.count > 4000)
-        // Our slots are the servers': nobody had to be corrected.
+        // Our slots equal those of the servers: no command was redirected.
         #expect(play.figures.repetitions == 0 && play.figures.servers == 3 && play.onLoop { $0.isCluster })
     }
 
@@ -177,7 +178,7 @@ struct RedisTests {
         let servers = try RedisProcess.cluster()
         let play = play([servers[0].server])
         #expect(ask(play, ["PING"], until: isPong) != nil)
-        // foo: slot 12182, the third's.
+        // foo is in slot 12182, which the third server has.
         #expect(play.ask("SET", "{foo}here", "1", keyAt: 1) == Self.ok)
         let (from, to) = (DirectRedis(port: servers[2].port), DirectRedis(port: servers[0].port))
         func name(_ one: DirectRedis) -> String { one.ask("CLUSTER MYID").split(separator: "\r\n").last.map(String.init) ?? "" }
@@ -202,7 +203,7 @@ struct RedisTests {
         let servers = try RedisProcess.cluster(replicaOf: 0)
         let play = play([servers[0].server, servers[1].server], patience: 1000)
         #expect(ask(play, ["PING"], until: isPong) != nil)
-        // bar: slot 5061, the first's; foo: the third's.
+        // bar is in slot 5061 of the first server; foo is on the third.
         let outcome = play.begin([EngineCommand("SET", "bar", "1", keyAt: 1), EngineCommand("WAIT", "1", "1000", holdMilliseconds: 1000)])
         #expect(outcome.replies == [Self.ok, .integer(1)])
         servers[0].die()

@@ -1,4 +1,4 @@
-// Replies, whole and in pieces, and what no server should say.
+// Tests of the reply parser: whole and split replies, and malicious ones.
 
 import Testing
 
@@ -46,7 +46,7 @@ struct ReplyReaderTests {
             let result = read(bytes, pieces: pieces)
             #expect(result.replies == row.replies && !result.isBroken)
         }
-        // Cut off, it is never there, and never wrong.
+        // A truncated reply is incomplete, but not an error.
         for count in 0..<bytes.count { #expect(read(Array(bytes[..<count]), pieces: 3).isBroken == false) }
     }
 
@@ -61,7 +61,7 @@ struct ReplyReaderTests {
         ])
     func hostile(text: String) {
         let bytes = Self.text(text)
-        // Some are found out by what comes behind them.
+        // Some are detected only with more bytes.
         for pieces in [1, 2, 3, bytes.count] { #expect(read(bytes, pieces: pieces).isBroken || text.hasPrefix("*2\r\n*200000")) }
     }
 
@@ -79,7 +79,7 @@ struct ReplyReaderTests {
         #expect(read(Self.text("*99\r\n" + String(repeating: ":1\r\n", count: 99)), pieces: 7, limits: limits).replies.count == 1)
         let nested = "*20\r\n" + String(repeating: "*9\r\n" + String(repeating: ":1\r\n", count: 9), count: 20)
         #expect(read(Self.text(nested), pieces: 7, limits: limits).isBroken)
-        // Each reply has its own.
+        // The limit applies to each reply.
         #expect(
             read(Self.text(String(repeating: "*50\r\n" + String(repeating: ":1\r\n", count: 50), count: 9)), pieces: 11, limits: limits)
                 .replies.count == 9)

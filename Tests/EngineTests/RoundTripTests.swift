@@ -1,4 +1,4 @@
-// The smoothed round trip: what single replies mean for it.
+// Tests of the smoothed round-trip time.
 
 import Testing
 

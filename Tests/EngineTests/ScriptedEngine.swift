@@ -1,5 +1,5 @@
-// A server that says what a play tells it, over a real socket: commands are read by the reader that replies are read by. One thread a connection,
-// blocking.
+// A server that a test scripts, over real sockets. It parses commands with the parser for replies. Blocking, with one thread per
+// connection.
 
 import CSystem
 import Dispatch
@@ -11,13 +11,13 @@ import TestSupport
 
 enum EngineStep: Sendable {
     case reply(String)
-    /// Waits until the play opens the gate.
+    /// Waits until the test opens the gate.
     case pass(Gate)
     case close
 }
 
 final class ScriptedEngine: Sendable {
-    /// nil: what a server says that is alone and empty.
+    /// nil: the reply of a standalone, empty server.
     typealias Script = @Sendable ([String]) -> [EngineStep]?
 
     let port: UInt16
@@ -30,7 +30,7 @@ final class ScriptedEngine: Sendable {
         var script: Script
     }
 
-    /// The play and the connections share it.
+    /// Shared by the test and the connections.
     private let state: Mutex<State>
     private let arrived = DispatchSemaphore(value: 0)
 
@@ -43,14 +43,14 @@ final class ScriptedEngine: Sendable {
     deinit { down() }
 
     var server: EngineServer { .host("127.0.0.1", port: port) }
-    /// But for what a client asks by itself.
+    /// Commands except those that the client sends unprompted.
     var commands: [[String]] { state.withLock { $0.commands.filter { $0 != ["CLUSTER", "SLOTS"] && $0[0] != "PING" } } }
     var allCommands: [[String]] { state.withLock { $0.commands } }
     var connectionCount: Int { state.withLock { $0.connectionCount } }
 
     func react(_ script: @escaping Script) { state.withLock { $0.script = script } }
 
-    /// False where that takes half a minute.
+    /// False after 30 seconds.
     func wait(until isThere: (ScriptedEngine) -> Bool) -> Bool {
         while !isThere(self) { if arrived.wait(timeout: .now() + 30) == .timedOut { return false } }
         return true
@@ -103,7 +103,7 @@ final class ScriptedEngine: Sendable {
             piece.withUnsafeBytes { reader.feed(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
             while let command = reader.next() {
                 let words = command.list?.map { String(decoding: $0.text ?? [], as: UTF8.self) } ?? []
-                // What is done is decided before anybody hears of the command.
+                // The reply is chosen before the command becomes visible to the test.
                 let steps = state.withLock({ $0.script })(words) ?? [.reply(Self.usual(words))]
                 state.withLock { $0.commands.append(words) }
                 arrived.signal()
@@ -140,7 +140,7 @@ final class ScriptedEngine: Sendable {
         }
     }
 
-    /// What CLUSTER SLOTS says where each has its share.
+    /// Reply to CLUSTER SLOTS for these shares.
     static func slots(_ shares: [(ClosedRange<Int>, UInt16)]) -> String {
         "*\(shares.count)\r\n"
             + shares.map { range, port in

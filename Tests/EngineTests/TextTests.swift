@@ -1,4 +1,4 @@
-// What is written in settings, and what servers say of each other.
+// Tests of server addresses in settings and in replies of servers.
 
 import TestSupport
 import Testing

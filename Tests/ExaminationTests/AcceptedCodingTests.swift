@@ -1,4 +1,4 @@
-// Who gets coded content, and what the upstream is asked for: without sockets.
+// Tests which clients receive encoded content, and the Accept-Encoding that the upstream receives. Without sockets.
 
 import Forwarding
 import HTTPCore
@@ -9,7 +9,7 @@ import Testing
 struct AcceptedCodingTests {
     struct Row: CustomTestStringConvertible, Sendable {
         let sentence: String
-        /// nil where the field is missing.
+        /// nil: the field is missing.
         let accept: String?
         let passedOn: String
 

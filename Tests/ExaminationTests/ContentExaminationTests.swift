@@ -1,4 +1,4 @@
-// What is found in content that was taken whole: whether it is good, what it is without its coding, and its tag. Without sockets.
+// Tests of the examination of complete content: faults, decoded form and entity tag. Without sockets.
 
 import CachePolicy
 import HTTPCore
@@ -27,18 +27,18 @@ struct ContentExaminationTests {
     func lengths() throws {
         let text = Array(TestContent.list(20).utf8)
         let coded = try TestContent.gzip(TestContent.list(20))
-        // It was checked as it came.
+        // The content was checked on arrival.
         #expect(examination(text).findings(within: 10) == Self.nothing)
         #expect(examination(text, isJSON: false).findings(within: 10) == Self.nothing)
         #expect(examination(text, mustHave: "/data").findings(within: text.count - 1) == nil)
         #expect(examination(text, mustHave: "/data").findings(within: text.count) == Self.nothing)
         #expect(examination(text, makesTag: true).findings(within: text.count - 1) == nil)
         #expect(examination(text, makesTag: true).findings(within: text.count)?.ownTag != nil)
-        // Neither what comes in nor what comes out may be longer.
+        // The limit applies to the encoded and to the decoded length.
         #expect(examination(coded, .gzip).findings(within: coded.count - 1) == nil)
         #expect(examination(coded, .gzip).findings(within: text.count - 1) == nil)
         #expect(examination(coded, .gzip).findings(within: text.count)?.decoded == text)
-        // One that nobody knows is not looked at.
+        // Content with an unknown coding is not examined.
         #expect(examination(text, nil).findings(within: 0) == Self.nothing)
     }
 
@@ -65,7 +65,7 @@ struct ContentExaminationTests {
         let deep = Array((String(repeating: "[", count: 600) + String(repeating: "]", count: 600)).utf8)
         let rows: [(ContentExamination, ContentExamination.Findings)] = [
             (examination(large, .gzip, limit: 50_000), .init(obstacle: .tooLarge)),
-            // Nor is more of it decoded than its own length makes likely.
+            // Decoding stops at a length that is unlikely for the encoded length.
             (examination(bomb, .gzip, limit: 8 << 20), .init(obstacle: .tooLarge)),
             (examination(large, .gzip, isJSON: false, limit: 50_000), .init(obstacle: .tooLarge)),
             (examination(deep, mustHave: "/0", makesTag: true), .init(obstacle: .tooDeep)),
@@ -105,7 +105,7 @@ struct ContentExaminationTests {
         var (good, keep) = (GoodResponse(), GoodResponse())
         good.mustHave = mustHave.compactMap { JSONPointer($0) }
         keep.mustNotHave = kept.compactMap { JSONPointer($0) }
-        // One byte that is no UTF-8.
+        // A byte that is invalid UTF-8.
         let bytes = text.unicodeScalars.flatMap { $0 == "\u{80}" ? [0xe9] : Array(String($0).utf8) }
         return ContentExamination(
             ContentExamination.Arrived(

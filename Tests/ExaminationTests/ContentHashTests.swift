@@ -1,4 +1,4 @@
-// What stands for content in entity tags.
+// Tests of the hash of content in entity tags.
 
 import TestSupport
 import Testing

@@ -1,4 +1,4 @@
-// Detection of clock differences and clock steps, with random delays, caches and adjustments. Also the use of limits.
+// Tests that clock differences and clock steps are detected, with random delays, caches and adjustments. Also tests the use of limits.
 
 import TestSupport
 import Testing

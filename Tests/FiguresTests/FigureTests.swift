@@ -1,4 +1,4 @@
-// Declarations of figures: each has a sample on the page, and something counts it.
+// Tests the declarations of figures: each has a sample on /metrics and is counted somewhere.
 
 import Explanation
 import Glibc

@@ -1,4 +1,4 @@
-// The program's own log, where nobody reads it.
+// Tests of the program's log when its reader is slow or gone.
 
 import Glibc
 import TestSupport
@@ -17,9 +17,9 @@ struct LogWriterTests {
         let line = String(repeating: "x", count: 99) + "\n"
         for _ in 0..<20_000 { log.append(line) }
         log.finish(within: 0)
-        // The other end is open until all is written: so the reader below comes to an end, and no write meets a closed pipe.
+        // This end stays open until everything is written. The reader below thus ends, and no write meets a closed pipe.
         TestThread.start { [end = ends[1]] in
-            // However busy the machine is.
+            // A long timeout, for busy machines.
             log.finish(within: 600)
             close(end)
         }

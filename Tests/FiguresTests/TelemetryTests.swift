@@ -1,4 +1,4 @@
-// Counting, adding up, writing as text, and the access log's file.
+// Tests of counters, their sums and text form, and of the access log's file.
 
 import CacheStore
 import Dispatch

@@ -1,4 +1,4 @@
-// A node that comes back behind a long log: how much of it is read ahead of what is obeyed, and from where the next process goes on.
+// Tests of a node that catches up with a long log: how far it reads ahead, and where the next process continues.
 
 import Testing
 
@@ -16,7 +16,7 @@ struct CatchingUpTests {
         return limits
     }
 
-    /// Away since 100, with ten entries of another node to read, each a second after the one before it.
+    /// Was disconnected since 100. Ten entries of another node are unread, 100 ms apart.
     private func behind(_ limits: LogFollower.Limits, removed: UInt64 = 0) -> (play: FollowerPlay, log: LogInfo) {
         var play = Play(kept: KeptPosition(position: LogPosition(100), epoch: 1, primary: [1], added: 1), limits: limits)
         let log = info(1_100, 1, 1, 100, 11, 11, 0)
@@ -33,7 +33,7 @@ struct CatchingUpTests {
 
     @Test("what is read ahead of what is obeyed is bounded, and goes on when that is done")
     func readAhead() {
-        // Of an entry 128 bytes are counted.
+        // An entry counts as 128 bytes.
         var (play, _) = behind(Self.limits { ($0.portionBytes, $0.aheadBytes) = (250, 400) })
         #expect(play.when(.entries(entries(1...1))).suffix(1) == [.readFrom(LogPosition(200))])
         #expect(play.when(.entries(entries(2...2))).suffix(2) == [.report(1), .readFrom(LogPosition(300))])
@@ -90,11 +90,11 @@ struct CatchingUpTests {
     func passed() {
         var (play, _) = behind(Self.limits { $0.entriesOnTheWay = 2 })
         #expect(play.when(.entries(entries(1...2))).suffix(2) == [.look, .readFrom(LogPosition(300))])
-        // The first four were removed, of which two were read.
+        // The first four entries were removed; two of them had been read.
         let trimmed = info(1_100, 1, 1, 600, 6, 11, 0)
         #expect(play.when(.looked(trimmed)) == [.raiseFloor(LogPosition(599, .max)), .gap(.trimmed), .report(1)])
         #expect(play.when(.applied(report: 1)) == [.keep(FollowerPlay.kept(300, added: nil))])
-        // Of yet another node: what was removed of this one is missing as well.
+        // These are from a third node, so removed entries of the second node are also missing.
         let rest = (1...6).map { entry(500 + 100 * $0, .target, 6, $0) }
         #expect(play.when(.entries(Array(rest[..<2]))).suffix(2) == [.look, .readFrom(LogPosition(700))])
         #expect(play.when(.looked(trimmed)) == [.report(2)])
@@ -109,7 +109,7 @@ struct CatchingUpTests {
         var (play, log) = behind(Self.limits { $0.entriesOnTheWay = 2 })
         #expect(play.when(.entries(entries(1...1) + entries(3...3))).contains(.look))
         #expect(play.when(.looked(log)) == [])
-        // It comes later, as it was sent again.
+        // The missing entry arrives later, because its sender repeated it.
         #expect(play.when(.entries([entry(500, .target, 5, 2), entry(600, .target, 5, 4)])).contains(.look))
         #expect(play.when(.looked(log)) == [.report(1)])
     }

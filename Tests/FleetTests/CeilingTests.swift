@@ -1,4 +1,4 @@
-// How seldom a position is kept, and the bound of all positions that records carry until then.
+// Tests how often the position is persisted, and the upper bound of the positions that records carry until then.
 
 import Testing
 
@@ -26,7 +26,7 @@ struct CeilingTests {
         #expect(play.when(.tick, at: 2_010) == [])
         _ = play.when(.nothingNew, at: 2_900)
         #expect(play.when(.tick, at: 3_000).contains(.keep(Play.kept(200, added: 2))))
-        // Above the ceiling nothing is said before the disk has another.
+        // Records carry no position above the ceiling until a higher one is on the disk.
         #expect(play.when(.entries([entry(10_300, .target, 5, 3)]), at: 3_010).contains(.report(3)))
         #expect(play.follower.version?.position == LogPosition(10_100))
         _ = play.when(.kept(Play.kept(200, added: 2)), at: 3_020)
@@ -53,7 +53,7 @@ struct CeilingTests {
         let fence = Fence(at: LogPosition(16_000), doubtedAfter: LogPosition(3_000))
         #expect(actions.contains(.mayAppend(fence: fence, isNewPrimary: true)), "\(actions)")
         #expect(actions.contains(.raiseFloor(LogPosition(15_000))), "what it obeyed without keeping it may be lost")
-        // What the same primary has bounds it as well.
+        // The log of the unchanged primary bounds the positions as well.
         _ = same.when(.lost)
         let later = same.when(.connected(info(2_000, 1, 2, 100, 2, 2, 0), fleetMilliseconds: nil))
         #expect(later.contains(.raiseFloor(LogPosition(3_000))), "\(later)")

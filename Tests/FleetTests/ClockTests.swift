@@ -1,4 +1,4 @@
-// The fleet's time: what two nodes whose clocks are apart make of one record.
+// Tests of the fleet's time: two nodes with different clocks read one record.
 
 import Testing
 
@@ -6,16 +6,16 @@ import Testing
 
 @Suite("The fleet's clock")
 struct ClockTests {
-    /// Two clocks that are an hour apart, and an engine's that is neither.
+    /// The two wall clocks are an hour apart, and the engine's clock differs from both.
     @Test("clocks apart change no age by more than measuring errs", arguments: [0, 1, 7, 400] as [Int64])
     func apart(roundTrip: Int64) {
         var (writer, reader) = (FleetClock(), FleetClock())
         let (writersWall, readersWall, engine) = (1_000_000 + 3_600_000, 1_000_000 as Int64, 1_000_000 - 7_200_000 + 50_000_000 as Int64)
-        // The engine answers at the very end, or at the very beginning, of the round trip.
+        // The engine answers at the very end of one round trip, and at the very beginning of the other.
         #expect(writer.note(.init(asked: 0, answered: roundTrip, engine: engine + roundTrip)) == .steady)
         #expect(reader.note(.init(asked: 0, answered: roundTrip, engine: engine)) == .steady)
         let error = (writer.error(roundTrip) ?? .max) + (reader.error(roundTrip) ?? .max)
-        // Both clocks that never go back began together. A response of ten seconds ago is told at 20,000, read at 80,000.
+        // The monotonic clocks started together. The response arrived at 10,000, is written at 20,000 and read at 80,000.
         let told = writer.fleetTime(ofWall: Int64(writersWall) + 10_000, wallNow: Int64(writersWall) + 20_000, now: 20_000)
         let read = told.flatMap { reader.wallTime(ofFleet: $0, wallNow: readersWall + 80_000, now: 80_000) }
         #expect(abs((read ?? 0) - (readersWall + 10_000)) <= error)

@@ -1,4 +1,4 @@
-// Whether what nodes append comes through: who greets in a quiet log, and when a node is disconnected though it can read.
+// Tests that appended entries come back: which node greets in a quiet log, and when a node counts as disconnected although it can read.
 
 import TestSupport
 import Testing
@@ -10,7 +10,7 @@ struct EchoTests {
     private typealias Play = FollowerPlay
     private let info = FollowerPlay.info
 
-    /// Of a fleet whose log is quiet for four seconds at most: this node greets after 2,099 ms.
+    /// The log is quiet for at most four seconds. This node greets after 2,099 ms.
     private func quiet() -> FollowerPlay {
         var limits = LogFollower.Limits()
         limits.quiet = 4_000
@@ -102,7 +102,7 @@ struct EchoTests {
             _ = follower.handle(.looked(info(100, 1, 1, 100, 1, 1, 0)), now: 0)
             return (follower, Int64.random(in: 0..<250, using: &numbers), 0)
         }
-        /// In the log, and when all have it: a round trip later.
+        /// Entries of the log, with the time at which all nodes have read them: after one round trip.
         var (log, greetings, longest, last): ([(PlacedEntry, Int64)], Int, Int64, Int64) = ([], 0, 0, 0)
         let end: Int64 = 150_000
         for now in stride(from: 0, to: end, by: 10) as StrideTo<Int64> {

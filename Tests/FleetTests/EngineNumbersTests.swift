@@ -1,4 +1,4 @@
-// Numbers that an engine may say, from the least to the greatest: nothing that is calculated with them ends the process.
+// Tests with all numbers that an engine may send, from the minimum to the maximum: no calculation with them traps.
 
 import Testing
 

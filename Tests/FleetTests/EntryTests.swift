@@ -1,4 +1,4 @@
-// Entries as they lie in the stream, and bytes that are none.
+// Tests of the encoding of entries, and of invalid bytes.
 
 import TestSupport
 import Testing

@@ -1,4 +1,4 @@
-// All orders in which a few things can happen to two or three nodes, one after the other, each looked at once.
+// Explores all orders of a few events at two or three nodes. Each state is visited once.
 
 import TestSupport
 import Testing
@@ -9,7 +9,7 @@ import Testing
     import Glibc
 #endif
 
-/// What may still happen. All else (connecting, reading, sending, answers, the ends of fetches) happens as often as it can.
+/// Number of remaining events by kind. All other steps (connecting, reading, sending, replies, ends of fetches) are unlimited.
 struct Budget: Hashable {
     var fetches = 0
     var purges = 0
@@ -24,7 +24,7 @@ struct Budget: Hashable {
     var pauses = 0
     var replications = 1
     var dumps = 0
-    /// Of a new primary to the former's.
+    /// Clock of a new primary relative to the former one's, in milliseconds.
     var clock: Int64 = 0
 }
 
@@ -56,16 +56,16 @@ struct Explorer {
         case pass
     }
 
-    /// Whether what was obeyed is kept at once. Else it is one more thing that may come late.
+    /// Whether applied positions are persisted at once. Otherwise persisting is a separate step.
     var keepsAtOnce = true
-    /// Whether what a node does by itself is one step, to its end: far fewer orders.
+    /// Whether a node's internal steps run to their end as one step. This greatly reduces the number of orders.
     var isCoarse = false
     private(set) var visited: Set<Int> = []
     private(set) var ends = 0
     private(set) var counterexample: [String] = []
     private var path: [Step] = []
 
-    /// - Returns: false where something was found that must not be.
+    /// - Returns: false if an invariant was violated.
     mutating func explore(_ state: State) -> Bool {
         guard visited.insert(state.hashValue).inserted else { return true }
         let steps = steps(from: state)
@@ -182,11 +182,11 @@ struct Explorer {
             for node in state.fleet.nodes.indices {
                 state.fleet.report(node)
                 state.fleet.keep(node)
-                // Numbers of reports would tell apart what is the same.
+                // Without checkpoints the report number has no effect, but would distinguish equal states.
                 if state.fleet.nodes[node].follower.checkpoints.isEmpty { state.fleet.nodes[node].follower.lastReport = 0 }
             }
         }
-        // Asking changes nothing, so all are asked each time.
+        // The check changes nothing, so it runs for all nodes after each step.
         for node in state.fleet.nodes.indices { state.fleet.checkTake(node, key: 0) }
     }
 }
@@ -195,7 +195,7 @@ struct Scenario: CustomTestStringConvertible {
     var testDescription: String
     var budget: Budget
     var nodes = 2
-    /// So many of them come later, and know nothing.
+    /// Number of nodes that connect later, without any state.
     var late = 0
     var replicas = 1
     var keepsAtOnce = true
@@ -211,7 +211,7 @@ struct Scenario: CustomTestStringConvertible {
         return scenario
     }
 
-    /// All that are there see, and the log has an entry.
+    /// All early nodes are in sync, and the log has an entry.
     var start: Explorer.State {
         var fleet = ModelFleet(nodes: nodes, keys: 1, replicas: replicas)
         for node in 0..<nodes - late {
@@ -234,7 +234,7 @@ struct Scenario: CustomTestStringConvertible {
 
 @Suite("All orders of small histories", .serialized)
 struct ExplorerTests {
-    /// Each takes a second or so.
+    /// Each takes about a second.
     static let scenarios: [Scenario] = [
         Scenario("a store and a purge", Budget(fetches: 1, purges: 1, takes: 1)),
         Scenario("two stores and a write", Budget(fetches: 2, writes: 1, takes: 1)),
@@ -251,7 +251,7 @@ struct ExplorerTests {
             .with { $0.isCoarse = true },
     ]
 
-    /// Minutes: with `FLEET_EXPLORE=1`.
+    /// Run for minutes; enabled by `FLEET_EXPLORE=1`.
     static let longScenarios: [Scenario] = [
         Scenario(
             "a lost write, and a restart after another primary's position was kept",

@@ -1,10 +1,10 @@
-// The machine of who follows the log, by lists: what happens, and what is to be done then.
+// Tests of the state machine that follows the log: lists of events and expected actions.
 
 import Testing
 
 @testable import Fleet
 
-/// What comes of events, one after the other, a tenth of a second apart unless a time is said.
+/// Passes events to a follower, 100 ms apart by default.
 struct FollowerPlay {
     var follower: LogFollower
     var now: Int64 = 0
@@ -15,7 +15,7 @@ struct FollowerPlay {
         follower = LogFollower(node: Self.node, kept: kept, now: 0, limits: limits)
     }
 
-    /// A node that sees, with everything up to 100 read.
+    /// A node in sync that has read everything up to 100.
     static func seeing(limits: LogFollower.Limits = .init()) -> FollowerPlay {
         var play = FollowerPlay(kept: KeptPosition(position: LogPosition(100), epoch: 1, primary: [1], added: 1), limits: limits)
         _ = play.when(.connected(info(last: 100), fleetMilliseconds: nil))
@@ -34,7 +34,7 @@ struct FollowerPlay {
             count: count, added: added)
     }
 
-    /// - Parameter read: how far the log was read when it was kept.
+    /// - Parameter read: position up to which the log was read when it was persisted.
     static func kept(_ position: UInt64, added: UInt64?, read: UInt64? = nil) -> KeptPosition {
         var kept = KeptPosition(position: LogPosition(position), epoch: 1, primary: [1], added: added)
         kept.ceiling = LogPosition((read ?? position) + 10_000)
@@ -103,12 +103,12 @@ struct FollowerTests {
             _ = play.when(.lost)
             let actions = play.when(.connected(log, fleetMilliseconds: nil))
             #expect(actions.first == .startAnew(epoch: 1, floor: .beginning) && actions.last == .readFrom(.beginning))
-            // What was applied on the way is only noted.
+            // Entries that were already applied are only noted.
             let again = play.when(.entries(entries))
             for (index, one) in entries.enumerated() {
                 #expect(again.contains(index < max(1, count) ? .note(one) : .apply(one)), "\(count): \(index)")
             }
-            // The hole is no past: it was not there when the process began.
+            // The missing entry belongs to this process's time, not to the past: it was missing only after the process began.
             _ = play.when(.looked(log))
             let end = play.now + 2_000
             _ = play.when(.nothingNew, at: end - 1_000)
@@ -210,7 +210,7 @@ struct FollowerTests {
         var play = Play.seeing()
         for time in [5_000, 5_000, 6_000, 9_000, 8_000, 11_000] as [UInt64] { #expect(play.when(.engineTime(time)) == []) }
         #expect(play.when(.engineTime(14_001)) == [.blind(since: play.now, .stopped), .reconnect])
-        // Of the one before nothing is known any more.
+        // Times of the former connection do not count any more.
         _ = play.when(.connected(Play.info(last: 100), fleetMilliseconds: nil))
         #expect(play.when(.engineTime(99_000)) == [])
     }
@@ -229,7 +229,7 @@ struct FollowerTests {
             _ = play.when(.lost)
             let actions = play.when(.connected(Play.info(last: 100), fleetMilliseconds: nil))
             #expect((actions == [.renewEpoch, .reconnect]) == isRenewed)
-            // As long as it has not gone back it is as good as any.
+            // A log that has not gone back stays valid.
             play = Play.seeing()
             _ = play.when(.entries([PlacedEntry(last, LogEntry.unopened)]))
             _ = play.when(.lost)
@@ -322,7 +322,7 @@ struct FollowerTests {
         var play = Play.seeing()
         _ = play.when(.entries([entry(500_000, .target, 5, 2)]))
         _ = play.when(.lost)
-        // The new one has not got the last entry.
+        // The new primary lacks the last entry.
         let log = info(400_000, 1, 2, 100, 2, 2, 0)
         let fence = Fence(at: LogPosition(601_000), doubtedAfter: LogPosition(400_000))
         #expect(
@@ -330,7 +330,7 @@ struct FollowerTests {
                 .doubt(after: LogPosition(400_000), before: LogPosition(601_000)), .mayAppend(fence: fence, isNewPrimary: true),
                 .readFrom(LogPosition(280_000)),
             ])
-        // One that came while the ids had gone back, and one that was seen.
+        // A new entry with an ID from before the fence, and an entry that was read before.
         #expect(
             play.when(
                 .entries([entry(400_000, .target, 7, 1), entry(500_001, .target, 5, 2), PlacedEntry(LogPosition(601_000), fence.entry)]))
@@ -341,7 +341,8 @@ struct FollowerTests {
                 ])
     }
 
-    /// The primary's clock is behind: the entry at 300,000 was appended by who knew no better, then somebody made the fence, then this node comes.
+    /// The primary's clock is behind. A node that had not met the former primary appended the entry at 300,000, then another one made the
+    /// fence. This node connects last.
     private static let behind = (
         log: FollowerPlay.info(last: 601_000, primary: 2, count: 3, added: 3),
         early: FollowerPlay.entry(300_000, node: 7),

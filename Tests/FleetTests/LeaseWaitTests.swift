@@ -1,4 +1,4 @@
-// Who waits for another node's lease, and for how long: as rows, and for crowds with random schedules.
+// Tests of waiting for another node's lease, as a table, and for concurrent requests with random schedules.
 
 import Fleet
 import HTTPCore
@@ -22,7 +22,7 @@ struct LeaseWaitTests {
         let rows: [(LeaseState, LeaseWait.Question, Int64, LeaseWait.Step)] = [
             (.ofAnother, .take, 0, .askLater(.poll, milliseconds: 20)), (.free, .poll, 20, .ask(.look)),
             (.free, .look, 21, .askLater(.look, milliseconds: 20)), (.free, .look, 85, .askLater(.look, milliseconds: 5)),
-            // Renewed meanwhile.
+            // The lease was renewed in the meantime.
             (.ofAnother, .look, 90, .askLater(.poll, milliseconds: 20)), (.free, .poll, 110, .ask(.look)),
             (.free, .look, 180, .ask(.take)), (.taken, .take, 181, .proceed),
         ]
@@ -56,7 +56,7 @@ struct LeaseWaitTests {
         #expect(LeaseTimes.expiry + LeaseTimes.grace + LeaseTimes.poll <= 300 && LeaseTimes.expiry >= 2 * LeaseTimes.renewal)
     }
 
-    // MARK: Crowds
+    // MARK: Concurrent requests
 
     private func schedule(_ random: inout SeededGenerator, _ kind: CrowdSchedule.Kind) -> CrowdSchedule {
         let nodes = Int.random(in: 1...4, using: &random)
@@ -72,7 +72,7 @@ struct LeaseWaitTests {
         var random = SeededGenerator(seed: seed)
         let kind = CrowdSchedule.Kind.allCases[Int(seed % 5)]
         var schedule = schedule(&random, kind)
-        // Beyond that the deadline of the wait comes first.
+        // A longer fetch would be ended by the deadline of the wait.
         if kind == .tooLong { (schedule.head, schedule.whole) = (schedule.head / 2, min(schedule.whole, 2_400)) }
         schedule.head = min(schedule.head, schedule.whole)
         let crowd = ModelCrowd(schedule)
@@ -92,7 +92,7 @@ struct LeaseWaitTests {
     func known(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var schedule = schedule(&random, [.unshareable, .fault, .broken][Int(seed % 3)])
-        // Another node learns from the mark, which lasts ten times as long.
+        // Other nodes learn it from the mark, which lasts ten times as long.
         let second = (1...6).map { (at: 2 * schedule.whole + 60 + Int64($0), node: Int.random(in: 0..<schedule.nodes, using: &random)) }
         schedule.clients[0].at = 0
         schedule.head = schedule.whole
@@ -110,7 +110,7 @@ struct LeaseWaitTests {
         var random = SeededGenerator(seed: seed)
         var schedule = schedule(&random, .shareable)
         schedule.whole = min(schedule.whole, 4_000)
-        // A look that begins during the stall finds no lease, and asks the upstream.
+        // A look-up that begins during the stall would find no lease and ask the upstream, so all clients arrive before.
         for number in schedule.clients.indices { schedule.clients[number].at = min(schedule.clients[number].at, Int64(number)) }
         schedule.clients[0].at = 0
         let start = Int64.random(in: 30...max(30, schedule.whole), using: &random)

@@ -1,4 +1,4 @@
-// When the log is trimmed by itself.
+// Tests when the log is trimmed.
 
 import Testing
 

@@ -1,4 +1,4 @@
-// What a change of primary has lost: who has read it says so, and who has not counts a gap.
+// Tests of entries that a change of primary has lost. A node that had read them reports the loss; a node that had not counts a gap.
 
 import Testing
 
@@ -9,7 +9,7 @@ struct LossTests {
     private typealias Play = FollowerPlay
     private let info = FollowerPlay.info
 
-    /// The engine is back with what it had at 100; somebody has read up to 500, and has said so.
+    /// The engine returned with its state at 100. A node that had read up to 500 has reported the loss.
     private static func log(lostUpTo: UInt64) -> (LogInfo, [PlacedEntry]) {
         let fence = Fence(at: LogPosition(2_000), doubtedAfter: LogPosition(100))
         let told = Fence(at: LogPosition(2_001), doubtedAfter: LogPosition(2_000), lostUpTo: LogPosition(lostUpTo))
@@ -24,7 +24,7 @@ struct LossTests {
         let read: UInt64
         let lostUpTo: UInt64
         let isGap: Bool
-        /// Of a process that begins anew: it does not know of which primary it had read what is kept.
+        /// Whether a new process counts a gap. It does not know from which primary its persisted position comes.
         let isGapAnew: Bool
 
         init(_ testDescription: String, read: UInt64, lostUpTo: UInt64, isGap: Bool, isGapAnew: Bool? = nil) {
@@ -40,7 +40,7 @@ struct LossTests {
         Row("has read more than who has told of it", read: 600, lostUpTo: 500, isGap: false, isGapAnew: true),
     ]
 
-    /// - Parameter isNew: another process of the node meets the primary.
+    /// - Parameter isNew: whether a new process of the node meets the primary.
     @Test("a node that has not read all that is lost counts a gap, once; a process that begins anew too", arguments: rows, [false, true])
     func gap(row: Row, isNew: Bool) {
         var play = Play.seeing()
@@ -67,7 +67,7 @@ struct LossTests {
         let log = info(100, 1, 2, 100, 1, 1, 0)
         let lost = Fence(at: LogPosition(1_500), doubtedAfter: LogPosition(1_500), lostUpTo: LogPosition(500))
         for _ in 0..<2 {
-            // The connection is lost before it could.
+            // The connection is lost before the report is appended.
             _ = play.when(.connected(log, fleetMilliseconds: nil))
             _ = play.when(.nothingNew)
             #expect(play.when(.looked(log)).contains { if case .append(let fence) = $0 { fence.lostUpTo == lost.lostUpTo } else { false } })

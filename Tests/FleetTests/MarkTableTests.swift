@@ -1,4 +1,4 @@
-// Which record may be taken, by rows of what was noted before.
+// Tables of noted marks, with the records that may be used.
 
 import Testing
 

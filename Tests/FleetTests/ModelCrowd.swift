@@ -1,5 +1,6 @@
-// A crowd that asks for one target at several nodes, in virtual time. Waiting for other nodes (`LeaseWait`), waiting for other requests
-// (`CollapsedRequests`) and what follows a wait (`OutcomeFacts`) are the real machines; engine, upstream and clock are modelled.
+// Concurrent requests for one target at several nodes, in virtual time. Uses the real state machines for waiting between nodes
+// (`LeaseWait`), for waiting within a node (`CollapsedRequests`) and for the decision after a wait (`OutcomeFacts`). The engine, the
+// upstream and the clock are models.
 
 import CachePolicy
 import Decisions
@@ -15,14 +16,14 @@ struct CrowdSchedule {
 
     var kind: Kind
     var nodes: Int
-    /// Milliseconds of the upstream until the head, and until the end.
+    /// Milliseconds until the upstream's head, and until the end of its response.
     var head: Int64
     var whole: Int64
-    /// Time and node of each client.
+    /// Arrival time and node of each client.
     var clients: [(at: Int64, node: Int)]
-    /// The engine does nothing in this time.
+    /// Period in which the engine does not respond.
     var stall: Range<Int64>?
-    /// The first node to ask the upstream is gone from this time on.
+    /// Time from which the first fetching node is dead.
     var death: Int64?
 }
 
@@ -67,7 +68,7 @@ final class ModelCrowd {
     }
 
     static let wait: Int64 = 5_000
-    /// No schedule takes as long.
+    /// Later than the end of any schedule.
     private static let end: Int64 = 60_000
     private static let roundTrip: Int64 = 1
     private static let key = FlightKey([1])
@@ -106,14 +107,14 @@ final class ModelCrowd {
         events.append((max(time, now), lastEvent, act))
     }
 
-    /// At the engine, in a round trip, or after its stall.
+    /// Acts at the engine after a round trip, or after its stall.
     private func atEngine(_ node: Int, _ act: @escaping () -> Void) {
         var time = now + Self.roundTrip
         if let stall = schedule.stall, stall.contains(time) { time = stall.upperBound }
         at(time) { [self] in if !nodes[node].isGone { act() } }
     }
 
-    // MARK: A node
+    // MARK: Node
 
     private func arrive(_ client: Client) {
         let node = client.node
@@ -184,7 +185,7 @@ final class ModelCrowd {
             renew(node)
             atEngine(node) { [self] in
                 guard nodes[node].hasLease else { return }
-                // Held, or taken anew after a stall, as its commands do one behind the other.
+                // The lease is still held, or taken again after a stall. The node's commands run in order.
                 if lease.map({ $0.end <= now || $0.value == .node(node) }) ?? true { lease = (.node(node), now + LeaseTimes.expiry) }
             }
         }
@@ -192,7 +193,7 @@ final class ModelCrowd {
 
     private func enter(_ client: Client) {
         let node = client.node
-        // The store is looked into again after each wait.
+        // The store is checked again after each wait.
         guard !nodes[node].isStored else {
             client.ended = now
             return
@@ -211,7 +212,7 @@ final class ModelCrowd {
         }
     }
 
-    // MARK: The upstream
+    // MARK: Upstream
 
     private func fetch(_ client: Client, leads: Bool = false) {
         requests += 1

@@ -1,28 +1,28 @@
-// The engine as the machines see it: a stream with ids, its trimming, replicas that lag, a primary that is lost with what they do not
-// have, and clocks that are apart.
+// A model of the engine: a stream with IDs, trimming, lagging replicas, a primary that is lost with unreplicated entries, and different
+// clocks.
 
 @testable import Fleet
 
 struct ModelEngine: Hashable {
-    /// What a server has of the log.
+    /// A server's state of the log.
     struct Content: Hashable {
         var entries: [PlacedEntry] = []
         var last = LogPosition.beginning
         var lastDeleted = LogPosition.beginning
         var added: UInt64 = 0
         var epoch: UInt64?
-        /// Counts all changes: what a replica has shows in it.
+        /// Number of changes; shows how much a replica has received.
         var version = 0
     }
 
     var content = Content()
     var replicas: [Content]
-    /// Of this primary, to the time of the world, in milliseconds.
+    /// This primary's clock relative to the true time, in milliseconds.
     var clock: Int64 = 0
-    /// Another for each primary.
+    /// Number of the primary; changes with each failover.
     var primary = 1
     private var epochs: UInt64 = 0
-    /// What was written down last, by all servers.
+    /// The last snapshot of all servers.
     private(set) var dump = Content()
 
     init(replicas: Int) { self.replicas = Array(repeating: Content(), count: replicas) }
@@ -31,7 +31,7 @@ struct ModelEngine: Hashable {
 
     func milliseconds(at time: Int64) -> UInt64 { UInt64(max(0, time + clock)) }
 
-    /// `SET NX` and `GET` of the epoch, `XINFO STREAM`, `INFO`.
+    /// Result of `SET NX` and `GET` of the epoch, `XINFO STREAM` and `INFO`.
     mutating func info() -> LogInfo {
         if content.epoch == nil { renewEpoch() }
         return LogInfo(
@@ -59,14 +59,14 @@ struct ModelEngine: Hashable {
 
     func read(after position: LogPosition) -> [PlacedEntry] { content.entries.filter { $0.position > position } }
 
-    /// How many replicas have what this version has.
+    /// Number of replicas that have this version.
     func waited(for version: Int) -> Int { replicas.count { $0.version >= version } }
 
-    // MARK: - What befalls it
+    // MARK: - Events
 
     mutating func replicate(to replica: Int) { replicas[replica] = content }
 
-    /// - Parameter position: What comes after it stays.
+    /// - Parameter position: entries after it are not removed.
     mutating func trim(keeping count: Int, after position: LogPosition) {
         let surplus = content.entries.dropLast(count).prefix { $0.position <= position }.count
         guard surplus > 0 else { return }
@@ -74,12 +74,12 @@ struct ModelEngine: Hashable {
         content.version += 1
     }
 
-    /// `FLUSHALL`.
+    /// Performs `FLUSHALL`.
     mutating func flush() { content = Content(version: content.version + 1) }
 
     mutating func writeDown() { dump = content }
 
-    /// All servers were away, and have what was written down last.
+    /// All servers fail and return with the last snapshot.
     mutating func returnWithDump() {
         let version = content.version
         content = dump
@@ -88,10 +88,10 @@ struct ModelEngine: Hashable {
         primary += 1
     }
 
-    /// The replica is the primary now, with what it has; the others follow it.
+    /// Makes the replica the primary, with its state. The other replicas follow it.
     mutating func promote(_ replica: Int, clock: Int64) {
         content = replicas[replica]
-        // Versions of another lineage say nothing.
+        // Versions of different primaries are not comparable.
         content.version += 1_000_000
         replicas = replicas.map { _ in Content() }
         (self.clock, primary) = (clock, primary + 1)

@@ -1,4 +1,4 @@
-// All of it: nodes, the engine, the origin that knows the truth, the shared records, and what must hold of them.
+// A model of a fleet: nodes, the engine, the origin with the true values, the shared records, and the invariants.
 
 @testable import Fleet
 
@@ -17,28 +17,28 @@ struct ModelFleet: Hashable {
         var isRefused = false
         /// The node ended before it answered.
         var isUnanswered = false
-        /// Nobody has it any more: the node that said it ended, and a primary was lost with it.
+        /// The purge exists nowhere any more: its sender has ended, and a primary was lost with it.
         var isLost = false
     }
 
     var engine: ModelEngine
     var nodes: [ModelNode]
-    /// What the origin has, by key: it changes before anybody purges.
+    /// The origin's value of each key. It changes before it is purged.
     var origin: [Int]
     var shared: [Record?]
     var purges: [Purge] = []
-    /// What an entry's sender had seen written when it was sent first, by key.
+    /// Per entry, the values by key that its sender had written when it sent the entry first.
     var written: [LogOrigin: [Int]] = [:]
     var time: Int64 = 10_000_000
     var names: UInt64 = 0
-    /// What must not be, and was.
+    /// The first violated invariant; nil if there is none.
     var violation: String?
     var isOutOfMemory = false
-    /// What the last primary that was lost had.
+    /// State of the last primary that was lost.
     private var lost: ModelEngine.Content?
-    /// Of each process that begins.
+    /// Limits of each new process.
     var limits = LogFollower.Limits()
-    /// What happened, where somebody wants to know.
+    /// Whether events are recorded in `trace`.
     var isTraced = false
     var trace: [String] = []
 
@@ -70,7 +70,7 @@ struct ModelFleet: Hashable {
         note("   \(node) stores \(fetch.value) of key \(fetch.key) at \(fetch.version.map { $0.position.text } ?? "none")")
     }
 
-    /// Asks the shared level, and takes what may be taken.
+    /// Looks up the shared record and stores it if it may be used.
     mutating func take(_ node: Int, key: Int) {
         checkTake(node, key: key)
         if mayTake(node, key: key), let record = shared[key] { nodes[node].disk.copies[key] = record.value }
@@ -86,7 +86,7 @@ struct ModelFleet: Hashable {
         return nodes[node].refusal(of: record.version, key: key) == nil
     }
 
-    /// The origin changes, and then somebody says so.
+    /// Changes the origin's value, then purges the key.
     mutating func purge(_ node: Int, key: Int, kind: LogMessage.Kind = .target) {
         origin[key] += 1
         let message = kind == .all ? LogMessage(.all, argument: [255, 0]) : ModelNode.message(kind, key: key, value: origin[key])
@@ -106,7 +106,7 @@ struct ModelFleet: Hashable {
         write(node, .append(message, .write, token: nil))
     }
 
-    // MARK: - What befalls nodes
+    // MARK: - Events of nodes
 
     mutating func connect(_ node: Int) {
         guard nodes[node].primary == nil else { return }
@@ -127,22 +127,22 @@ struct ModelFleet: Hashable {
         write(node, .lost)
     }
 
-    /// Not in the millisecond of an entry: until a node has read of it, it gives its own entries their places in the log that it knows. One in
-    /// the same millisecond would have a place that was given before.
+    /// Runs in its own millisecond. Until a node has read of the flush, it calculates positions of its own entries from the old log. In an
+    /// entry's millisecond, a position could be assigned twice.
     mutating func flush() {
         time += 1
         engine.flush()
     }
 
-    /// - Parameter isCrash: the machine's: what was not flushed is lost.
+    /// - Parameter isCrash: whether the machine crashes, so that unflushed data is lost.
     mutating func restart(_ node: Int, isCrash: Bool = true) {
         names += 1
         if !isCrash, nodes[node].follower.isSeeing { flushAll(node) }
         let disk = isCrash ? nodes[node].diskAfterCrash : nodes[node].disk
-        // Who asked has no answer, and asks again.
+        // The client gets no answer and repeats the purge.
         for index in purges.indices where purges[index].node == node && !purges[index].isPending { purges[index].isUnanswered = true }
         nodes[node] = ModelNode(name: names, disk: disk, now: time, limits)
-        // Before its position was flushed it may have been the only one who knew of a loss.
+        // Before its position was flushed, this node may have been the only one that knew of a loss.
         if let lost { forget(lost) }
         for (token, kept) in disk.pending.sorted(by: { $0.key < $1.key }) {
             write(node, .append(kept, .keptPurge, token: token))
@@ -155,14 +155,14 @@ struct ModelFleet: Hashable {
         lose(former)
     }
 
-    /// All servers of the engine were lost, and are back with an older dump.
+    /// All servers of the engine fail and return with an older snapshot.
     mutating func returnWithDump() {
         let former = engine.content
         engine.returnWithDump()
         lose(former)
     }
 
-    /// A purge is lost for good where its sender has ended and no node's disk is beyond it.
+    /// A purge is lost for good if its sender has ended and no node has persisted a later position.
     private mutating func lose(_ former: ModelEngine.Content) {
         lost = former
         forget(former)
@@ -185,16 +185,16 @@ struct ModelFleet: Hashable {
 
     private static func argument(of purge: Purge) -> [UInt8] { [UInt8(purge.key), UInt8(truncatingIfNeeded: purge.value)] }
 
-    /// Entries are trimmed by age, so never before who sees has read them: he would have been silent for too long. Who reads what is old,
-    /// or is away, may be passed.
+    /// Trims the log. Entries are trimmed by age, so a node in sync has read them: otherwise it would have been silent for too long. Nodes
+    /// that are behind or disconnected may be passed.
     mutating func trim(keeping count: Int) {
         let read = nodes.filter(\.follower.isSeeing).map(\.follower.position).min()
         engine.trim(keeping: count, after: read ?? engine.content.last)
     }
 
-    // MARK: - What goes over the wires
+    // MARK: - Messages
 
-    /// The node gets what it asked for.
+    /// Delivers the entries that the node requested.
     mutating func read(_ node: Int, atMost count: Int = .max) {
         guard let asked = nodes[node].asked, nodes[node].primary != nil else { return }
         nodes[node].asked = nil
@@ -220,7 +220,7 @@ struct ModelFleet: Hashable {
         return engine.content.last > asked || !nodes[node].follower.isSeeing
     }
 
-    /// What the writer sent comes to the engine; the answer comes back, or is lost.
+    /// Delivers the writer's entries to the engine. The reply is delivered or lost.
     mutating func deliver(_ node: Int, answerIsLost: Bool = false) {
         guard nodes[node].primary != nil else { return }
         if let outgoing = nodes[node].outgoing {
@@ -244,14 +244,14 @@ struct ModelFleet: Hashable {
         follow(node, .applied(report: report))
     }
 
-    /// What was to be kept lies on the disk.
+    /// Writes the position to the disk.
     mutating func keep(_ node: Int) {
         guard let kept = nodes[node].keeping else { return }
         nodes[node].flush()
         follow(node, .kept(kept))
     }
 
-    /// A process that is stopped keeps what it has obeyed.
+    /// A process that is stopped persists its applied position.
     private mutating func flushAll(_ node: Int) {
         if let last = nodes[node].follower.lastToKeep(now: time) { nodes[node].keep(last) }
         keep(node)
@@ -335,11 +335,11 @@ struct ModelFleet: Hashable {
 
     private mutating func answered(_ node: Int, _ purge: Purge) {
         nodes[node].disk.obeyed[purge.key] = max(nodes[node].disk.obeyed[purge.key], purge.value)
-        // A purge is on the disk of its node before it is answered.
+        // A node persists a purge before it answers.
         for key in nodes[node].disk.flushed.indices { nodes[node].disk.flushed[key] = nodes[node].disk.copies[key] }
     }
 
-    /// Which values an entry speaks of: those of its purge, or all that its sender has written by now.
+    /// Records the values of an entry: those of its purge, or all that its sender has written by now.
     private mutating func learn(_ node: Int, _ entry: LogEntry) {
         guard let origin = entry.origin, written[origin] == nil else { return }
         var values = nodes[node].writes
@@ -349,9 +349,9 @@ struct ModelFleet: Hashable {
         written[origin] = values
     }
 
-    // MARK: - What must hold
+    // MARK: - Invariants
 
-    /// Who sees has obeyed all that the log holds.
+    /// Checks that a node in sync has applied all entries of the log.
     private mutating func checkSeeing(_ node: Int) {
         guard nodes[node].follower.isSeeing else { return }
         for placed in engine.content.entries {
@@ -379,7 +379,7 @@ struct ModelFleet: Hashable {
         }
     }
 
-    /// Everything that is under way ends; then all that was answered is obeyed by all, also by one that comes new.
+    /// Completes everything that is pending. Then checks that all nodes, and a new one, have applied all answered purges.
     mutating func checkEnd() {
         isOutOfMemory = false
         var quietRounds = 0

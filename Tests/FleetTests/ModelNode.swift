@@ -1,25 +1,25 @@
-// A node: the machines with the shell that performs what they say, a local store, and a disk that outlives the process.
+// A model of a node: the state machines, the shell that performs their actions, a local store, and a disk that outlives the process.
 
 @testable import Fleet
 
 struct ModelNode: Hashable {
-    /// A request that is upstream.
+    /// A pending request to the upstream.
     struct Fetch: Hashable {
         var key: Int
         var value: Int
         var version: RecordVersion?
-        /// Whether what it brings was made invalid meanwhile.
+        /// Whether the response was invalidated while the request was pending.
         var isOvertaken = false
     }
 
     struct Disk: Hashable {
         var kept: KeptPosition?
         var pending: [LogWriter.Token: LogMessage] = [:]
-        /// The local store: the value of each key's copy.
+        /// The local store: the stored value of each key.
         var copies: [Int?]
-        /// As it was when it was flushed last: a crash may bring back what was removed since.
+        /// State of the store at the last flush. A crash may restore responses that were removed since.
         var flushed: [Int?] = []
-        /// By key, the value that the last invalidation obeyed speaks of: nothing older may be had again.
+        /// By key, the value of the last applied invalidation. Older values must not be served.
         var obeyed: [Int]
     }
 
@@ -28,27 +28,27 @@ struct ModelNode: Hashable {
     var writer: LogWriter
     var table = MarkTable()
     var fetches: [Fetch] = []
-    /// Where it is connected to.
+    /// The primary that the node is connected to; nil if disconnected.
     var primary: Int?
-    /// The fleet's time less the world's, as known.
+    /// The fleet's time relative to the true time, as far as known.
     var clock: Int64?
     var asked: LogPosition?
     var outgoing: [LogWriter.Outgoing]?
     var isWaiting = false
-    /// The engine's version after the last that this connection has appended.
+    /// Engine version after the last append of this connection.
     var written = 0
     var report: UInt64?
-    /// The last report that was told as applied.
+    /// Number of the last report that was applied.
     var applied: UInt64 = 0
-    /// A position that is to be written, behind a flush of the store; and what it stands for.
+    /// The position to persist after a flush of the store, and the values that it covers.
     var keeping: KeptPosition?
     var keptValues: [Int] = []
-    /// By key, what entries of the log have made invalid: while this process lives, and by the reports that will be kept. What was not kept is
-    /// forgotten with the process. The promise holds all the same: a purge that a replica has is in the log of whoever becomes the primary,
-    /// and others are said again by their sender, who has answered them as pending.
+    /// By key, the values invalidated by entries that this process has read, and those by report. Unpersisted ones are forgotten with the
+    /// process, which is safe: a replicated purge survives in the new primary's log. Other purges were answered as pending, so their sender
+    /// repeats them.
     var heard: [Int]
     var heardBefore: [UInt64: [Int]] = [:]
-    /// The last value of a write of this node, by key; and of what this process has purged or seen written.
+    /// By key, the last value that this node wrote, and the last value that this process invalidated itself.
     var writes: [Int]
     var said: [Int]
     var gaps: [LogGap] = []
@@ -62,7 +62,7 @@ struct ModelNode: Hashable {
         (said, heard) = (writes, writes)
     }
 
-    /// All entries name a key and the value that replaced what they make invalid.
+    /// Every message names a key and the value that replaces the invalidated one.
     static func message(_ kind: LogMessage.Kind, key: Int, value: Int = 0) -> LogMessage {
         LogMessage(kind, argument: [UInt8(key), UInt8(truncatingIfNeeded: value)])
     }
@@ -80,9 +80,10 @@ struct ModelNode: Hashable {
         table.refusal(of: version, reached: follower.position, concerning: [UInt64(key)]) { $0 == [UInt8(key)] }
     }
 
-    // MARK: - Obeying
+    // MARK: - Applying
 
-    /// Nothing older may be had again: by what came from the log or was answered, and by what this process itself has said.
+    /// The lowest value that may be served: by persisted and answered invalidations, by entries of the log, and by this process's own
+    /// writes.
     func obeyed(_ key: Int) -> Int { max(disk.obeyed[key], said[key], heard[key]) }
 
     mutating func keep(_ kept: KeptPosition) {
@@ -98,14 +99,14 @@ struct ModelNode: Hashable {
         for key in keptValues.indices { disk.obeyed[key] = max(disk.obeyed[key], keptValues[key]) }
     }
 
-    /// The disk as it is after a crash.
+    /// The disk after a crash.
     var diskAfterCrash: Disk {
         var disk = disk
         for key in disk.flushed.indices { disk.copies[key] = disk.copies[key] ?? disk.flushed[key] }
         return disk
     }
 
-    /// Copies, and what is under way, are gone.
+    /// Removes stored values, and marks pending fetches as outdated.
     mutating func obey(_ message: LogMessage, values: [Int], isOwn: Bool = false) {
         for key in disk.copies.indices where message.kind == .all || message.kind == .unknown || message.argument.first == UInt8(key) {
             disk.copies[key] = nil

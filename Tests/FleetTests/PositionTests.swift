@@ -1,4 +1,4 @@
-// Positions and their text.
+// Tests of positions and their text form.
 
 import Testing
 

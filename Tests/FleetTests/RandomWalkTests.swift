@@ -1,14 +1,14 @@
-// Random schedules of all that may befall a fleet, against the truth. One that is replayed by its seed tells what it did.
+// Random schedules of a fleet's events, checked against the true values. A schedule that is replayed by its seed records its events.
 
 import TestSupport
 import Testing
 
 @testable import Fleet
 
-/// One schedule, and what it did.
+/// One random schedule with its fleet.
 struct RandomWalk {
     var fleet: ModelFleet
-    /// Of the step that runs.
+    /// Random numbers of the current step.
     var numbers: SeededGenerator
     let keys: Int
     var recoversAll: Bool
@@ -18,7 +18,7 @@ struct RandomWalk {
         let count = Int.random(in: 2...5, using: &numbers)
         keys = Int.random(in: 1...3, using: &numbers)
         var limits = LogFollower.Limits()
-        // Positions are kept on the way, and reports asked for, at each entry.
+        // With one entry per portion, positions are persisted and reports requested for each entry.
         if numbers.isTrue(oneIn: 2) { (limits.entriesOnTheWay, limits.portionBytes) = (1, 1) }
         (limits.keepInterval, limits.ceilingLead) = (numbers.isTrue(oneIn: 2) ? 0 : 2_000, numbers.isTrue(oneIn: 2) ? 5 : 10_000)
         fleet = ModelFleet(nodes: count, keys: keys, replicas: Int.random(in: 1...2, using: &numbers), limits)
@@ -71,7 +71,7 @@ struct RandomWalk {
         }
     }
 
-    /// What is rare.
+    /// Rare events.
     private mutating func befall(_ node: Int) {
         let what = Int.random(in: 0..<12, using: &numbers)
         fleet.note("befalls \(what)")
@@ -89,7 +89,8 @@ struct RandomWalk {
         }
     }
 
-    /// A purge is answered as durable while another node is away, who purged ends, and the engine is back without it.
+    /// A purge is answered as durable while another node is disconnected. Then its sender may restart, and the engine returns without the
+    /// purge.
     private mutating func loseUnheard(_ node: Int) {
         fleet.cut((node + 1) % fleet.nodes.count)
         fleet.connect(node)
@@ -105,7 +106,7 @@ struct RandomWalk {
         fleet.returnWithDump()
     }
 
-    /// Mostly the best replica, as a cluster chooses; its clock may be anything.
+    /// Usually promotes the most recent replica, as a Cluster does. The new primary's clock is arbitrary.
     private mutating func failOver() {
         let best = fleet.engine.replicas.indices.max { fleet.engine.replicas[$0].version < fleet.engine.replicas[$1].version }!
         let replica = numbers.isTrue(oneIn: 4) ? fleet.engine.replicas.indices.randomElement(using: &numbers)! : best

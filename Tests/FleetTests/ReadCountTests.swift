@@ -1,4 +1,4 @@
-// How many entries of the log are asked for at a time.
+// Tests how many entries of the log are requested at a time.
 
 import Testing
 

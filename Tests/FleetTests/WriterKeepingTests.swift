@@ -1,4 +1,4 @@
-// What the writer keeps from one process to the next: purges that no replica has, and writes that are not in the log.
+// Tests what the writer persists for the next process: purges that no replica has, and writes that are not in the log.
 
 import Testing
 

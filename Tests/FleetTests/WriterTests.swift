@@ -1,10 +1,10 @@
-// The machine of who writes the log, by lists: what happens, and what is to be done then.
+// Tests of the state machine that writes the log: lists of events and expected actions.
 
 import Testing
 
 @testable import Fleet
 
-/// What comes of events, one after the other, at the time that is set.
+/// Passes events to a writer, at the time in `now`.
 struct WriterPlay {
     var writer: LogWriter
     var now: Int64 = 0
@@ -19,7 +19,7 @@ struct WriterPlay {
 
     mutating func when(_ event: LogWriter.Event) -> [LogWriter.Action] { writer.handle(event, now: now) }
 
-    /// Why purges are pending: by their tokens those that are not in the log, and under 0 the others.
+    /// Why purges are pending: by token if they are not in the log; under 0 for all others.
     var causes: [LogWriter.Token: LogWriter.Pending] {
         var causes = writer.unreachedCauses
         if writer.pendingPurges > causes.count { causes[0] = .notReplicated }
@@ -80,7 +80,7 @@ struct WriterTests {
                 ])
             #expect(play.writer.pendingPurges == 0 && play.writer.nextTick == nil)
         }
-        // A replica is there, is lost, and no other comes: a purge that waits for one goes on to wait.
+        // The only replica is lost and not replaced. A purge that waits for it continues to wait.
         #expect(play.when(.replicas(1)) == [])
         _ = play.when(.append(b, .purge, token: 4))
         #expect(play.when(.answered([Play.at(4)])).last == .wait)
@@ -229,7 +229,7 @@ struct WriterTests {
                 .hold(b), .send([.init(entry: fence.entry, position: fence.position)]),
             ])
         #expect(play.when(.answered([.refused])) == [])
-        // Once, though yet another primary is met before.
+        // The entry is sent once, even if yet another primary is met before.
         _ = play.when(.lost)
         #expect(
             play.when(.connected(isNewPrimary: true, fence: nil, replicas: 0)) == [
@@ -274,7 +274,7 @@ struct WriterTests {
         play.now += 990
         #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
         #expect(play.when(.answered([.refused, .refused])) == [])
-        // The connection goes meanwhile: whoever comes now has not been refused.
+        // The connection is lost in the meantime. A purge that arrives now was not refused.
         _ = play.when(.lost)
         #expect(play.when(.append(LogMessage(.all), .purge, token: 3)).last == .tell(3, .pending(.notReached)))
     }

@@ -1,4 +1,4 @@
-// What a client gets to see of a response's head, without sockets.
+// Tests of the response head that a client receives. Without sockets.
 
 import Forwarding
 import HTTPCore

@@ -1,4 +1,4 @@
-// Which redirects stay on this proxy.
+// Tests which redirects are rewritten to stay on the proxy.
 
 import Forwarding
 import Testing
@@ -9,7 +9,7 @@ struct LocationRewritingTests {
         let sentence: String
         let location: String
         var basePath = ""
-        /// nil where the location stays as it is.
+        /// nil: the location is not rewritten.
         let relative: String?
 
         var testDescription: String { sentence }

@@ -1,4 +1,4 @@
-// By which names requests go, and what of a head says one.
+// Tests of request IDs: how they are made, and which fields of a request carry one.
 
 import Forwarding
 import HTTPCore
@@ -41,7 +41,7 @@ struct RequestIDTests {
 
     @Test("their second half tells nothing of how many there were")
     func secret() throws {
-        // The same place in two processes.
+        // Equal numbers in two processes.
         let names = try (0..<2).map { _ in
             var ids = RequestIDs(seed: 1)
             return try #require(ids.name(of: ids.number(head())))

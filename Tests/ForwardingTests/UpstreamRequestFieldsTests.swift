@@ -1,4 +1,4 @@
-// What the upstream gets to see of a client's request, without sockets.
+// Tests of the request fields that the upstream receives. Without sockets.
 
 import Forwarding
 import HTTPCore
@@ -60,7 +60,7 @@ struct UpstreamRequestFieldsTests {
     func clientAddress(_ name: String) {
         for policy in ForwardedPolicy.allCases {
             let sent = Self.sent([(name, "203.0.113.9")]) { ($0.forwarded, $0.overrideFields) = (policy, []) }
-            // A spelling with _ is nobody's who is trusted in front of us, where the field has a number.
+            // A known field spelled with `_` is never accepted from a trusted proxy.
             #expect(sent.contains { $0.hasSuffix(": 203.0.113.9") } == (policy == .trust), "\(policy)")
         }
         let kept = Self.sent([("X-Client-IP", "203.0.113.9")]) { $0.addressFields = [] }
@@ -87,7 +87,7 @@ struct UpstreamRequestFieldsTests {
         for spelling in spellings {
             #expect(!Self.sent([(spelling, "claim")]).contains { $0.hasSuffix(": claim") }, "\(spelling)")
         }
-        // What names a path is no user, and passes by its own rule.
+        // X-Forwarded-Url names a path, not a user, and is controlled by another setting.
         for change in [{ $0.forwarded = .trust }, { $0.trustsProxies = true }] as [(inout ForwardingSettings) -> Void] {
             #expect(
                 Self.sent([(name, "claim")], change).contains { $0.hasSuffix(": claim") }

@@ -1,4 +1,4 @@
-// What a peer may do, frame by frame and second by second.
+// Tests of the limits on a peer's behavior, by frame and by second.
 
 import Testing
 
@@ -83,7 +83,7 @@ struct ConductTests {
         #expect(fault(0, 1) == .streamClosed && fault(1, 1) == .streamClosed && fault(8, 1) == nil)
         #expect(fault(1, 7) == nil)
         #expect(fault(1, 3) == .protocolError && fault(1, 5) == .protocolError)
-        // Reset by us, perhaps: nobody said that it has ended.
+        // Stream 7 may have been reset by us: the peer has not ended it.
         #expect(fault(0, 7) == nil)
         for number in 0..<200 { memory.end(Int32(9 + 2 * number)) }
         #expect(fault(0, 1) == nil)

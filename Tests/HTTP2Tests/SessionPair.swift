@@ -1,18 +1,18 @@
-// A client's session and a server's, whose bytes go from one to the other in memory.
+// A client session and a server session that exchange bytes in memory.
 
 import HTTP2
 
-/// Writes down what it is told, and has content to give.
+/// Records its events, and provides content to send.
 final class Side: HTTP2SessionDelegate {
     let session: HTTP2Session
     private(set) var events: [String] = []
     var content: [Int32: [UInt8]] = [:]
-    /// Streams whose content goes on later, though there is none now.
+    /// Streams with more content later, but none now.
     var unfinished: Set<Int32> = []
-    /// Streams behind whose content come trailers.
+    /// Trailers that follow the content of a stream.
     var trailers: [Int32: HTTP2FieldList] = [:]
     var received: [Int32: [UInt8]] = [:]
-    /// Gives back at once what has come.
+    /// Whether received content is consumed at once, which reopens the window.
     var consumes = true
     var onHead: (Int32) -> Void = { _ in }
     private var offered = 0
@@ -68,7 +68,7 @@ final class Side: HTTP2SessionDelegate {
         return events
     }
 
-    /// What it has to send.
+    /// All bytes that the session has to send.
     func output(room: Int = HTTP2Session.frameBytes) -> [UInt8] {
         var all: [UInt8] = []
         while true {
@@ -95,7 +95,7 @@ struct SessionPair {
         _ = (client.takeEvents(), server.takeEvents())
     }
 
-    /// Until neither has anything to send.
+    /// Exchanges bytes until neither side has any to send.
     func exchange(room: Int = HTTP2Session.frameBytes) {
         while true {
             let (asked, told) = (client.output(room: room), server.output(room: room))

@@ -1,4 +1,4 @@
-// The session of either side, without a socket anywhere.
+// Tests of client and server sessions. Without sockets.
 
 import HTTP2
 import Testing

@@ -11,7 +11,7 @@ struct StreamTableTests {
         for number in numbers { table[number] = -number }
         #expect(table.count == 100)
         #expect(Set(table.values) == Set(numbers.map { -$0 }))
-        // Every third goes, from the middle outwards, so that others move up.
+        // Removes every third stream, from the middle outwards, so that others move up.
         let gone = numbers.enumerated().filter { $0.offset % 3 == 0 }.map(\.element).sorted { abs($0 - 50 * step) < abs($1 - 50 * step) }
         for number in gone {
             #expect(table.remove(number) == -number)

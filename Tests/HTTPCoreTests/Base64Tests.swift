@@ -1,4 +1,4 @@
-// Base64 with both alphabets.
+// Tests of Base64 with both alphabets.
 
 import HTTPCore
 import Testing

@@ -1,4 +1,4 @@
-// Schemes that sign in a connection, told from all others.
+// Tests which authentication schemes authenticate a connection.
 
 import HTTPCore
 import Testing

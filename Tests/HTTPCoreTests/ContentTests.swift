@@ -1,4 +1,4 @@
-// Chunks and dates: tables, each row whole and byte by byte.
+// Tests of chunked content and dates: tables, each row parsed whole and byte by byte.
 
 import Glibc
 import Testing
@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Chunked content (RFC 9112 §7.1)")
 struct ChunkedDecoderTests {
-    /// The content, or nil where it was refused; and how many bytes were taken.
+    /// Returns the decoded content, nil if it was refused, and the number of consumed bytes.
     private func decode(_ bytes: [UInt8], pieces: Int) -> (content: [UInt8]?, consumed: Int?) {
         var decoder = ChunkedDecoder()
         var content: [UInt8] = []
@@ -93,7 +93,7 @@ struct HTTPDateTests {
                     var changed = date
                     changed[place] = byte
                     let long = HTTPDate.parseAny(changed[...], now: Self.now)
-                    // Letters of another case are left to the long way.
+                    // Another letter case is left to the slow parser.
                     let isSpeltOtherwise = byte != date[place] && byte.asciiLowercased == date[place].asciiLowercased
                     let expected = isSpeltOtherwise ? nil : long
                     if FixedDate.parse(changed.span) != expected {
@@ -154,7 +154,7 @@ struct MediaTypeTests {
 
 @Suite("Content of unknown length")
 struct GrowingContentTests {
-    /// How often content that comes in pieces is moved once it is longer than 1 MiB, and how much room it takes in the end.
+    /// Appends content in pieces. Returns how often it is moved beyond 1 MiB, and its final capacity.
     private func moves(_ count: Int, limit: Int) -> (count: Int, capacity: Int) {
         let piece = [UInt8](repeating: 7, count: 48 << 10)
         var content: [UInt8] = []
@@ -164,7 +164,7 @@ struct GrowingContentTests {
             let place = content.withUnsafeBufferPointer { $0.baseAddress }
             if content.count > 1 << 20, places.last != place { places.append(place) }
         }
-        // One piece after the other: byte by byte takes long in a debug build.
+        // Compares in blocks, because single bytes take long in debug builds.
         let isWhole = content.withUnsafeBytes { bytes in
             stride(from: 0, to: bytes.count, by: piece.count).allSatisfy {
                 memcmp(bytes.baseAddress! + $0, piece, min(piece.count, bytes.count - $0)) == 0

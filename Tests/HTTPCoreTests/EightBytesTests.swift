@@ -1,4 +1,4 @@
-// Eight bytes together say the same as one after the other.
+// Tests that processing eight bytes at once has the result of processing them one by one.
 
 import TestSupport
 import Testing
@@ -11,7 +11,7 @@ struct EightBytesTests {
         bytes.withUnsafeBufferPointer { EightBytes(at: $0.baseAddress!) }
     }
 
-    /// Every byte in every place, among neighbours that could disturb it.
+    /// Every byte at every position, among neighbours that could disturb it.
     private static var texts: [[UInt8]] {
         var texts: [[UInt8]] = []
         for neighbour: UInt8 in [0x00, 0x09, 0x1f, 0x20, 0x41, 0x5a, 0x5b, 0x7f, 0x80, 0xff] {

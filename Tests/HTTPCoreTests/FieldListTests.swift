@@ -1,4 +1,4 @@
-// Lists in fields: their members one by one, and what a list means that is longer than lists are read.
+// Tests of field lists: their members, and lists that exceed the limit.
 
 import HTTPCore
 import Testing
@@ -12,7 +12,7 @@ struct FieldListTests {
             ("a=\"b,c\",d", ["a=\"b,c\"", "d"]), ("\"a\\\",b\",c", ["\"a\\\",b\"", "c"]), ("\"a,b", ["\"a,b"]),
         ] as [(String, [String])])
     func members(text: String, expected: [String]) {
-        // Within more bytes, as they lie in a head.
+        // The list is a slice within a larger head.
         let bytes = Array("x,\(text)\",y".utf8)[2..<text.utf8.count + 2]
         #expect(FieldMembers(of: bytes).map { String(decoding: $0, as: UTF8.self) } == expected)
         #expect(FieldLists.members(of: bytes).map(Array.init) == expected.map { Array($0.utf8) })
@@ -66,7 +66,7 @@ struct FieldListTests {
         let tenant = Array("x-tenant".utf8)
         var kept = fields.removingNamed { $0.isReadAsName(tenant.span) } ?? fields
         #expect(kept.contains(named: tenant.span) && !kept.contains(named: Array("x-named".utf8).span))
-        // A field that is added later is not taken for a named one, and the connection still ends.
+        // A field that is added later is not removed, and `close` still counts.
         kept.append(name: "client certificate", value: "1")
         #expect(kept.connectionNames("close"))
         let sent = kept.removingHopByHop()

@@ -1,4 +1,4 @@
-// What fields are made of: known names, sets of them, and numbers in decimal digits.
+// Tests of known field names, sets of them, and decimal numbers.
 
 import HTTPCore
 import Testing

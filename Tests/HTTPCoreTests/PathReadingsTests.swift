@@ -1,11 +1,11 @@
-// What servers may read in a path.
+// Tests of the ways in which servers may interpret a path.
 
 import HTTPCore
 import Testing
 
 @Suite("Readings of paths")
 struct PathReadingsTests {
-    /// As paths; a slash within a segment is shown as `%2f`.
+    /// The readings as paths; a slash within a segment is shown as `%2f`.
     private static func texts(_ target: String) -> [String]? {
         PathReadings(Array(target.utf8)[...])?.all.map { segments in
             segments.map { "/" + String(decoding: $0, as: UTF8.self).replacing("/", with: "%2f") }.joined()

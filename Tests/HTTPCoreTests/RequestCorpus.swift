@@ -1,5 +1,5 @@
-// Requests, good and bad, and what we say to each: 200 taken, 0 not complete, else the status it is refused with. The same rows are given
-// to h11 and httptools by `Tests/Comparison/compare_parsers.py`, which reads this file.
+// Valid and invalid requests with the parser's result: 200 is accepted, 0 is incomplete, other numbers are the status of the refusal.
+// `Tests/Comparison/compare_parsers.py` reads this file and passes the rows to h11 and httptools.
 
 import Testing
 

@@ -1,4 +1,4 @@
-// The parser against its corpus: each request whole, byte by byte, and with bytes of a next one behind it.
+// Tests of the request parser with its corpus: each request whole, byte by byte, and followed by bytes of another request.
 
 import Testing
 

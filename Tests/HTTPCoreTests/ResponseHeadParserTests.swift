@@ -1,4 +1,4 @@
-// A response's head as a table: lines in, what is made of them out.
+// A table of response heads with the parser's results.
 
 import Testing
 
@@ -8,7 +8,7 @@ import Testing
 struct ResponseHeadParserTests {
     private static let limits = ResponseLimits()
 
-    /// The last event that these lines bring.
+    /// Returns the event of the last line.
     private func read(_ lines: [String]) -> ResponseHeadParser.Event {
         var head = ResponseHeadParser()
         var last = ResponseHeadParser.Event.more

@@ -1,10 +1,10 @@
-// One response, as the bytes of a connection: what the reader makes of them, whole, byte by byte, cut in two anywhere, and with bytes behind them.
+// Tests of the response reader: each response whole, byte by byte, cut in two at every position, and followed by other bytes.
 
 import Testing
 
 @testable import HTTPCore
 
-/// What came of a response.
+/// Result of reading a response.
 private struct Reading: Equatable, CustomStringConvertible {
     enum End: Equatable {
         case needsMore, end
@@ -18,7 +18,7 @@ private struct Reading: Equatable, CustomStringConvertible {
 
     var description: String { "\(statuses) \"\(content)\" \(end)" }
 
-    /// Reads pieces as a connection does, until the end.
+    /// Feeds pieces as a connection does, until the end.
     init(_ reader: inout ResponseReader, _ pieces: [ArraySlice<UInt8>]) {
         var left = pieces.reduce(0) { $0 + $1.count }
         for piece in pieces {
@@ -124,7 +124,7 @@ private struct ResponseRow: Sendable, CustomTestStringConvertible {
 
 @Suite("A response's bytes (RFC 9112 §6)")
 struct ResponseReaderTests {
-    /// The ways in which the same bytes may come.
+    /// Different splits of these bytes.
     private func ways(_ bytes: [UInt8]) -> [[ArraySlice<UInt8>]] {
         let cuts = bytes.count > 1_000 ? [1, 20, bytes.count - 1] : Array(0...bytes.count)
         let byteByByte = bytes.count > 1_000 ? [] : [bytes.indices.map { bytes[$0...$0] }]

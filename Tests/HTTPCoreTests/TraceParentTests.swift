@@ -1,4 +1,4 @@
-// W3C Trace Context, level 2, §3.2.2: what a traceparent says, and what is none.
+// Tests of traceparent (W3C Trace Context, level 2, §3.2.2): valid and invalid values.
 
 import HTTPCore
 import Testing
@@ -18,7 +18,7 @@ struct TraceParentTests {
     func said(flags: String, isSampled: Bool) throws {
         let parent = try #require(read("00-\(Self.trace)-\(Self.span)-\(flags)"))
         #expect(parent.trace.text == Self.trace && parent.span.hexDigits == Self.span && parent.isSampled == isSampled)
-        // Only flags that are known go on.
+        // Unknown flags are not forwarded.
         #expect(String(decoding: parent.bytes, as: UTF8.self) == "00-\(Self.trace)-\(Self.span)-\(flags == "ff" ? "03" : flags)")
     }
 

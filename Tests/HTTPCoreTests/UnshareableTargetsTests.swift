@@ -1,4 +1,4 @@
-// How long it is remembered that a target's response cannot be shared, and what one client can do to the others' targets.
+// Tests how long a target is remembered as unshareable, and how much of the table one client can use.
 
 import HTTPCore
 import Testing
@@ -34,7 +34,7 @@ struct UnshareableTargetsTests {
         #expect(targets.contains(target(0, of: 1), now: 0) && targets.contains(target(1, of: 1), now: 0))
         let own = (0..<3 * UnshareableTargets.limit).count { targets.contains(target($0, of: 2), now: 0) }
         #expect(own == UnshareableTargets.clientLimit)
-        // Its targets make room for its next ones as they end.
+        // When its targets expire, the client can add others.
         targets.note(target(7, of: 3), for: 1_000, by: 2, now: 1_000)
         #expect(targets.contains(target(7, of: 3), now: 1_000))
     }

@@ -1,16 +1,16 @@
-// Random schedules of look-ups, reads, and writes that change the user of a token, against a model of the upstream. A response is stored for a user
-// only if it is that user's.
+// Random schedules of look-ups, reads, and writes that change the user of a token, against a model of the upstream. A response is stored
+// for a user only if it is that user's.
 
 import CachePolicy
 import Identity
 import TestSupport
 import Testing
 
-/// The upstream's sessions, and what is under way.
+/// The upstream's sessions, and pending look-ups, reads and writes.
 private struct IdentityModel {
     let table: ToldIdentities
     var now: Int64 = 0
-    /// The user of each token, at the upstream.
+    /// The user of each token at the upstream.
     var users: [UInt8]
     var lookUps: [(started: StartedLookUp, token: Int, user: UInt8)] = []
     var reads: [(told: ToldIdentity, token: Int, user: UInt8?)] = []
@@ -25,7 +25,7 @@ private struct IdentityModel {
         users = (0..<4).map { _ in UInt8(random.below(2)) }
     }
 
-    /// Each token comes with two sets of other credentials.
+    /// Hash of a token with one of two sets of other credentials.
     private static func hash(_ token: Int, _ other: Int) -> [UInt8] { [UInt8(token), UInt8(other)] }
 
     mutating func step(_ random: inout SeededGenerator) throws {
@@ -39,7 +39,7 @@ private struct IdentityModel {
         case 2:
             guard !lookUps.isEmpty else { break }
             let place = random.below(lookUps.count)
-            // The upstream has looked when it was asked, or does so now.
+            // The upstream determined the user when the look-up began, or does so now.
             let lookUp = lookUps.remove(at: place)
             let user = random.below(2) == 0 ? lookUp.user : users[lookUp.token]
             table.end(lookUp.started, random.below(8) == 0 ? .failed : .told(partition: [user]), now: now)
@@ -58,7 +58,7 @@ private struct IdentityModel {
             hits += 1
             try demand(partition == [users[token]], "token \(token) of user \(users[token]) reads copies of \(partition)")
         }
-        // The upstream looks at once or later.
+        // The upstream determines the user now or later.
         reads.append((told, token, random.below(2) == 0 ? users[token] : nil))
     }
 
@@ -71,7 +71,7 @@ private struct IdentityModel {
         try demand(partition == [user], "a response of user \(user) is stored for \(partition)")
     }
 
-    /// A write that is not rejected changes the user, and its client does not always get the response.
+    /// A write that is not rejected changes the user. Its client does not always get the response.
     private mutating func finishWrite(_ random: inout SeededGenerator) {
         guard !writes.isEmpty else { return }
         let place = random.below(writes.count)

@@ -1,4 +1,4 @@
-// Which keys of a set are used, and which of them a token means.
+// Tests which keys of a set are used, and which key verifies a token.
 
 import TestSupport
 import Testing

@@ -1,4 +1,4 @@
-// What is remembered of tokens, and for how long; and where keys come from.
+// Tests of the table of verified tokens: lifetimes and limits. Also tests the source of keys.
 
 import CachePolicy
 import CacheStore
@@ -19,7 +19,7 @@ private func claims(_ user: String = "ann", until: Int64 = noon + 300) -> String
 
 private func set(_ issuers: TokenIssuer...) -> String { #"{"keys":[\#(issuers.map { $0.jwk() }.joined(separator: ","))]}"# }
 
-/// A file of keys, and what was told of it.
+/// A file of keys, and the reported events.
 private final class Keys {
     private let directory = TestTools.temporaryDirectory()
     let told = Mutex<[KeySource.Event]>([])
@@ -42,7 +42,7 @@ private final class Keys {
     func write(_ text: String) throws { try TestTools.write(text, to: path) }
 }
 
-/// Looks at requests of one route, and counts what it came to.
+/// Looks up tokens of one route, and counts the results.
 private struct Looker {
     let identities: RequestIdentities
     var clock: Int64 = 0
@@ -94,7 +94,7 @@ struct RequestIdentitiesTests {
         try keys.write(set(new))
         #expect(looker.look(token) == ann)
         looker.clock = KeySource.refreshMilliseconds
-        // Also where nobody sends a token that is new.
+        // Also if no request has a new token.
         #expect(looker.look(token) == "unknown_key")
         #expect(looker.look(new.token(claims())) == ann)
     }
@@ -109,7 +109,7 @@ struct RequestIdentitiesTests {
         #expect(looker.look(next) == "signature")
         try keys.write(set(TokenIssuer(name: "other"), old))
         looker.clock = KeySource.refreshMilliseconds
-        // Nothing new may be looked at now.
+        // Uses up the budget for new verifications.
         for number in 0..<Int(VerificationBudget.ratePerSecond) { _ = looker.look("\(number)") }
         #expect(looker.look(token) == ann)
         #expect(looker.look(next) == "too_many")
@@ -185,7 +185,7 @@ struct RequestIdentitiesTests {
         }
         let token = issuer.token(claims())
         #expect(looker.look(token) == ann)
-        // Who sends what cannot be verified pushes out nobody who can be.
+        // Invalid tokens do not evict verified ones.
         for number in 0..<(3 * RequestIdentities.limit) {
             looker.clock += 1000
             _ = looker.look("more \(number)")

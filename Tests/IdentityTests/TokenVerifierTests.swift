@@ -1,4 +1,4 @@
-// Whom a token belongs to, without a network: each way in which a token can be forged, mixed up or unclear has a row.
+// Tests of token verification without a network. There is a row for each way to forge, confuse or obscure a token.
 
 import CachePolicy
 import HTTPCore
@@ -17,7 +17,7 @@ private func keys(_ members: String...) throws -> KeySet {
     try #require(KeySet(Array(#"{"keys":[\#(members.joined(separator: ","))]}"#.utf8)))
 }
 
-/// What a finding is, in a word: for comparing.
+/// A finding as one word, for comparison.
 private func word(_ finding: TokenFinding) -> String {
     switch finding {
     case .verified: "verified"
@@ -47,7 +47,7 @@ struct TokenVerifierTests {
         #expect(word(try verify(token, keys(issuer.jwk()))) == "verified")
         #expect(word(try verify(token, keys(issuer.jwk(#""alg":"\#(name)""#)))) == "verified")
         for other in SignatureAlgorithm.allCases where other.rawValue != name {
-            // The same signature under another name, and a key that is for another algorithm.
+            // The signature under another algorithm's name, and a key that is declared for another algorithm.
             let renamed = issuer.token(plainClaims, head: #"{"alg":"\#(other.rawValue)","kid":"one"}"#)
             #expect(word(try verify(renamed, keys(issuer.jwk()))) != "verified", "\(other)")
             let set = try keys(issuer.jwk(#""alg":"\#(other.rawValue)""#))

@@ -1,4 +1,4 @@
-// What the upstream's response says of whom credentials belong to, and for how long.
+// Tests of look-up results: the user that the upstream's response names, and how long it is valid.
 
 import HTTPCore
 import Testing
@@ -77,12 +77,12 @@ struct ToldIdentitiesTests {
         #expect(found.partition == [9] && found.isCurrent && !found.isDue && found.ends == 601_000)
         #expect(told.find(hash, now: 301_000).isDue)
         let second = try #require(begin(301_000))
-        // It could not be asked: what it said still counts, and is then for a rescue alone.
+        // The look-up failed. The earlier result stays valid, and afterwards serves for rescues only.
         told.end(second, .failed, now: 302_000)
         #expect(!told.find(hash, now: 303_000).isDue && told.find(hash, now: 332_000).isDue)
         let late = told.find(hash, now: 601_000)
         #expect(late.partition == [9] && !late.isCurrent && late.isDue)
-        // It says that they are nobody's any more.
+        // The upstream no longer knows these credentials.
         told.end(try #require(begin(601_000)), .nothing, now: 601_000)
         let gone = told.find(hash, now: 602_000)
         #expect(gone.partition == nil && !gone.isDue && told.find(hash, now: 631_000).isDue)

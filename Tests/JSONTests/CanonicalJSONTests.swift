@@ -1,4 +1,4 @@
-// One spelling for what means the same: a table, and texts by chance held against the form that a tree makes.
+// Tests of the canonical form: a table, and random texts compared with a reference implementation that builds a tree.
 
 import JSON
 import TestSupport
@@ -33,9 +33,9 @@ struct CanonicalJSONTests {
     func largeNumbers() {
         #expect(form("9007199254740993") != form("9007199254740992"))
         #expect(form("0.1234567890123456") != form("0.1234567890123457"))
-        // The double that is nearest to the first is the second.
+        // The second number is the double nearest to the first.
         #expect(form("1.23456789012345e18") != form("1234567890123450112") && form("1.23456789012345e18") != form("1234567890123449856"))
-        // So small that a double has fewer digits left.
+        // So small that a double has less precision.
         #expect(form("1.23456789012345e-320") != form("1.23456789012346e-320"))
     }
 

@@ -1,4 +1,4 @@
-// Where the elements of an array lie in a text, and where a text is broken.
+// Tests of the positions of array elements and of errors in a JSON text.
 
 import JSON
 import Testing

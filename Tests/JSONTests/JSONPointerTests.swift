@@ -1,4 +1,4 @@
-// JSON Pointers (RFC 6901), several at once in one pass.
+// Tests of JSON Pointers (RFC 6901), several evaluated in one pass.
 
 import JSON
 import TestSupport
@@ -15,7 +15,7 @@ struct JSONPointerTests {
     ]
     static let missing = [
         "/bar", "/foo/3", "/foo/-", "/foo/01", "/foo/x", "/foo/0/0", "/last/x", "/fo", "/fooo", "/ä/ö/2", "/deep/list/2/id/x",
-        // A repeated name counts where it stands first.
+        // The first of several members with one name counts.
         "/foo/never",
     ]
     static let some = (there + missing).compactMap(JSONPointer.init)
@@ -57,7 +57,7 @@ struct JSONPointerTests {
         let rest = Array(path.dropFirst())
         if let items = value.array { return Int(step).map { $0 < items.count && leads(rest, in: items[$0]) } ?? false }
         let name = step == "~1" ? "/" : step
-        // By bytes: Swift's strings are equal where RFC 6901 §4 has them differ.
+        // Compares bytes: Swift considers strings equal that RFC 6901 §4 distinguishes.
         guard let member = value.members?.first(where: { $0.name.utf8.elementsEqual(name.utf8) }) else { return false }
         return leads(rest, in: member.value)
     }

@@ -1,4 +1,4 @@
-// JSON texts: a table of verdicts, each row whole and byte by byte.
+// A table of JSON texts with the checker's verdicts, each checked whole and byte by byte.
 
 import TestSupport
 import Testing
@@ -14,7 +14,7 @@ struct JSONTextCheckerTests {
                 for byte in UInt8.min...UInt8.max {
                     var text = [UInt8](repeating: UInt8(ascii: "x"), count: count)
                     if place < count { text[place] = byte }
-                    // What stands behind is not looked at first.
+                    // A later special byte is not found first.
                     if place + 3 < count { text[place + 3] = 0x5c }
                     let isPlain = byte != 0x22 && byte != 0x5c && (0x20..<0x80).contains(byte)
                     let expected = place < count && !isPlain ? place : min(place + 3, count)
@@ -83,7 +83,7 @@ struct JSONTextCheckerTests {
             ("{}", [.valid, .valid, .valid]), ("1", [.validScalar, .validScalar, .validScalar]),
         ] as [(String, [JSONVerdict])])
     func readings(text: String, expected: [JSONVerdict]) {
-        // U+0080 stands for one byte that is no UTF-8, U+0081 for a sequence that is cut.
+        // U+0080 represents an invalid UTF-8 byte, U+0081 a truncated UTF-8 sequence.
         let bytes: [UInt8] = text.unicodeScalars.flatMap { scalar -> [UInt8] in
             switch scalar {
             case "\u{80}": [0xe9]
@@ -130,7 +130,7 @@ struct JSONTextCheckerTests {
                 #expect(JSONTextChecker.check(Array(broken.utf8).span) == .invalid)
             }
         }
-        // Objects and arrays are told apart at every level.
+        // Mismatched brackets are detected at every level.
         for depth in [limit - 1, limit, limit + 1, limit + 63, limit + 64] {
             let text = String(repeating: "[", count: depth) + "{\"a\":[{}]}" + String(repeating: "]", count: depth)
             #expect(JSONTextChecker.check(Array(text.utf8).span) == .tooDeep)

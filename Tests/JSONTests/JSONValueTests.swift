@@ -1,4 +1,4 @@
-// JSON as values, percent-encoding and dates of the administrator's interface.
+// Tests of JSON values, percent-encoding and dates of the administration interface.
 
 import HTTPCore
 import JSON

@@ -1,4 +1,4 @@
-// Texts by chance: mostly valid ones, with everything that can be spelt in several ways, and bent ones.
+// Random JSON texts: mostly valid ones, with all spelling variants, and damaged ones.
 
 import TestSupport
 
@@ -19,7 +19,7 @@ struct RandomJSON {
 
     mutating func text() -> [UInt8] { Array((space() + value(depth: 0) + space()).utf8) }
 
-    /// One that is probably no JSON any more.
+    /// A damaged text, which is probably invalid.
     mutating func bent() -> [UInt8] {
         var text = text()
         for _ in 0...below(3) {

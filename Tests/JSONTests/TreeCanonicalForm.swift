@@ -1,5 +1,5 @@
-// The canonical form as a tree makes it: each value's form in memory of its own, put together from those of its parts. Slow and plain, so the
-// one that writes as it reads is held against it.
+// Reference implementation of the canonical form. It builds each value's form separately and combines them. Slow and simple, for comparison
+// with `CanonicalJSON`.
 
 import HTTPCore
 
@@ -13,7 +13,7 @@ enum TreeCanonicalForm {
     }
 }
 
-/// Reads a text that has not been checked, and writes each value's canonical form.
+/// Reads an unchecked text, and returns the canonical form of each value.
 private struct TreeReading {
     let text: UnsafeBufferPointer<UInt8>
     private var position = 0
@@ -131,13 +131,14 @@ private struct TreeReading {
         while current?.isASCIIDigit == true { position += 1 }
     }
 
-    /// Up to 15 digits a double tells apart, but for the very smallest: then `1`, `1.0` and `1e0` are one. Others keep their text.
+    /// Numbers of up to 15 digits have a canonical spelling (`1`, `1.0` and `1e0` are equal), except subnormal ones. Others keep their
+    /// text.
     private static func canonical(_ digits: [UInt8]) -> [UInt8] {
         let significant = digits.prefix { $0 != UInt8(ascii: "e") && $0 != UInt8(ascii: "E") }.count(where: \.isASCIIDigit)
         guard significant <= 15, let value = Double(String(decoding: digits, as: UTF8.self)), value.isNormal || value == 0 else {
             return digits
         }
-        // Minus zero is zero, and a value too small to hold keeps its text.
+        // Minus zero becomes zero. A value too small for a double keeps its text.
         if value == 0 {
             let isZero = digits.prefix { $0 != UInt8(ascii: "e") && $0 != UInt8(ascii: "E") }.allSatisfy { !(0x31...0x39).contains($0) }
             return isZero ? [0x30] : digits
@@ -148,7 +149,7 @@ private struct TreeReading {
 
     // MARK: Strings
 
-    /// What a string means, as UTF-8; nil where it is not valid.
+    /// Content of a string as UTF-8; nil if invalid.
     private mutating func string() -> [UInt8]? {
         position += 1
         var out: [UInt8] = []

@@ -1,4 +1,4 @@
-// Counts flushes to the disk, for LD_PRELOAD: calls of fsync and fdatasync, in the eight bytes of the file that FLUSHES names.
+// Counts calls of fsync and fdatasync, for LD_PRELOAD. The counter is the first eight bytes of the file that FLUSHES names.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,10 +1,11 @@
-// Follows a log as so many nodes of a fleet do, and appends to it as their writes do, for nothing but the load on the engine.
+// Reads a fleet log as NODES nodes do, and appends to it as their writes do, to put load on the Redis server.
 //
 //     followers PORT KEY NODES WRITES SECONDS
 //
-// Each node has a connection of its own: it waits for entries for a second at most, asks again 5 ms after entries have come, and asks for the epoch and the
-// time once a second. One more connection appends WRITES entries a second, each of the size of a write's. At the end one line of JSON: replies with
-// entries and entries that came, and how long after its id an entry came, in milliseconds, at the median and of 99 in 100. One thread, loopback.
+// Each node has its own connection. It waits up to one second for entries, asks again 5 ms after entries arrive, and asks for the epoch and
+// the time once per second. One more connection appends WRITES entries per second, each as large as a write's entry. At the end the program
+// prints one line of JSON with the number of replies with entries, and the number of entries. It also has the median and 99th percentile of
+// the milliseconds between an entry's ID and its arrival. One thread, loopback.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -19,7 +20,7 @@
 
 enum { NODES = 4096, ROOM = 1 << 18, LONGEST = 10000, GATHERING = 5, HOLD = 1000 };
 
-// A connection, what has come of its replies, how many replies are due, the last entry that it has read, and when it asks again (0: it waits).
+// Connections: bytes of replies, number of replies due, last entry read, and time of the next request (0: waiting).
 static struct node { int descriptor, have, due; long long next, checked; char last[48], buffer[ROOM]; } *nodes;
 static const char *key;
 static long long replies, entries, late[LONGEST + 1];
@@ -61,7 +62,8 @@ static void ask(struct node *node) {
     node->next = 0;
 }
 
-// Behind one reply; NULL where it has not come as a whole. With an argument the ids of entries are noted: the strings with a hyphen right within an array.
+// Returns the end of one reply; NULL if it is incomplete. With `node`, records the IDs of entries: strings with a hyphen directly within an
+// array.
 static const char *skip(const char *from, const char *end, struct node *node, int depth) {
     const char *line = memchr(from, '\n', end - from);
     if (!line) return NULL;

@@ -1,11 +1,11 @@
-// Asks at a rate that does not depend on how fast the responses come, half of it on kept connections and half on a new one for each request, and counts
-// what is lost: a connection that is refused, or that ends before the whole response has come.
+// Sends requests at a fixed rate, half on kept connections and half on new ones. Counts losses: refused connections, and connections that
+// end before the whole response has arrived.
 //
 //     load PORT CONNECTIONS RATE FILE
 //
-// FILE has the requests, each ended by a NUL; they are asked one after the other, and then the first again. Until SIGTERM; then one line of JSON: how
-// many were due and done, what was lost and how, and the longest that a request took from the moment at which it was due, in microseconds. Each
-// connection comes from one of 250 addresses, so that the ports last. One thread, loopback.
+// FILE has the requests, each terminated by NUL. They are sent in order, and repeated from the first, until SIGTERM. Then the program
+// prints one line of JSON: the numbers of due, finished and lost requests, and the causes of losses. It also has the longest latency since
+// the due time, in microseconds. Connections come from 250 addresses, so that ports do not run out. One thread, loopback.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,9 +22,9 @@
 
 enum { CONNECTIONS = 4096, ROOM = 1 << 18, SECOND = 1000000000, SLOW = 200000 };
 
-// Each place: its socket (-1: none yet), whether that is kept, when its request was due, and what has come of the response.
+// Slots: socket (-1: none), whether it is a kept connection, due time of the request, and the bytes of the response received so far.
 static struct place { int descriptor, is_kept; long long due; const char *request; size_t have, want; char head[2048]; } places[CONNECTIONS];
-// The places with nothing to do, the one that has waited longest first; of each kind its own.
+// Idle slots, longest idle first; one queue for each kind of connection.
 static struct queue { int numbers[CONNECTIONS]; unsigned first, count; } waiting[2];
 static char buffer[ROOM];
 static int port, watcher;
@@ -62,7 +62,7 @@ static void forget(struct place *place) {
     place->descriptor = -1;
 }
 
-// The request has come to nothing.
+// Counts the request as lost.
 static void lose(int number, long long *counter) {
     if (++*counter <= 10) fprintf(stderr, "  ! %s connection: %s after %zu bytes\n", places[number].is_kept ? "kept" : "new", strerror(errno), places[number].have);
     forget(&places[number]);
@@ -70,7 +70,7 @@ static void lose(int number, long long *counter) {
     put(number);
 }
 
-// Returns 0 where nobody listens.
+// Returns 0 if the connection is refused.
 static int open_place(struct place *place, int number) {
     struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + addresses++ % 250)};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -92,7 +92,7 @@ static void send_request(int number) {
     struct place *place = &places[number];
     size_t length = strlen(place->request);
     if (send(place->descriptor, place->request, length, MSG_NOSIGNAL) == (ssize_t)length) return;
-    // Not connected yet: it goes out then.
+    // Not connected yet; the request is sent later.
     if (errno != EAGAIN && errno != ENOTCONN) lose(number, &cut);
 }
 
@@ -114,7 +114,7 @@ static void connected(int number) {
     send_request(number);
 }
 
-// -1: it has ended or is none, 0: there is more to come, 1: it is whole, 2: it is whole and the last.
+// -1: ended or invalid, 0: incomplete, 1: complete, 2: complete, and the connection closes.
 static int receive(struct place *place) {
     ssize_t count = recv(place->descriptor, buffer, sizeof buffer, MSG_DONTWAIT);
     if (count < 0 && errno == EAGAIN) return 0;
@@ -139,7 +139,7 @@ static int receive(struct place *place) {
 static void read_place(int number) {
     struct place *place = &places[number];
     if (!place->request) {
-        // Nothing was asked for: it ends, as it may.
+        // No request is pending, so the connection may end.
         if (recv(place->descriptor, buffer, sizeof buffer, MSG_DONTWAIT) <= 0) forget(place);
         return;
     }

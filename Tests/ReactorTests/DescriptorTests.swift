@@ -1,4 +1,4 @@
-// Who owns a descriptor closes it, once; and all of something is written, however little is taken at a time.
+// Tests of descriptors: the owner closes one exactly once, and writes are completed in several steps.
 
 import CSystem
 import Glibc
@@ -11,13 +11,13 @@ struct DescriptorTests {
 
     @Test("it is closed with its owner, or sooner, and never twice")
     func closing() {
-        // A number that no other test gets.
+        // A number that no other test uses.
         let device = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 900)
         var own = Descriptor(device)
         #expect(state(own) == (device, true) && isOpen(device))
         own.close()
         #expect(state(own) == (-1, false) && !isOpen(device))
-        // Whoever has the number now keeps it.
+        // The new owner of the number keeps it open.
         let other = dup2(STDERR_FILENO, device)
         own.close()
         drop(own)

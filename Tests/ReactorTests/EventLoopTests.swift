@@ -1,4 +1,4 @@
-// The loop's promises: events, work from other threads, timers by an injected clock, and no late event for a reused number.
+// Tests of the event loop: events, work from other threads, timers with an injected clock, and no late events for a reused descriptor.
 
 import CSystem
 import Dispatch
@@ -119,7 +119,7 @@ struct EventLoopTests {
         }
     }
 
-    /// Returns when the loop has gone round twice: what was due has been done.
+    /// Waits for two rounds of the loop, in which all due work is done.
     private func settle(_ loop: EventLoop) {
         for _ in 0..<2 {
             let done = DispatchSemaphore(value: 0)
@@ -129,7 +129,7 @@ struct EventLoopTests {
     }
 }
 
-/// `@unchecked Sendable` because `onReady` is set before the loop sees it.
+/// `@unchecked Sendable` because `onReady` is set before the loop uses it.
 private final class Recorder: EventHandler, @unchecked Sendable {
     let count = Mutex(0)
     var onReady: (ReadyEvents) -> Void = { _ in }

@@ -1,4 +1,4 @@
-// How long events waited, and that nobody waits for thousands of others.
+// Tests of the measured delays of events, and that one event never waits for thousands of others.
 
 import CSystem
 import Dispatch

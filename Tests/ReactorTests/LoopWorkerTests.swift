@@ -1,4 +1,4 @@
-// Work beside a loop: done one after another, and what comes of it is brought to the loop.
+// Tests of work off the event loop: it runs in order, and its results return to the loop.
 
 import Dispatch
 import Testing
@@ -24,7 +24,7 @@ struct LoopWorkerTests {
                 if result == 2 { done.signal() }
             }
         }
-        // The first piece of work is held; the loop turns all the same.
+        // The first task is blocked; the loop continues.
         loop.execute { turned.signal() }
         turned.wait()
         #expect(worker.queue.bytes == 90 << 20 && worker.isFull)

@@ -1,4 +1,4 @@
-// Who waits with one patience: told in the order in which they came, and not once they have left.
+// Tests of a queue of waiters with one timeout: they are notified in order of arrival, and not after they left.
 
 import Dispatch
 import Reactor
@@ -10,7 +10,7 @@ struct PatienceLineTests {
     private enum Step: Sendable {
         case come(Int)
         case leave(Int)
-        /// Milliseconds.
+        /// Duration in milliseconds.
         case pass(Int64)
         case close
     }
@@ -18,11 +18,11 @@ struct PatienceLineTests {
     private struct Row: CustomTestStringConvertible, Sendable {
         let testDescription: String
         let steps: [Step]
-        /// In this order.
+        /// Expected notifications, in order.
         let told: [Int]
-        /// By `close`.
+        /// Waiters that `close` removes.
         var closed: [Int] = []
-        /// Somebody waits yet.
+        /// Whether the queue still has waiters.
         var waits = false
     }
 
@@ -46,7 +46,7 @@ struct PatienceLineTests {
         Row(testDescription: "more than have one turn", steps: (0..<1_000).map { .come($0) } + [.pass(10)], told: Array(0..<1_000)),
     ]
 
-    /// `@unchecked Sendable` because it is carried to the loop, and touched there only.
+    /// `@unchecked Sendable` because it is used on the loop only.
     private final class Play: @unchecked Sendable {
         var told: [Int] = []
         var closed: [Int] = []
@@ -74,7 +74,7 @@ struct PatienceLineTests {
             case .leave(let one): onLoop { play.numbers[one].map(line.value.leave) }
             case .pass(let milliseconds):
                 time.advance(by: .milliseconds(milliseconds))
-                // Timers take turns: so many rounds are enough for all.
+                // Each round of the loop fires some timers; eight rounds fire all.
                 for _ in 0..<8 { onLoop {} }
             case .close: onLoop { line.value.close { play.closed.append($0) } }
             }

@@ -1,4 +1,4 @@
-// The document of the access log against its fields: each has its row in Configuration/Reference/log-fields.md.
+// Tests that Configuration/Reference/log-fields.md has a row for each field of the access log.
 
 import Figures
 import TestSupport

@@ -1,4 +1,4 @@
-// The lines of the access log: what each form tells, what it leaves out, and that nothing that clients send breaks a line.
+// Tests of the lines of the access log: their content in each format, and that client input never breaks a line.
 
 import Decisions
 import Explanation

@@ -1,4 +1,4 @@
-// Requests' names on their way through, and what the access log tells of what has happened.
+// Tests of request IDs through the whole proxy, and of what the access log reports.
 
 import CachePolicy
 import Forwarding
@@ -13,7 +13,7 @@ import Upstream
 
 @Suite("Requests' names and the access log", .play, .doors)
 struct AccessLogTests {
-    /// Says by which name it was asked.
+    /// Responds with the request ID that it received.
     private static func origin() -> ScriptedOrigin {
         ScriptedOrigin { request in
             let name = request["X-Request-Id"] ?? "none"
@@ -66,7 +66,7 @@ struct AccessLogTests {
             #expect(made.content == first.content && fields(made) == fields(first))
             #expect(Self.isMade(made["X-Request-Id"]) && made.all("X-Request-Id").count == 1)
             names.insert(made["X-Request-Id"] ?? "")
-            // Longer and shorter than what was remembered.
+            // IDs longer and shorter than the one in the remembered response.
             let own = String(repeating: "n", count: number * 40 + 1)
             let named = try play.get("/a", [("X-Request-Id", own)])
             #expect(named["X-Request-Id"] == own && named.content == first.content && fields(named) == fields(first))

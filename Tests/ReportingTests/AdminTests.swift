@@ -1,4 +1,4 @@
-// The administrator's interface over its socket: what is listed, what a purge takes and what it leaves, and that it lasts.
+// Tests of the administration interface over its socket: lists, and the extent and duration of purges.
 
 import Administration
 import Downstream
@@ -48,7 +48,7 @@ struct AdminTests {
         let given = PercentCoding.encode(prefix)
         #expect(targets(try play.admin("GET", "/-/entries?prefix=\(given)")).count == 1)
         #expect(try purged(play, "prefix=\(given)") == 1)
-        // What is explained is found as it was received, but for bytes that are encoded for everybody.
+        // `why` finds a target as it was received, except for bytes that are always encoded.
         if !prefix.contains("%") { #expect(try play.admin("GET", "/-/why?path=\(given)").text.contains(target)) }
     }
 

@@ -1,4 +1,4 @@
-// Fetches that no client waits for leave a record of their own, so that what they did can be explained.
+// Tests that background fetches have records of their own, which explain what they did.
 
 import Decisions
 import Explanation
@@ -14,7 +14,7 @@ import Upstream
 
 @Suite("Why, in the background", .play)
 struct BackgroundWhyTests {
-    /// The newest record of the target that has this cause.
+    /// The newest record of the target with this cause.
     private func why(_ play: ProxyPlay, _ cause: BackgroundCause) throws -> JSONValue {
         for _ in 0..<5_000 {
             let all = JSONValue(try play.admin("GET", "/-/why?path=/a").content)?["exchanges"]?.array ?? []
@@ -86,7 +86,7 @@ struct BackgroundWhyTests {
         var client: TestClient? = try play.client()
         client?.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
-        // Closing sends a reset: a mere end could be one who still listens.
+        // Closing sends a reset. A FIN alone could come from a client that still reads.
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(client?.descriptor ?? -1, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
         client = nil

@@ -1,5 +1,4 @@
-// The document of Cache-Status against its words: each cause of a rescue and each reason for not storing is in a table of
-// Configuration/Reference/responses.md.
+// Tests that Configuration/Reference/responses.md describes each cause of a rescue and each reason for not storing.
 
 import CachePolicy
 import Explanation
@@ -13,7 +12,7 @@ struct CacheStatusDocumentTests {
         return try TestTools.read(root + "Configuration/Reference/responses.md").split(separator: "\n", omittingEmptySubsequences: false)
     }
 
-    /// What stands in code in the first column of a table.
+    /// Code words in the first column of a table.
     private static func words(under head: String, _ lines: [Substring]) throws -> [String] {
         let place = try #require(lines.firstIndex(of: "| \(head) | |"))
         let columns = lines[(place + 2)...].prefix { $0.hasPrefix("| `") }.map { $0.dropFirst(2).prefix { $0 != "|" } }
@@ -22,7 +21,7 @@ struct CacheStatusDocumentTests {
 
     @Test("every cause of a rescue is described, and nothing else is")
     func causes() throws {
-        // Two rooms have a word for the same.
+        // Two modules use one word for this cause.
         #expect(try Self.words(under: "Cause of a rescue", Self.page()).sorted() == Set(MetricNames.rescueCauses).sorted())
     }
 

@@ -1,4 +1,4 @@
-// What of an exchange is recorded, and what is left out of the recording and why: lists of events.
+// Tests of what is recorded of an exchange, and why parts are omitted, as lists of events.
 
 import HTTPCore
 import Reactor
@@ -6,7 +6,7 @@ import Testing
 
 @testable import ReverseProxy
 
-/// Holds so much and no more.
+/// Holds at most `roomBytes` bytes.
 private final class ScriptedRecorder: ExchangeRecorder {
     private struct State {
         var held = 0
@@ -14,7 +14,7 @@ private final class ScriptedRecorder: ExchangeRecorder {
         var leftOut: [NotRecordedReason] = []
     }
 
-    /// The test reads it.
+    /// The test reads this state.
     private let state = Mutex(State())
     private let roomBytes: Int
     let requestContentLimitBytes = 8

@@ -1,4 +1,5 @@
-// Every limit has a name, a default and a metric. Compares the table of Configuration/Concepts/Limits.md with the settings and with /metrics.
+// Every limit has a name, a default and a metric. Compares the table of Configuration/Concepts/Limits.md with the settings and with
+// /metrics.
 
 import Administration
 import Downstream
@@ -20,7 +21,7 @@ struct LimitsDocumentTests {
         return rest[..<(rest.firstRange(of: "\n## ")?.lowerBound ?? rest.endIndex)]
     }
 
-    /// Texts between backquotes.
+    /// Text between backquotes.
     private static func code(_ text: Substring) -> [String] {
         text.split(separator: "`", omittingEmptySubsequences: false).enumerated().filter { $0.offset % 2 == 1 }.map { String($0.element) }
     }

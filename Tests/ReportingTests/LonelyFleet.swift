@@ -1,4 +1,4 @@
-// A fleet without an engine: what is told of sharing is told, and nothing is shared.
+// A fleet without an engine: its metrics and pages exist, but nothing is shared.
 
 import Engine
 import Sharing

@@ -1,4 +1,4 @@
-// The document of metrics against the page itself: all that is on a page is documented, with its labels, and nothing else is.
+// Tests that Configuration/Reference/metrics.md documents exactly the metrics on the pages, with their labels.
 
 import Addresses
 import Administration
@@ -13,13 +13,13 @@ import Tracing
 
 @Suite("The document of metrics", .play)
 struct MetricsDocumentTests {
-    /// Names with their labels.
+    /// Names of metrics with their labels.
     typealias Metrics = [String: Set<String>]
 
-    /// Of `cistern record` only, which has a command of its own.
+    /// A metric of `cistern record` only, which is documented with that command.
     private static let ofRecording = "cistern_recorded_exchanges_total"
 
-    /// The terms of the lists in Configuration/Reference/metrics.md: `name{label,label}`, one after the other, before a colon.
+    /// Terms of the lists in Configuration/Reference/metrics.md: one or more `name{label,label}` before a colon.
     private static func documented() throws -> Metrics {
         let path =
             String(#filePath.dropLast("Tests/ReportingTests/MetricsDocumentTests.swift".utf8.count))
@@ -40,7 +40,7 @@ struct MetricsDocumentTests {
         return metrics
     }
 
-    /// By their families: a histogram's buckets are one.
+    /// Groups the samples of a page by family. The buckets of a histogram are one metric.
     private static func shown(_ page: String) -> Metrics {
         var metrics = Metrics()
         var family = ""
@@ -92,7 +92,7 @@ struct MetricsDocumentTests {
                 Issue.record("not documented: \(name)")
                 continue
             }
-            // Some have samples only where something occurred that does not here.
+            // Some metrics have samples only after events that do not occur here.
             if let seen = all[name], !seen.isEmpty || labels.isEmpty { #expect(seen == labels, "\(name)") }
         }
     }

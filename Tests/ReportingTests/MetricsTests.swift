@@ -1,4 +1,4 @@
-// What the page at /metrics tells of requests, routes and upstreams; and that the document tells of all that is on it.
+// Tests of the metrics of requests, routes and upstreams, and that all metrics are documented.
 
 import Addresses
 import Administration
@@ -16,7 +16,7 @@ import Upstream
 struct MetricsTests {
     private static let content = "{\"a\":\"0123456789\"}"
 
-    /// What is asked for says what comes.
+    /// An origin that responds according to the target.
     private static func origin() -> ScriptedOrigin {
         ScriptedOrigin { request in
             switch request.target {

@@ -1,5 +1,5 @@
-// The OpenAPI document against the interface: every path and method is there, and answers with what the document says, down to the names
-// and types of members.
+// Tests that the administration interface has every path and method of its OpenAPI document. Responses match their schemas, including all
+// names and types of members.
 
 import Administration
 import HTTPCore
@@ -10,7 +10,7 @@ import Testing
 
 @Suite("The OpenAPI document", .play)
 struct OpenAPITests {
-    /// One call for each operation, with arguments that it answers well.
+    /// One successful call for each operation.
     private static let calls: [String: (method: String, target: String, content: String?)] = [
         "openapi": ("GET", "/-/openapi.json", nil), "listEntries": ("GET", "/-/entries?limit=1", nil),
         "showEntry": ("GET", "/-/entries/{id}", nil), "entryContent": ("GET", "/-/entries/{id}/content", nil),
@@ -78,7 +78,7 @@ struct OpenAPITests {
     }
 }
 
-/// As much of JSON Schema as the document uses. Members that it does not name are problems too: the document shall be whole.
+/// The part of JSON Schema that the document uses. Members without a schema are problems too, because the document must be complete.
 private struct Schema {
     let document: JSONValue
 

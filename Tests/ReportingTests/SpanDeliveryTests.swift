@@ -1,4 +1,4 @@
-// What becomes of spans whose collector is not well, and at the end.
+// Tests of spans when the collector fails, and when the process ends.
 
 import Administration
 import JSON
@@ -57,7 +57,7 @@ struct SpanDeliveryTests {
         let collector = SpanCollector { _ in [.json("{\"partialSuccess\":{\"rejectedSpans\":\"1\",\"errorMessage\":\"odd\"}}")] }
         let play = try Self.play(collector, interval: 60_000)
         _ = try play.get("/a", Self.parent)
-        // Both in one batch, when another is in its place.
+        // The exporter is replaced, so that both spans are sent in one batch.
         #expect(play.reload { $0.settings.tracing.serviceName = "other" }?.label == "applied")
         #expect(try play.waitFor("cistern_trace_spans_exported_total", 1))
         #expect(try play.metric(Self.dropped("rejected")) == 1)
@@ -108,7 +108,7 @@ struct SpanDeliveryTests {
         let play = try Self.play(first, interval: 60_000)
         _ = try play.get("/a", Self.parent)
         #expect(play.reload { $0.settings.tracing.endpoint = second.endpoint }?.label == "applied")
-        // What waited went where it was to go.
+        // Pending spans were sent to the collector that was configured at their time.
         #expect(first.wait(for: 2).count == 2)
         _ = try play.get("/b", Self.parent)
         #expect(play.reload { $0.settings.tracing.endpoint = "" }?.label == "applied")

@@ -1,4 +1,5 @@
-// Who sees what on the status page: numbers and paths for every client, exchanges for the administrator, nothing for scripts of other origins.
+// Tests access to the status page: numbers and paths for every client, exchanges for administrators only, and nothing for scripts of other
+// origins.
 
 import Addresses
 import Administration

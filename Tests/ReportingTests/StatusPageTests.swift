@@ -1,4 +1,4 @@
-// The page of the state over its address: what it says in an outage, and what it keeps to itself.
+// Tests of the status page over its address: what it shows in an outage, and what it does not reveal.
 
 import Administration
 import Downstream
@@ -10,7 +10,7 @@ import Testing
 
 @Suite("The page of the state, served", .play)
 struct StatusPagePlayTests {
-    /// Responses that are kept, and under /private some that are not.
+    /// An origin with storable responses, except under /private.
     private static func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         let origin = ScriptedOrigin { request in
             [
@@ -72,7 +72,7 @@ struct StatusPagePlayTests {
         #expect(
             page.text.contains("The upstream has been down for 30 s (connection refused); 8 requests rescued, oldest copy 2 min, 1 failed.")
         )
-        #expect(page.text.contains("copies go out at once, reads without one get 503"))
+        #expect(page.text.contains("copies are served at once, reads without one get 503"))
         #expect(page.text.contains("2 ×: the response said Cache-Control: private"))
         #expect(page.text.contains("Setting cache.role"))
         let stats = try #require(JSONValue(try play.admin("GET", "/-/stats").content))

@@ -1,4 +1,5 @@
-// What the page of the state, `cistern status` and /-/stats say is so: of upstreams that were never asked, fail in part, or ask for pauses.
+// Tests that the status page, `cistern status` and /-/stats report the actual state of upstreams: unused, partially failing or asking for
+// pauses.
 
 import Addresses
 import Administration
@@ -36,12 +37,12 @@ struct StatusTruthTests {
         }
     }
 
-    /// For those that may see all.
+    /// The page that administrators see.
     private static func page(_ play: ProxyPlay) throws -> String {
         try #require(TestClient(port: play.adminPort).get("/-/status/exchanges", [("Authorization", "Bearer " + token)])).text
     }
 
-    /// The sentence, which the page and /-/stats say alike.
+    /// The state's sentence, which the page and /-/stats have in common.
     private static func said(_ play: ProxyPlay) throws -> (words: String, level: String) {
         let state = try #require(JSONValue(try play.admin("GET", "/-/stats").content)?["state"])
         let words = try #require(state["sentence"]?.string)
@@ -49,7 +50,7 @@ struct StatusTruthTests {
         return (words, state["level"]?.string ?? "")
     }
 
-    /// The cells of the row that begins so, as text.
+    /// Texts of the cells in the row with this name.
     private static func row(_ page: String, _ name: String) -> [String] {
         let rows = page.split(separator: "<tr role=\"row\">").dropFirst().map { row in
             (row.split(separator: "</tr>").first ?? "").split(separator: "<t").map { cell in
@@ -111,7 +112,7 @@ struct StatusTruthTests {
         #expect(Self.row(try Self.page(play), "The upstream").dropFirst().first == "Not asked yet")
     }
 
-    /// Three APIs, of which none has routes.
+    /// Three APIs without routes.
     private static func several() throws -> (play: ProxyPlay, origins: [ScriptedOrigin]) {
         let origins = (0..<3).map { _ in kept() }
         let play = try play(origins[0]) { settings in
@@ -165,7 +166,7 @@ struct StatusTruthTests {
         #expect(said.level == "strained" && !said.words.contains("again"))
         if hasCredentials {
             #expect(said.words == "The upstream is up (the last 3 requests failed), but 3 requests failed in the last 5 min.")
-            #expect(page.contains("this client&#39;s copies go out at once"))
+            #expect(page.contains("this client&#39;s copies are served at once"))
             #expect(
                 Self.row(page, "The upstream: 3 pauses that it asked single users for /new/0, /new/1, /new/2").dropFirst().first == "Paused"
             )
@@ -174,7 +175,7 @@ struct StatusTruthTests {
                 said.words
                     == "The upstream is up (the last 3 requests failed), but it asked for a pause on 3 paths 30 s ago (status 503); nothing rescued, 3 failed."
             )
-            #expect(page.contains("this client&#39;s copies go out at once") && !page.contains("this user"))
+            #expect(page.contains("this client&#39;s copies are served at once") && !page.contains("this user"))
         }
     }
 

@@ -1,5 +1,4 @@
-// Sums whose lines are written by hand: each number that is counted is in them. A new one fails here until it has a value below, and its lines
-// where counts are added up.
+// Tests of handwritten sums: each counter is included. A new counter fails here until it has a value below and is added in the sums.
 
 import Explanation
 import Testing
@@ -8,7 +7,7 @@ import Testing
 @testable import ReverseProxy
 @testable import Server
 
-/// All numbers in a value, by where they stand; what is empty counts as 0.
+/// All numbers in a value by their path; an empty value counts as 0.
 private func numbers(in value: Any, _ path: String = "") -> [String: Int64] {
     if let number = value as? any FixedWidthInteger { return [path: Int64(clamping: number)] }
     let mirror = Mirror(reflecting: value)
@@ -27,14 +26,14 @@ private func numbers(in value: Any, _ path: String = "") -> [String: Int64] {
 
 private func field(of path: String) -> String { String(path.split(separator: "[", maxSplits: 1)[0]) }
 
-/// Fields without any number but 0, places in arrays aside.
+/// Fields that have only zeros, without regard to array indices.
 private func emptyFields(_ numbers: [String: Int64]) -> [String] {
     Dictionary(grouping: numbers) { field(of: $0.key) }.filter { $0.value.allSatisfy { $0.value == 0 } }.map(\.key).sorted()
 }
 
 @Suite("Sums of what is counted")
 struct SumTests {
-    /// Another value for each field.
+    /// A distinct value for each field.
     private struct Values {
         private var last = 1_000
 
@@ -60,7 +59,7 @@ struct SumTests {
         past.failures.routes = [MetricsSnapshot.Failures.RouteLine(route: "r", isOpen: false)]
         (past.figures[.cookieSetsLeftOut], past.gone["served"]) = (values.next(), UInt64(values.next()))
         past.lookUps["told"] = UInt64(values.next())
-        // Only served upstreams have a state.
+        // Only current upstreams have a state.
         #expect(emptyFields(numbers(in: past)).filter { !$0.hasPrefix(".figures") } == [".failures.upstreams"])
         var snapshot = MetricsSnapshot(values: MetricNames.values)
         snapshot.addPast(past)

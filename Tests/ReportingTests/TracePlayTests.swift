@@ -1,4 +1,4 @@
-// Spans of requests and of fetches, from a client's traceparent to a collector.
+// Tests of spans of requests and fetches, from a client's traceparent to a collector.
 
 import CachePolicy
 import Forwarding
@@ -26,7 +26,7 @@ struct TracePlayTests {
         ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }
     }
 
-    /// Every request that says so is recorded, and what is recorded is sent at once.
+    /// Records every sampled request, and exports spans at once.
     private static func play(
         _ origin: ScriptedOrigin = origin(), to collector: SpanCollector, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws -> ProxyPlay {
@@ -79,7 +79,7 @@ struct TracePlayTests {
         let collector = SpanCollector()
         let play = try Self.play(to: collector)
         for _ in 0..<4 { _ = try play.get("/a", Self.parent()) }
-        // Not recorded, and the same repeated hit.
+        // Repeated hits with unsampled traces, and without a trace.
         for number in 0..<4 { _ = try play.get("/a", Self.parent("00", Self.trace.replacing("4", with: "\(number)"))) }
         for _ in 0..<4 { _ = try play.get("/a") }
         let spans = collector.wait(for: 5)

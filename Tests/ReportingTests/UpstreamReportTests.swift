@@ -1,5 +1,5 @@
-// The state of an upstream over real sockets. In each outage the gauge, the page, `/-/upstream`, `/-/stats` and the log agree. Only attempts change
-// the state.
+// The state of an upstream over real sockets. In each outage the gauge, the page, `/-/upstream`, `/-/stats` and the log agree. Only
+// attempts change the state.
 
 import Administration
 import Downstream
@@ -44,7 +44,7 @@ struct UpstreamReportTests {
             }
         }
 
-        /// Cistern's pages have a separate address.
+        /// Cistern's own pages have a separate address.
         func metric(_ name: String) throws -> Double? {
             let page = try #require(TestClient(port: play.adminPort).get("/metrics")).text
             let line = page.split(separator: "\n").first { $0.hasPrefix(name + " ") }

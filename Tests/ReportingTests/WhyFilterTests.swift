@@ -1,4 +1,4 @@
-// Which exchanges somebody wants to see, and those that came since.
+// Tests of filters for exchanges, and of pages with newer exchanges.
 
 import Administration
 import Explanation
@@ -83,12 +83,12 @@ struct WhyFilterTests {
             for one in 0..<4 { _ = try play.client().get("/\(round)/\(one)") }
             let page = try #require(JSONValue(try play.admin("GET", "/-/why?after=\(next)").content))
             #expect(page["missed"]?.integer == 0)
-            // Those of one moment are in no order: each loop has its own.
+            // Exchanges of one moment have no order, because each loop has its own records.
             seen += (page["exchanges"]?.array?.compactMap { $0["target"]?.string } ?? []).sorted()
             next = try #require(page["next"]?.string)
         }
         #expect(seen == (0..<5).flatMap { round in (0..<4).map { "/\(round)/\($0)" } })
-        // Another process counts anew: all that is remembered comes.
+        // A cursor of another process: all remembered exchanges are returned.
         #expect(try targets(play, "after=1.999999").count == 21)
     }
 
@@ -117,7 +117,7 @@ struct WhyFilterTests {
         #expect(look(4) == ([], 4, 0))
         append(11)
         #expect(look(4, limit: 3) == ([6, 7, 8], 8, 1))
-        // Further than it is: of another process.
+        // A number beyond the newest record comes from another process.
         #expect(look(99) == ([], 15, 0))
         var newest = WhyRing.Search(limit: 1)
         while ring.lookFurther(&newest) {}
@@ -147,7 +147,7 @@ struct WhyFilterTests {
         #expect(turns(250).found.reduce(0, +) == 250)
         let none = turns(10) { $0.statuses = 404...404 }
         #expect(none.turns == 5 && none.found.isEmpty)
-        // To find out why takes longer.
+        // Filtering by reason takes longer.
         let reasons = turns(10) { $0.reason = "client_left" }
         #expect(reasons.turns == 45 && reasons.found.isEmpty)
     }

@@ -1,4 +1,4 @@
-// Exchanges explained: what was decided and why, and the setting that stands in the way.
+// Tests of explained exchanges: decisions, their reasons, and the settings that cause them.
 
 import Administration
 import CachePolicy
@@ -18,7 +18,7 @@ import Testing
 
 @Suite("Why", .play, .doors)
 struct WhyTests {
-    /// The newest exchange's explanation.
+    /// The newest exchange with its explanation.
     private func why(_ play: ProxyPlay) throws -> JSONValue {
         try #require(JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first)
     }
@@ -231,7 +231,7 @@ struct WhyTests {
                 == "\(before): the response said Cache-Control: no-store.")
         #expect(me.settings == ["routes.freshness.ignore", "upstream.url"])
         let good = try why("/good/3")
-        // The advice is only about the cause of the failure.
+        // The advice concerns only the cause of the failure.
         #expect(good.sentences.count == 2 && good.settings == ["upstream.url"])
     }
 

@@ -1,5 +1,5 @@
-// What tells of an outage's response may be on the disk only: that a resource is gone, the copy of those without credentials, and which cookies the
-// upstream gave. It is brought in like any other, and says the same.
+// Tests of rescues with data that is on the disk only: records of gone resources, public responses, and cookies of the upstream. Loading
+// from the disk does not change the outcome.
 
 import CacheStore
 import HTTPCore

@@ -1,4 +1,4 @@
-// The failure memory at work: what fails is known, copies of it go out at once, and nothing else gets anything but what it would get without.
+// Tests of the failure memory: known failures are answered from the store at once, and other requests are not affected.
 
 import Addresses
 import CachePolicy
@@ -16,10 +16,10 @@ import Upstream
 struct FailureScopeTests {
     private static let unavailable = "503 Service Unavailable"
 
-    /// The clients' addresses are as they say.
+    /// Trusts the client addresses in X-Forwarded-For.
     private static func believing() throws -> NetworkList { NetworkList([try IPNetwork("127.0.0.0/8")], hasLocal: true) }
 
-    /// Sends a request to what hangs, and lets the soft deadline pass.
+    /// Sends a request that hangs at the upstream, and lets the soft deadline pass.
     private func softDeadline(_ play: ProxyPlay, _ target: String) throws -> TestResponse {
         let before = play.origin.requests.count
         let client = try play.client()
@@ -164,7 +164,7 @@ struct FailureScopeTests {
         #expect(why?["reason"] == "key_failing" && why?["advice"]?.array?.first?["setting"] == "failure.recheck")
         #expect(try play.get("/bad?well").text == "2" && play.get("/well").text == "2" && play.get("/new").text == "2")
         #expect(try play.request("POST", "/well", content: "{}").status == 200)
-        // No client asks, and yet its return is found.
+        // The recovery is detected without a client's request.
         origin.react { _ in [.json("3")] }
         play.time.advance(by: .seconds(1))
         #expect(try play.waitFor("cistern_failure_scopes{scope=\"key\"}", 0))
@@ -201,7 +201,7 @@ struct FailureScopeTests {
             #expect(response.text == "1" && detail(response) == "slow")
         }
         #expect(try open(play, .key) == 0)
-        // The first two have waited for as long as the upstream has for a response.
+        // The first two requests have reached the upstream's response timeout.
         play.time.advance(by: .seconds(20))
         #expect(try play.waitFor("cistern_failure_scopes{scope=\"key\"}", 1))
         #expect(detail(try play.get("/bad")) == "key_failing")
@@ -229,7 +229,7 @@ struct FailureScopeTests {
             play.time.advance(by: .seconds(1))
         }
         #expect(try open(play, .upstream) == 0)
-        // What the attacker has seen fail is asked for by others.
+        // Other clients' requests for the attacker's failing target reach the upstream.
         let before = origin.requests.count
         _ = try play.get("/data?evil=1", honest)
         #expect(origin.requests.count == before + 1)
@@ -299,7 +299,7 @@ struct FailureScopeTests {
         #expect(try play.metric("cistern_route_state{route=\"bad\",state=\"open\"}") == 1)
         #expect(try play.metric("cistern_upstream_state{state=\"failing\"}") == 1)
 
-        // No client asks, and yet its return is found.
+        // The recovery is detected without a client's request.
         origin.react { _ in [.json("2")] }
         play.time.advance(by: .seconds(1))
         #expect(try play.waitFor("cistern_route_state{route=\"bad\",state=\"closed\"}", 1))
@@ -318,7 +318,7 @@ struct FailureScopeTests {
         #expect(try play.metric("cistern_upstream_state{state=\"down\"}") == 0)
         let before = origin.requests.count
         for _ in 1...3 {
-            // The last look has ended: two are not under way at once.
+            // The previous check has ended: only one check runs at a time.
             #expect(try play.waitFor("cistern_upstream_active_requests", 0))
             let now = origin.requests.count
             play.time.advance(by: .seconds(1))
@@ -401,7 +401,7 @@ struct FailureScopeTests {
         #expect(try play.get("/a").status == 200)
     }
 
-    // MARK: Showing and resetting
+    // MARK: Listing and resetting
 
     @Test("what fails is listed with cause and setting, and asked again as ever when it is reset")
     func reset() throws {
@@ -415,7 +415,7 @@ struct FailureScopeTests {
         let scope = try #require(JSONValue(try play.admin("GET", "/-/upstream").content)?["scopes"]?.array?.first)
         #expect(scope["scope"] == "key:/a" && scope["kind"] == "key")
         #expect(scope["cause"] == "status_503" && scope["setting"] == "failure.recheck")
-        #expect(scope["effect"]?.string?.hasPrefix("the copy of this request goes out at once") == true)
+        #expect(scope["effect"]?.string?.hasPrefix("the copy of this request is served at once") == true)
         let stats = JSONValue(try play.admin("GET", "/-/stats").content)?["upstream"]
         #expect(stats?["failing"]?["key"] == 1 && stats?["state"] == "up" && stats?["up"] == true)
 

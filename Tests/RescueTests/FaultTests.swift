@@ -1,4 +1,4 @@
-// Faults that are injected between the proxy and its upstream: users see what they would see in an outage.
+// Tests of faults that are injected between the proxy and its upstream. Clients see the effects of an outage.
 
 import Administration
 import HTTPCore
@@ -26,7 +26,7 @@ struct FaultTests {
     struct Row: CustomTestStringConvertible {
         let testDescription: String
         let query: String
-        /// Of a path that nothing is stored for.
+        /// Number of requests at the origin, for a path without a stored response.
         let status: Int
         let asked: Int
 
@@ -79,7 +79,7 @@ struct FaultTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    /// Moves the clock until there is a response; tells how far, in milliseconds.
+    /// Moves the clock until a response arrives. Returns the elapsed time in milliseconds.
     private func wait(_ play: ProxyPlay, _ target: String) throws -> (response: TestResponse, after: Int) {
         let client = try play.client()
         client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -1,5 +1,5 @@
-// A healthy upstream is not overruled: a response that its client can use goes to the client, also where it is unexpected. Plays over real sockets, with
-// clients of several addresses behind a trusted proxy.
+// Tests that responses of a healthy upstream reach the client, even unexpected ones. Over real sockets, with clients of several addresses
+// behind a trusted proxy.
 
 import Addresses
 import CachePolicy
@@ -20,7 +20,7 @@ struct HealthyUpstreamTests {
         .send("HTTP/1.1 302 Found\r\nLocation: \(location)\r\nContent-Length: 0\r\n\r\n")
     }
 
-    /// One byte of it is no UTF-8.
+    /// JSON with one byte that is invalid UTF-8.
     private static func latin(_ type: String = "application/json; charset=iso-8859-1", _ fields: String = "") -> [OriginStep] {
         let content = Array("{\"name\":\"caf".utf8) + [0xe9] + Array("\"}".utf8)
         return [
@@ -79,7 +79,7 @@ struct HealthyUpstreamTests {
         #expect(replaced == Array(repeating: false, count: 9) + Array(repeating: true, count: 11))
         #expect(try play.get("/0", from(7)).text == Self.good)
         #expect(try play.metric("cistern_rescued_requests_total{cause=\"crowd\"}") == 12)
-        // A target without a copy gets what the upstream says, and another kind of response too.
+        // Responses are forwarded for targets without a stored response, and if they are of another kind.
         #expect(try play.get("/new").text != Self.good)
         play.origin.react { _ in [Self.moved("/results/1")] }
         #expect(try play.get("/4").status == 302)
@@ -116,7 +116,7 @@ struct HealthyUpstreamTests {
         #expect(try play.get("/a").text == Self.good)
         let kept = try play.get("/b")
         #expect(kept.content.contains(0xe9) && kept["X-New"] == "1")
-        // What the letter allows takes its place.
+        // Strictly valid JSON replaces it.
         play.origin.up()
         play.origin.react { _ in [.json(Self.good)] }
         play.time.advance(by: .seconds(60))
@@ -130,7 +130,7 @@ struct HealthyUpstreamTests {
     func extensions(isLenient: Bool) throws {
         let play = try play { $0.policy.reading = isLenient ? .extensions : .otherBytes }
         let texts = ["{\"a\":NaN}", ")]}'\n{\"a\":1}", "[Infinity]"]
-        // Each path fails once: a second failure in a row would be remembered.
+        // Each path fails once, because a second failure in a row would be remembered.
         for index in 0...texts.count { _ = try play.get("/\(index)") }
         for (index, text) in texts.enumerated() {
             play.origin.react { _ in [.json(text)] }
@@ -149,13 +149,13 @@ struct HealthyUpstreamTests {
         play.origin.react { $0["Accept"] == "*/*" ? [.answer("text", type: "text/plain")] : [.json(Self.good)] }
         #expect(try play.get("/a", any).text == Self.good && play.get("/a", json).text == Self.good)
         for _ in 0..<3 { #expect(try play.get("/a", any).text == "text") }
-        // Everybody gets it: then it is a gateway's.
+        // All clients get this response, so it counts as a gateway's.
         play.time.advance(by: .seconds(60))
         play.origin.react { _ in [.answer("text", type: "text/plain")] }
         #expect(try play.get("/a", any).text == Self.good && play.get("/a", json).text == Self.good)
     }
 
-    // MARK: One's own writes
+    // MARK: A client's own writes
 
     @Test(
         "who has just written gets what the upstream says of it; others, and other targets, as ever",
@@ -207,7 +207,7 @@ struct HealthyUpstreamTests {
         #expect(try play.get(target).text == Self.good)
     }
 
-    // MARK: Gone, and rights taken
+    // MARK: Gone, and revoked permissions
 
     @Test(
         "what says that a target is gone counts only if it came to a request equal to the copy's",

@@ -1,4 +1,4 @@
-// The last good copy is not lost to what is no good response, and what is good is not called a failure: plays over real sockets.
+// Tests that a bad response does not replace the last good one, and that a good response is not treated as a failure. Over real sockets.
 
 import CachePolicy
 import Reactor
@@ -15,7 +15,7 @@ struct LastGoodTests {
         .send("HTTP/1.1 \(status)\r\nLocation: \(location)\r\nContent-Length: 0\r\n\(Self.fresh)\r\n\r\n")
     }
 
-    /// JSON with gzip.
+    /// JSON encoded with gzip.
     private static func coded(_ content: [UInt8]) -> [OriginStep] {
         let lines = ["HTTP/1.1 200 OK", "Content-Type: application/json", "Content-Encoding: gzip", "Content-Length: \(content.count)"]
         return [.send(lines.joined(separator: "\r\n") + "\r\n\r\n"), .sendBytes(content)]
@@ -25,7 +25,7 @@ struct LastGoodTests {
         try ["key", "route", "upstream"].filter { try play.metric("cistern_failure_scopes{scope=\"\($0)\"}") != 0 }
     }
 
-    // MARK: What cannot be looked at
+    // MARK: Content that cannot be examined
 
     @Test(
         "content that decodes beyond the limit is passed on, beside a copy and without one, and counts as a success",
@@ -89,7 +89,7 @@ struct LastGoodTests {
         _ = try play.get("/a", [("X-Form", "1")])
         for fields in [lines, []] {
             play.origin.react { _ in [.answer("<p>", type: "text/html", status: status, [Self.fresh, "Location: /login"] + fields)] }
-            // Also of another variant.
+            // Also for a request of another variant.
             for form in ["1", "2"] { #expect("\(try play.get("/a", [("X-Form", form)]).status)" == status.prefix(3)) }
         }
         play.origin.down()
@@ -127,7 +127,7 @@ struct LastGoodTests {
         #expect(try play.get("/a")["X"] == "2")
     }
 
-    // MARK: Several forms
+    // MARK: Several media types
 
     @Test("another form that the client has asked for by name is passed on, and the copy stays", arguments: [true, false])
     func forms(keepsAny: Bool) throws {

@@ -1,5 +1,5 @@
-// A store on a disk that refuses writes. Responses are served and not reported as stored. Each output names the cause. The store recovers without a
-// restart.
+// A store on a disk that refuses writes. Responses are served and not reported as stored. Each output names the cause. The store recovers
+// without a restart.
 
 import Glibc
 import JSON
@@ -18,7 +18,7 @@ struct RefusingStoreTests {
 
         func fail(_ settings: inout ProxySettings) {
             settings.store?.retryMilliseconds = 10
-            // All times of the play's clock are later than 0.
+            // All times of the test's clock are later than 0.
             settings.store?.now = { 0 }
             settings.store?.write = { [self] descriptor, bytes, offset in
                 let error = error.withLock { $0 }

@@ -1,4 +1,4 @@
-// The main promise: the last good copy goes out, whatever way the upstream fails, and nothing bad ever takes its place.
+// Tests of the main promise: for every kind of failure the last good response is served, and a bad response never replaces it.
 
 import CachePolicy
 import Reactor
@@ -10,9 +10,9 @@ import Upstream
 struct Failure: Sendable, CustomTestStringConvertible {
     let name: String
     let steps: [OriginStep]
-    /// Whether it takes a time-out to notice: then the clock is moved.
+    /// Whether the failure is detected by a timeout, which needs the clock to move.
     var isSlow = false
-    /// Wrong in HTTP/1.1 alone.
+    /// Whether the failure exists in HTTP/1.1 only.
     var isOfHTTP1 = false
 
     var testDescription: String { name }
@@ -139,7 +139,7 @@ struct RescueTests {
         #expect(try play.get("/a").status == 502)
         origin.react { _ in [.json("{\"id\":1}")] }
         #expect(try play.get("/a").status == 200)
-        // Without validators of its own the copy is asked for without conditions.
+        // The stored response has no validators, so the request has no conditions.
         origin.react { _ in [.send("HTTP/1.1 \(status)\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n"), .close] }
         #expect(try play.get("/a").text == "{\"id\":1}")
         origin.react { _ in [.json("{\"id\":2}")] }

@@ -1,5 +1,5 @@
-// Clients with cookies in an outage: each gets its own copy back, and where it has none, that of those without credentials where the rules
-// allow it; nobody ever gets another's.
+// Tests of clients with cookies in an outage. Each gets its own stored response, or the public one if the rules permit it, and never
+// another client's.
 
 import CachePolicy
 import HTTPCore

@@ -1,11 +1,11 @@
-// A random walk of several clients with cookies and tokens, through outages and restarts, against a small reference: who gets whose copy is
-// always what the rules say, and nobody ever gets another's.
+// Random tests of clients with cookies and tokens, through outages and restarts, compared with a small reference. No client gets another
+// client's response.
 
 import Reactor
 import TestSupport
 import Testing
 
-/// What the rules say, in plain sets.
+/// The rules of rescues, with simple sets.
 private struct Reference {
     struct Copy: Hashable {
         let who: String
@@ -13,12 +13,12 @@ private struct Reference {
     }
 
     var copies: Set<Copy> = []
-    /// By the cookies: the targets that a client asked for before it had them.
+    /// By cookies: targets that a client requested before it had these cookies.
     var origins: [String: Set<String>] = [:]
 
     static let nobody = "|"
 
-    /// Whose copy goes out while the upstream is down; nil for none.
+    /// Owner of the response that is served while the upstream is down; nil if there is none.
     func rescue(_ client: CookieClient, _ target: String) -> String? {
         let who = client.who
         if copies.contains(Copy(who: who, target: target)) { return who }
@@ -51,7 +51,7 @@ private struct Walk {
     private var clients = [CookieClient](repeating: CookieClient(), count: 5)
     private var isUp = true
     private var value = 0
-    /// While the upstream is up: the requests, and those of them that reached it.
+    /// Number of requests while the upstream is up, and of those that reached it.
     private(set) var (asUp, asked) = (0, 0)
 
     init() throws {
@@ -76,7 +76,7 @@ private struct Walk {
             let response = try clients[number].request("POST", "/login", play, [("Sec-Give", "SID=\(value)")], content: "x")
             if response.isFromUpstream, !before.jar.isEmpty { reference.origins[before.jar] = nil }
         default:
-            // While it is down, nobody can tell whether the request was sent, and so ended what is known of its cookies.
+            // During an outage, it is unknown whether the request was sent. A sent request would end the knowledge about its cookies.
             if !isUp, before.authorization != nil, reference.origins[before.jar] != nil { return }
             var more: [(String, String)] = []
             if isUp, random.isTrue(oneIn: 3) {
@@ -91,7 +91,7 @@ private struct Walk {
         let before = clients[number]
         let response = try clients[number].request(target, play, more)
         let who = response.status == 200 ? response.text.split(separator: "\"").dropFirst(3).first.map(String.init) : nil
-        // What is remembered of the outage may last a little longer: then the rules of an outage hold.
+        // The outage may be remembered a little longer. Then the rules of an outage apply.
         let isAsked = isUp && response.isFromUpstream
         if isUp { (asked, asUp) = (asked + (isAsked ? 1 : 0), asUp + 1) }
         try demand(

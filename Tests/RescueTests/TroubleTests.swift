@@ -1,4 +1,4 @@
-// An upstream in trouble: slow, down, coming back, asking to be left alone, and what the operator calls good.
+// Tests of an upstream that is slow, down, recovering or asking for a pause, and of responses that the operator's rules reject.
 
 import CachePolicy
 import Downstream
@@ -119,7 +119,7 @@ struct TroubleTests {
         #expect(client.readResponse()?.text == "2")
     }
 
-    // MARK: For long
+    // MARK: Long outages
 
     @Test("an upstream that comes and goes for an hour: no request for a stored path ever fails", .slow)
     func flapping() throws {
@@ -200,7 +200,7 @@ struct TroubleTests {
         #expect(try play.metric("cistern_connections_turned_away_total") == 1)
     }
 
-    // MARK: What is good
+    // MARK: Rules for good responses
 
     @Test(
         "a response that is not what the operator calls good: the copy, or passed on, named, and not stored",
@@ -224,7 +224,7 @@ struct TroubleTests {
         let passed = try play.get("/b")
         #expect(passed.text == junk)
         let isNamed = passed["Proxy-Status"] == "cistern; details=\"\(reason)\""
-        // Without a copy nothing can have shrunk.
+        // Without a stored response, `shrunk` does not apply.
         #expect(isNamed != (reason == "shrunk"))
         origin.down()
         #expect(try play.get("/b").status == (reason == "shrunk" ? 200 : 502))

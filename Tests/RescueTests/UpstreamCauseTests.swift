@@ -1,5 +1,5 @@
-// Causes of upstream errors, each with a real origin. The text of OpenSSL, the C library or the parser reaches the response, Proxy-Status, `why`,
-// `cistern upstream`, the page of the state and the log. The named setting cures the failure.
+// Tests of upstream errors, each with a real origin. The response, Proxy-Status, `why`, `cistern upstream`, the status page and the log
+// show the text of OpenSSL, the C library or the parser. The named setting removes the error.
 
 import Downstream
 import HTTPCore
@@ -13,7 +13,7 @@ import Upstream
 /// One failure, and its text in every output.
 struct CauseScene: Sendable, CustomTestStringConvertible {
     let name: String
-    /// Replaces the play's origin.
+    /// Replaces the test's origin.
     let origin: @Sendable () throws -> ScriptedOrigin
     /// Changes the settings to cause the failure.
     var settings: @Sendable (inout UpstreamSettings) -> Void = { _ in }

@@ -1,4 +1,4 @@
-// A clock of day that is set back, or that was ahead for a while: what was purged or written to stays so, and storing goes on.
+// Tests of a wall clock that is set back, or was ahead for a while: invalidations stay in effect, and storing continues.
 
 import CachePolicy
 import HTTPCore
@@ -11,7 +11,7 @@ struct ClockSetBackTests {
     private static let user = [("X-User", "u")]
     private static let fresh = [("Cache-Control", "max-age=600")]
 
-    /// What makes invalid what is stored for /a, or comes from storing it.
+    /// Events that invalidate the stored response of /a, or follow from its invalidation.
     private static let changes: [(name: String, make: @Sendable (TestCache) -> Void)] = [
         ("a write", { $0.write("/a") }),
         (
@@ -92,7 +92,7 @@ struct ClockSetBackTests {
         for target in ["/list", "/list/1"] {
             #expect(try cache.find(TestCache.request(target, Self.user)).result.found == nil, "\(target)")
         }
-        // And storing goes on.
+        // Storing continues.
         let sent = state.timeOfRequest(at: test.time.wall)
         let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/list/1")).shared)
         #expect(!cache.isMarkedNow(key, since: sent))

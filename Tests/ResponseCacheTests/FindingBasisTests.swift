@@ -1,5 +1,5 @@
-// What a finding goes by: for as long as that holds, another look-up would bring the same response. Each row is a way in which giving it again
-// could be wrong. What changes it happens in another cache on the same store, as on another shard.
+// Tests of the basis of a finding: while it holds, another look-up would find the remembered response. Each row is a change that could make
+// the response wrong. The change happens in another cache on the store, as on another shard.
 
 import CachePolicy
 import CacheStore
@@ -16,7 +16,7 @@ struct FindingBasisTests {
         let holds: Bool
         let change: @Sendable (TestCache) throws -> Void
 
-        /// - Parameter user: whose response it is.
+        /// - Parameter user: the user who owns the response.
         init(_ sentence: String, of user: String? = nil, holds: Bool = false, _ change: @escaping @Sendable (TestCache) throws -> Void) {
             (testDescription, self.user, self.holds, self.change) = (sentence, user, holds, change)
         }
@@ -79,7 +79,8 @@ struct FindingBasisTests {
 
     @Test("it holds until the response could be another one, or none", arguments: rows)
     func changes(_ row: Row) throws {
-        // By the store's own hash a key may share its count with another that changes, about once in a thousand stores: then it is asked of another.
+        // In one of about a thousand stores, the keys collide in the store's table of change counters. The test then repeats with another
+        // store.
         var holds = try isHeld(after: row)
         for _ in 0..<2 where row.holds && !holds { holds = try isHeld(after: row) }
         #expect(holds == row.holds)

@@ -1,4 +1,4 @@
-// What is found for a request, and what is not any more.
+// Tests which stored response is found for a request.
 
 import CachePolicy
 import CacheStore
@@ -38,7 +38,7 @@ struct FindingTests {
             return
         }
         #expect(result.flightKey(TargetKeys(own: [], shared: [])) == key)
-        // What varies by nothing takes the place of all variants.
+        // A response without Vary replaces all variants.
         try test.fetch("/a", [], [Self.fresh], "all")
         #expect(try test.text("/a", [("Accept-Language", "de")]) == "all")
     }
@@ -54,7 +54,7 @@ struct FindingTests {
         try test.fetch("/a?x=1&y=2", [], says("\"x\" \"y\""), "2")
         #expect(try test.text("/a?x=7&y=7") == "2")
         test.now += 2_000
-        // What says nothing lies under its exact target, for that alone; what it was asked for instead of is taken out.
+        // A response without the field is stored under its exact target only. The response that it replaces is removed.
         try test.fetch("/a?x=3&y=3", [], [Self.fresh], "3")
         #expect(try test.text("/a?x=3&y=3") == "3")
         #expect(try test.text("/a?x=7&y=7") == nil)

@@ -1,4 +1,4 @@
-// A cache of a fleet: what it gives lies where others find it, and nothing of it goes over a network.
+// A cache of a fleet node. Its records are kept in memory, where other caches find them without a network.
 
 import CachePolicy
 import CacheStore
@@ -10,14 +10,14 @@ final class FleetCache {
     let test: TestCache
     let sight = FleetSight(blindLimit: 30_000, afterGap: .stale, since: 0)
     let given = GivenRecords()
-    /// What others are told of writes.
+    /// Marks that other nodes receive for writes.
     var told: [[UInt8]] { given.told.map(\.mark) }
 
     final class GivenRecords: SharedLevel {
         let (isShared, isAwaited, lastTold) = (true, false, UInt64(0))
         var contentLimitBytes = 1_000
         fileprivate(set) var records: [[UInt8]: (record: SharedRecord, recency: Recency)] = [:]
-        /// What each write has told.
+        /// Marks of each write.
         fileprivate(set) var writes: [(marks: [[UInt8]], isDoubtful: Bool)] = []
         var told: [(mark: [UInt8], isDoubtful: Bool)] { writes.flatMap { one in one.marks.map { ($0, one.isDoubtful) } } }
 
@@ -37,7 +37,7 @@ final class FleetCache {
         func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) { writes.append((marks, isDoubtful)) }
     }
 
-    /// - Parameter secrets: of the fleet; the first is the one that writes.
+    /// - Parameter secrets: secrets of the fleet. New records use the first one.
     init(_ secrets: [String] = ["fleet"], named name: String? = nil, _ configure: (inout ResponseCacheSettings) -> Void = { _ in }) throws {
         let hashes = secrets.map { secret -> FleetHashing.Hash in { parts in Self.hash(parts, secret) } }
         test = try TestCache(named: name) { [sight] settings in
@@ -48,7 +48,7 @@ final class FleetCache {
         test.cache.level = given
     }
 
-    /// Sixteen bytes; nobody has to be kept from guessing.
+    /// A hash of 16 bytes. It need not be secure.
     private static func hash(_ parts: [UInt8], _ secret: String) -> [UInt8] {
         var hasher: UInt64 = 14_695_981_039_346_656_037
         for byte in Array(secret.utf8) + parts { hasher = (hasher ^ UInt64(byte)) &* 1_099_511_628_211 }
@@ -68,8 +68,8 @@ final class FleetCache {
         for one in other.given.told { test.cache.shared.follow(mark: one.mark, isDoubtful: one.isDoubtful, at: test.time.wall) }
     }
 
-    /// Takes what another has given, following markers, as a search does.
-    /// - Returns: what came of the records that were there.
+    /// Takes the records of another node, following markers, as a look-up does.
+    /// - Returns: the results of the records that exist.
     @discardableResult
     func take(
         _ target: String, _ lines: TestCache.Lines = [], from other: FleetCache, good: GoodResponse = GoodResponse(),

@@ -1,4 +1,4 @@
-// What is archived comes in as a fetch would have left it.
+// Tests that an import stores a response as a fetch does.
 
 import CachePolicy
 import CacheStore
@@ -11,7 +11,7 @@ import Testing
 struct ImportingTests {
     private static let fresh = ("Cache-Control", "max-age=60")
 
-    /// All that is stored, times and orders left out.
+    /// All stored records, without times and order numbers.
     private func records(of test: TestCache) -> [String] {
         var records: [String] = []
         test.cache.store.visitAll { listed in
@@ -94,7 +94,7 @@ struct ImportingTests {
         #expect(test.take("/b", status: 404, [], "{\"gone\":1}", secondsAgo: 30) == .rememberedAsGone)
         #expect(test.take("/c", status: 404, [("Content-Type", "text/html")], "<p>", secondsAgo: 30) == .notStored(.status))
         #expect(test.take("/d", status: 404, [], "{", secondsAgo: 30, fault: .invalidJSON) == .notStored(.status))
-        // It says nothing of what came after it, nor where there is no copy.
+        // An older 410 says nothing about a newer response, and is not stored without a response.
         #expect(test.take("/d", status: 410, [], "", secondsAgo: 90) == .notStored(.status))
         #expect(test.take("/e", status: 410, [], "") == .notStored(.status))
         func gone(_ target: String) throws -> String? {

@@ -1,4 +1,4 @@
-// What a write makes invalid, in every partition and for every variant (RFC 9111 §4.4, RFC 9875).
+// Tests of invalidation by writes, in every partition and for every variant (RFC 9111 §4.4, RFC 9875).
 
 import CachePolicy
 import HTTPCore
@@ -32,7 +32,7 @@ struct InvalidatingTests {
 
     private static let html = ("Content-Type", "text/html; charset=utf-8")
 
-    /// Each with what the write's request said, and whether what was stored stays, stale.
+    /// Responses to writes, with the fields of the request, and whether stored responses stay as stale ones.
     private static let answers: [(status: Status, lines: TestCache.Lines, request: TestCache.Lines, stays: Bool)] = [
         (302, [("Location", "/login?next=%2Fa")], [], true),
         (303, [("Location", "https://portal.test/welcome")], [], true),
@@ -86,7 +86,7 @@ struct InvalidatingTests {
             let listed = cache.list(EntrySelection(), limit: 100).entries
             #expect(listed.count == (stays ? 8 : 1) && listed.count { $0.metadata.flags.contains(.markedStale) } == (stays ? 7 : 0))
         }
-        // What is asked for afterwards is fresh.
+        // Responses stored after the write are fresh.
         test.now += 1
         try fill()
         #expect(try test.found("/a/1", user)?.metadata.flags.contains(.markedStale) == false)

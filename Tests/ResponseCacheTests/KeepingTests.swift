@@ -1,4 +1,4 @@
-// What comes in is held against what is stored: fetches, 304s and responses to HEAD.
+// Tests how fetches, 304s and responses to HEAD are compared with the stored response.
 
 import CachePolicy
 import CacheStore
@@ -33,7 +33,7 @@ struct KeepingTests {
             head: Array(base.head), metadata: metadata,
             body: .stored(base.content, ContentForm(coding: 0, plainBytes: base.content.count), owner: base.owner), names: names,
             request: sent.request.head.fields, sentAt: sent.time)
-        // The writer came before its marker could take the place of what was seen there.
+        // The variant was written, but its marker did not yet replace the stored response.
         var variant = keys.own
         let values = test.cache.selecting(names.map { $0[...] }, in: sent.request.head.fields)
         CacheKey.appendVariant(to: &variant, generation: sent.order.number, selecting: values)
@@ -54,26 +54,26 @@ struct KeepingTests {
             #expect(test.complete(early, [Self.fresh], "good") == .allowed)
             #expect(test.complete(late, [Self.fresh], "gone", status: 404) == (isKept ? .forbidden(.outdated) : .allowed))
             #expect(try test.text("/a") == (isKept ? "good" : "gone"))
-            // Nor of the marker that leads to one.
+            // Nor does it replace the marker of a successful variant.
             try test.fetch("/b", [("X-F", "1")], [Self.fresh, ("Vary", "X-F")], "good")
             for lines in [[Self.fresh], [Self.fresh, ("Vary", "X-G")]] {
                 let other = try test.send("/b", [("X-F", "2")])
                 #expect((test.complete(other, lines, "gone", status: 404) == .allowed) != isKept)
             }
             #expect((try test.text("/b", [("X-F", "1")]) == "good") == isKept)
-            // Its own place it has.
+            // It is stored as a separate variant.
             try test.fetch("/c", [("X-F", "1")], [Self.fresh, ("Vary", "X-F")], "good")
             let other = try test.send("/c", [("X-F", "2")])
             #expect(test.complete(other, [Self.fresh, ("Vary", "X-F")], "gone", status: 404) == .allowed)
             #expect(try test.text("/c", [("X-F", "1")]) == "good" && test.text("/c", [("X-F", "2")]) == "gone")
-            // What was found is held against what comes.
+            // The stored response is compared with the new one.
             let known = try test.send("/a")
             #expect((test.complete(known, [Self.fresh, html], "page") == .allowed) != isKept)
             #expect(test.complete(known, [Self.fresh], "new") == .allowed)
         }
     }
 
-    /// What is stored, and what comes then: a status and a type. Whether the former stays.
+    /// Status and type of the stored and the new response, and whether the stored one stays.
     private static let kinds: [(stored: (Status, String), new: (Status, String), stays: Bool)] = {
         let (json, page, text, nothing) = (
             (Status(200), "application/json"), (Status(200), "text/html"), (Status(200), "text/csv"), (Status(204), "")
@@ -117,7 +117,7 @@ struct KeepingTests {
         #expect(test.complete(try test.send("/a", [("X-F", "2")]), [Self.fresh, page, vary], "next") == .allowed)
         #expect(test.complete(try test.send("/a", [("X-F", "3")]), [Self.fresh, page], "login") == .forbidden(.outdated))
         #expect(try test.text("/a", [("X-F", "1")]) == "good" && test.text("/a", [("X-F", "2")]) == "next")
-        // A user's own markers outlive a write, and what they lead to does not.
+        // A user's own markers outlive a write; the responses that they lead to do not.
         let user = ("X-User", "a")
         #expect(test.complete(try test.send("/b", [user, ("X-F", "1")]), [Self.fresh, vary], "good") == .allowed)
         test.now += 1
@@ -202,7 +202,7 @@ struct KeepingTests {
         #expect(try test.found("/a")?.metadata.responseTime == test.time.wall)
         test.now += 10_000
         #expect(test.confirm(try test.send("/a"), [("ETag", "\"1\"")]) == .stored)
-        // With the record of the latest request.
+        // Counts the record of the latest request too.
         #expect(test.cache.store.statistics.inserted == written + 2)
     }
 

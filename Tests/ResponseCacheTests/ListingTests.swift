@@ -1,4 +1,4 @@
-// What is listed is what a look-up can find, exactly: held against each other in a random walk over all that stores and invalidates.
+// Tests that the list has exactly the responses that look-ups can find, in random schedules of storing and invalidating.
 
 import CachePolicy
 import CacheStore
@@ -29,7 +29,7 @@ private struct ListingWalk {
             + (isSecure ? [(ConnectionField.scheme, "https")] : [])
     }
 
-    /// Those of any request of this walk.
+    /// Fields of a random request of this schedule.
     private func lines(_ random: inout SeededGenerator) -> TestCache.Lines {
         Self.lines(random.pick(["", "u"]), random.pick(Self.languages), isSecure: random.isTrue())
     }
@@ -41,13 +41,13 @@ private struct ListingWalk {
         case ..<80: try fetch(target, &random)
         case ..<92:
             let groups = [("Cache-Group-Invalidation", "\"\(random.pick(["g", "h", "none"]))\"")]
-            // By either scheme.
+            // The write uses http or https.
             let lines = random.isTrue() ? [("Host", "h"), (ConnectionField.scheme, "https")] : [("Host", "h")]
             test.write(target, method: random.pick([.put, .post]), from: lines, groups, withCollection: random.isTrue())
         case ..<95: _ = test.take(target, lines(&random), response(&random), secondsAgo: random.pick([0, 2]))
         default: try purge(target, &random)
         }
-        // Looking takes what is invalid out of the store: several steps come between.
+        // Look-ups remove invalid responses, so several steps pass between comparisons.
         if random.isTrue(oneIn: 5) { try demand(compare()) }
     }
 
@@ -60,7 +60,7 @@ private struct ListingWalk {
         return lines
     }
 
-    /// What is purged is found no more, or stale; and all else as before.
+    /// Purges, and checks that purged responses are gone or stale, and all others unchanged.
     private mutating func purge(_ target: String, _ random: inout SeededGenerator) throws {
         let (tag, isSoft) = (random.pick(Self.tags), random.isTrue())
         let isTagged = { (found: FoundResponse) in
@@ -85,7 +85,7 @@ private struct ListingWalk {
             try demand(after[id]?.metadata.flags.contains(.markedStale) == isStale)
         }
         try demand(isSoft || after.keys.allSatisfy { meant[$0] == nil })
-        // Whatever carries the tag, also what nobody would find.
+        // Every record with the tag is removed, even one that no look-up finds.
         if case .selection(let entries) = selection, entries.tag != nil, !isSoft {
             var isLeft = false
             test.cache.store.visitAll { listed in
@@ -102,7 +102,7 @@ private struct ListingWalk {
         test.complete(sent, response(&random))
     }
 
-    /// All that the requests of this walk can find, in whichever of their places.
+    /// All responses that requests of this schedule can find, under all of their keys.
     private func found() throws -> [StoredItemID: FoundResponse] {
         var all: [StoredItemID: FoundResponse] = [:]
         for target in Self.targets {

@@ -1,4 +1,4 @@
-// What the log says of a store that was opened.
+// Tests of the log lines about an opened store.
 
 import CachePolicy
 import CacheStore
@@ -23,7 +23,7 @@ struct OpeningReportTests {
     private func flipLastRecord() throws {
         let file = try #require(fopen("\(temporary.path)/segment-0000000000000001", "r+"))
         defer { fclose(file) }
-        // Behind the one item: 64 bytes of header and 8 of content.
+        // After the only item: 64 bytes of header and 8 of content.
         fseek(file, 64 + 8 + 30, SEEK_SET)
         let byte = fgetc(file)
         fseek(file, -1, SEEK_CUR)

@@ -1,4 +1,4 @@
-// Purging takes out what is named, in all its variants and partitions, with what says that it is gone.
+// Tests that a purge removes the named responses in all variants and partitions, and records that they are gone.
 
 import CachePolicy
 import HTTPCore

@@ -1,10 +1,10 @@
-// A small, slow store that keeps the latest response, written for being obviously right: no generations, no records, no bytes. It shares no
-// line with what it is held against.
+// A small, slow reference store that keeps the latest response. It is simple enough to be obviously correct, and shares no code with the
+// tested store.
 
-/// What was asked: the target, by whom, and the values of two fields by which responses may vary.
+/// A request: its target, its user, and the values of two fields by which responses may vary.
 struct WalkQuestion: Hashable {
     var target: String
-    /// Empty for one without credentials.
+    /// Empty for a request without credentials.
     var user: String
     var values: [String: String]
 
@@ -16,16 +16,16 @@ struct WalkPlace: Hashable {
     var user: String
 }
 
-/// When a response was asked for and came. Times are milliseconds, and many have the same; the number tells them apart.
+/// Times of a request and its response in milliseconds. Equal times are ordered by the number.
 struct WalkTimes: Equatable {
-    /// Of the process that stored it.
+    /// Number of the process that stored the response.
     var run: Int
     var number: Int
     var asked: Int
     var came: Int
     var isImported = false
 
-    /// Whether a response of these times may not take the place of one of those.
+    /// Whether a response with these times must not replace one with the others.
     func isOutdated(by stored: WalkTimes) -> Bool {
         if isImported { return asked <= stored.asked || came <= stored.came }
         if run != stored.run || number >= stored.number { return false }
@@ -38,25 +38,25 @@ struct WalkResponse: Equatable {
     /// The names of the fields by which it varies, in order.
     var names: [String]
     var times: WalkTimes
-    /// By a soft purge, or since nobody knows whether it still holds.
+    /// Marked by a soft purge, or because it is unknown whether the response is still valid.
     var isMarkedStale = false
-    /// HEAD told that it has changed.
+    /// A response to HEAD showed that the resource has changed.
     var hasChanged = false
 }
 
 struct ReferenceStore {
-    /// What is stored of one place: all of it varies by the same fields.
+    /// Stored responses of a target and user. All vary by these fields.
     private struct Shelf {
         var names: [String]
         var latest: WalkTimes
-        /// Of what it took the place of: nothing that is older is put here.
+        /// Times of the response that this one replaced. Older responses are not stored.
         var replaced: WalkTimes?
         var responses: [[String]: WalkResponse] = [:]
     }
 
     private var shelves: [WalkPlace: Shelf] = [:]
     private var written: [String: Int] = [:]
-    /// The same, for those requests only that were under way: a purge takes nothing of it.
+    /// Times of writes that count for pending requests only. A purge does not reset them.
     private var lately: [String: Int] = [:]
     private var purged = Int.min
 
@@ -95,7 +95,7 @@ struct ReferenceStore {
         return .stored
     }
 
-    /// A 304 to a question that had found something.
+    /// Handles a 304 to a request that had found a stored response.
     mutating func confirm(_ found: WalkResponse, _ times: WalkTimes, for question: WalkQuestion) {
         guard var now = find(question) else {
             guard isEmpty(question.place) else { return }
@@ -104,13 +104,13 @@ struct ReferenceStore {
         if now.times == found.times || (!times.isOutdated(by: now.times) && now.version == found.version) {
             update(now, times, question)
         } else if !times.isOutdated(by: now.times) {
-            // Nobody knows which of them holds.
+            // It is unknown which of the two is valid.
             now.isMarkedStale = true
             replace(now, question)
         }
     }
 
-    /// A response to HEAD.
+    /// Handles a response to HEAD.
     mutating func compare(_ version: String, _ times: WalkTimes, for question: WalkQuestion) {
         guard var now = find(question), !times.isOutdated(by: now.times) else { return }
         if now.version == version { return update(now, times, question) }
@@ -136,7 +136,7 @@ struct ReferenceStore {
         if let last = written[target], (0..<1000).contains(last - now) { written[target] = last + 1 } else { written[target] = now }
         lately[target] = max(lately[target] ?? .min, written[target] ?? now)
         for place in shelves.keys where place.target == target {
-            // Of a user's own, what leads to the responses stays.
+            // A user's own markers stay; the responses that they lead to are removed.
             if place.user.isEmpty || shelves[place]?.names.isEmpty == true { shelves[place] = nil } else { shelves[place]?.responses = [:] }
         }
     }
@@ -153,6 +153,6 @@ struct ReferenceStore {
         }
     }
 
-    /// These count for those requests only that were under way.
+    /// These times count for pending requests only, which a restart ends.
     mutating func restart() { (purged, lately) = (.min, [:]) }
 }

@@ -1,4 +1,4 @@
-// What is remembered of selecting fields is what would be worked out.
+// Tests that remembered values of selecting fields equal computed ones.
 
 import CachePolicy
 import HTTPCore

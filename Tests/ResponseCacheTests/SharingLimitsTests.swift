@@ -1,4 +1,5 @@
-// What nodes do not share, so that nobody sees another's data and no good copy is lost; and what else goes where another node purges a target.
+// Tests of what nodes do not share, so that no user sees another user's data and no good response is lost. Also tests what a purge by
+// another node removes.
 
 import CachePolicy
 import CacheStore
@@ -15,9 +16,9 @@ struct SharingLimitsTests {
     private static let fresh = ("Cache-Control", "max-age=60")
     private static let html = [("Content-Type", "text/html"), fresh]
 
-    // MARK: Whose it is
+    // MARK: Identity
 
-    /// A node that asks the upstream whose credentials are.
+    /// A node that looks up users at the upstream.
     private struct Asking {
         let node: FleetCache
         private let identities: ToldIdentities
@@ -33,7 +34,7 @@ struct SharingLimitsTests {
             }
         }
 
-        /// The upstream says whose these are.
+        /// The upstream names the tenant of these credentials.
         func tell(_ tenant: String, of lines: TestCache.Lines) throws {
             let basis = try node.test.cache.find(TestCache.request("/a", lines)).basis
             guard case .told(let told) = basis.identity else {
@@ -53,7 +54,7 @@ struct SharingLimitsTests {
     func told() throws {
         let (one, other) = (try Asking(), try Asking())
         let (moving, staying) = ([("Authorization", "moving")], [("Authorization", "staying")])
-        // Before it has said so each is a user of its own, which is the same at all nodes.
+        // Before the look-up, each token counts as a separate user, alike at all nodes.
         try one.node.test.fetch("/a", moving, [Self.fresh], "\"of X\"")
         #expect(try other.node.take("/a", moving, from: one.node) == [.taken])
         for asking in [one, other] {
@@ -63,7 +64,7 @@ struct SharingLimitsTests {
         try one.node.test.fetch("/b", moving, [Self.fresh], "\"of X\"")
         #expect(one.node.given.records.count == 1)
         #expect(try other.node.lookUp("/b", moving) == nil)
-        // Then it belongs to the other user. What the engine still has under it goes to nobody.
+        // The token then belongs to the other user. Records in the engine under its former key are not served.
         let head = TestCache.request("/a", moving)
         let before = try other.node.test.cache.find(head).keys
         for asking in [one, other] { asking.node.test.now += 600_000 }
@@ -71,14 +72,14 @@ struct SharingLimitsTests {
         #expect(other.node.test.cache.sharedLookUp(for: head, at: before) == nil)
         #expect(try other.node.take("/a", moving, from: one.node).isEmpty)
         #expect(try other.node.test.found("/a", staying) == nil)
-        // Nobody knows it any more: it is a user of its own again.
+        // The look-up result has expired, so the token counts as a separate user again.
         for asking in [one, other] { asking.node.test.now += 3_600_000 }
         #expect(other.node.test.cache.sharedLookUp(for: head, at: before) == nil)
         try one.node.test.fetch("/c", moving, [Self.fresh], "\"its own\"")
         #expect(try other.node.take("/c", moving, from: one.node) == [.taken])
     }
 
-    /// By what two nodes tell users apart otherwise.
+    /// Differences in the identity rules of two nodes.
     private static let otherRules: [(name: String, change: @Sendable (inout ResponseCacheSettings) -> Void)] = [
         ("credential fields", { $0.policy.credentials.fields.removeLast() }),
         ("cookies that count", { $0.policy.credentials.cookies = ["session"] }),
@@ -121,9 +122,9 @@ struct SharingLimitsTests {
         #expect(try other.take("/b", from: one) == [.taken])
     }
 
-    // MARK: What is good
+    // MARK: Good responses
 
-    /// A response of another node, beside a copy that is stale here.
+    /// A response of another node, and a stale stored response at this node.
     struct Row: CustomTestStringConvertible, Sendable {
         let testDescription: String
         var copy: (lines: TestCache.Lines, content: String)? = ([SharingLimitsTests.fresh], "[1,2,3,4,5,6,7,8,9]")
@@ -195,7 +196,7 @@ struct SharingLimitsTests {
         #expect(other.test.cache.take(record, of: recency.responseTime, at: lookUp.places[0], for: lookUp) == .notGood)
     }
 
-    // MARK: What is purged
+    // MARK: Purges
 
     /// A preflight for a target, as a browser sends it.
     private static let asking = [("Origin", "http://a.test"), ("Access-Control-Request-Method", "PUT")]

@@ -1,4 +1,4 @@
-// What a cache gives to the other nodes of its fleet, and what of theirs it takes.
+// Tests of the records that a cache shares with its fleet, and of those that it takes from other nodes.
 
 import CachePolicy
 import CacheStore
@@ -172,7 +172,7 @@ struct SharingTests {
     @Test("a marker of Vary leads to the variant, though each node numbers its own")
     func variants() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
-        // Another number of sent requests, so other generations.
+        // More sent requests give this node other generation numbers.
         for _ in 0..<5 { _ = try other.test.send("/x") }
         let (german, english) = ([("Accept-Language", "de")], [("Accept-Language", "en")])
         try one.test.fetch("/a", german, Self.byLanguage, "\"de\"")
@@ -185,7 +185,7 @@ struct SharingTests {
             #expect(try other.test.text("/a", lines) == text)
         }
         #expect(try other.test.found("/a", [("Accept-Language", "fr")]) == nil)
-        // And the other way: its own marker leads it, and the one that took finds what it gives.
+        // In the other direction as well: the node's own marker leads to the variant, and the other node finds its record.
         other.test.now += 10
         one.test.now += 10
         try other.test.fetch("/a", [("Accept-Language", "fr")], Self.byLanguage, "\"fr\"")
@@ -203,7 +203,7 @@ struct SharingTests {
         let results = try other.take("/a", [("Accept-Language", "de")], from: one)
         #expect(results.count == 1 && results.first != .taken && results.first != .notTaken)
         #expect(try other.test.text("/a", [("Accept-Language", "de")]) == "\"any\"")
-        // With its variant it does.
+        // With its variant, the marker is taken.
         #expect(try other.take("/a", [("Accept-Language", "en")], from: one).last == .taken)
         #expect(try other.test.text("/a", [("Accept-Language", "en")]) == "\"en\"")
         #expect(try other.test.found("/a", [("Accept-Language", "de")]) == nil)
@@ -214,7 +214,7 @@ struct SharingTests {
         let said = ("No-Vary-Search", "params=(\"x\")")
         let (one, node) = (try FleetCache(named: "two"), try FleetCache(named: "one"))
         let two = node.test.other(named: "two")
-        // Of the node's own second API.
+        // The response belongs to the node's second API.
         #expect(try node.test.store("/a?x=1", [Self.fresh, said], in: two) == .allowed)
         #expect(try two.find(TestCache.request("/a?x=2")).result.found != nil)
         for cache in [one, node] { cache.test.now += 1_000 }
@@ -254,7 +254,7 @@ struct SharingTests {
         #expect(result { $0.metadata = [] } == .notTaken)
         #expect(result { $0.metadata = StoredMetadata.invalidation(at: now) } == .notTaken)
         #expect(result { $0.head = Array("no head".utf8) } == .notTaken)
-        // Older versions wrote less.
+        // Records of older versions are shorter.
         for count in given.record.metadata.indices where count != StoredMetadata.encodedBytes {
             #expect(result { $0.metadata = Array($0.metadata[..<count]) } == .notTaken)
         }
@@ -290,16 +290,16 @@ struct SharingTests {
         let said = ("No-Vary-Search", "params=(\"x\")")
         let (one, other) = (try FleetCache(), try FleetCache())
         try other.test.fetch("/a?x=9", [], [Self.fresh, said], "\"9\"")
-        // What was said is remembered when the copy is gone.
+        // The record of No-Vary-Search outlives the response.
         other.test.cache.store.remove(try other.test.cache.find(TestCache.request("/a?x=9")).keys.own.span)
         #expect(try other.test.found("/a?x=9") == nil && other.given.records.isEmpty)
-        // The upstream says it no more.
+        // The upstream no longer sends the field.
         try one.test.fetch("/a?x=1", [], [Self.fresh], "\"1\"")
         #expect(one.given.records.count == 1)
         #expect(try other.lookUp("/a?x=1") == nil)
         #expect(try other.take("/a?x=1", from: one).isEmpty)
         #expect(try other.test.found("/a?x=2") == nil)
-        // Other paths are as they were, and so is this one for who stores it under its own arguments.
+        // Other paths are not affected, and neither is a node that stores this path under its full target.
         try one.test.fetch("/b?x=1", [], [Self.fresh], "\"b\"")
         #expect(try other.take("/b?x=1", from: one) == [.taken])
         for cache in [one, other] { cache.test.now += 1_000 }
@@ -321,18 +321,18 @@ struct SharingTests {
         let keys = maker.keys(for: head, target: path.span, rules: rules, content: nil, unknown: nil, in: &own).keys
         let shared = try #require(cache.test.cache.sharingRules).named(keys.own, for: head)
         #expect(try cache.lookUp(target)?.places.map(\.key) == [shared])
-        // With credentials it is not.
+        // With credentials the key is different.
         #expect(try cache.lookUp(target, [("X-User", "alice")])?.places.map(\.key) != [shared])
     }
 
     // MARK: Sight
 
-    /// When a copy was confirmed and what the node had seen by then, and what the copy is worth.
+    /// A stored response confirmed at `time`, the node's connection to the log, and the expected state at `now`.
     struct SightRow: CustomTestStringConvertible, Sendable {
         let testDescription: String
         var limit: Int64? = 30
         var afterGap = FleetSight.AfterGap.stale
-        /// What happens to the sight, in order: nil: it is seen; else when it was lost.
+        /// Events in order: nil is a connection to the log, a number the time of its loss.
         var history: [Int64?] = []
         let time: Int64
         let now: Int64
@@ -391,7 +391,7 @@ struct SharingTests {
         #expect(try cache.test.found("/a").map { Reuse.isFresh($0.metadata, now: cache.test.time.wall) } == true)
     }
 
-    // MARK: What others purge
+    // MARK: Purges by other nodes
 
     @Test(
         "a selection comes back as it was; what cannot be read may mean anything",

@@ -1,4 +1,5 @@
-// A write leaves a mark where something is stored or under way, and nowhere else: whatever a client writes to, it pushes nothing out of the store.
+// Tests that a write leaves a mark only where a response is stored or a request is pending. Writes to other targets thus never evict
+// anything.
 
 import CachePolicy
 import CacheStore
@@ -85,7 +86,7 @@ struct StoredPathsTests {
         let inserted = test.cache.store.statistics.inserted
         test.now += 1
         test.write("/a", [("Location", "/login")], status: 302)
-        // The time of the last such write is all.
+        // Only the time of the last such write is stored.
         #expect(test.cache.store.statistics.inserted == inserted + 1)
         #expect(test.complete(sent, [Self.fresh]) == .forbidden(.invalidated))
         #expect(try test.fetch("/a", Self.user, [Self.fresh]) == .allowed)

@@ -1,5 +1,5 @@
-// A random walk over fetches that overlap, confirmations, responses to HEAD, imports, writes, purges and restarts, through the code by which the
-// flow looks up and stores: it must agree with a reference at every step, and what is found must never become older.
+// Random schedules of concurrent fetches, confirmations, HEAD, imports, writes, purges and restarts, through the production code. The cache
+// must agree with a reference at every step, and responses must never become older.
 
 import CachePolicy
 import CacheStore
@@ -11,7 +11,7 @@ import Testing
 
 @testable import ResponseCache
 
-/// The real cache, driven as the flow does it.
+/// The real cache, called as the proxy calls it.
 private final class WalkedStore {
     private let temporary = TestTools.temporaryDirectory()
     private let contentBytes: Int
@@ -27,12 +27,12 @@ private final class WalkedStore {
     private static func open(_ directory: String) throws -> ResponseCache {
         let store = try ResponseStore(StoreSettings(directory: directory, capacityBytes: 4 << 20))
         var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
-        // Here responses are told apart by Vary alone.
+        // Responses differ by Vary only.
         settings.policy.harmlessFields += ["x-a", "x-b"]
         return TestCache.other(SharedCacheState(store: store, sent: SentRequests(), settings: settings))
     }
 
-    /// - Parameter keepsIndex: without it the next start reads through all segments.
+    /// - Parameter keepsIndex: if false, the next start scans all segments.
     func restart(keepsIndex: Bool) throws {
         cache.shared.close()
         if !keepsIndex { unlink(temporary.path + "/index") }
@@ -78,7 +78,7 @@ private final class WalkedStore {
         _ = cache.confirm(by: response, for: lookedUp(question, found: found), recency, at: time(recency))
     }
 
-    /// A response to HEAD.
+    /// Handles a response to HEAD.
     func compare(_ version: String, _ recency: Recency, for question: WalkQuestion) {
         cache.update(by: Self.head(version, []), for: lookedUp(question, .head), recency, now: recency.responseTime)
     }
@@ -96,7 +96,7 @@ private final class WalkedStore {
 }
 
 private struct StoringWalk {
-    /// A request that has been sent, with what was found for it.
+    /// A sent request, with the response that was found for it.
     struct Flight {
         var question: WalkQuestion
         var order: SentOrder
@@ -109,11 +109,11 @@ private struct StoringWalk {
     private static let targets = ["/a", "/b"]
     private static let fields: [[String]] = [[], [], ["x-a"], ["x-b"], ["x-a", "x-b"]]
 
-    /// Of the step that runs.
+    /// Random numbers of the current step.
     private var random = SeededGenerator(seed: 0)
     let real: WalkedStore
     var reference = ReferenceStore()
-    /// Without it something may be evicted, and the reference knows nothing of that.
+    /// If false, responses may be evicted, which the reference does not model.
     let isExact: Bool
     private var flights: [Flight] = []
     private var now = 1_795_000_000_000
@@ -121,7 +121,7 @@ private struct StoringWalk {
     private var number = 0
     private var version = 0
     private var names: [String] = []
-    /// How recent what was found for a question was, at most.
+    /// Most recent response that was found for a request.
     private var seen: [WalkQuestion: [Int]] = [:]
     private(set) var counts: [String: Int] = [:]
 
@@ -267,7 +267,7 @@ private struct StoringWalk {
 
 @Suite("Storing in the order in which requests were sent", .slow)
 struct StoringWalkTests {
-    /// Returns how often each outcome came; nil after a failure, or if the number of schedules is not the usual one.
+    /// Returns the number of each outcome; nil after a failure, or if the number of schedules is not the usual one.
     private func walk(_ schedules: Int, contentBytes: Int, isExact: Bool) -> [String: Int]? {
         var counts: [String: Int] = [:]
         let isWhole = RandomSchedules.run(schedules, steps: 1_000) { _ in

@@ -1,4 +1,4 @@
-// One cache alone, gone through as the administrator does; and other APIs in its store.
+// Administration of a single cache, and other APIs in its store.
 
 import CachePolicy
 import HTTPCore
@@ -6,14 +6,14 @@ import HTTPCore
 @testable import ResponseCache
 
 extension TestCache {
-    /// Of another API in the same store.
+    /// A cache of another API in this store.
     func other(named name: String) -> ResponseCache {
         var settings = ResponseCacheSettings(upstream: cache.shared.settings.upstream, name: StoredKey.name(ofAPI: name))
         (settings.policy, settings.fleet) = (cache.shared.settings.policy, cache.shared.settings.fleet)
         return Self.other(SharedCacheState(beside: cache.shared, settings: settings))
     }
 
-    /// What is asked for now comes at once, and is stored there.
+    /// Stores a response in `other`, as requested and received now.
     func store(_ target: String, _ lines: Lines, in other: ResponseCache) throws -> StorageDecision {
         let head = Self.request(target)
         let request = PlacedRequest(head, RequestCacheControl(head.fields), keys: try other.find(head, content: nil).keys, found: nil)

@@ -1,4 +1,4 @@
-// A cache on a store of its own, driven as a fetch and the administrator drive it, without sockets. Time stands still until it is moved.
+// A cache with its own store, used as fetches and the administration interface use it. Without sockets. The clock moves only on request.
 
 import CachePolicy
 import CacheStore
@@ -13,7 +13,7 @@ final class TestCache {
     private let temporary = TestTools.temporaryDirectory()
     let cache: ResponseCache
     private let clock = Clock()
-    /// Milliseconds.
+    /// The clock, in milliseconds.
     var now: Int64 {
         get { clock.now }
         set { clock.now = newValue }
@@ -23,7 +23,7 @@ final class TestCache {
         var now: Int64 = 1_795_000_000_000
     }
 
-    /// Another of the same cache, as another thread has it.
+    /// A second view of a cache, as on another thread.
     static func other(_ shared: SharedCacheState, mayWait: Bool = true) -> ResponseCache {
         ResponseCache(shared, mayWait: mayWait) { CacheTime(wall: Timestamp(seconds: 1_795_000_000), monotonic: 0) }
     }
@@ -37,7 +37,7 @@ final class TestCache {
         var settings = ResponseCacheSettings(
             upstream: UpstreamOrigin(Array("http://upstream.test".utf8)), name: name.map { StoredKey.name(ofAPI: $0) })
         settings.policy.credentials.fields = ["authorization", "cookie", "x-user"]
-        // Here responses are told apart by Vary alone.
+        // Responses differ by Vary only.
         settings.policy.harmlessFields += ["x-a", "x-b", "x-f"]
         configure(&settings)
         cache = ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true) { [clock] in
@@ -65,16 +65,16 @@ final class TestCache {
         return ResponseHead(status: status, fields: fields)
     }
 
-    // MARK: What a fetch does
+    // MARK: Fetches
 
-    /// A request that has been sent: with what was found for it.
+    /// A sent request, with the response that was found for it.
     struct Sent {
         let request: PlacedRequest
         let order: SentOrder
         let time: Timestamp
     }
 
-    /// - Parameter other: the same cache after a restart.
+    /// - Parameter other: this cache after a restart.
     func send(
         _ target: String, _ lines: Lines = [], method: HTTPCore.Method = .get, content: String? = nil, by other: ResponseCache? = nil
     ) throws -> Sent {
@@ -89,7 +89,7 @@ final class TestCache {
         Recency(order: sent.order, isImported: false, requestTime: sent.time, responseTime: time.wall)
     }
 
-    /// The response comes, and is stored where it may be.
+    /// Receives the response, and stores it if permitted.
     @discardableResult
     func complete(
         _ sent: Sent, _ lines: Lines, _ content: String = "{}", status: Status = 200, ownTag: String? = nil, by other: ResponseCache? = nil
@@ -110,18 +110,18 @@ final class TestCache {
         complete(try send(target, request), response, content)
     }
 
-    /// A 304 comes.
+    /// Receives a 304.
     func confirm(_ sent: Sent, _ lines: Lines) -> ConfirmationResult? {
         cache.confirm(by: Self.response(304, lines), for: sent.request, recency(sent), at: time)?.result
     }
 
-    /// A response to HEAD comes.
+    /// Receives a response to HEAD.
     func update(_ sent: Sent, _ lines: Lines) {
         cache.update(by: Self.response(200, lines), for: sent.request, recency(sent), now: time.wall)
     }
 
-    /// A 404 or 410 comes, whole.
-    /// - Parameter client: where the request came from.
+    /// Receives a complete 404 or 410.
+    /// - Parameter client: number of the requesting client.
     func lose(_ sent: Sent, status: Status, _ lines: Lines = [], client: UInt64 = 0) -> Bool {
         let response = Self.response(status, lines)
         let isReplaced = sent.request.found.map { cache.isReplaced(.notFound, insteadOf: $0, by: client, at: time) } ?? false
@@ -132,7 +132,7 @@ final class TestCache {
             for: sent.request, at: time)
     }
 
-    /// A write succeeds.
+    /// Receives a successful response to a write.
     func write(
         _ target: String, method: HTTPCore.Method = .put, from request: Lines = [], _ lines: Lines = [], status: Status = 200,
         withCollection: Bool = false
@@ -141,7 +141,7 @@ final class TestCache {
         cache.invalidate(after: Self.response(status, lines), to: head, withCollection: withCollection, at: time.wall)
     }
 
-    // MARK: What is there
+    // MARK: Stored responses
 
     func found(_ target: String, _ lines: Lines = [], method: HTTPCore.Method = .get, content: String? = nil) throws -> FoundResponse? {
         try cache.find(Self.request(target, lines, method: method), content: content.map { Array($0.utf8) }).result.found

@@ -1,4 +1,4 @@
-// Purging what the store has of an API that is not served just now: whoever serves it again must not serve what was purged.
+// Tests of purging responses of an API that is not currently served. When it is served again, purged responses must stay purged.
 
 import CachePolicy
 import CacheStore
@@ -24,8 +24,8 @@ struct UnservedAPITests {
         .selection(EntrySelection(target: .init(target, cache.shared.settings.arguments)))
     }
 
-    /// Two APIs have stored; the second is not served when the purge comes.
-    /// - Returns: whether each of the second's is stale; nil where it is gone.
+    /// Two APIs have stored responses. The second one is not served when the purge runs.
+    /// - Returns: for each response of the second API, whether it is stale; nil if it was removed.
     private func left(isSoft: Bool = false, _ select: (ResponseCache) -> PurgeSelection) throws -> (count: Int, a: Bool?, b: Bool?) {
         let test = try TestCache()
         let (orders, users) = (test.other(named: "orders"), test.other(named: "users"))

@@ -1,6 +1,7 @@
-// A disk that fails, for LD_PRELOAD. While the file exists that DISK_FAULT names, operations on files in DISK_FAULT_DIRECTORY fail or wait:
-// - the file holds the number of an error: new files and writes fail with it.
-// - the file holds "wait": writes wait until it is gone.
+// Simulates a failing disk, for LD_PRELOAD. While the file named by DISK_FAULT exists, operations on files in DISK_FAULT_DIRECTORY fail or
+// wait:
+// - If the file holds an errno number, creating and writing files fails with it.
+// - If the file holds "wait", writes wait until the file is removed.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// What DISK_FAULT's file holds, or nothing.
+// Reads the content of DISK_FAULT's file; empty if there is no file.
 static void read_fault(char text[16]) {
     const char *flag = getenv("DISK_FAULT");
     memset(text, 0, 16);
@@ -23,7 +24,7 @@ static void read_fault(char text[16]) {
     syscall(SYS_close, file);
 }
 
-// The number of the error, also in errno, or 0.
+// Returns the simulated errno and sets errno; 0 if none.
 static int fault(void) {
     char text[16];
     read_fault(text);

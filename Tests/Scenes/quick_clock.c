@@ -1,9 +1,10 @@
-// A clock that runs QUICK_CLOCK_SPEED times as fast, for a program that is started with this library in LD_PRELOAD. All its timeouts, intervals and
-// timestamps follow the quick clock, so an outage of five minutes is over in seconds. All settings of the program stay unchanged.
+// Runs the clock QUICK_CLOCK_SPEED times as fast for a program that loads this library with LD_PRELOAD. All its timeouts, intervals and
+// timestamps follow the quick clock, so an outage of five minutes ends within seconds. Settings stay unchanged.
 //
-// QUICK_CLOCK_START is the real time in nanoseconds at which the quick clock and the real clock agree. Processes with equal starts agree on the time.
+// QUICK_CLOCK_START is the real time in nanoseconds at which the quick clock and the real clock agree. Processes with equal starts agree on
+// the time.
 // QUICK_CLOCK_OFFSET names a file with eight bytes: the nanoseconds by which the time of day is set forward. It may change at any time.
-// Not quick: the kernel's own timeouts (TCP), the processor, the disk, and the times of files.
+// Not accelerated: the kernel's own timeouts (TCP), the processor, the disk, and the times of files.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 static int64_t speed = 1;
-// Real times at the start, for the clocks that count from an epoch and for those that count from the machine's start.
+// Real times at the start, for clocks that count from the epoch and for clocks that count from boot.
 static int64_t wall_start, monotonic_start, boot_start;
 
 static const int64_t no_offset = 0;
@@ -55,7 +56,7 @@ __attribute__((constructor)) static void begin(void) {
     close(file);
 }
 
-// The start of a clock, or -1 where the clock is left alone (processor time).
+// Returns the start of a clock; -1 for a clock that is not accelerated (processor time).
 static int64_t start_of(clockid_t clock) {
     switch (clock) {
     case CLOCK_REALTIME: case CLOCK_REALTIME_COARSE: return wall_start;
@@ -65,7 +66,7 @@ static int64_t start_of(clockid_t clock) {
     }
 }
 
-// A wait never becomes none at all, or a loop would spin.
+// A positive wait stays positive, so that a loop does not spin.
 static int64_t shortened(int64_t count) { return count > 0 ? (count + speed - 1) / speed : count; }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
@@ -98,7 +99,7 @@ int timerfd_settime(int timer, int flags, const struct itimerspec *wanted, struc
     struct itimerspec real = *wanted;
     int64_t value = nanoseconds(wanted->it_value);
     if (value > 0 && (flags & TFD_TIMER_ABSTIME)) {
-        // A time above thirty years counts from the epoch, since no machine has run for that long.
+        // A time above thirty years counts from the epoch, because no machine has an uptime that long.
         int64_t start = value > 1000000000LL * 1000000000LL ? wall_start : monotonic_start;
         real.it_value = timespec_of(value > start ? start + (value - start) / speed + 1 : value);
     } else {

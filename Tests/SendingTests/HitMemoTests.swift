@@ -1,4 +1,4 @@
-// What a request got a moment ago, and when that counts no more: without sockets.
+// Tests of remembered hits and their expiry. Without sockets.
 
 import CachePolicy
 import CacheStore
@@ -42,7 +42,7 @@ struct HitMemoTests {
         return RequestHead(method: method, target: Array(target.utf8)[...], version: version, fields: fields)
     }
 
-    /// Looks by bytes, then by what a hit goes by.
+    /// Looks up a hit by the request's bytes, then by its key.
     private func find(
         in memo: HitMemo? = nil, _ bytes: String?, _ head: RequestHead, now: Int64 = 5
     ) -> (byBytes: String?, byKey: String?) {
@@ -56,7 +56,7 @@ struct HitMemoTests {
         )
     }
 
-    /// Keeps what was sent, as a hit does.
+    /// Remembers a response as a hit does.
     private func keep(
         in memo: HitMemo? = nil, _ bytes: String, _ head: RequestHead, _ response: String, times: Range<Int64> = 0..<10,
         selecting: [String] = []
@@ -100,7 +100,7 @@ struct HitMemoTests {
         #expect(find("a", Self.plain) == ("1", "1"))
         store.insert(NewItem(key: finding.keys.own, metadata: [], head: [], body: [], retention: .whenUsed))
         #expect(find("a", Self.plain) == (nil, nil))
-        // What was looked up before that is not given later.
+        // A response that was looked up before the change is not remembered.
         for _ in 1...4 { keep("a", Self.plain, "2") }
         #expect(find("a", Self.plain) == (nil, nil))
     }
@@ -166,10 +166,10 @@ struct HitMemoTests {
         let other = Self.head("/a", [("Accept-Language", "fr")], .get, .http11)
         for _ in 1...4 { keep("b", one, "1", selecting: ["accept-encoding"]) }
         #expect(find(nil, other).byKey == "1")
-        // Of few values: from the first such Vary on keys have it.
+        // A field with few values: after the first Vary with it, keys include the field.
         for _ in 1...4 { keep("a", one, "1", selecting: ["accept-language"]) }
         #expect(find("a", one) == ("1", "1") && find(nil, other).byKey == nil)
-        // Of many: all of the request tells it from others.
+        // A field with many values: only byte-for-byte equal requests match.
         let agent = Self.head("/c", [("User-Agent", "x")], .get, .http11)
         for _ in 1...4 { keep("c", agent, "1", selecting: ["user-agent"]) }
         #expect(find("c", agent) == ("1", nil))

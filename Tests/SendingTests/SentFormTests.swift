@@ -1,4 +1,4 @@
-// In which form stored content goes out, and what is remembered of it: without sockets.
+// Tests of the coding in which stored content is sent, and of remembered codings. Without sockets.
 
 import CachePolicy
 import Forwarding
@@ -100,15 +100,15 @@ struct SentFormTests {
         #expect(made.count == 101)
         ask(1)
         #expect(made.last == 1)
-        // However short they are, no more of them are remembered than can be freed in one go.
+        // The number of entries is limited too, so that all can be freed at once.
         let many = RecodedContents(limitBytes: 1 << 30)
         for number in 0...(2 * RecodedContents.entryLimit) { many.keep(RecodedContents.Name(content: UInt64(number), isCoded: true), []) }
         #expect(many.bytes == (RecodedContents.entryLimit + 1) * 96)
-        // One that would push out all others is made each time.
+        // Content that would evict all others is encoded each time.
         ask(200, bytes: 2_001)
         ask(200, bytes: 2_001)
         #expect(made.suffix(2) == [200, 200])
-        // The same content in two forms is two.
+        // Two codings of one content are two entries.
         let coded = RecodedContents.Name(content: 100, isCoded: true)
         #expect(contents.find(coded) == nil)
         contents.keep(coded, [])

@@ -1,5 +1,5 @@
-// What keeps several APIs apart, and several addresses of one together: the administrator's ids, cookies, archives, redirects, modes, and
-// requests that are no API's.
+// Tests that several APIs, and several addresses of one API, are isolated: IDs, cookies, archives, redirects, modes, and requests that
+// match no API.
 
 import Addresses
 import Administration
@@ -14,7 +14,7 @@ import Upstream
 
 @Suite("The boundaries of several APIs", .play)
 struct APIBoundaryTests {
-    /// Two APIs, `a` at /a and `b` at /b, whose paths are taken off.
+    /// Two APIs, `a` at /a and `b` at /b, whose path prefixes are stripped.
     private func play(
         _ origins: (ScriptedOrigin, ScriptedOrigin), _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws -> ProxyPlay {
@@ -127,7 +127,7 @@ struct APIBoundaryTests {
         #expect(stored == ["/a/4", "/a/v1/1", "/a/v1/7", "/b/2", "/b/3"])
     }
 
-    // MARK: Nobody's
+    // MARK: Requests that match no API
 
     @Test("a request that is for none is refused whatever the first API's routes say")
     func nobody() throws {
@@ -175,7 +175,7 @@ struct APIBoundaryTests {
         var count = 1
         while Self.scopes(try play.admin("GET", "/-/upstream?api=a")).isEmpty, count < 50 {
             #expect(sick.waitForRequests(count))
-            // Its response has come too: before that no other probe is due.
+            // The probe's response has arrived too. No other probe is due before that.
             #expect(try play.waitFor(#"cistern_upstream_responses_total{api="a",status_class="5xx"}"#, Double(count)))
             play.time.advance(by: .seconds(10))
             count += 1
@@ -207,7 +207,7 @@ struct APIBoundaryTests {
 
 @Suite("What the addresses of an upstream say", .play, .upstreams)
 struct AddressBoundaryTests {
-    /// The second address has another base path.
+    /// Two addresses of one upstream. The second one has another base path.
     private func play(
         location: @escaping @Sendable (UInt16) -> String, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws -> (first: ScriptedOrigin, second: ScriptedOrigin, proxy: ProxyPlay) {

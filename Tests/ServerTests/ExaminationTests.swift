@@ -1,4 +1,4 @@
-// Content looked at: at once where it is short, beside the loop where it is long, and with the same result.
+// Tests that short content is examined on the event loop and long content off it, with equal results.
 
 import CachePolicy
 import HTTPCore

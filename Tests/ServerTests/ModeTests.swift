@@ -1,4 +1,4 @@
-// Modes: what is asked of the upstream and what comes from the store.
+// Tests of modes: which requests reach the upstream, and which are served from the store.
 
 import Administration
 import CachePolicy

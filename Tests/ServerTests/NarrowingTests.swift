@@ -1,4 +1,4 @@
-// What a reload says of rules that let fewer clients have what is stored.
+// Tests the warnings of a reload with rules that give fewer clients access to stored responses.
 
 import Administration
 import CachePolicy
@@ -34,9 +34,9 @@ struct NarrowingTests {
 
     static let rows = [
         Row("nothing is new", { _ in }, nil),
-        Row("credentials were ignored", { $0.otherRoute.credentials.areIgnored = true }, "credentials count"),
+        Row("credentials were ignored", { $0.otherRoute.credentials.areIgnored = true }, "credentials are no longer ignored"),
         Row("they are now", to: { $0.otherRoute.credentials.areIgnored = true }, nil),
-        Row("they were on a route", { $0.routes = [route("/a", ignoring: true)] }, "credentials count"),
+        Row("they were on a route", { $0.routes = [route("/a", ignoring: true)] }, "credentials are no longer ignored"),
         Row(
             "they were on a route, and are by another name", { $0.routes = [route("/a", ignoring: true)] },
             to: {
@@ -48,12 +48,12 @@ struct NarrowingTests {
             to: {
                 $0.otherRoute.credentials.areIgnored = true
                 $0.routes = [route("/a", ignoring: false)]
-            }, "credentials count"),
+            }, "credentials are no longer ignored"),
         Row("one user's own cache is for all", { $0.policy.isPrivate = true }, "cache.role"),
         Row("one for all is one user's own", to: { $0.policy.isPrivate = true }, nil),
         Row("cookies were kept", { $0.policy.setCookie = .keep }, "cache.set_cookie"),
         Row("cookies are kept", to: { $0.policy.setCookie = .keep }, nil),
-        Row("private was ignored", { $0.otherRoute.freshness.ignored = [.privateResponse] }, "cache.freshness.ignore has private"),
+        Row("private was ignored", { $0.otherRoute.freshness.ignored = [.privateResponse] }, "ignore no longer has private"),
         Row("no-cache was ignored", { $0.otherRoute.freshness.ignored = [.noCache] }, nil),
         Row("a credential field more", to: { $0.policy.credentials.fields.append("x-more") }, "more credentials"),
         Row("one less", { $0.policy.credentials.fields.append("x-more") }, nil),
@@ -68,7 +68,7 @@ struct NarrowingTests {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) { $0.otherRoute.credentials.areIgnored = true }
         let outcome = play.reload { $0.settings.otherRoute.credentials.areIgnored = false }
         let warnings: [String] = if case .applied(let applied) = outcome { applied.warnings } else { [] }
-        #expect(warnings.count == 1 && warnings.first?.hasPrefix("credentials count") == true)
+        #expect(warnings.count == 1 && warnings.first?.hasPrefix("credentials are no longer ignored") == true)
     }
 
     @Test("each", arguments: rows)

@@ -1,4 +1,4 @@
-// What a reload must not do: lose what an outage needs, give one's data to another, leave a door open that was closed, or never come to an end.
+// Tests what a reload must not do: lose data for rescues, mix users, keep closed listeners or routes open, or never finish.
 
 import Addresses
 import Administration
@@ -62,7 +62,7 @@ struct ReloadBoundaryTests {
     @Test("a port that another process listens on is not shared with it")
     func port() throws {
         let (play, other) = (try ProxyPlay(Self.origin()), try ProxyPlay(Self.origin("other")))
-        // As another process would: with its own word that it shares the port.
+        // A separate socket with SO_REUSEPORT, as of another process.
         let taken = try BoundSocket(.ipv4(host: "127.0.0.2", port: play.port), backlog: 1)
         for host in ["127.0.0.2", "0.0.0.0"] {
             let outcome = play.reload {
@@ -156,7 +156,7 @@ struct ReloadBoundaryTests {
             $0.settings.apis = [api]
         }
         let warnings: [String] = if case .applied(let applied) = outcome { applied.warnings } else { [] }
-        #expect(warnings.contains { $0.contains("copies lie under names") })
+        #expect(warnings.contains { $0.contains("copies are stored by name") })
         #expect(try play.get("/b").status == 504)
     }
 

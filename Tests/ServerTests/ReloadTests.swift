@@ -1,4 +1,4 @@
-// Settings that are read again while clients ask: all of them hold from one moment on, and nobody loses anything by it.
+// Tests of reloads during requests: all settings change at one moment, and no request fails.
 
 import Addresses
 import Administration
@@ -23,7 +23,7 @@ struct ReloadTests {
 
     private static func isRefused(_ outcome: ReloadOutcome?) -> Bool { outcome?.label == "refused" }
 
-    // MARK: What is applied
+    // MARK: Applied changes
 
     @Test("connections that stand ask under the new settings, and find what was stored", .doors)
     func applied() throws {
@@ -122,7 +122,7 @@ struct ReloadTests {
         #expect(why.contains("\"api\": \"users\"") && why.contains("\"api\": \"more\""), "\(why)")
     }
 
-    // MARK: What was said and learnt before
+    // MARK: State that survives a reload
 
     @Test("modes that the administrator has set go on, but where the file says another now")
     func modes() throws {
@@ -177,7 +177,7 @@ struct ReloadTests {
         #expect(Self.isApplied(play.reload { $0.settings.listening.listeners.removeFirst() }))
         #expect(play.addresses == [.ipv4(host: "127.0.0.2", port: former)])
         #expect(throws: TestClient.NoConnection.self) { try TestClient(port: former) }
-        // The one that stands.
+        // The listener that stayed.
         #expect(try play.get("/a").status == 200)
     }
 
@@ -232,7 +232,7 @@ struct ReloadTests {
         #expect(named.count == 1 && named[0].hasPrefix("\(file) (until ") && named[0].hasSuffix(" GMT)"), "\(named)")
     }
 
-    // MARK: What is refused
+    // MARK: Rejected reloads
 
     @Test("where anything of it cannot be had, all stays as it was, and it is told")
     func refused() throws {

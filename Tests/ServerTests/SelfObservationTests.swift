@@ -1,4 +1,5 @@
-// Metrics of Cistern itself: limits and their use, clocks, stalls, build. Each value changes in a play. Also the page with gzip.
+// Tests of Cistern's metrics about itself: limits and their use, clocks, stalls and build. Each value changes in a test. Also tests
+// /metrics with gzip.
 
 import Addresses
 import Administration
@@ -60,7 +61,7 @@ struct SelfObservationTests {
             client.send("GET /\(number) HTTP/1.1\r\nHost: a\r\n\r\n")
             return client
         }
-        // One client may have as many connections as it leaves free.
+        // One client may use half of the connections.
         #expect(try play.waitFor("cistern_upstream_waiting_requests", 1))
         #expect(try Self.ratio(play, "upstream.connections") == 0.5)
         #expect(try Self.ratio(play, "upstream.queue") == 0.25)
@@ -173,7 +174,7 @@ struct SelfObservationTests {
 
     struct DateRow: Sendable, CustomTestStringConvertible {
         let testDescription: String
-        /// Seconds by which the Date field is ahead of the play's clock; nil for no Date field.
+        /// Seconds by which the Date field is ahead of the test's clock; nil for no Date field.
         let ahead: Int64?
         var fields: [String] = []
         /// nil if the metric has no sample.

@@ -1,4 +1,4 @@
-// Several APIs behind one address: which of them a request is for, and that none has anything of another.
+// Tests of several APIs behind one address: which API serves a request, and that they do not share responses.
 
 import Addresses
 import CachePolicy
@@ -11,7 +11,7 @@ import Upstream
 
 @Suite("Several APIs", .play, .doors)
 struct SeveralAPIsTests {
-    /// Says which API it is, and what it was asked for.
+    /// Responds with its name and the received target.
     private static func origin(_ name: String) -> ScriptedOrigin {
         ScriptedOrigin { request in
             switch request.target {
@@ -25,7 +25,7 @@ struct SeveralAPIsTests {
         }
     }
 
-    /// `users` has a host, `orders` a path that is taken off, `rest` what is left.
+    /// `users` has a host, `orders` a path prefix that is stripped, and `rest` gets all other requests.
     private struct Play {
         let users: ScriptedOrigin
         let orders: ScriptedOrigin
@@ -149,7 +149,7 @@ struct SeveralAPIsTests {
         #expect(try Self.list(play.proxy.admin("GET", "/-/entries?api=orders"), "entries").map { $0["target"]?.string } == ["/orders/a"])
         #expect(try play.proxy.admin("GET", "/-/entries?api=others").status == 404)
         #expect(try Self.purged(play.proxy.admin("POST", "/-/purge?all=true&api=rest")) == 1)
-        // What comes in the very moment of a purge is not stored.
+        // A response that arrives in the millisecond of a purge is not stored.
         play.proxy.time.advance(by: .seconds(1))
         #expect(try !play.isHit("/a"))
         #expect(try play.isHit("/orders/a"))

@@ -111,7 +111,7 @@ struct SettingsPage {
         addEntries(CisternSettings.Certificate.table)
     }
 
-    /// Lists settings. Those that mean the same as a global setting follow in one paragraph.
+    /// Lists settings. Settings that override a global setting follow in one paragraph.
     private mutating func addEntries<Root>(_ settings: [Setting<Root>]) {
         let current = settings.filter { $0.replacement == nil }
         let global = Set(SettingsTable.current.map(\.help))

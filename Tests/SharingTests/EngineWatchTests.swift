@@ -1,4 +1,4 @@
-// Servers that fail: what of it is told, and what is not told again.
+// Tests which failures of servers are logged, and that they are not logged repeatedly.
 
 import Engine
 import Testing
@@ -12,7 +12,7 @@ struct EngineWatchTests {
     private let shards = (0..<3).map { _ in Shard() }
     private static let (one, other) = (EngineServer.host("one", port: 1), EngineServer.host("other", port: 1))
 
-    /// What comes of one shard's change.
+    /// Notes a change that one shard reports.
     private func note(
         _ watch: inout EngineWatch, _ change: EngineServerChange, by number: Int, at now: Int64, of server: EngineServer = one,
         mayTell: Bool = true

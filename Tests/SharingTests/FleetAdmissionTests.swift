@@ -1,4 +1,4 @@
-// Who may follow the log: tables of the value beside the epoch, in the hands of nodes with these and those secrets and upstreams.
+// Tests which nodes may follow the log, by the value beside the epoch, their secrets and their upstreams.
 
 import Fleet
 import Testing
@@ -16,12 +16,12 @@ struct FleetAdmissionTests {
         return secrets
     }
 
-    /// What lies in the engine, and who comes to it.
+    /// The value in the engine, read and written by nodes.
     private struct Engine {
         var value: [UInt8]?
         var now = noon
 
-        /// The node meets the log, and writes where it has to.
+        /// The node reads the value, and writes it if necessary.
         @discardableResult
         mutating func meet(_ secrets: FleetSecrets, _ served: [String: String] = ["": "http://api"]) -> FleetAdmission.Verdict {
             let verdict = FleetAdmission.judge(value, at: place, by: secrets, serving: served, fleetNow: now)
@@ -58,16 +58,16 @@ struct FleetAdmissionTests {
         for step in 1..<steps.count {
             for node in nodes.indices.shuffled(using: &random) {
                 nodes[node] = step
-                // All look again and again, in any order, also while the others are a step behind.
+                // All nodes repeat this in any order, also while some are a step behind.
                 for _ in 0..<Int.random(in: 1...6, using: &random) {
                     let other = Int.random(in: nodes.indices, using: &random)
                     engine.now += 7_000
-                    // A node of the step before has no record of the new key to keep; the next look of who has it mends that.
+                    // A node that is a step behind may drop the record of the new key. The next node with that key restores it.
                     for one in [other, node] { #expect(Self.isAdmitted(engine.meet(steps[nodes[one]]))) }
                 }
             }
         }
-        // The former key's record goes with the next renewal.
+        // The next renewal removes the record of the former key.
         engine.now += 30_000
         engine.meet(Self.secrets("b"))
         #expect(engine.meet(Self.secrets("a")) == .otherSecret)
@@ -86,7 +86,7 @@ struct FleetAdmissionTests {
         let later = LogPosition(UInt64(Self.noon) + 1)
         for known in [a, b] { #expect(!admission.isForeign(known.first.id, at: later)) }
         #expect(admission.isForeign(c.first.id, at: later))
-        // What is older than the value was sealed by nobody knows whom.
+        // It is unknown which keys had sealed entries older than the value.
         #expect(!admission.isForeign(c.first.id, at: LogPosition(UInt64(Self.noon))))
     }
 

@@ -1,4 +1,4 @@
-// Nodes that share through a Cluster: records lie on all of its servers, the log on one, which may be lost.
+// Tests of nodes that share through a Cluster: records are on all of its servers, the log is on one, which may fail.
 
 import ResponseCache
 import TestSupport
@@ -10,7 +10,7 @@ import Testing
 struct FleetClusterTests {
     private static let targets = (0..<20).map { "/a/\($0)" }
 
-    /// All targets are stored by one and found by the other.
+    /// One node stores all targets, and the other finds them.
     private func fill(_ fleet: FleetPlay, _ one: FleetMember, _ other: FleetMember) throws {
         for target in Self.targets { _ = try one.get(target) }
         #expect(try one.gave(Double(Self.targets.count)))
@@ -48,7 +48,7 @@ struct FleetClusterTests {
             servers[owner].die()
             let answer = try one.purge("target=/a/1")
             #expect([200, 202].contains(answer.status))
-            // No client hears of it.
+            // Clients are not affected.
             for target in Self.targets { #expect(try one.get(target).status == 200 && other.get(target).status == 200) }
             #expect(try eventually { try fleet.asked("/a/0") >= 2 && other.get("/a/0").text != "{\"n\":1}" })
             #expect(try eventually { try other.get("/a/1").text != "{\"n\":2}" })
@@ -64,7 +64,7 @@ struct FleetClusterTests {
         }
     }
 
-    /// Which of three primaries has a key.
+    /// Index of the primary, of three, that has a key.
     private static func owner(of key: String) throws -> Int {
         let alone = try RedisProcess(isCluster: true)
         let slot = Int(alone.direct.ask("CLUSTER KEYSLOT \(key)").dropFirst().prefix { $0.isNumber }) ?? 0

@@ -1,4 +1,4 @@
-// Which log it is: the first that a node meets, another one, one that is back, and what is no log's name at all.
+// Tests of the log's epoch: a node's first log, another log, a log that returns, and invalid epochs.
 
 import Glibc
 import ResponseCache
@@ -23,7 +23,7 @@ struct FleetEpochTests {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair { $0.afterGap = afterGap }
             #expect(try one.get("/a").text == "{\"n\":1}")
-            // What is purged now, and trimmed, nobody can tell who does not know how far he had come.
+            // A purge that is trimmed from the log is lost to a node that has lost its position.
             one.play.flushStore()
             one.play.stop()
             #expect(unlink(one.play.directory + "/fleet-position") == 0)
@@ -38,7 +38,7 @@ struct FleetEpochTests {
             #expect(try one.metric("cistern_requests_total{result=\"rescued\",method=\"GET\",status_class=\"2xx\"}") == 1)
             fleet.origin.up()
             #expect(try one.comes(to: "{\"n\":2}", "/a"))
-            // From then on it is known.
+            // From then on the position is known.
             try one.play.restart()
             #expect(try one.sees())
             #expect(try one.get("/a").text == "{\"n\":2}" && gaps(one, "never_followed") == 0)
@@ -69,7 +69,7 @@ struct FleetEpochTests {
     func unreadable(command: String) throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
-            // A node may have made one in between.
+            // A node may have created the epoch in between.
             #expect(
                 try eventually {
                     fleet.redis.direct.ask("DEL \(Self.epoch)")

@@ -1,4 +1,4 @@
-// What a node keeps beside its store, and how far it had come when.
+// Tests of the files that a node keeps beside its store: pending purges and its position in the log.
 
 import CacheStore
 import Fleet
@@ -24,7 +24,7 @@ struct FleetFilesTests {
     }
     private static let all = PendingMessage(message: LogMessage(.all))
 
-    /// One byte of a file is another.
+    /// Changes one byte of a file.
     private func damage(_ name: String, at place: Int) {
         let path = temporary.path + "/" + name
         let descriptor = open(path, O_RDWR)
@@ -104,7 +104,7 @@ struct FleetFilesTests {
         #expect(files.keep(pending: [Self.all]) && files.keep(pending: Self.purges, isLeft: true))
         #expect(files.pendingPurges() == [Self.all])
         #expect(files.takeLeftPurges() == Self.purges && files.takeLeftPurges() == Self.purges)
-        // It has gone on.
+        // The former process has continued.
         #expect(files.keep(pending: [Self.all], isLeft: true))
         #expect(files.takeLeftPurges() == Self.purges + [Self.all])
         files.dropLeftPurges()

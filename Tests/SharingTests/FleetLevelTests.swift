@@ -1,4 +1,4 @@
-// The shared level of one shard, without a proxy around it.
+// Tests of the shared level of one shard, without a proxy.
 
 import CachePolicy
 import CacheStore
@@ -11,7 +11,7 @@ import Testing
 @testable import ResponseCache
 @testable import Sharing
 
-/// Touched on its level's loop; whether it was told is asked from elsewhere.
+/// Records the outcome of a look-up. Written on the level's loop, read by the test.
 private final class Waiter: SharedWaiter, Sendable {
     private let outcome = Mutex<SharedOutcome?>(nil)
 
@@ -30,7 +30,7 @@ private final class Waiter: SharedWaiter, Sendable {
     "The shared level of a shard", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetLevelTests {
-    /// A cache that belongs to a node, and where a target lies in its shared level.
+    /// A cache of this node, and the look-up of a target in its shared level.
     private static func lookUp(_ node: FleetNode, _ directory: String, _ level: FleetLevel) throws -> (ResponseCache, SharedLookUp) {
         let store = try ResponseStore(StoreSettings(directory: directory, capacityBytes: 16 << 20))
         var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
@@ -62,7 +62,7 @@ struct FleetLevelTests {
         }
     }
 
-    /// Until it has looked twice in vain.
+    /// Starts a look-up, and returns after two reads have found no record.
     private static func rest(_ play: FleetLogPlay, _ level: FleetLevel?, _ loop: EventLoop, _ waiter: Waiter) throws {
         let level = try #require(level)
         let temporary = TestTools.temporaryDirectory()
@@ -81,7 +81,7 @@ struct FleetLevelTests {
         cache.level = UnsharedLevel.instance
     }
 
-    /// How often a record or a lease was asked for.
+    /// Number of reads of records and leases.
     private static func asked(_ play: FleetLogPlay) -> Int {
         let name = "cmdstat_get:calls="
         let line = play.redis.direct.ask("INFO commandstats").split(separator: "\r\n").first { $0.hasPrefix(name) } ?? ""
@@ -93,13 +93,13 @@ private struct Left {
     weak var level: FleetLevel?
 }
 
-/// `@unchecked Sendable` because it is carried to the loop once and used there.
+/// `@unchecked Sendable` because it is passed to the loop once and used there only.
 private struct Carried: @unchecked Sendable {
     let cache: ResponseCache
     let lookUp: SharedLookUp
 }
 
-/// Done there, and waited for.
+/// Runs the closure on the loop and waits for it.
 private func onLoop(_ loop: EventLoop, _ body: @escaping @Sendable () -> Void) {
     let done = Gate()
     loop.execute {

@@ -1,4 +1,4 @@
-// A log that is long, or has long entries, or has filled the engine.
+// Tests of a log that is long, has long entries, or has filled the engine.
 
 import ResponseCache
 import TestSupport
@@ -26,7 +26,7 @@ struct FleetLogLengthTests {
     func longEntries() throws {
         let redis = try RedisProcess()
         #expect(!redis.direct.ask("PING").isEmpty)
-        // Some 60 MB: 167 of these are too much.
+        // About 60 MB; a reply with 167 of these entries exceeds the limit.
         redis.append(600, value: String(repeating: "v", count: 100_000))
         let play = try FleetLogPlay(redis)
         #expect(try eventually { play.node.isSeeing })

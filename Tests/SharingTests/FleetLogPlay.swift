@@ -1,5 +1,5 @@
-// The log as one node follows and writes it, with a real server of Redis, and without a proxy: nothing is stored, and all that others say is obeyed at
-// once. What the node says in its own log can be read.
+// The fleet log of one node with a real Redis server and without a proxy. Nothing is stored, and all entries of other nodes are applied at
+// once. The node's log lines can be read.
 
 import CacheStore
 import Engine
@@ -40,7 +40,7 @@ final class FleetLogPlay {
         let secrets = try FleetSecrets(file: Array(FleetPlay.secret.utf8))
         var settings = FleetSettings(
             engine: EngineSettings(servers: [.host("127.0.0.1", port: redis.port)]), name: "play", secrets: secrets)
-        // A busy machine is no slow engine.
+        // A long timeout, for busy machines.
         settings.timeout = 10_000
         change(&settings)
         let logger = Logger(label: "play") { [said] _ in LineHandler(said: said) }
@@ -58,7 +58,7 @@ final class FleetLogPlay {
         ended.pass()
     }
 
-    /// Plays to the end, with a node that sees.
+    /// Runs a test with a node that is in sync, and stops it afterwards.
     static func run(_ body: (FleetLogPlay) throws -> Void) throws {
         let redis = try RedisProcess()
         #expect(!redis.direct.ask("PING").isEmpty)
@@ -74,8 +74,8 @@ final class FleetLogPlay {
 
     var files: FleetFiles { FleetFiles(beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20)) }
 
-    /// Says that targets were purged, all of them by one purge.
-    /// - Returns: what is told of it, once it is.
+    /// Announces the purge of several targets as one purge.
+    /// - Returns: the outcome, once it is known.
     func purge(_ targets: [String]) -> Told {
         let told = Told()
         node.announce(LogMessage(marks: targets.map { Array($0.utf8) })).tell { told.put($0) }
@@ -91,10 +91,10 @@ final class FleetLogPlay {
     }
 }
 
-/// How many orders were handed over each time, shared by the log's loop and the play.
+/// Number of orders in each batch that was passed to the node.
 final class HandedOrders: Sendable {
     private let counts = Mutex<[Int]>([])
-    /// nil: the disk is quick.
+    /// nil: the disk responds at once.
     private let gate = Mutex<Gate?>(nil)
 
     func add(_ count: Int) { counts.withLock { $0.append(count) } }
@@ -103,10 +103,10 @@ final class HandedOrders: Sendable {
 
     func waitForDisk() { gate.withLock { $0 }?.pass() }
 
-    /// From now on nothing comes to the disk.
+    /// Holds all further writes to the disk.
     func hold() { gate.withLock { $0 = Gate() } }
 
-    /// All comes to the disk.
+    /// Lets all writes to the disk finish.
     func release() {
         gate.withLock { gate in
             gate?.open()
@@ -116,8 +116,8 @@ final class HandedOrders: Sendable {
 }
 
 extension RedisProcess {
-    /// So many entries that no node has made.
-    /// - Parameter areOld: they are as old as an entry can be.
+    /// Appends entries that no node has written.
+    /// - Parameter areOld: whether they have the oldest possible IDs.
     func append(_ count: Int, value: String = "v", areOld: Bool = false) {
         let script = "for i = 1, \(count) do redis.call('XADD', KEYS[1], \(areOld ? "i .. '-1'" : "'*'"), 'k', ARGV[1]) end"
         let words = ["EVAL", script, "1", "cistern:play:{log}", value]

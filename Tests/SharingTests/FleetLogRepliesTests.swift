@@ -1,4 +1,4 @@
-// What the engine says of the log: numbers that cannot be are none, and nothing is calculated with them.
+// Tests of the engine's replies about the log: impossible numbers are rejected before any calculation.
 
 import Engine
 import Fleet

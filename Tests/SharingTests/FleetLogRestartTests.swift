@@ -1,4 +1,4 @@
-// What one process of a node leaves to the next: purges that are in the log, and writes that are not.
+// Tests of what a process leaves to the next one: purges that are in the log, and writes that are not.
 
 import CacheStore
 import Fleet

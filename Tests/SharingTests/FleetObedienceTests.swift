@@ -1,4 +1,4 @@
-// What other nodes have said, done by a whole proxy: however much of it comes at once.
+// Tests that a whole proxy applies the entries of other nodes, in batches of any size.
 
 import Logging
 import Reactor

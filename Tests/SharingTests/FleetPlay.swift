@@ -1,5 +1,5 @@
-// A fleet: whole proxies in this process, each with a store and a clock of its own, in front of one scripted origin, and real servers of Redis between
-// them. Whatever is waited for shows in a metric, a reply, or what the origin was asked.
+// A fleet of whole proxies in this process, with one scripted origin and real Redis servers. Each proxy has its own store and clock. Tests
+// wait for metrics, responses and requests at the origin.
 
 import CacheStore
 import Engine
@@ -13,15 +13,15 @@ import Sharing
 import TestSupport
 import Testing
 
-/// The machine's clocks; the time of day may be another.
+/// The machine's clocks, with a shifted wall clock.
 final class ShiftedTime: TimeSource {
-    /// Milliseconds. Shared by the play and the node's threads.
+    /// Milliseconds. Shared by the test and the node's threads.
     private let ahead = Mutex<Int64>(0)
 
     var wallMilliseconds: Int64 { SystemTime.shared.wallMilliseconds + ahead.withLock { $0 } }
     var monotonicMilliseconds: Int64 { SystemTime.shared.monotonicMilliseconds }
 
-    /// The time of day is so much later from now on, without anybody having waited.
+    /// Sets the wall clock forward.
     func shift(by duration: Duration) { ahead.withLock { $0 += duration.wholeMilliseconds } }
 }
 
@@ -36,13 +36,13 @@ final class FleetMember {
 
     func metric(_ name: String) throws -> Double { try play.metric(name) ?? 0 }
 
-    /// Whether one of the last exchanges is explained so.
+    /// Whether an explanation of one of the last exchanges begins with this text.
     func explains(_ beginning: String) throws -> Bool {
         let told = JSONValue(try play.admin("GET", "/-/why?last=100").content)?["exchanges"]?.array ?? []
         return told.contains { $0["explanation"]?.array?.contains { $0.string?.hasPrefix(beginning) == true } == true }
     }
 
-    /// Purges that are pending, for whatever reason: by one page, since the reasons may change meanwhile.
+    /// Number of pending purges. Read from one page, because their causes may change meanwhile.
     func pendingPurges() throws -> Double {
         let lines = try play.get("/metrics").text.split(separator: "\n").filter { $0.hasPrefix("cistern_share_pending_purges{") }
         return lines.reduce(0) { $0 + (Double($1.split(separator: " ").last ?? "") ?? 0) }
@@ -52,36 +52,36 @@ final class FleetMember {
         try metric("cistern_share_pending_purges{reason=\"\(reason.rawValue)\"}")
     }
 
-    /// Whether a metric comes to this value at least, within half a minute.
+    /// Whether a metric reaches this value within 30 seconds.
     func reaches(_ name: String, _ value: Double) throws -> Bool { try eventually { try metric(name) >= value } }
 
-    /// Whether it comes to see what the others say, and something may be given from then on.
+    /// Waits until the node is in sync and may share records.
     func sees() throws -> Bool {
         guard try eventually({ try metric("cistern_share_seeing") == 1 }) else { return false }
-        // What is asked for in the same millisecond may have gone before.
+        // A request in this millisecond could count as older.
         let since = time.wallMilliseconds
         return try eventually { time.wallMilliseconds > since + 1 }
     }
 
     func isBlind() throws -> Bool { try eventually { try metric("cistern_share_seeing") == 0 } }
 
-    /// Whether so many of its responses are in the engine.
+    /// Whether the engine has this number of the node's responses.
     func gave(_ count: Double) throws -> Bool { try reaches("cistern_shared_offers_total{outcome=\"sent\"}", count) }
 
-    /// Replies of the engine to what this node's requests have asked.
+    /// Number of the engine's replies to look-ups of this node's requests.
     var replies: Double { get throws { try metric("cistern_share_round_trip_seconds_count") } }
 
-    /// Whether the response to this request comes to be this one. It is asked for until then, so it counts for what the origin is asked.
+    /// Repeats the request until the response is this one. Each attempt may cause a request at the origin.
     func comes(to text: String, _ target: String, _ fields: [(String, String)] = []) throws -> Bool {
         try eventually { try get(target, fields).text == text }
     }
 
     var applied: Double { get throws { try metric("cistern_share_log_entries_applied_total") } }
 
-    /// Whether what the log has now comes to be obeyed here: a node that has done so keeps how far it has come.
+    /// Whether the node has applied the whole current log: it then persists its position.
     func hasObeyed(_ fleet: FleetPlay) throws -> Bool {
         let last = fleet.lastPosition
-        // Behind a checksum and an epoch.
+        // The position follows a checksum and an epoch.
         return try eventually {
             (try? TestTools.readBytes(play.directory + "/fleet-position"))?.dropFirst(16).prefix(16).elementsEqual(last) == true
         }
@@ -94,7 +94,7 @@ final class FleetMember {
     func refused(_ reason: String) throws -> Double { try metric("cistern_shared_refusals_total{reason=\"\(reason)\"}") }
 }
 
-/// Whether it comes to that within half a minute.
+/// Whether the condition holds within 30 seconds.
 func eventually(_ condition: () throws -> Bool) throws -> Bool {
     let end = SystemTime.shared.monotonicMilliseconds + 30_000
     while SystemTime.shared.monotonicMilliseconds < end {
@@ -118,7 +118,7 @@ final class FleetPlay {
         #expect(!redis.direct.ask("PING").isEmpty)
     }
 
-    /// Each with the fleet's settings, but for what is changed.
+    /// Starts a node with the fleet's settings and these changes.
     @discardableResult
     func join(
         secret: String? = nil, name: String = "play", at ports: [UInt16] = [], ahead: Duration = .zero,
@@ -129,7 +129,7 @@ final class FleetPlay {
         time.shift(by: ahead)
         let engine = EngineSettings(servers: (ports.isEmpty ? [redis.port] : ports).map { .host("127.0.0.1", port: $0) })
         var fleet = FleetSettings(engine: engine, name: name, secrets: secrets)
-        // A busy machine is no slow engine.
+        // A long timeout, for busy machines.
         fleet.timeout = 10_000
         change(&fleet)
         let play = try ProxyPlay(origin, fleet: fleet, clock: time, proxy)
@@ -138,7 +138,7 @@ final class FleetPlay {
         return node
     }
 
-    /// Two nodes that see what each other says.
+    /// Starts two nodes that are in sync.
     func pair(
         _ change: @escaping (inout FleetSettings) -> Void = { _ in }, proxy: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws -> (FleetMember, FleetMember) {
@@ -147,7 +147,7 @@ final class FleetPlay {
         return (one, other)
     }
 
-    /// Has the first of two nodes handle a write of /a while the engine is frozen. Both nodes have stored /a before.
+    /// The first of two nodes handles a write of /a while the engine is frozen. Both nodes have stored /a before.
     /// - Returns: the two nodes, and the text of the stored response.
     func writeWhileFrozen() throws -> (FleetMember, FleetMember, text: String) {
         let (one, other) = try pair { $0.timeout = 20 }
@@ -160,7 +160,7 @@ final class FleetPlay {
         return (one, other, text)
     }
 
-    /// How often the origin was asked for a target.
+    /// Number of requests for a target at the origin.
     func asked(_ target: String) -> Int { origin.requests.count { $0.target == target } }
 
     /// The keys of all records.
@@ -169,14 +169,14 @@ final class FleetPlay {
             .filter { $0.hasPrefix("cistern:") && $0.hasSuffix("}") && !$0.hasSuffix("{log}") }
     }
 
-    /// How often a command was given to the engine.
+    /// Number of calls of a Redis command.
     func calls(of command: String) -> Int {
         let name = "cmdstat_\(command):calls="
         let line = redis.direct.ask("INFO commandstats").split(separator: "\r\n").first { $0.hasPrefix(name) } ?? ""
         return Int(line.dropFirst(name.count).prefix { $0.isNumber }) ?? 0
     }
 
-    /// Of the log's last entry, as nodes write positions down.
+    /// ID of the log's last entry, in the format of persisted positions.
     var lastPosition: [UInt8] {
         let lines = redis.direct.ask("XREVRANGE cistern:play:{log} + - COUNT 1").split(separator: "\r\n")
         let numbers = lines.first { $0.contains("-") && $0.first?.isNumber == true }?.split(separator: "-").compactMap { UInt64($0) } ?? []
@@ -190,7 +190,7 @@ final class FleetPlay {
         origin.down()
     }
 
-    /// Plays to the end, whatever comes of it.
+    /// Runs a test with a fleet, and stops it afterwards in any case.
     static func run(
         _ origin: ScriptedOrigin, redis words: [String] = [], _ body: (FleetPlay) throws -> Void
     ) throws {
@@ -199,7 +199,7 @@ final class FleetPlay {
         try body(fleet)
     }
 
-    /// Each response has the number of its request, for all targets together.
+    /// Responds with the number of the request, counted over all targets.
     static func numbered(_ fields: [String] = ["Cache-Control: max-age=600"]) -> ScriptedOrigin {
         let count = Mutex(0)
         return ScriptedOrigin { request in

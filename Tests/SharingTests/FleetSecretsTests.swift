@@ -1,4 +1,4 @@
-// What the fleet's secret is good for: names, partitions and seals that nobody else can make or read.
+// Tests of the fleet's secret: names, partitions and seals that cannot be made or read without it.
 
 import CacheStore
 import ContentCodings
@@ -9,11 +9,11 @@ import Testing
 
 @testable import Sharing
 
-/// A file of secrets, and what is in it.
+/// A file of secrets, and the result of reading it.
 struct SecretsRow: CustomTestStringConvertible, Sendable {
     let testDescription: String
     let file: String
-    /// nil: a problem.
+    /// nil if the file has a problem.
     let count: Int?
     let problem: String
 
@@ -167,7 +167,7 @@ struct GivenRecordTests {
             #expect(open([2] + Self.secret.seal(Array(packed[..<count]), at: place)) == nil)
         }
         #expect(open([2] + Self.secret.seal(packed + [0], at: place)) == nil)
-        // Of one layout it is none of the other.
+        // A record of one layout is invalid in the other.
         #expect(open([1] + sealed[1...]) == nil && open([2] + Self.sealed[1...]) == nil)
     }
 
@@ -204,7 +204,7 @@ struct GivenRecordTests {
         #expect(reopened(plain) != nil)
         for count in plain.indices { #expect(reopened(Array(plain[..<count])) == nil) }
         #expect(reopened(plain + [0]) == nil)
-        // Lengths lie behind version, time, and the content's form: no value of theirs is trusted.
+        // The lengths follow the version, the time and the content's form. None of their values is trusted.
         let lengths = 24 + 8 + 1 + 8
         for byte in lengths - 8..<lengths + 8 {
             for value in [0x7f, 0x80, 0xff] as [UInt8] {

@@ -1,4 +1,4 @@
-// Why the log cannot be seen, and what is told of it.
+// Tests of the causes that disconnect a node from the log, and of their log lines.
 
 import CacheStore
 import Engine
@@ -93,7 +93,7 @@ struct SaidOfLogTests {
         let play = try FleetLogPlay(one) { $0.engine.servers = [.unix(address)] }
         #expect(try eventually { play.node.isSeeing })
         #expect(unlink(address) == 0 && symlink(other.socketPath, address) == 0)
-        // What reads stays; what writes comes to the other.
+        // The reading connection stays; the writing one is closed and connects to the other server.
         let clients = one.direct.ask("CLIENT LIST").split(separator: "\n").filter {
             $0.contains("id=") && !$0.contains("cmd=xread") && !$0.contains("cmd=client")
         }
@@ -103,7 +103,7 @@ struct SaidOfLogTests {
         let told = play.purge(["a"])
         let sentence = "cannot be seen: what this node appends is not what it reads"
         #expect(try eventually { play.said.count(of: sentence) == 1 }, "\(play.said.all)")
-        // Both are connected anew, and meet the other's log.
+        // Both connect again, and meet the other server's log.
         #expect(try eventually { play.node.isSeeing && told.now == .pending(reason: "not_reached") })
         #expect(try eventually { other.logLength > 0 })
         #expect(one.logLength == 0)
@@ -114,7 +114,7 @@ struct SaidOfLogTests {
     func untrimmed() throws {
         try FleetLogPlay.run { (play: FleetLogPlay) throws in
             play.redis.direct.ask("ACL SETUSER default -xtrim")
-            // Trimmed by number once in a thousand entries.
+            // The log is trimmed by number once in a thousand entries.
             for round in 0..<9 {
                 let told = (0..<128).map { play.purge(["\(round) \($0)"]) }
                 #expect(try eventually { told.allSatisfy { $0.now == .pending(reason: "no_replica") } })

@@ -1,4 +1,5 @@
-// Nodes that are not of the fleet although they have its name: with another secret, or another upstream. And entries that claim to be theirs.
+// Tests of nodes that do not belong to a fleet despite its name, because they have another secret or upstream. Also tests entries that
+// claim to be theirs.
 
 import Addresses
 import CacheStore
@@ -34,7 +35,7 @@ struct OtherFleetTests {
                 #expect(try node.metric("cistern_share_seeing") == 1 && node.metric("cistern_share_log_entries_unopened_total") == 0)
             }
             #expect(fleet.logLength == length)
-            // The fleet's nodes are not put out by what another one says of the value.
+            // The stranger's view of the value does not affect the fleet's nodes.
             fleet.redis.direct.ask("DEL cistern:play:{log}:nodes")
             #expect(try eventually { fleet.redis.direct.ask("EXISTS cistern:play:{log}:nodes").hasPrefix(":1") })
             #expect(try stranger.metric("cistern_share_blind{cause=\"other_secret\"}") == 1 && one.metric("cistern_share_seeing") == 1)
@@ -54,7 +55,7 @@ struct OtherFleetTests {
             let text = try first.get("/a").text
             #expect(try second.purge("target=/a").status == 202)
             #expect(try eventually { try first.get("/a").text != text })
-            // What the new key has sealed means anything to who has the former only.
+            // A node with only the former key cannot open entries sealed by the new key.
             #expect(try former.reaches("cistern_share_log_entries_unopened_total", 1))
             former.play.stop()
             let last = try fleet.join(secret: Self.elsewhere)
@@ -82,7 +83,7 @@ struct OtherFleetTests {
         }
     }
 
-    /// An entry of the log with another key's id.
+    /// Gives the last entry of the log the ID of another key.
     private func alter(_ fleet: FleetPlay, id: String) throws {
         let script = """
             local entry = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
@@ -132,7 +133,7 @@ struct OtherFleetTests {
             func append(id: String) { fleet.redis.direct.ask("XADD cistern:play:{log} * k t i \(id) n 0000000000000001 s 1 v x") }
             append(id: "0123abcd")
             for node in [one, other] { #expect(try node.reaches("cistern_share_log_entries_foreign_total", 1)) }
-            // A greeting of who has said something, so that an altered entry of his would be missed.
+            // The greeting of a node that had appended an entry. Without it, an altered entry of that node could go unnoticed.
             #expect(try eventually { fleet.logLength == length + 2 })
             #expect(try other.get("/a").text == "{\"n\":1}" && other.metric("cistern_share_log_entries_unopened_total") == 0)
             let own = try FleetSecrets(file: Array(FleetPlay.secret.utf8)).first.id

@@ -1,4 +1,4 @@
-// Purges that are pending, in their order, and their causes.
+// Tests of pending purges: their order and their causes.
 
 import Fleet
 import Testing

@@ -1,4 +1,4 @@
-// Who asks the upstream of all nodes that miss one target, and who waits for whom.
+// Tests of leases: which node asks the upstream when several miss a target, and which nodes wait for it.
 
 import Engine
 import Fleet
@@ -29,16 +29,16 @@ struct SharedLeaseTests {
             asked.pass()
             let before = try other.replies
             clients += try crowd(other)
-            // The other has looked, and looked again: for record and lease each time.
+            // The other node has looked up the record and the lease twice.
             #expect(try eventually { try other.replies >= before + 4 })
             gate.open()
             for client in clients { #expect(client.readResponse()?.text == "{\"crowd\":1}") }
             #expect(fleet.asked("/cold") == 1)
-            #expect(try other.explains("Another node asked the upstream for the same; its response came after "))
+            #expect(try other.explains("Another node fetched this response; it came after "))
             #expect(try !one.explains("Another node"))
             #expect((1...Double(shards)).contains(try other.metric("cistern_shared_leases_total{outcome=\"followed\"}")))
             #expect(try one.metric("cistern_shared_leases_total{outcome=\"won\"}") == 1)
-            // Given back, whichever shard had it and whichever asked.
+            // The lease is released, on whichever shard it was taken and used.
             #expect(try eventually { fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") && fleet.calls(of: "unlink") > 0 })
         }
     }
@@ -77,9 +77,9 @@ struct SharedLeaseTests {
             clients += [try send(one), try send(other), try send(other)]
             #expect(try one.reaches("cistern_collapsed_waiting", 1) && eventually { try other.replies >= before + 4 })
             gates[1].open()
-            // Before the first response is over.
+            // Before the first response is complete.
             #expect(try eventually { fleet.asked("/a") == 4 })
-            // It is known now.
+            // The target is now known to be unshareable.
             clients += [try send(other), try send(one), try send(other)]
             #expect(try eventually { fleet.asked("/a") == 7 })
             gates[2].open()
@@ -105,7 +105,7 @@ struct SharedLeaseTests {
                 return client
             }
             #expect(try eventually { fleet.asked("/a") == 2 })
-            // Of one node the requests share a fetch as before.
+            // Requests within each node share a fetch as usual.
             #expect(try one.reaches("cistern_collapsed_waiting", 1) && other.reaches("cistern_collapsed_waiting", 1))
             gate.open()
             for client in clients { #expect(client.readResponse()?.text == "[12345]") }
@@ -155,7 +155,7 @@ struct SharedLeaseTests {
             asked.pass()
             let before = try other.replies
             waiter.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Language: en\r\n\r\n")
-            // The marker and the lease, the variant, and both once more.
+            // Look-ups of the marker and the lease, then of the variant, then of the marker and the lease again.
             #expect(try eventually { try other.replies >= before + 5 })
             gate.open()
             for client in [leader, waiter] { #expect(client.readResponse()?.text == "\"en\"") }
@@ -204,7 +204,7 @@ struct SharedLeaseTests {
             let leader = try one.play.client()
             leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
             asked.pass()
-            // Who waited would do so for a minute.
+            // A waiting client would wait for a minute.
             #expect(try other.get("/a").text == "{\"n\":1}")
             #expect(try other.metric("cistern_shared_leases_total{outcome=\"waited_in_vain\"}") == 0)
             gate.open()
@@ -219,7 +219,7 @@ struct SharedLeaseTests {
         let gates = [Gate(), Gate()]
         let (asked, gate) = (Gate(), Gate())
         let turn = Mutex(0)
-        // The first two are held up.
+        // The first two responses are delayed.
         let origin = ScriptedOrigin { _ in
             let number = turn.withLock { turn in
                 turn += 1
@@ -254,7 +254,7 @@ struct SharedLeaseTests {
             let (one, other) = try fleet.pair()
             for round in 1...3 {
                 #expect(try one.get("/a").text == "{\"n\":\(2 * round - 1)}")
-                // The other hears of it from whoever looked first.
+                // The first look-up of either node leaves a mark, which tells the other node.
                 #expect(try round > 1 || eventually { !fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") })
                 #expect(try other.get("/a").text == "{\"n\":\(2 * round)}")
             }
@@ -314,7 +314,7 @@ struct SharedLeaseTests {
             let lease = fleet.redis.direct.ask("KEYS cistern:play:*:l").split(separator: "\r\n").last.map(String.init) ?? ""
             let waiter = try other.play.client()
             waiter.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
-            // More often than in the time that it would last.
+            // The lease is renewed at least twice within its lifetime.
             var (renewals, last) = (0, Int64(0))
             let isKept = try eventually {
                 let left = Int64(fleet.redis.direct.ask("PTTL \(lease)").dropFirst().prefix { $0.isNumber }) ?? .max
@@ -340,7 +340,7 @@ struct SharedLeaseTests {
             #expect(leaver?.get("/healthz")?.status == 200)
             fleet.redis.freeze()
             leaver?.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
-            // It has been read by then.
+            // The request has been read by then.
             for _ in 0..<3 { _ = try one.get("/healthz") }
             leaver?.endsWithReset()
             leaver = nil
@@ -351,7 +351,7 @@ struct SharedLeaseTests {
         }
     }
 
-    /// What is waited for is the play's: no breaker ends it.
+    /// Limits that never open a breaker, because the test controls all waiting.
     static var patientLimits: EngineLimits {
         var limits = EngineLimits()
         (limits.silenceMilliseconds, limits.deadMilliseconds, limits.failures) = (60_000, 60_000, 1_000)

@@ -1,4 +1,4 @@
-// What is told where nothing that other nodes have was looked for.
+// Tests the explanations of requests for which no other node's record was looked up.
 
 import ReverseProxy
 import Sharing

@@ -1,4 +1,4 @@
-// What is purged, or written to, at one node is so at all of them: at once, after a while away, and after the engine was lost.
+// Tests that a purge or write at one node affects all nodes: at once, after a disconnection, and after the engine has lost its data.
 
 import Addresses
 import Administration
@@ -21,11 +21,11 @@ import Testing
     "Purges and writes on all nodes", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedPurgeTests {
-    /// What is purged, and what is left.
+    /// A purge, and the targets that it affects.
     struct PurgeRow: CustomTestStringConvertible, Sendable {
         let testDescription: String
         let arguments: String
-        /// Of "/a/1", "/a/2" and "/b": those that are asked for again.
+        /// Those of "/a/1", "/a/2" and "/b" that are fetched again.
         let gone: [String]
 
         init(_ sentence: String, _ arguments: String, _ gone: [String]) {
@@ -35,7 +35,7 @@ struct SharedPurgeTests {
 
     private static let targets = ["/a/1", "/a/2", "/b"]
 
-    /// All targets are stored by both nodes.
+    /// Both nodes store all targets.
     private func fill(_ one: FleetMember, _ other: FleetMember) throws {
         for target in Self.targets { _ = try one.get(target) }
         #expect(try one.gave(Double(Self.targets.count)))
@@ -62,10 +62,10 @@ struct SharedPurgeTests {
                 #expect(try eventually { try other.get(target)["Cache-Status"]?.contains("; hit") != true || fleet.asked(target) == 2 })
             }
             for target in Self.targets { #expect(try one.get(target).status == 200 && other.get(target).status == 200) }
-            // Once by the first to miss: the other has it of that one.
+            // The first node to miss fetches the target, and the other gets its record.
             for target in Self.targets { #expect(fleet.asked(target) <= (row.gone.contains(target) ? 3 : 1), "\(target)") }
             for target in row.gone { #expect(fleet.asked(target) >= 2, "\(target)") }
-            // Nor does who comes now find what was purged: it is what one of them has now.
+            // A new node does not find purged responses either, only newer ones.
             let late = try fleet.join()
             #expect(try late.sees())
             let before = fleet.origin.requests.count
@@ -103,7 +103,7 @@ struct SharedPurgeTests {
             for target in Self.targets { _ = try one.get(target) }
             #expect(try one.gave(3))
             _ = try one.purge("prefix=/a/")
-            // Whoever has read all of a log is not behind, however old its last entry is.
+            // A node that has read the whole log does not lag, however old the last entry is.
             let late = try fleet.join(ahead: .seconds(60))
             #expect(try late.sees())
             #expect(try late.metric("cistern_share_log_lag_seconds") == 0)
@@ -129,14 +129,14 @@ struct SharedPurgeTests {
             _ = try one.get("/a")
             #expect(try one.gave(1))
             _ = try other.get("/a")
-            // The replica's first acknowledgement may be a second away.
+            // The replica's first acknowledgement may take a second.
             #expect(fleet.redis.direct.ask("INFO replication", until: "state=online").contains("state=online"))
             let answer = try one.purge("target=/a")
             #expect([200, 202].contains(answer.status))
             #expect(try eventually { try one.pendingPurges() == 0 })
             #expect(try eventually { try one.purge("target=/none").status == 200 })
             #expect(try other.comes(to: "{\"n\":2}", "/a"))
-            // Without it nothing is: what was said is kept, and said once more when there is one again.
+            // Without a replica no purge is durable. Purges are kept and sent again once there is a replica.
             replica.freeze()
             #expect(try one.purge("prefix=/a").status == 202)
             #expect(try one.pendingPurges() >= 1)
@@ -175,7 +175,7 @@ struct SharedPurgeTests {
         }
     }
 
-    // MARK: Away for a while
+    // MARK: Disconnected for a while
 
     /// Purges while a node is stopped, and starts the node once the fleet's log has the purge.
     private func purge(_ arguments: String, by one: FleetMember, whileAway other: FleetMember, _ fleet: FleetPlay) throws {
@@ -233,7 +233,7 @@ struct SharedPurgeTests {
             #expect(try other.get("/a").text == "{\"n\":1}")
             fleet.redis.die()
             #expect(try one.isBlind() && other.isBlind())
-            // The log asks, though no request does.
+            // The log's connection fails, even without a request.
             let asked = EngineFailure.unreachable.rawValue
             #expect(try eventually { try other.metric("cistern_share_engine_failures_total{reason=\"\(asked)\"}") > 0 })
             let answer = try one.purge("prefix=/a")
@@ -245,7 +245,7 @@ struct SharedPurgeTests {
             try fleet.redis.revive()
             #expect(try one.sees() && other.sees())
             #expect(try eventually { try other.get("/a").text != "{\"n\":1}" })
-            // What was purged may be taken again once it is asked for anew.
+            // Purged targets can be shared again after a new fetch.
             let given = try other.metric("cistern_shared_offers_total{outcome=\"sent\"}")
             _ = try other.get("/a/new")
             #expect(try other.gave(given + 1))
@@ -306,14 +306,14 @@ struct SharedPurgeTests {
                 #expect(try node.reaches("cistern_share_gaps_total{cause=\"epoch\"}", 1))
                 #expect(try node.sees())
             }
-            // A stale copy is there for a rescue, a dropped one is not.
+            // A stale response serves a rescue; a dropped one does not.
             fleet.origin.down()
             #expect(try other.get("/a").status == (afterGap == .stale ? 200 : 502))
             fleet.origin.up()
             #expect(try eventually { try other.get("/a").text == "{\"n\":2}" })
             #expect(try other.gave(1))
             #expect(try eventually { try one.get("/a").text == "{\"n\":2}" })
-            // And purges are heard again.
+            // Purges are received again.
             _ = try other.purge("target=/a")
             #expect(try eventually { try one.get("/a").text != "{\"n\":2}" })
             for node in [one, other] { #expect(try node.metric("cistern_share_gaps_total{cause=\"epoch\"}") == 1) }
@@ -403,7 +403,7 @@ struct SharedPurgeTests {
             fleet.redis.die()
             #expect(try other.isBlind())
             #expect(try other.get("/a").text == "{\"n\":2}")
-            // It is confirmed now.
+            // The response was confirmed in the meantime.
             other.time.shift(by: .seconds(20))
             #expect(try other.get("/a").text == "{\"n\":2}")
             other.time.shift(by: .seconds(11))

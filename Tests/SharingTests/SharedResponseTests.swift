@@ -1,4 +1,4 @@
-// Nodes that find each other's responses: what is asked of the upstream once, and what is never taken.
+// Tests that nodes find each other's responses, which are fetched once, and that invalid records are never used.
 
 import Engine
 import Glibc
@@ -25,14 +25,14 @@ struct SharedResponseTests {
             }
             #expect(fleet.origin.requests.count == 1)
             #expect(try other.found() == 1 && other.metric("cistern_shared_lookups_total{outcome=\"missing\"}") == 0)
-            // What is taken is not given back.
+            // A record that was taken is not shared again.
             #expect(try other.metric("cistern_shared_offers_total{outcome=\"sent\"}") == 0)
-            // And the other way.
+            // The other direction.
             _ = try other.get("/b")
             #expect(try other.gave(1))
             #expect(try one.get("/b")["Cache-Status"]?.contains("; hit") == true)
             #expect(fleet.asked("/b") == 1)
-            // And to HEAD.
+            // HEAD is answered as well.
             _ = try other.get("/c")
             #expect(try other.gave(2))
             let head = try one.play.request("HEAD", "/c")
@@ -51,7 +51,7 @@ struct SharedResponseTests {
             for key in fleet.records {
                 let value = fleet.redis.direct.value(of: key)
                 #expect(!value.isEmpty && value.firstRange(of: Array("hidden".utf8)) == nil && !key.contains("hidden"))
-                // It ends by itself.
+                // The record expires.
                 let end = Int(fleet.redis.direct.ask("PTTL \(key)").dropFirst().prefix { $0.isNumber }) ?? 0
                 #expect((1...604_800_000).contains(end))
             }
@@ -134,13 +134,13 @@ struct SharedResponseTests {
             let (one, other) = try fleet.pair()
             _ = try one.get("/a")
             #expect(try one.gave(1))
-            // A second passes.
+            // The response becomes stale after a second.
             #expect(try eventually { try other.get("/a").status == 200 && fleet.asked("/a") == 2 })
             #expect(try other.gave(1))
         }
     }
 
-    // MARK: What is not taken
+    // MARK: Rejected records
 
     @Test("what was tampered with, cut, swapped, of another key or another kind is not taken, and nothing breaks")
     func tampered() throws {
@@ -170,14 +170,14 @@ struct SharedResponseTests {
                 #expect(try fresh.gave(1))
                 fresh.play.stop()
             }
-            // Another kind of value: an error is no record either.
+            // A value of another type, for which the engine returns an error.
             fleet.redis.direct.ask("DEL \(a)")
             fleet.redis.direct.ask("LPUSH \(a) x")
             let fresh = try fleet.join()
             #expect(try fresh.sees())
             #expect(try fresh.get("/a").text == "{\"n\":\(asked + 1)}")
             #expect(try fresh.gave(1))
-            // What it gave took the place of that.
+            // The node's own record has replaced the value.
             let last = try fleet.join()
             #expect(try last.sees())
             #expect(try last.get("/a").text == "{\"n\":\(asked + 1)}")
@@ -214,7 +214,7 @@ struct SharedResponseTests {
             _ = try after.get("/b", alice)
             #expect(try after.gave(1))
             #expect(try before.get("/b", alice).text == "{\"n\":2}")
-            // And purges.
+            // Purges are applied as well.
             let applied = try before.applied
             _ = try after.purge("target=/b")
             #expect(try before.comes(to: "{\"n\":3}", "/b", alice))
@@ -267,7 +267,7 @@ struct SharedResponseTests {
             #expect(try other.metric("cistern_shared_lookups_total{outcome=\"late\"}") == 1)
             for number in 3..<20 { #expect(try other.get("/\(number)").text == "{\"n\":\(number)}") }
             #expect(try other.isBlind())
-            // The breaker is open: nothing is looked for.
+            // The breaker is open: no look-ups are made.
             let looked = try other.metric("cistern_shared_lookups_total{outcome=\"late\"}")
             for number in 20..<30 { #expect(try other.get("/\(number)").text == "{\"n\":\(number)}") }
             #expect(try other.metric("cistern_shared_lookups_total{outcome=\"late\"}") == looked)

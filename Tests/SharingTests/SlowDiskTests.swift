@@ -1,4 +1,4 @@
-// What a slow disk holds up: the position, and what is told of it, and nothing that others say.
+// Tests that a slow disk delays only the persisted position and its report, not the entries of other nodes.
 
 import Fleet
 import Reactor
@@ -52,7 +52,7 @@ struct SlowDiskTests {
         }
         #expect(try eventually { told.withLock { $0 } == [1, -2, -3, -4, 0] })
         #expect(written.withLock { $0 } == [1, 4])
-        // Whoever ends waits for the disk, and tells all that is left.
+        // `finish` waits for the disk and calls all remaining handlers.
         loop.execute {
             keeper.whenWritten { told.withLock { $0.append(9) } }
             keep(5)

@@ -1,4 +1,4 @@
-// Which targets are counted most often, with room for few: tables from what came to what is told.
+// Tables of the most frequent targets, counted with limited memory.
 
 import Testing
 
@@ -19,7 +19,7 @@ struct FrequentTargetsTests {
         arguments: [
             ([], []), (["a"], ["a=1"]), (["a", "b", "a"], ["a=2", "b=1"]), (["b", "a"], ["a=1", "b=1"]),
             (["a", "a", "b", "c", "c"], ["a=2", "c=2", "b=1"]),
-            // d takes b's place, e d's: what they had before is not told as theirs.
+            // d replaces b, and e replaces d, without taking over their counts.
             (["a", "a", "b", "c", "c", "d"], ["a=2", "c=2", "d>=1"]), (["a", "a", "b", "c", "c", "d", "e", "e"], ["a=2", "c=2", "e>=2"]),
         ] as [([String], [String])])
     func room(targets: [String], told: [String]) {

@@ -1,4 +1,4 @@
-// How things are, in one sentence: a table from figures to words.
+// A table of the sentence that describes the state, from figures to words.
 
 import Explanation
 import Figures
@@ -24,14 +24,12 @@ struct StateSentenceTests {
 
     private static let route = StateSentence.Trouble(place: "the route search", isMany: false, seconds: 130, cause: "status 500")
     private static let paths = StateSentence.Trouble(place: "3 paths of users", isMany: true, seconds: 59, cause: "too slow")
-    /// As above, but it was well in between.
     private static let pause = StateSentence.Trouble(
         .pause, place: "it asked for a pause on 1 path", isMany: false, seconds: 30, cause: "status 503")
     private static let address = StateSentence.Trouble(
         .address, place: "1 of 2 addresses", isMany: false, seconds: 5, cause: "connection refused")
 
-    /// By the letters of the alphabet.
-    /// Milliseconds.
+    /// Current time, in milliseconds.
     private static let now: Int64 = 7_200_000
 
     private static func upstreams(_ reports: UpstreamReport...) -> [ShownUpstream] {

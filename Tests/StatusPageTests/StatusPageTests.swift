@@ -1,4 +1,4 @@
-// The page of the state: whatever stands in names and numbers, it is one well-formed document, and text stays text.
+// Tests that the status page is a well-formed document whatever names and numbers contain, and that text is escaped.
 
 import Testing
 
@@ -69,7 +69,7 @@ struct StatusPageTests {
         var wrong: [String] = []
         let void: Set<Substring> = ["!doctype", "meta", "path", "input", "br"]
         for piece in page.split(separator: "<").dropFirst(page.hasPrefix("<") ? 0 : 1) {
-            // Within script and style `<` is no markup.
+            // In script and style elements, `<` is not markup.
             if ["script", "style"].contains(open.last), !piece.hasPrefix("/script>"), !piece.hasPrefix("/style>") { continue }
             let name = piece.prefix { $0 != " " && $0 != ">" }
             guard let end = piece.firstIndex(of: ">") else {

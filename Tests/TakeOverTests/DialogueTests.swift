@@ -1,4 +1,4 @@
-// Both sides of the dialogue, by tables: what each does with what comes, in every state.
+// Tables of both sides of the takeover dialogue: the action for each message in every state.
 
 import TakeOver
 import Testing

@@ -1,4 +1,4 @@
-// Messages in bytes and back; and bytes that are none.
+// Tests of the encoding of takeover messages, and of invalid bytes.
 
 import TakeOver
 import Testing

@@ -41,7 +41,7 @@ package func cookieOrigin() -> ScriptedOrigin {
 }
 
 package enum CookieNames {
-    /// The cookies that say who somebody is, in order.
+    /// The cookies that identify a user, in order.
     package static func canonical(_ text: String) -> String {
         text.split(separator: ";").map { $0.split(separator: " ").joined() }
             .filter { !$0.hasPrefix("_ga") && !$0.hasPrefix("AWSALB") }.sorted().joined(separator: ";")

@@ -1,7 +1,7 @@
 // Outages of the upstream in walks.
 
 extension TestResponse {
-    /// Not a copy that stands in for a response of the upstream.
+    /// Whether the response comes from the upstream, not from a rescue.
     package var isFromUpstream: Bool { status == 200 && self["Cache-Status"]?.contains("detail=") != true }
 }
 

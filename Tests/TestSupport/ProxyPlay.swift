@@ -134,7 +134,7 @@ package final class ProxyPlay {
     /// Announces a later stop to the server.
     package func announceStop() { server?.announceStop() }
 
-    /// Stops the server and starts it with the same directory.
+    /// Stops the server and starts it again with the existing directory.
     package func restart() throws {
         stop()
         try start()

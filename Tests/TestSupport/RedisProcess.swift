@@ -101,7 +101,7 @@ package struct DirectRedis {
         return said
     }
 
-    /// Sends a command whose words may contain any bytes.
+    /// Sends a command. Its words may contain any bytes.
     @discardableResult
     package func ask(_ words: [[UInt8]]) -> String {
         var bytes = Array("*\(words.count)\r\n".utf8)

@@ -123,7 +123,7 @@ package final class ScriptedOrigin: Sendable {
 
     /// - Parameters:
     ///   - path: a Unix socket to listen on instead of a port.
-    ///   - other: an origin whose port this one uses too, at 127.0.0.2.
+    ///   - other: another origin; this one uses its port number, at 127.0.0.2.
     ///   - tls: TLS context; nil for plain HTTP.
     ///   - greeting: steps on each connection before anything is read.
     package init(

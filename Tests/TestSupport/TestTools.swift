@@ -48,7 +48,7 @@ package enum TestTools {
 
     private static let files = Mutex((directory: temporaryDirectory(), count: 0))
 
-    /// A loopback port on which nobody listens.
+    /// A loopback port that is not in use.
     package static func freePort() -> UInt16 {
         guard let socket = try? BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 1) else { preconditionFailure("no free port") }
         guard case .ipv4(_, let port) = socket.address else { preconditionFailure("no free port") }

@@ -1,4 +1,4 @@
-// What waits, and what becomes of what was sent (OpenTelemetry protocol, "OTLP/HTTP Response").
+// Tests of queued spans, and of responses to sent ones (OpenTelemetry protocol, "OTLP/HTTP Response").
 
 import CachePolicy
 import Figures
@@ -46,7 +46,7 @@ struct DeliveryTests {
             Row(.answered(status: 200, retryAfter: nil), .done(rejected: 0)),
             Row(.answered(status: 204, retryAfter: 5), .done(rejected: 0)),
             Row(.answered(status: 200, retryAfter: nil, rejected: 3), .done(rejected: 3)),
-            // More than there were, or less than none.
+            // More than were sent, or a negative number.
             Row(.answered(status: 200, retryAfter: nil, rejected: 30), .done(rejected: 10)),
             Row(.answered(status: 200, retryAfter: nil, rejected: -1), .done(rejected: 0)),
             Row(.answered(status: 400, retryAfter: 1), .lost(.rejected)), Row(.answered(status: 404, retryAfter: nil), .lost(.rejected)),
@@ -56,7 +56,7 @@ struct DeliveryTests {
             Row(.answered(status: 503, retryAfter: 7), attempt: 2, .again(afterMilliseconds: 7_000)),
             Row(.answered(status: 504, retryAfter: nil), attempt: 4, .again(afterMilliseconds: 8_000)),
             Row(.answered(status: 503, retryAfter: 1_000_000), .again(afterMilliseconds: 60_000)),
-            // As hostile as a number can be.
+            // Extreme numbers.
             Row(.answered(status: 503, retryAfter: .max), .again(afterMilliseconds: 60_000)),
             Row(.answered(status: 503, retryAfter: .min), .again(afterMilliseconds: 0)),
             Row(.answered(status: 503, retryAfter: 7), attempt: 5, .lost(.undelivered)),
@@ -77,7 +77,7 @@ struct DeliveryTests {
         var clock = SpanClock()
         let first = clock.offset(wall: 1_000_000, monotonic: 5_000)
         #expect(first == 999_995_000)
-        // A millisecond's rounding is none.
+        // A difference of one millisecond is rounding.
         #expect(clock.offset(wall: 1_000_001, monotonic: 5_100) == first)
         #expect(clock.offset(wall: 2_000_000, monotonic: 6_000) == 1_999_994_000)
         #expect(clock.offset(wall: 1_000_000, monotonic: 7_000) == 999_993_000)

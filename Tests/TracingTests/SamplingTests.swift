@@ -1,4 +1,4 @@
-// Which requests are recorded, and what goes upstream (W3C Trace Context, level 2).
+// Tests which requests are recorded, and the trace fields sent to the upstream (W3C Trace Context, level 2).
 
 import HTTPCore
 import Testing
@@ -48,7 +48,7 @@ struct SamplingTests {
         var limit = SamplingLimit()
         #expect((0..<4).map { _ in limit.take(3, now: 7) } == [true, true, true, false])
         #expect(limit.take(3, now: 8) && limit.take(3, now: 5))
-        // Loops are not all at the same moment: one that is behind takes room of the same second.
+        // Loops may be in different seconds. A loop that is behind uses the budget of the current second.
         #expect(limit.take(2, now: 6) && limit.take(2, now: 5) && !limit.take(2, now: 5) && !limit.take(2, now: 6))
     }
 
@@ -64,9 +64,8 @@ struct SamplingTests {
     struct Told: Sendable {
         let parents: [String]
         var state: String? = "a=1"
-        /// nil where nothing is recorded.
         var isRecorded = false
-        /// What goes on; SPAN for ours, NEW for a new trace.
+        /// Expected traceparent to the upstream; SPAN is our span, NEW is a new trace.
         let sent: String?
         let sentState: String?
     }
@@ -74,7 +73,7 @@ struct SamplingTests {
     @Test(
         "what goes upstream",
         arguments: [
-            // Recorded: our span is the parent, all else stays.
+            // Recorded: our span becomes the parent, all else is unchanged.
             Told(parents: [parent("01")], isRecorded: true, sent: "00-\(trace)-SPAN-01", sentState: "a=1"),
             Told(parents: [parent("03")], isRecorded: true, sent: "00-\(trace)-SPAN-03", sentState: "a=1"),
             Told(parents: [parent("01")], state: nil, isRecorded: true, sent: "00-\(trace)-SPAN-01", sentState: nil),
@@ -82,7 +81,7 @@ struct SamplingTests {
             Told(parents: [], isRecorded: true, sent: "00-NEW-SPAN-03", sentState: nil),
             Told(parents: ["junk"], isRecorded: true, sent: "00-NEW-SPAN-03", sentState: nil),
             Told(parents: [parent("01"), parent("01")], isRecorded: true, sent: "00-NEW-SPAN-03", sentState: nil),
-            // Not: unchanged, but for what is none.
+            // Not recorded: valid fields are unchanged, invalid ones are removed.
             Told(parents: [parent("01")], sent: parent("01"), sentState: "a=1"),
             Told(parents: [parent("00")], sent: parent("00"), sentState: "a=1"),
             Told(

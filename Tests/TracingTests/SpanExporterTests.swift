@@ -1,4 +1,4 @@
-// What the exporter tells of a collector that is not well.
+// Tests of the log lines and metrics about a failing collector.
 
 import Figures
 import HTTPCore

@@ -1,4 +1,4 @@
-// Spans as OTLP has them in JSON.
+// Tests of spans in OTLP's JSON encoding.
 
 import CachePolicy
 import Decisions
@@ -92,7 +92,7 @@ struct SpanTextTests {
             record.upstream.failure = .transfer(.connectionRefused)
         })
         #expect(failed.isFailed && failed["error.type"] == "connection_refused" && failed["cistern.reason"] == "connection_refused")
-        // The upstream's own.
+        // A failure response of the upstream itself.
         let passed = try Self.server({ record in (record.result, record.status) = (.miss, 503) })
         #expect(passed.isFailed && passed["error.type"] == "503" && passed["cistern.reason"] == "no_store")
         let rescued = try Self.server({ record in
@@ -101,10 +101,10 @@ struct SpanTextTests {
         #expect(!rescued.isFailed && rescued["cistern.result"] == "rescued" && rescued["cistern.reason"] == "slow")
         let notStored = try Self.server({ record in (record.result, record.reasons.notStored) = (.miss, .noStore) })
         #expect(notStored["cistern.reason"] == NotStoredReason.noStore.rawValue && notStored["error.type"] == nil)
-        // What the log has no word for, `why` has.
+        // The reason comes from `why` if the access log has no word for it.
         let missed = try Self.server({ record in (record.result, record.found.kind) = (.miss, .nothing) })
         #expect(missed["cistern.reason"] == "nothing_stored")
-        // A client's mistake is no failure of ours.
+        // A client error is not a failure of the server.
         #expect(try !Self.server({ record in record.status = 404 }).isFailed)
     }
 
@@ -113,7 +113,7 @@ struct SpanTextTests {
         let odd = try Self.server({ record in record.route = ExchangeRecord.noRoute }, method: .other(Array("BREW".utf8)))
         #expect(odd.name == "HTTP" && odd["http.request.method"] == "_OTHER" && odd["http.request.method_original"] == "BREW")
         #expect(odd["http.route"] == nil && odd["cistern.route"] == nil)
-        // That of all other paths has the place behind the last.
+        // The last route stands for all other paths.
         #expect(try Self.server({ record in record.route = 1 }).name == "GET")
         let none = try Self.server({ record in record.api = ExchangeRecord.noAPI })
         #expect(none["cistern.api"] == nil)
@@ -134,7 +134,7 @@ struct SpanTextTests {
                 "cistern.connection.reused": false, "cistern.api": "users",
             ])
         #expect(span.events == ["name resolved", "connected", "tls agreed", "request sent", "first byte"])
-        // None lies behind the span's end.
+        // No event is later than the end of the span.
         #expect(
             span.value["events"]?.array?.map { $0["timeUnixNano"]?.string }
                 == ["1000110000", "1000120000", "1000130000", "1000140000", "1009000000"])

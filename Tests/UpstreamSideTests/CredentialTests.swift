@@ -1,5 +1,4 @@
-// What the operator says of credentials on a route: that they make no difference, or that public responses are for all who send Authorization
-// (RFC 9111 §3.5).
+// Tests of credential rules of routes: ignored credentials, and public responses shared by all requests with Authorization (RFC 9111 §3.5).
 
 import CachePolicy
 import Reactor
@@ -7,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-/// Says who asked, with the fields that the path names: `/x/public,max-age=60`.
+/// Responds with the request's credentials, and the Cache-Control in the path: `/x/public,max-age=60`.
 private func origin() -> ScriptedOrigin {
     ScriptedOrigin { request in
         let control = request.target.split(separator: "/").last.map { $0.split(separator: "?")[0] } ?? ""
@@ -90,7 +89,7 @@ struct SharedAuthorizedPlays {
         #expect(try play.get("/a/\(control)", bob).text == "{\"who\":\"Bearer ann\"}")
         #expect(try play.get("/a/\(control)", ann).text == "{\"who\":\"Bearer ann\"}")
         #expect(play.origin.requests.count == 1)
-        // Other credentials, and none at all, are others still.
+        // Requests with other credentials, or with none, do not share the response.
         #expect(try play.get("/a/\(control)", bob + [("X-API-Key", "k")]).text == "{\"who\":\"Bearer bob+k\"}")
         #expect(try play.get("/a/\(control)").text == "{\"who\":\"\"}")
         #expect(try play.get("/a/\(control)", bob).text == "{\"who\":\"Bearer ann\"}")

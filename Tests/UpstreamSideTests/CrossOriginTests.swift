@@ -1,4 +1,5 @@
-// What scripts of other origins can read through the whole proxy: by the upstream's word, carried to what we say ourselves, and by the operator's.
+// Tests of what scripts of other origins can read: by the upstream's CORS fields, which also apply to generated responses, and by the
+// operator's rules.
 
 import CachePolicy
 import Forwarding
@@ -13,7 +14,7 @@ struct CrossOriginTests {
 
     private func from(_ origin: String, _ more: [(String, String)] = []) -> [(String, String)] { [("Origin", origin)] + more }
 
-    /// Lets scripts of the app read what it says, and nobody else's. `/late` says it only to those who send an origin, and forgets Vary.
+    /// Permits scripts of the app's origin only. `/late` sends CORS fields only to requests with Origin, and lacks Vary.
     private func upstream() -> ScriptedOrigin {
         ScriptedOrigin { request in
             let isApp = request["Origin"] == Self.app
@@ -28,7 +29,7 @@ struct CrossOriginTests {
 
     private func leaves(_ response: TestResponse) -> [String] { response.all("Access-Control-Allow-Origin") }
 
-    // MARK: By the upstream's word
+    // MARK: Permissions by the upstream
 
     @Test("where nothing is stored, our own error can be read by the origin that could read the last good response of the path")
     func ownError() throws {
@@ -43,7 +44,7 @@ struct CrossOriginTests {
         let why = JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first
         #expect(
             why?["explanation"]?.array?.contains { $0.string?.hasPrefix("Scripts of the request's origin can read it") == true } == true)
-        // Nobody else's, and nobody's without an origin.
+        // Neither for another origin nor without one.
         #expect(try leaves(play.get("/store/1?a=1", from(Self.other))).isEmpty)
         #expect(try leaves(play.get("/store/1?a=1")).isEmpty)
         #expect(try leaves(play.get("/store/2", from(Self.app))).isEmpty)
@@ -95,7 +96,7 @@ struct CrossOriginTests {
     func stored() throws {
         let play = try ProxyPlay(upstream())
         _ = try play.get("/late?a=1")
-        // This brings no copy, and tells that the script may read.
+        // Nothing is stored, but the script's permission is remembered.
         #expect(try leaves(play.get("/late?a=1", from(Self.app, [("Cache-Control", "no-store")]))) == ["*"])
         play.origin.react { request in
             request["If-None-Match"] == nil ? [.json("1", ["ETag: \"1\""])] : [.send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n")]
@@ -106,7 +107,7 @@ struct CrossOriginTests {
         play.origin.down()
         let rescue = try play.get("/late?a=1", from(Self.app))
         #expect(rescue.status == 200 && leaves(rescue) == ["*"] && rescue.all("Vary").contains("Origin"))
-        // Never told to this origin, and never said of this target.
+        // The upstream permitted neither this origin nor this target.
         #expect(try leaves(play.get("/late?a=1", from(Self.other))).isEmpty)
     }
 
@@ -122,7 +123,7 @@ struct CrossOriginTests {
         for (target, vary) in [("/told", "Accept, Origin"), ("/untold", "Origin")] {
             let rescue = try play.get(target, from(Self.app))
             #expect(rescue.status == 200 && leaves(rescue) == [Self.app] && rescue.all("Vary") == [vary])
-            // The copy is nobody else's.
+            // Other origins cannot use the stored response.
             let other = try play.get(target, from(Self.other))
             #expect(other.status >= 502 && leaves(other).isEmpty)
         }
@@ -144,7 +145,7 @@ struct CrossOriginTests {
         }
     }
 
-    /// Lets scripts of all origins read, and says so only to those that send one, as many frameworks do.
+    /// Permits all origins, but sends CORS fields only to requests with Origin, as many frameworks do.
     private func shyUpstream(_ leave: @escaping @Sendable (String) -> [String]) -> ScriptedOrigin {
         ScriptedOrigin { request in
             let fields = ["ETag: \"1\"", "Cache-Control: max-age=60"] + (request["Origin"].map(leave) ?? [])
@@ -159,11 +160,11 @@ struct CrossOriginTests {
         #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
         let first = try play.get("/a", from(Self.app))
         #expect(leaves(first) == ["*"] && first.text == "\"\(Self.app)\"")
-        // It was asked for whole: a 304 need not tell.
+        // The request was unconditional, because a 304 need not repeat CORS fields.
         #expect(play.origin.requests.last?["If-None-Match"] == nil)
         let why = JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first
-        #expect(why?["explanation"]?.array?.contains { $0.string?.contains("came for another Origin, or for none") == true } == true)
-        // What came is for all.
+        #expect(why?["explanation"]?.array?.contains { $0.string?.contains("was sent for another Origin, or for none") == true } == true)
+        // The new response is for all origins.
         for origin in [Self.app, Self.other] { #expect(try leaves(play.get("/a", from(origin))) == ["*"]) }
         #expect(try play.get("/a").text == "\"\(Self.app)\"" && play.origin.requests.count == 2)
     }
@@ -181,7 +182,7 @@ struct CrossOriginTests {
             #expect(hit.text == "2" && leaves(hit) == ["*"] && hit.all("Vary") == ["Origin"])
         }
         #expect(play.origin.requests.count == count)
-        // Of this one nobody knows; then it is known that there is none.
+        // The first request of this origin asks the upstream. Then it is known that there is no permission.
         for _ in 0..<3 { #expect(try leaves(play.get("/a", from(Self.other))).isEmpty) }
         #expect(play.origin.requests.count == count + 1)
     }
@@ -234,11 +235,11 @@ struct CrossOriginTests {
         play.origin.down()
         let rescue = try play.get("/b")
         #expect(rescue.text == "\"none\"")
-        // The upstream was asked first.
+        // The upstream was tried first.
         #expect(rescue["Cache-Status"]?.contains("connection_refused") == true)
     }
 
-    // MARK: By the operator's word
+    // MARK: Permissions by the operator
 
     private func ruled(_ origin: ScriptedOrigin, _ change: (inout CrossOriginRules) -> Void = { _ in }) throws -> ProxyPlay {
         var rules = CrossOriginRules()
@@ -267,7 +268,7 @@ struct CrossOriginTests {
                 #expect(status.contains(response.status) && leaves(response) == expected, "\(target) from \(sent)")
                 #expect(response.all("Access-Control-Allow-Credentials") == (expected.isEmpty ? [] : ["true"]))
                 #expect(response.all("Vary").contains("Origin"))
-                // That is the upstream's to say, and nobody's of our own errors.
+                // This field comes from the upstream only, so our own errors lack it.
                 #expect(response["Access-Control-Expose-Headers"] == (response.status < 400 ? "X" : nil), "\(target) \(response.status)")
             }
         }
@@ -302,7 +303,7 @@ struct CrossOriginTests {
         let why = JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first
         #expect(why?["explanation"]?.array?.contains { $0.string?.contains("cors.origins") == true } == true)
         #expect(try play.metric("cistern_requests_total{result=\"own\",method=\"OPTIONS\",status_class=\"4xx\"}") == 4)
-        // Another OPTIONS is the upstream's matter.
+        // An OPTIONS request that is not a preflight goes to the upstream.
         play.origin.up()
         #expect(try play.request("OPTIONS", "/a", from(Self.app)).status == 200 && play.origin.requests.count == 1)
     }

@@ -1,4 +1,4 @@
-// Clients that take Cistern for their forward proxy: what is served here they get, by its own URIs, and nothing else.
+// Tests of clients that use Cistern as a forward proxy: they can reach the served APIs by their URIs, and nothing else.
 
 import Addresses
 import HTTPCore
@@ -14,7 +14,7 @@ struct ForwardProxyTests {
         ScriptedOrigin { request in [.json("\"\(name) \(request.target) \(request["Host"] ?? "")\"", ["Cache-Control: max-age=60"])] }
     }
 
-    /// A request with a whole URI, as clients send it with `http_proxy`.
+    /// A request with an absolute URI, as clients send it with `http_proxy`.
     private func ask(_ uri: String, _ play: ProxyPlay, method: String = "GET", host: String? = nil) throws -> TestResponse {
         let client = try play.client()
         let authority = host ?? String(uri.split(separator: "/")[1])
@@ -22,7 +22,7 @@ struct ForwardProxyTests {
         return try #require(client.readResponse())
     }
 
-    /// The only API, called api.test and not asked by that name.
+    /// A single API with the name api.test. Its upstream has another name.
     private func alone(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         try ProxyPlay(Self.origin("only")) { settings in
             settings.access.isForwardProxy = true
@@ -98,7 +98,7 @@ struct ForwardProxyTests {
         #expect(try ask("http://api.test:8080/a", secured).status == 403)
     }
 
-    /// `users` has a host, `orders` a path of its host, `named` is known by its upstream.
+    /// `users` has a host, `orders` a path on its host, and `named` is known by its upstream's name.
     private func several() throws -> (play: ProxyPlay, named: ScriptedOrigin) {
         let origins = ["users", "orders", "named"].map { Self.origin($0) }
         let play = try ProxyPlay(origins[0]) { settings in

@@ -1,4 +1,4 @@
-// Preflights through the whole proxy: kept for as long as they say, and there when the upstream is not.
+// Tests of preflights: stored for their max-age, and served when the upstream fails.
 
 import CachePolicy
 import JSON
@@ -10,7 +10,7 @@ import Testing
 struct PreflightPlayTests {
     private static let app = "https://app.test"
 
-    /// Allows what it is asked for, to everyone.
+    /// Permits every request.
     private func origin(_ lines: [String] = ["Access-Control-Max-Age: 60"], status: String = "204 No Content") -> ScriptedOrigin {
         ScriptedOrigin { request in
             guard request.method == "OPTIONS" else { return [.json("1")] }
@@ -79,7 +79,7 @@ struct PreflightPlayTests {
     func rescued() throws {
         let play = try ProxyPlay(origin()) { $0.otherRoute.invalidatesCollection = true }
         _ = try ask(play)
-        // A write to the target, and to a member of it, changes nothing of this.
+        // Writes to the target and to its members do not invalidate the preflight.
         #expect(try play.request("PUT", "/users/1?a=1", content: "{}").status == 200)
         #expect(try play.request("PUT", "/users/1/2", content: "{}").status == 200)
         #expect(try JSONValue(play.admin("GET", "/-/entries").content)?["entries"]?.array?.count == 1)

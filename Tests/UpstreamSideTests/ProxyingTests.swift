@@ -1,4 +1,4 @@
-// Passing on: methods, bodies, framing, fields, connections; and what is refused before the upstream hears of it.
+// Tests of forwarding: methods, content, framing, fields and connections. Also tests requests that are refused without asking the upstream.
 
 import CachePolicy
 import Downstream
@@ -326,7 +326,7 @@ struct ProxyingTests {
         #expect(try play.metric("cistern_response_bytes_total{source=\"upstream\"}") == 0)
     }
 
-    // Who is not accepted gets no handshake either.
+    // Over plain HTTP only: a connection that is not accepted gets no TLS handshake.
     @Test("beyond the limit of connections at work new ones wait, and are served when others go", .door(.clear))
     func connectionLimit() throws {
         let gate = Gate()
@@ -335,7 +335,7 @@ struct ProxyingTests {
             $0.downstream.maximumConnections = 2
             $0.shards = 2
         }
-        // A shard that looks for more may hold the last place for a moment: who comes then is taken a little later.
+        // A shard may briefly hold the last slot while it looks for more, so a connection may be accepted later.
         let isServed = { (client: TestClient) in
             while !client.hasInput(within: 10) { play.time.advance(by: .milliseconds(100)) }
             return client.readResponse()?.status == 200

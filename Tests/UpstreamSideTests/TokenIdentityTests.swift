@@ -1,4 +1,4 @@
-// Users whose tokens are refreshed: each finds its copies with any of its tokens, and nobody finds another's.
+// Tests of users with refreshed tokens: each user finds stored responses with any of their tokens, and never another user's.
 
 import CacheStore
 import HTTPCore
@@ -7,7 +7,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-/// A route whose tokens are verified, in front of an origin that says which request it got.
+/// A route with verified tokens, and an origin that responds with the received request.
 private final class TokenPlay {
     private let keysDirectory = TestTools.temporaryDirectory()
     let issuer = TokenIssuer()
@@ -89,7 +89,7 @@ struct TokenIdentityPlays {
         case "expired": token = user.token(seconds: -61)
         case "none": token = TokenIssuer.base64URL(Array(#"{"alg":"none"}"#.utf8)) + "." + parts[1] + "."
         case "re-signed":
-            // The public key as a secret, as where a verifier takes any algorithm.
+            // Signed with the public key as an HMAC secret, which a verifier that accepts any algorithm would take.
             token = user.issuer.token(user.claims(), head: #"{"alg":"HS256","kid":"one"}"#)
         case "mixed up": token = [parts[0], parts[1], user.token("bob").split(separator: ".").map(String.init)[2]].joined(separator: ".")
         case "fewer rights": token = user.issuer.token(user.claims("ann", "\"scope\":\"read\""))
@@ -104,7 +104,7 @@ struct TokenIdentityPlays {
         let asked = user.play.origin.requests.count
         #expect(try user.get(token, more).text == user.text(of: who == "nothing" ? "Bearer" : token))
         #expect(user.play.origin.requests.count == asked + 1)
-        // What it brought itself is nobody else's either.
+        // The response to this token is not served to other users either.
         #expect(try user.get(first).text == user.text(of: first))
         user.play.origin.down()
         #expect(try user.get(token, more, "/other").status == 502)
@@ -120,7 +120,7 @@ struct TokenIdentityPlays {
         user.play.time.advance(by: .milliseconds(2_100))
         for _ in 0..<4 { #expect(try user.get(short).text == user.text(of: first)) }
         #expect(try user.play.metric("cistern_repeated_hits_total") ?? 0 > 0)
-        // Well within the second for which the response would tell the same age.
+        // Within the second in which a repeated hit would still have the right Age.
         user.play.time.advance(by: .milliseconds(400))
         #expect(try user.get(short).text == user.text(of: short))
     }
@@ -144,7 +144,7 @@ struct TokenIdentityPlays {
         let first = user.token()
         _ = try user.get(first)
         let (ended, bobs, long) = (user.token(seconds: -100), user.token("bob", seconds: -100), user.token(seconds: -601))
-        // While the upstream is well, it says what an ended token is worth.
+        // While the upstream works, it decides about expired tokens.
         #expect(try user.get(ended, [], "/a").text == user.text(of: ended))
         user.play.origin.down()
         let response = try user.get(ended)

@@ -1,4 +1,4 @@
-// The ways to the upstream: TLS both ways, a forward proxy, a Unix socket, a base path.
+// Tests of connections to the upstream: TLS with certificates on both sides, a forward proxy, a Unix socket, and a base path.
 
 import CachePolicy
 import CacheStore
@@ -10,7 +10,7 @@ import Upstream
 
 @Suite("Ways to the upstream", .play, .enabled(if: WebServer.isInstalled, "nginx or openssl is missing: make test installs them"))
 struct UpstreamConnectionTests {
-    /// Nobody's: the web server is asked instead.
+    /// An unused origin: requests go to the web server instead.
     private static func nobody() -> ScriptedOrigin { ScriptedOrigin { _ in [.close] } }
 
     private func secured(_ certificate: TestCertificates.Pair) -> WebServer.Setup {
@@ -85,7 +85,7 @@ struct UpstreamConnectionTests {
         #expect(try play.get("/a").text.contains("\"client\":\"CN=cistern\""))
     }
 
-    // MARK: Through others
+    // MARK: Proxies and sockets
 
     @Test("through a forward proxy: a plain upstream by its whole URI, one with TLS through a tunnel")
     func forwardProxy() throws {

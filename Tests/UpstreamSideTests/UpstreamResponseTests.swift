@@ -1,4 +1,5 @@
-// Responses that are badly framed, unasked, or made to exhaust: none is used, none replaces a good copy, and the connection is not used again.
+// Tests of responses that are badly framed, unrequested or excessive. They are not used and do not replace a stored response, and their
+// connection is closed.
 
 import HTTPCore
 import Reactor
@@ -7,11 +8,11 @@ import TestSupport
 import Testing
 import Upstream
 
-/// What the upstream does instead of answering well.
+/// A bad response of the upstream.
 struct BadResponse: Sendable, CustomTestStringConvertible {
     let name: String
     let steps: [OriginStep]
-    /// What goes into Proxy-Status where there is no copy; nil where the response is passed on all the same.
+    /// Error in Proxy-Status if nothing is stored; nil if the response is forwarded.
     var error: String?
 
     var testDescription: String { name }
@@ -99,7 +100,7 @@ struct UpstreamResponseTests {
         #expect(try play.get("/bad").status == 502)
     }
 
-    /// Those of which the head can be passed on before the fault is seen.
+    /// Responses with a head that can be forwarded before the fault is detected.
     private static let brokenBehindHead = BadResponse.all.filter { bad in
         ["bytes after", "a second answer", "a chunk size"].contains { bad.name.hasPrefix($0) }
     }

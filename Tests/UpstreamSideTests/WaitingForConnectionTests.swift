@@ -1,5 +1,5 @@
-// Plays in which requests wait for a connection to the upstream: what slow neighbours take from them, and what becomes of those whose
-// client leaves meanwhile.
+// Tests of requests that wait for an upstream connection: the effect of slow requests on others, and clients that disconnect while they
+// wait.
 
 import Reactor
 import TestSupport
@@ -27,7 +27,7 @@ struct WaitingForConnectionTests {
         return client
     }
 
-    /// One connection, which is taken.
+    /// A proxy with one upstream connection, which is in use.
     private func busyPlay(_ gate: Gate) throws -> (play: ProxyPlay, held: TestClient) {
         let play = try ProxyPlay(origin(gate)) { $0.upstream.maximumConnections = 1 }
         let held = try send(play, "/held")
@@ -60,7 +60,7 @@ struct WaitingForConnectionTests {
         client.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\nGET /second HTTP/1.1\r\nHost: a\r\n\r\n")
         client.finishSending()
         came.pass()
-        // By then its end has been seen.
+        // The proxy has read the client's end by now.
         #expect(try play.get("/other").status == 200)
         gate.open()
         #expect(client.readResponse()?.text == "\"/first\"")
@@ -94,7 +94,7 @@ struct WaitingForConnectionTests {
         #expect(answer?.status == 503 && answer?["Retry-After"] != nil)
         gate.open()
         #expect(held.readResponse()?.status == 200)
-        // With a connection free it gets its response as ever.
+        // When a connection is free, a half-closed client gets its response.
         let other = try send(play, "/half")
         other.finishSending()
         #expect(other.readResponse()?.status == 200)

@@ -1,4 +1,4 @@
-// Which of several addresses is asked.
+// Tests which of several upstream addresses is used.
 
 import Testing
 
@@ -24,7 +24,7 @@ struct AddressChoiceTests {
         var choice = AddressChoice(count: 2)
         _ = choice.note(0, isDown: true)
         #expect(choice.next(moves: 0) == 1)
-        // Meanwhile the first has come back, and the second is gone.
+        // Meanwhile the first address has recovered, and the second has failed.
         _ = choice.note(0, isDown: false)
         _ = choice.note(1, isDown: true)
         #expect(choice.next(moves: 1) == nil)

@@ -1,4 +1,4 @@
-// A client for the upstream on a loop of its own, without a proxy around it, and what its transfers bring.
+// An upstream client with its own event loop, without a proxy, and a recorder of its transfers.
 
 import Dispatch
 import Figures
@@ -8,12 +8,12 @@ import TestSupport
 
 @testable import Upstream
 
-/// Remembers what a transfer brought.
+/// Records the events of a transfer.
 final class Recorder: TransferReceiver, Sendable {
     struct State {
         var informational: [UInt16] = []
         var status: UInt16?
-        /// Of the final head, one line each.
+        /// Fields of the final head, one line each.
         var fields: [String] = []
         var content: [UInt8] = []
         var end: Result<Bool, UpstreamError.Kind>?
@@ -30,7 +30,7 @@ final class Recorder: TransferReceiver, Sendable {
 
     var now: State { state.withLock { $0 } }
 
-    /// Waits for the end, for a while; nil where it does not come.
+    /// Waits for the end of the transfer; nil after the timeout.
     func end(within milliseconds: Int = 20_000) -> Result<Bool, UpstreamError.Kind>? {
         guard ended.wait(timeout: .now() + .milliseconds(milliseconds)) == .success else { return nil }
         return now.end
@@ -72,11 +72,11 @@ final class Recorder: TransferReceiver, Sendable {
     }
 }
 
-/// How the upstream is spoken to. The plays are the same for all.
+/// Protocol to the upstream. Most tests run with all of them.
 enum Way: CaseIterable, Sendable {
     case clear, tls, http2, http2TLS
 
-    /// HTTP/1.1, where a play is about its framing.
+    /// HTTP/1.1 only, for tests of its framing.
     static let http1 = [Way.clear, .tls]
     static let multiplexed = [Way.http2, .http2TLS]
 
@@ -100,12 +100,13 @@ enum Way: CaseIterable, Sendable {
     }
 }
 
-/// A client on a loop of its own, with a clock that stands still. `@unchecked Sendable` because the client is used on its loop only.
+/// An upstream client with its own event loop and a clock that stands still. `@unchecked Sendable` because the client is used on its loop
+/// only.
 final class Asking: @unchecked Sendable {
     let time = ManualTime()
     private let loop: EventLoop
     private let client: UpstreamClient
-    /// Goes down with this.
+    /// Stopped together with this client.
     private let origin: ScriptedOrigin?
     /// Written on the loop, read by the test.
     private let seenAttempts = Mutex<[UpstreamError.Kind?]>([])
@@ -151,7 +152,7 @@ final class Asking: @unchecked Sendable {
         return value
     }
 
-    /// Whether a request would go over a connection that is there.
+    /// Whether a new request would use an open connection.
     var hasOpenHTTP2Connection: Bool { onLoop { $0.hasOpenHTTP2Connection } }
 
     var counters: Figures { onLoop { $0.counters } }
@@ -167,7 +168,7 @@ final class Asking: @unchecked Sendable {
         return Dictionary(uniqueKeysWithValues: counted.filter { $0.1 > 0 })
     }
 
-    /// Makes a connection in the background; how that ended, and all ends that were told of so far.
+    /// Connects in the background. Returns the error; nil on success.
     func attemptConnection() -> UpstreamError.Kind? {
         let done = DispatchSemaphore(value: 0)
         let result = Mutex<UpstreamError.Kind?>(nil)
@@ -181,10 +182,10 @@ final class Asking: @unchecked Sendable {
         return result.withLock { $0 }
     }
 
-    /// Ends of attempts to connect, as the client tells them.
+    /// Results of attempts to connect, as the client reports them.
     var attempts: [UpstreamError.Kind?] { seenAttempts.withLock { $0 } }
 
-    /// What was seen and is still there.
+    /// Number of recorded transfers that still exist.
     func alive(_ seen: Seen) -> Int { onLoop { _ in seen.count } }
 
     static func request(
@@ -198,8 +199,8 @@ final class Asking: @unchecked Sendable {
         return request
     }
 
-    /// Returns once the request has gone out, where a connection is there: that is at the end of the loop's batch.
-    /// - Parameter then: is given the transfer, on the loop.
+    /// Returns when the request has been sent, if there is a connection: at the end of the loop's batch of events.
+    /// - Parameter then: receives the transfer, on the loop.
     func ask(
         _ method: String, _ target: String, content: ContentFraming = .none, shares: ConnectionShares = [],
         recorder: Recorder = Recorder(),
@@ -217,7 +218,7 @@ final class Asking: @unchecked Sendable {
         return recorder
     }
 
-    /// Moves the clock until the transfer has ended; milliseconds that it took, to half a second.
+    /// Moves the clock until the transfer has ended. Returns the elapsed milliseconds, to half a second.
     func wait(for recorder: Recorder) -> (Result<Bool, UpstreamError.Kind>?, after: Int) {
         for step in 0..<1_000 {
             if let end = recorder.end(within: 10) { return (end, step * 500) }
@@ -227,7 +228,7 @@ final class Asking: @unchecked Sendable {
     }
 }
 
-/// Transfers, as long as anybody else holds them. `@unchecked Sendable` because it is used on one loop only.
+/// Weak references to transfers. `@unchecked Sendable` because it is used on one loop only.
 final class Seen: @unchecked Sendable {
     private struct Weak {
         weak var transfer: Transfer?

@@ -1,4 +1,5 @@
-// Where nothing is wrong the failure memory is not asked, and hears no success twice: that must not make it forget anything.
+// Without failures, requests skip the failure memory, and repeated successes are not reported to it. These tests check that it forgets
+// nothing because of that.
 
 import Testing
 
@@ -32,7 +33,7 @@ struct CalmMemoryTests {
                 memory.failAll()
                 memory.good("/f/1")
             })
-        // What fails still is reported, and stops nothing.
+        // A recent failure is reported, but stops no request.
         #expect(
             isCalm(after: 4) { memory in
                 for _ in 0..<2 { memory.bad("/f/1") }

@@ -1,4 +1,4 @@
-// Whom failures and pauses are for: one client, or one host.
+// Tests of failures and pauses that apply to one client, or to one host.
 
 import HTTPCore
 import Testing

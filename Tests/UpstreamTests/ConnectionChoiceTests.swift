@@ -1,4 +1,4 @@
-// Which connection a request gets where HTTP/2 is spoken.
+// Tests which connection a request gets over HTTP/2.
 
 import Testing
 

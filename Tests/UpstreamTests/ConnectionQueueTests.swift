@@ -1,4 +1,4 @@
-// The order in which requests that wait get a connection, as lists of what happens and who goes.
+// Tests of the order in which waiting requests get a connection, as lists of events and results.
 
 import TestSupport
 import Testing
@@ -47,7 +47,7 @@ struct ConnectionQueueTests {
         #expect([queue.join(share), queue.join(share), queue.join(share)] == [true, true, false])
         queue.release([share])
         #expect(queue.join(share) == true)
-        // It holds a connection already: the last one is free still.
+        // A running request already holds its connection, so the last one is still free.
         #expect(queue.take([ConnectionShare(.family(1), .free)]) == true)
     }
 
@@ -113,7 +113,7 @@ struct ConnectionQueueTests {
 
     struct SlowRow: CustomTestStringConvertible {
         let connections: Int
-        /// How many of each family want one, one family after the other.
+        /// Number of waiting requests of each family. All of one family arrive before those of the next.
         let wanted: [Int]
         let held: [Int]
         let testDescription: String
@@ -180,7 +180,7 @@ struct ConnectionQueueTests {
         #expect([queue.next(), queue.next(), queue.next(), queue.next(), queue.next()] == ["a", "b", "x", "y", nil])
     }
 
-    /// What is known of a request, held against the queue by going through all of them.
+    /// A waiting request, for comparison with the queue by a linear search.
     private struct Walker {
         let number: Int
         let shares: ConnectionShares
@@ -216,7 +216,7 @@ struct ConnectionQueueTests {
             case 2 where !waiting.isEmpty: queue.leave(waiting.remove(at: random.below(waiting.count)).place)
             case 3 where !running.isEmpty: queue.release(running.remove(at: random.below(running.count)))
             default:
-                // As the connections do it: whoever finds none free is not let go.
+                // As in production: no request is taken from the queue without a free connection.
                 guard running.count < Self.connections else { return }
                 let wanted = waiting.first { !$0.shares.contains(where: isFull) }
                 try demand(queue.next() == wanted?.number)

@@ -1,4 +1,4 @@
-// Which requests check what fails, and how long a request that is slow by nature is waited for.
+// Tests which requests check a failing scope, and how long Cistern waits for requests that are always slow.
 
 import HTTPCore
 import Testing
@@ -55,7 +55,7 @@ struct FailureCheckTests {
         #expect(memory.checks("/a", client: 1) == false)
         #expect(memory.checks("/a", client: 2) == true)
         memory.bad("/a", client: 2, began: 2_000)
-        // A turn that is not used passes to the others.
+        // A turn that its client does not use passes to the other clients.
         #expect(memory.checks("/a", client: 1) == false && memory.checks("/a", client: 3) == false)
         memory.now = 3_249
         #expect(memory.checks("/a", client: 2) == false)
@@ -72,7 +72,7 @@ struct FailureCheckTests {
         var checks: [Int64] = []
         for time in stride(from: Int64(11_000), to: 16_000, by: 10) {
             memory.now = time
-            // Requests of many keys, so that each is checked once in a recheck.
+            // Requests of many keys, because each key is checked once per recheck.
             guard memory.checks("/y/\(time)") == true else { continue }
             checks.append(time)
             memory.bad("/y/\(time)", began: time)
@@ -95,7 +95,7 @@ struct FailureCheckTests {
         #expect((0..<100).count { memory.checks("/2?\($0)", client: 2) == true } == 8)
     }
 
-    // MARK: Slow by nature
+    // MARK: Usually slow keys
 
     @Test("a key that was never quick gets twice its usual time; one that once was keeps the limit")
     func slowByNature() {
@@ -110,7 +110,7 @@ struct FailureCheckTests {
         }
         #expect(patience(memory) == 8_000)
         #expect(patience(memory, "/poll?x") == 1_500)
-        // What one client has seen counts for that client.
+        // One client's observations count for that client only; those of two clients count for all.
         #expect(patience(memory, client: 2) == 1_500)
         memory.good("/poll", client: 2, took: 4_000)
         #expect(patience(memory, client: 3) == 8_000)

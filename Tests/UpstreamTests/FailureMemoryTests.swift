@@ -1,4 +1,4 @@
-// The failure memory as lists of events and responses; the time is given.
+// Tests of the failure memory as lists of events and decisions, with explicit times.
 
 import HTTPCore
 import TestSupport
@@ -127,7 +127,7 @@ struct FailureMemoryTests {
             for number in 0..<5 { memory.bad("/\(number)", client: 9, user: UInt64(1 + number % 2)) }
             #expect(memory.open.contains(.upstream))
             #expect((memory.stop("/other", client: 8) == .upstream) == isProven)
-            // With and without credentials it may be one client.
+            // Requests with and without credentials may come from one client.
             let alone = Memory()
             alone.good("/login", client: 9, user: 1)
             alone.now = 20_000
@@ -332,7 +332,7 @@ struct FailureMemoryTests {
             memory.pause(target, status, seconds: 300)
             #expect(memory.stop(target) == .pause)
         }
-        // A failure, or the outcomes on a route, are no evidence for it.
+        // Neither a failure nor outcomes on a route are evidence that the pause is over.
         memory.pause("/routed", route: 0, 503, seconds: 300)
         memory.bad("/other", client: 2, .status(500))
         #expect(memory.stop("/unavailable") == .pause && memory.stop("/routed", route: 0) == .pause)
@@ -342,7 +342,7 @@ struct FailureMemoryTests {
         #expect(memory.open == [.pause, .pause])
         memory.good("/r", client: 2, route: 0)
         #expect(memory.ask("/routed", route: 0) == .go && memory.open == [.pause])
-        // A repeated request of the upstream starts a new pause.
+        // When the upstream asks again, a new pause starts.
         memory.pause("/unavailable", 503, seconds: 300)
         #expect(memory.stop("/unavailable") == .pause)
         memory.now = 309_999
@@ -358,7 +358,7 @@ struct FailureMemoryTests {
         #expect(memory.ask("/b") == .go)
     }
 
-    // MARK: The whole
+    // MARK: All scopes
 
     @Test("switched off, nothing is remembered")
     func off() {

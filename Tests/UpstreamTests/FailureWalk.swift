@@ -1,26 +1,26 @@
-// A small world around the failure memory: clients, an upstream that fails in some way, copies, background checks. Events in the order of
-// their times; a seed gives the same walk each time.
+// A simulation around the failure memory: clients, a failing upstream, stored responses and background checks. Events run in the order of
+// their times; a seed reproduces a schedule.
 
 import HTTPCore
 import TestSupport
 
 @testable import Upstream
 
-/// How the upstream treats a request.
+/// How the upstream responds to a request.
 enum Treatment: CaseIterable {
     case well, status, junk, login, cut, hang, refused
 
     static let failures = allCases.filter { $0 != .well && $0 != .refused }
 }
 
-/// One thing that clients ask for.
+/// A target that clients request.
 struct WalkKey {
     var target: String
     var route: Int?
     var hasCopy = true
-    /// When the content of the copy was made.
+    /// Time at which the content of the stored response was made.
     var copyMadeAt: Int64 = 0
-    /// Since when the upstream answers it well; nil while it does not.
+    /// Time from which the upstream responds well; nil while it does not.
     var wellSince: Int64? = 0
 }
 
@@ -54,14 +54,14 @@ final class FailureWalk {
         let client: Int
     }
 
-    /// What a client got.
+    /// A client's response.
     struct Answer {
         let client: Int
         let key: Int
         let asked: Int64
-        /// How old the content was; negative if it came from the upstream.
+        /// Age of the content; negative if it came from the upstream.
         let age: Int64
-        /// The scope that made Cistern serve the copy at once; nil if the client waited.
+        /// The scope that made Cistern serve the stored response at once; nil if the client waited.
         let scope: FailureScopeKind?
         /// Time of the last failed attempt in that scope; nil if none failed.
         let evidence: Int64?
@@ -81,10 +81,10 @@ final class FailureWalk {
     var random: SeededGenerator
     var keys: [WalkKey] = []
     var clients: [WalkClient] = []
-    /// How the upstream treats a request now.
+    /// The upstream's current treatment of a request.
     var treat: (_ client: Int, _ key: Int) -> Treatment = { _, _ in .well }
     private(set) var answers: [Answer] = []
-    /// When checks were sent, and of which key.
+    /// Times and keys of checks.
     private(set) var checks: [(key: Int, at: Int64)] = []
     private(set) var sent: [(key: Int, at: Int64)] = []
     private(set) var now: Int64 = 0
@@ -144,7 +144,7 @@ final class FailureWalk {
         now = end
     }
 
-    /// A client sends a request again and again.
+    /// Schedules repeated requests of a client.
     func ask(_ key: Int, by client: Int, every interval: ClosedRange<Int64>, from start: Int64, until end: Int64) {
         var time = start
         while time < end {
@@ -235,7 +235,7 @@ final class FailureWalk {
             case .over: watchesAddress = false
             case .notYet: break
             case .due:
-                // It connects, or not; no request is sent.
+                // Only a connection attempt; no request is sent.
                 let isRefused = treat(0, 0) == .refused
                 if isRefused { memory.failToReach(.connectionRefused, began: now, now: now) } else { memory.reach(now: now) }
             }

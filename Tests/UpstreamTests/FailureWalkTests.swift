@@ -1,4 +1,4 @@
-// The failure memory's two principles as properties of random walks: silence is no evidence, and one client is no witness. A failing walk
+// Tests two principles of the failure memory with random schedules: silence is no evidence, and one client is no witness. A failing test
 // names its seed.
 
 import HTTPCore
@@ -14,7 +14,7 @@ struct FailureWalkTests {
 
     // MARK: An attacker
 
-    /// Well requests of honest clients, a bad path that they ask for too, and one client that does what it can.
+    /// Honest clients with working targets and a failing one, and an attacker with random requests.
     private func attacked(_ random: inout SeededGenerator) -> (walk: FailureWalk, wellKeys: Int, hangs: Bool) {
         let walk = FailureWalk(random)
         let (length, right) = (Int64(30_000), 2 * walk.settings.recheck)
@@ -23,7 +23,7 @@ struct FailureWalkTests {
             WalkClient(address: UInt64($0 + 1), user: Bool.random(using: &walk.random) ? UInt64($0 + 10) : 0)
         }
         let attackers = Int.random(in: 1...3, using: &walk.random)
-        // One address, with other credentials each time.
+        // One address with changing credentials.
         for user in 0..<attackers { walk.clients.append(WalkClient(address: 99, user: UInt64(user == 0 ? 0 : 100 + user))) }
         let wellKeys = Int.random(in: 1...3, using: &walk.random)
         let route = Bool.random(using: &walk.random) ? 0 : nil
@@ -36,9 +36,9 @@ struct FailureWalkTests {
         let (kind, badKind) = (
             Treatment.failures.randomElement(using: &walk.random)!, Treatment.failures.randomElement(using: &walk.random)!
         )
-        // What the attacker asks for fails, and so may the well requests of this client, by its own limit.
+        // The attacker's targets fail. Working targets may also fail for the attacker, by its rate limit.
         let isLimited = Bool.random(using: &walk.random)
-        // For some seconds everything fails, so that several witnesses have seen it.
+        // For some seconds everything fails, which several clients observe.
         let glitch = Int64.random(in: 500...4_000, using: &walk.random)
         var isDown = false
         if Bool.random(using: &walk.random) {
@@ -57,7 +57,7 @@ struct FailureWalkTests {
         }
         for client in 0..<honest {
             for key in 0..<wellKeys where client == 0 || Bool.random(using: &walk.random) {
-                // The first client alone asks often enough.
+                // Only the first client sends requests often enough.
                 walk.ask(key, by: client, every: client == 0 ? 200...right : 200...9_000, from: Int64(client * 37), until: length)
             }
             walk.ask(wellKeys, by: client, every: 300...3_000, from: 100, until: length)
@@ -80,8 +80,8 @@ struct FailureWalkTests {
             let honest = walk.clients.count { $0.address != 99 }
             for answer in walk.answers where answer.key < wellKeys && answer.client < honest {
                 guard answer.asked < 11_000 || answer.asked >= 15_000 else { continue }
-                // A turn that another client does not use takes a quarter of a recheck. One key may be well for some clients only: then they
-                // have every second turn, and a check that hangs delays the next one of its client.
+                // A turn that another client does not use takes a quarter of a recheck. If a key works for some clients only, these have
+                // every second turn, and a hanging check delays its client's next one.
                 let turns: Int64 = answer.key == 0 ? 3 : 1
                 // Two attempts from the outage may hang until after the recovery, without other requests. They open the key late.
                 let late = hangs ? 2 * walk.settings.recheck : 0
@@ -92,21 +92,21 @@ struct FailureWalkTests {
         }
     }
 
-    /// A copy is served at once only if an attempt failed in its scope within two rechecks.
+    /// A stored response is served at once only if an attempt in its scope failed within two rechecks.
     private func evident(_ walk: FailureWalk) throws {
         for answer in walk.answers where answer.isImmediate && answer.scope != .address {
             try demand(answer.asked - (answer.evidence ?? .min / 2) <= 2 * walk.settings.recheck, "\(answer)")
         }
     }
 
-    /// One client asks too often for one key, and has used up its limit.
+    /// One client exceeds its rate limit on one key.
     private func limited(_ random: inout SeededGenerator) -> (walk: FailureWalk, honest: Int) {
         let walk = FailureWalk(random)
         let honest = Int.random(in: 1...3, using: &walk.random)
         walk.clients = (0...honest).map { WalkClient(address: UInt64($0 + 1)) }
         walk.keys = [WalkKey(target: "/data"), WalkKey(target: "/other")]
         let kind = Treatment.failures.randomElement(using: &walk.random)!
-        // For some seconds everything fails, so that all clients have seen it.
+        // For some seconds everything fails, which all clients observe.
         var isDown = false
         walk.schedule(.change { isDown = true }, at: 15_000 - Int64.random(in: 2_500...4_000, using: &walk.random))
         walk.schedule(
@@ -129,7 +129,7 @@ struct FailureWalkTests {
         } end: { world in
             let (walk, honest) = world
             walk.run(until: 30_000)
-            // As above: every second turn, and a check that hangs.
+            // These clients have every second turn, and a check may hang.
             for answer in walk.answers where answer.client < honest && answer.asked >= 15_000 {
                 try demand(answer.age <= walk.settings.recheck * 15 / 4 + 300, "\(answer)")
             }
@@ -212,7 +212,7 @@ struct FailureWalkTests {
         }
     }
 
-    // MARK: A true outage
+    // MARK: An outage
 
     enum Traffic: CaseIterable { case brisk, oneClient, threeTargets, everyFourSeconds }
 
@@ -260,7 +260,7 @@ struct FailureWalkTests {
             outage(&$0)
         } end: { world in
             let (walk, kind, from, until) = world
-            // It opens within the time of five failures and their ends, however rare requests are.
+            // The scope opens within the time of five failures and their timeouts, even with few requests.
             let isOpenAt = from + 30_000 + FailureWalk.firstByte
             walk.run(until: isOpenAt)
             try demand(walk.memory.isDown, "\(kind)")
@@ -269,7 +269,7 @@ struct FailureWalkTests {
             for answer in walk.answers where answer.asked >= isOpenAt && answer.asked < until {
                 try demand(answer.isImmediate, "\(kind): \(answer)")
             }
-            // The turn of a client that does not come takes a quarter of a recheck.
+            // A turn that its client does not use takes a quarter of a recheck.
             for answer in walk.answers where answer.asked > until + recheck * 5 / 4 + 300 {
                 try demand(!answer.isImmediate && answer.age < 0, "\(kind): \(answer)")
             }
@@ -279,7 +279,7 @@ struct FailureWalkTests {
         }
     }
 
-    /// At most one check of a key in a recheck, and a bounded number in all.
+    /// At most one check per key and recheck, and a bounded total number.
     private func bounded(_ walk: FailureWalk) throws {
         var last: [Int: Int64] = [:]
         var window: [Int64] = []

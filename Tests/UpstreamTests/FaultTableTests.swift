@@ -1,4 +1,4 @@
-// Which faults are injected for which requests, and what comes of a response under one. Without sockets or clocks.
+// Tests which requests an injected fault applies to, and its effect on a response. Without sockets or clocks.
 
 import HTTPCore
 import Testing

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("A path that breaks HTTP/2", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct HTTP2ApartTests {
-    /// Breaks the rules under `/bad`; over HTTP/1.1 it says no, as servers of HTTP/2 do.
+    /// Violates HTTP/2 under `/bad`. Refuses requests over HTTP/1.1, as HTTP/2-only servers do.
     private static let script: ScriptedOrigin.Script = { request in
         guard request.line.hasSuffix("HTTP/2") else { return [.json("\"expected h2\"", status: "403 Forbidden")] }
         return request.target.hasPrefix("/bad") ? [.frame(OriginFrame.data, 0, [0])] : [.json("\"\(request.line)\"")]
@@ -38,7 +38,7 @@ struct HTTP2ApartTests {
         }
         asking.time.advance(by: .seconds(1))
         for method in ["GET", "POST"] { expectWell(asking.ask(method, "/b")) }
-        // Once it is known it breaks no connection of others.
+        // Once the path is known, it breaks no connection of other requests.
         #expect(!asking.attempts.contains { $0 != nil })
     }
 
@@ -48,7 +48,7 @@ struct HTTP2ApartTests {
 
     private final class Walk {
         let asking: Asking
-        /// Rounds in which requests for healthy paths were lost.
+        /// Number of rounds in which requests for working paths were lost.
         var lost = 0
 
         init(_ asking: Asking) throws {
@@ -102,7 +102,7 @@ struct HTTP2ApartTests {
             #expect(asking.ask(request).end() == .failure(.protocolError))
             expectWell(asking.ask("GET", "/a"))
         }
-        // The first one, and one each time that it was broken; those of its own were not others'.
+        // The first connection, one after each of three breaks, and one for each request of a known bad path.
         #expect(asking.counters[.upstreamHTTP2Connections] <= 1 + 3 + 12)
     }
 

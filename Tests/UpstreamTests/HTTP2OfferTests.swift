@@ -1,4 +1,4 @@
-// What an upstream loses with which HTTP/2 does not go well, and what its requests lose: as little as can be.
+// Tests that HTTP/2 failures of an upstream cost as few requests and connections as possible.
 
 import Figures
 import HTTPCore
@@ -9,7 +9,7 @@ import Testing
 
 @Suite("HTTP/2 that does not go well", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct HTTP2OfferTests {
-    /// What so many requests are asked in that are under way at once.
+    /// The protocols of `count` concurrent requests.
     private func spoken(_ asking: Asking, _ origin: ScriptedOrigin, _ count: Int) -> [String] {
         let gate = Gate()
         let before = origin.requests.count
@@ -40,7 +40,7 @@ struct HTTP2OfferTests {
         let asking = Asking(origin, .http2TLS)
         defer { asking.end() }
         breakRules(asking, origin, by: "/bad")
-        // One takes what the repeated request has left; for the others a connection is made.
+        // One request uses the HTTP/1.1 connection of the repeated request; the others use a new connection.
         #expect(spoken(asking, origin, 3).count { $0 != Self.http1 } == 2)
         breakRules(asking, origin, by: "/bad")
         #expect(spoken(asking, origin, 4).contains { $0 != Self.http1 })
@@ -58,7 +58,7 @@ struct HTTP2OfferTests {
         }
         let asking = Asking(origin, .http2TLS)
         defer { asking.end() }
-        // Nothing is known yet, so each has a connection made for it; the first one's takes long.
+        // No protocol is known yet, so each request makes a connection. The first one is delayed.
         origin.holdNext(until: late)
         let first = asking.ask("GET", "/first")
         #expect(origin.waitForConnections(1))
@@ -82,7 +82,7 @@ struct HTTP2OfferTests {
         let recorders = ["GET", "GET", "POST", "GET"].enumerated().map { asking.ask($1, "/\($0)") }
         #expect(origin.waitForConnections(1))
         gate.open()
-        // In clear the connection stands before it is cut, and a write has gone out on it.
+        // Without TLS, the connection is open before it is cut, and a write has been sent on it.
         let failing = way.isTLS ? [0] : [2]
         for (number, recorder) in recorders.enumerated() {
             if failing.contains(number) {
@@ -137,7 +137,7 @@ struct HTTP2OfferTests {
         #expect(asking.ask("GET", "/first").end() == .success(true))
         let waiting = (0..<5).map { asking.ask("GET", "/\($0)") }
         #expect(asking.counters[.upstreamConnections] == 1)
-        // The upstream says nothing more: after a second another connection is tried.
+        // The upstream stays silent, so another connection is tried after a second.
         asking.time.advance(by: .milliseconds(1_100))
         for recorder in waiting { #expect(recorder.end() == .success(true)) }
         #expect(asking.counters[.upstreamConnections] == 2)

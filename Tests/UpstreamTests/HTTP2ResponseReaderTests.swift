@@ -1,4 +1,4 @@
-// What is a response of HTTP/2, judged by us alone: the library, which refuses most of what is none before, is not asked.
+// Tests our own validation of HTTP/2 responses, without the library, which refuses most invalid ones earlier.
 
 import HTTP2
 import HTTPCore
@@ -20,7 +20,7 @@ struct HTTP2ResponseReaderTests {
         return section
     }
 
-    /// The status, or what is wrong.
+    /// The status, or the fault.
     private func judge(_ lines: [(String, String)], to method: HTTPCore.Method = .get, isLast: Bool = false) -> String {
         var reader = HTTP2ResponseReader(to: method, limits: ResponseLimits())
         return describe(reader.take(section(lines), isLast: isLast))

@@ -1,5 +1,5 @@
-// HTTP/2 towards the upstream: many requests on one connection, and what the upstream may do to one of them or to all. The plays of
-// `UpstreamClientTests` and `RepeatTests` run over it too.
+// Tests of HTTP/2 to the upstream: many requests on one connection, and faults of one stream or of the connection. `UpstreamClientTests`
+// and `RepeatTests` run over HTTP/2 too.
 
 import Figures
 import HTTPCore
@@ -29,7 +29,7 @@ struct HTTP2Tests {
         let counters = asking.counters
         #expect(counters[.upstreamHTTP2Streams] == 0 && asking.http2Ended[.whole] == 60)
         if way == .http2 { #expect(counters[.upstreamConnections] == 1) }
-        // From now on one is enough.
+        // Later requests need no further connection.
         #expect((0..<60).map { asking.ask("GET", "/\($0)") }.allSatisfy { $0.end() == .success(true) })
         #expect(asking.counters[.upstreamConnections] == counters[.upstreamConnections])
     }
@@ -76,7 +76,7 @@ struct HTTP2Tests {
         #expect(origin.requests.last?.target == "*")
     }
 
-    // MARK: Responses that are none
+    // MARK: Invalid responses
 
     struct Bad: Sendable, CustomTestStringConvertible {
         let name: String
@@ -166,7 +166,7 @@ struct HTTP2Tests {
         #expect(recorder.now.fields == ["a: b", "c: \u{e9}"])
     }
 
-    // MARK: What was not processed
+    // MARK: Unprocessed requests
 
     @Test("what the upstream has refused is sent once more, writes too; what it refuses again is not", arguments: ["GET", "POST"])
     func refusedStreams(method: String) {
@@ -216,7 +216,8 @@ struct HTTP2Tests {
         #expect(origin.waitForRequests(1))
         let beyond = asking.ask(method, "/beyond")
         #expect(origin.waitForRequests(2))
-        // The second time it comes first, and the connection's last stream is none: it fails, and was processed by nobody.
+        // The repeated request is the first stream of its connection, and GOAWAY names no processed stream. It fails without having been
+        // processed.
         #expect(beyond.end() == .failure(.connectionTerminated))
         #expect(origin.requests.count { $0.target == "/beyond" } == 2)
         gate.open()
@@ -247,7 +248,7 @@ struct HTTP2Tests {
         #expect(origin.requests.count == 3)
     }
 
-    // MARK: Streams and windows
+    // MARK: Streams and flow control
 
     @Test("no more streams than the upstream takes: others have connections of their own, and nothing is refused")
     func limits() {
@@ -392,7 +393,7 @@ struct HTTP2Tests {
         defer { asking.end() }
         let neighbours = (0..<3).map { asking.ask("GET", "/\($0)") }
         #expect(origin.waitForRequests(3))
-        // It was not alone: whether it did it shows on a connection of its own, over HTTP/2.
+        // The request shared its connection, so it is repeated over HTTP/2 on a separate one. The fault there identifies it.
         let bad = asking.ask("GET", "/bad")
         #expect(bad.end() == .failure(.protocolError))
         gate.open()
@@ -400,7 +401,7 @@ struct HTTP2Tests {
             #expect(recorder.end() == .success(true))
             #expect(text(recorder) == "1")
         }
-        // Now it is known, and HTTP/1.1 is tried for it.
+        // The path is now known, and is requested over HTTP/1.1.
         let again = asking.ask("GET", "/bad")
         #expect(again.end() == .success(true) && text(again) == "\"GET /bad HTTP/1.1\"")
         #expect(asking.ask("POST", "/after").end() == .success(true))
@@ -435,7 +436,7 @@ struct HTTP2Tests {
         let neighbour = asking.ask("GET", "/neighbour")
         #expect(origin.waitForRequests(1))
         let flooded = asking.ask("POST", "/flood")
-        // What had no head goes out again, on a connection of its own; a write fails.
+        // Requests without a response head are repeated on separate connections; a write fails.
         #expect(flooded.end() == .failure(.protocolError))
         gate.open()
         #expect(neighbour.end() == .success(true) && text(neighbour) == "2")

@@ -1,11 +1,11 @@
-// The vocabulary of the failure memory's tests.
+// Helpers for tests of the failure memory.
 
 import HTTPCore
 import Testing
 
 @testable import Upstream
 
-/// A memory with short words for its events, and paths without a route unless one is named.
+/// A failure memory with short names for its events. Paths have no route by default.
 final class Memory {
     var memory: FailureMemory
     var now: Int64 = 0
@@ -34,7 +34,7 @@ final class Memory {
         return admission
     }
 
-    /// What stops a request that has a copy.
+    /// The scope that stops a request with a stored response; nil if none does.
     func stop(_ target: String, client: UInt64 = 1, user: UInt64 = 0, route: Int? = nil) -> FailureScopeKind? {
         if case .serveCopy(let stop, _) = ask(target, client: client, user: user, route: route) { stop.scope } else { nil }
     }
@@ -73,7 +73,7 @@ final class Memory {
 
     var open: [FailureScopeKind] { memory.openScopes(now: now).map(\.scope.kind) }
 
-    /// Two clients fail with every request, and nothing succeeds.
+    /// Every request of two clients fails.
     func failAll(_ directory: String = "/x/", keys: Int = 5, route: Int? = nil) {
         for number in 0..<keys {
             for client in [1, 2] as [UInt64] { bad("\(directory)\(number)", client: client, route: route) }

@@ -1,4 +1,4 @@
-// A request's content on its way out, as lists of what is done and of what comes of it. Without sockets.
+// Tests of request content on its way to the upstream, as lists of actions and results. Without sockets.
 
 import HTTPCore
 import Testing
@@ -7,17 +7,17 @@ import Testing
 
 @Suite("A request's content on its way out")
 struct PendingContentTests {
-    /// What either side does, and what that must bring.
+    /// An action of either side, with its expected results.
     private enum Step {
-        /// The flow brings so many bytes, and hears whether the connection is to be called, and whether it has to wait itself.
+        /// The client's side appends this many bytes. Expected: whether the connection is notified, and whether the client must wait.
         case append(Int, callsConnection: Bool = false, holdsBack: Bool = false, isQueued: Bool = false)
         case close(callsConnection: Bool = false)
         case appendWhole(Int, callsConnection: Bool = false)
-        /// The connection takes a piece of 16 KiB at most, and the flow is called or not.
+        /// The connection takes a piece of at most 16 KiB. Expected: whether the client is notified.
         case take(PendingContent.Piece, callsFlow: Bool = false)
     }
 
-    /// - Returns: the state, and all that went out.
+    /// - Returns: the final state, and the bytes sent.
     @discardableResult
     private func play(_ steps: [Step], isEmpty: Bool = false, inChunks: Bool = false, _ place: SourceLocation = #_sourceLocation)
         -> (state: PendingContent.State, output: [UInt8])
@@ -83,7 +83,7 @@ struct PendingContentTests {
         play([.append(16 * 1024, isQueued: true), .append(1, holdsBack: true, isQueued: true)])
         var steps: [Step] = [.append(256 * 1024 + 1, holdsBack: true)]
         steps += (0..<12).map { _ in .take(.bytes(16_384)) }
-        // What is written all the same changes nothing of what is owed.
+        // Bytes that are appended in spite of the limit do not change when the client is notified.
         steps += [.append(1, holdsBack: true), .take(.bytes(16_384), callsFlow: true), .take(.bytes(16_384)), .append(1)]
         play(steps)
     }

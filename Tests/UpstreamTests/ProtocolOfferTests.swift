@@ -1,4 +1,4 @@
-// For how long an upstream with which HTTP/2 did not go well is asked in HTTP/1.1.
+// Tests how long an upstream is requested over HTTP/1.1 after HTTP/2 failures.
 
 import Testing
 
@@ -8,9 +8,9 @@ import Testing
 struct ProtocolOfferTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let testDescription: String
-        /// Each with the second at which it comes.
+        /// Events with the second of their occurrence.
         let events: [(second: Int64, event: ProtocolOffer.Event)]
-        /// Seconds from the last one for which HTTP/1.1 is spoken.
+        /// Seconds of HTTP/1.1 after the last event.
         let pause: Int64
 
         init(_ name: String, _ events: [(Int64, ProtocolOffer.Event)], pause: Int64) {
@@ -40,7 +40,7 @@ struct ProtocolOfferTests {
         offer.isHTTP1Known = true
         for (second, event) in row.events { _ = offer.handle(event, at: second * 1_000) }
         let last = (row.events.last?.second ?? 0) * 1_000
-        // The pause that runs may have begun earlier.
+        // An earlier event may have started the current pause.
         #expect(offer.offersHTTP2(at: last) == (row.pause == 0))
         if row.pause > 0 {
             #expect(!offer.offersHTTP2(at: last + row.pause * 1_000 - 1))

@@ -1,4 +1,4 @@
-// How often a request arrives whose connection fails (RFC 9110 §9.2.2): safe ones twice at most, all others once.
+// Tests how often a request is sent if its connection fails (RFC 9110 §9.2.2): safe requests at most twice, all others once.
 
 import Figures
 import HTTPCore
@@ -65,12 +65,12 @@ struct RepeatTests {
         #expect(row.0.isAllowed == row.1)
     }
 
-    /// Where the connection fails.
+    /// A point at which the connection fails.
     private struct Failure: Sendable {
         let name: String
         let steps: [OriginStep]
         var isBeforeResponse = true
-        /// Parts of a head are none of HTTP/2's.
+        /// Whether the failure is within a head, which HTTP/2 does not split.
         var isOfHTTP1 = false
     }
 
@@ -86,7 +86,7 @@ struct RepeatTests {
 
     private static let contents: [ContentFraming] = [.none, .length(0), .length(3), .chunked]
 
-    /// Asks, with the content, and waits for the end.
+    /// Sends a request with this content, and waits for its end.
     private func ask(_ asking: Asking, _ method: String, _ target: String, _ content: ContentFraming) -> Result<Bool, UpstreamError.Kind>? {
         asking.ask(method, target, content: content) { transfer in
             if content == .length(3) || content == .chunked { _ = transfer?.write(Array("abc".utf8).span) }
@@ -99,7 +99,7 @@ struct RepeatTests {
         arguments: ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "POST", "PUT", "DELETE", "PATCH", "MOVE"], Way.allCases)
     func arrivals(method: String, way: Way) {
         let isSafe = ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY"].contains(method)
-        // A response to HEAD is whole with its head.
+        // A response to HEAD is complete with its head.
         for failure in Self.failures.filter({ !way.isHTTP2 || !$0.isOfHTTP1 })
         where method != "HEAD" || failure.name != "within the content" {
             let origin = way.origin { request in

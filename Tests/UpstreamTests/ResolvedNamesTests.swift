@@ -1,4 +1,4 @@
-// What is known of where names lead.
+// Tests of remembered name resolutions.
 
 import Reactor
 import Testing

@@ -1,4 +1,4 @@
-// Slots that are divided as connections are.
+// Tests of slots that are shared like connections.
 
 import TestSupport
 import Testing
@@ -20,7 +20,7 @@ struct SharedSlotsTests {
         var held = 0
         while slots.take(Self.shares(1, 1)) { held += 1 }
         #expect(held == (count + 1) / 2)
-        // One client with many paths, and one path with many clients, are the same.
+        // One client with many paths counts like one path with many clients.
         for number in 2..<100 {
             let (ofClient, ofFamily) = (slots.take(Self.shares(number, 1)), slots.take(Self.shares(1, number)))
             #expect(!ofClient && !ofFamily)

@@ -1,5 +1,5 @@
-// Bytes that no request asked for (RFC 9112 §9.2): surplus, doubled, late and early ones, in clear and through TLS. Each response names its
-// request, and none may reach another.
+// Tests of bytes that belong to no request (RFC 9112 §9.2): surplus, duplicate, late and early ones, with and without TLS. Each response
+// names its request, and must not reach another one.
 
 import Figures
 import HTTPCore
@@ -8,15 +8,15 @@ import Testing
 
 @testable import Upstream
 
-/// One way in which an origin says more than its response.
+/// A way in which an origin sends more than its response.
 struct StrayBytes: Sendable, CustomTestStringConvertible {
     let name: String
     var method = "GET"
-    /// The response, as far as it is right, in the pieces in which it is sent: with TLS each is a record.
+    /// Pieces of the right response. Over TLS each is one record.
     let records: [String]
-    /// Whether the surplus is in the same piece as the last of them.
+    /// Whether the last piece includes the surplus.
     var isTogether = true
-    /// Whether it comes after the response was seen to be whole.
+    /// Whether the surplus is sent after the response was read.
     var isLate = false
 
     var testDescription: String { name }
@@ -123,7 +123,7 @@ struct StrayBytesTests {
             let (gate, ended) = (Gate(), Gate())
             let origin = origin(isTLS) { request in
                 guard request.target == "/first" else { return [.json("\"late\"")] }
-                // The origin reads nothing of the second request, which has begun to arrive.
+                // The origin does not read the second request, which has begun to arrive.
                 return [.send(StrayBytes.response("/first")), .pass(gate), .awaitInput, .send(StrayBytes.stray), .pass(ended), .cut]
             }
             let asking = Asking(origin, isTLS: isTLS)
@@ -153,7 +153,7 @@ struct StrayBytesTests {
         let asking = Asking(origin, isTLS: isTLS)
         defer { asking.end() }
         expectOwn(asking.ask("GET", "/first"), "/first", "before")
-        // Within the batch of events in which the connection is chosen for it.
+        // Runs in the batch of events in which the request gets its connection.
         let write = asking.ask("POST", "/second") { _ in
             gate.open()
             sent.pass()
@@ -170,7 +170,7 @@ struct StrayBytesTests {
         for (method, isRepeated) in [("GET", true), ("POST", false)] {
             let (first, second, ended) = (Gate(), Gate(), Gate())
             let origin = origin(isTLS) { [.send(StrayBytes.response($0.target))] }
-            // It reads none of the content: what is sent behind that waits with us.
+            // The origin reads no content, so the next request stays in our send queue.
             origin.reactToExpectation { _ in
                 [.pass(first), .send(StrayBytes.response("/first")), .pass(second), .send(StrayBytes.stray), .pass(ended), .cut]
             }
@@ -197,8 +197,8 @@ struct StrayBytesTests {
         }
     }
 
-    /// On the first connection each response is sent after the next request, so one surplus response makes each of them the previous one's. HTTP/1.1
-    /// numbers nothing: while requests follow closely, no client can detect it.
+    /// On the first connection each response is sent after the next request, so one surplus response shifts all later ones. HTTP/1.1 does
+    /// not number responses: while requests follow closely, no client can detect the shift.
     @Test(
         "one response too many harms those that follow closely until their connection rests, and no longer", .slow,
         arguments: [false, true])

@@ -1,4 +1,4 @@
-// TLS to the upstream: sessions, tickets, keys, ends, and files that change. The peers are Debian's nginx and OpenSSL.
+// Tests of TLS to the upstream: sessions, tickets, keys, ends, and changed files. The peers are Debian's nginx and OpenSSL.
 
 import CacheStore
 import Figures
@@ -98,7 +98,7 @@ struct TLSTests {
         }
         let asking = Asking(origin, isTLS: true)
         defer { asking.end() }
-        // Each piece makes it wait, and it goes on at the end of the batch of events.
+        // Pauses the transfer for each piece, and resumes it at the end of the batch of events.
         let recorder = Recorder { transfer, event in
             guard event > 0 else { return }
             transfer.pause()
@@ -131,7 +131,7 @@ struct TLSTests {
         let origin = ScriptedOrigin(greeting: [step]) { _ in [.close] }
         let asking = asking(origin.port, SharedCertificates.authority)
         defer { asking.end() }
-        // A reset may be there before libcurl has told of the connection.
+        // A reset may arrive before libcurl has reported the connection.
         var errors = [UpstreamError.Kind.tlsProtocolError]
         if case .reset = step { errors.append(.connectionRefused) }
         let end = asking.ask("POST", "/a").end()

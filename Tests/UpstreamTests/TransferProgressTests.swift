@@ -1,4 +1,4 @@
-// How far a transfer has come, as lists of what happens and of what is to be done; and which time-out holds in each state. Without sockets.
+// Tests of the state machine of a transfer: lists of events and actions, and the timeout in each state. Without sockets.
 
 import HTTPCore
 import Testing
@@ -11,7 +11,7 @@ struct TransferProgressTests {
     private typealias Action = TransferProgress.Action
     private typealias State = TransferProgress.State
 
-    /// Each event must bring the action beside it, a millisecond after the one before.
+    /// Plays the events, a millisecond apart, and expects their actions.
     private func play(_ events: [(Event, Action)], _ place: SourceLocation = #_sourceLocation) -> TransferProgress {
         var progress = TransferProgress(now: 0)
         for (index, (event, action)) in events.enumerated() {
@@ -30,7 +30,7 @@ struct TransferProgressTests {
         #expect(play(Self.asking).state == .asking(hasHeard: false))
         #expect(play(Self.receiving + [(.contentCame, .deliver), (.contentCame, .deliver)]).state == .receiving(.steady))
         #expect(play(Self.receiving + [(.ended, .nothing)]).hasEnded)
-        // On a kept connection there is nothing to wait for.
+        // A kept connection needs no wait for a connection.
         #expect(play([(.sendingBegan, .nothing)]).state == .asking(hasHeard: false))
     }
 
@@ -49,7 +49,7 @@ struct TransferProgressTests {
         let heldBack = paused + [(.contentCame, .holdBack)]
         #expect(play(heldBack + [(.paused, .nothing)]).state == .receiving(.heldBack))
         #expect(play(heldBack + [(.resumed, .readOn), (.contentCame, .deliver)]).state == .receiving(.steady))
-        // It stopped again before the connection went on.
+        // It was paused again before the connection continued to read.
         #expect(play(heldBack + [(.resumed, .readOn), (.paused, .nothing), (.contentCame, .holdBack)]).state == .receiving(.heldBack))
     }
 
@@ -97,15 +97,15 @@ struct TransferProgressTests {
         return TransferLimits(settings)
     }
 
-    /// Where a transfer may be, and which time-out holds there.
+    /// States of a transfer, with the timeout that applies.
     private struct TimeOutRow: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let events: [TransferProgress.Event]
         let content: PendingContent.State
-        /// nil where none holds.
+        /// nil: no timeout applies.
         let after: Int64?
         let error: UpstreamError?
-        /// The one that all of it has.
+        /// The error if the total timeout expires.
         let totalError: UpstreamError
 
         init(
@@ -145,7 +145,7 @@ struct TransferProgressTests {
         ])
     private func timeOuts(_ row: TimeOutRow) {
         var progress = TransferProgress(now: 0)
-        // What it waits for begins anew with each event.
+        // The timeout starts again with each event.
         for event in row.events { _ = progress.handle(event, at: 500) }
         let began: Int64 = row.events.isEmpty ? 0 : 500
         let limits = Self.limits()
@@ -155,7 +155,7 @@ struct TransferProgressTests {
         } else {
             #expect(progress.overdue(at: .max, limits, row.content, hasResolved: true) == nil)
         }
-        // The limit of all counts from the beginning, whatever happens.
+        // The total timeout counts from the start, regardless of events.
         let total = Self.limits(total: .seconds(2))
         #expect(progress.overdue(at: 1_999, total, row.content, hasResolved: true) == nil)
         #expect(progress.overdue(at: 2_000, total, row.content, hasResolved: true) == row.totalError)
@@ -173,7 +173,7 @@ struct TransferProgressTests {
         #expect(play(held).state == .streaming(.heldBack))
         #expect(play(held).overdue(at: .max, limits, .taken, hasResolved: true) == nil)
         #expect(play(held + [(.resumed, .readOn), (.contentCame, .deliver)]).state == .streaming(.steady))
-        // Before its head nothing is one.
+        // Without a response head, the transfer is not a stream.
         #expect(!play(Self.asking + [(.streamBegan, .nothing)]).isStream)
     }
 

@@ -1,4 +1,4 @@
-// Asking an origin, without a proxy around it: phases and their time-outs, the queue for connections, writing, cancelling.
+// Tests of the upstream client without a proxy: phases and their timeouts, the queue for connections, writing and cancelling.
 
 import Dispatch
 import Figures
@@ -45,7 +45,7 @@ struct UpstreamClientTests {
             #expect(recorder.end() == .success(isDelimited))
             #expect(recorder.now.content.elementsEqual("[1]".utf8))
         }
-        // In TLS an end that was not announced may be anybody's who cuts the connection.
+        // In TLS, an end without close_notify may be an attacker's.
         origin.react { _ in [.send("HTTP/1.1 200 OK\r\n\r\n[1]"), .cut] }
         #expect(asking.ask("GET", "/cut").end() == (way.isTLS ? .failure(.responseIncomplete) : .success(false)))
     }
@@ -83,7 +83,7 @@ struct UpstreamClientTests {
         let asking = asking(origin, way)
         defer { asking.end() }
         #expect(asking.ask("GET", "/a").end() == .success(true))
-        // The second request finds the connection ended without a response: it is asked anew, on the next.
+        // The second request's connection ends without a response, so it is repeated on a new connection.
         #expect(asking.ask("GET", "/b").end() == .success(true))
         #expect(asking.counters[.upstreamConnections] == 2)
         #expect(asking.ask("POST", "/c").end() == .failure(.connectionTerminated))
@@ -116,7 +116,7 @@ struct UpstreamClientTests {
         "an upstream that ends each connection after one response without saying so costs no response, however many wait", .slow,
         arguments: Way.allCases)
     func unannouncedEnds(way: Way) {
-        // A head is all of it: over HTTP/2 another's end would come between that and the content, which then is lost indeed.
+        // Responses without content. Over HTTP/2, the end could otherwise fall between head and content, which would lose the response.
         let origin = way.origin { [.send("HTTP/1.1 200 OK\r\nTarget: \($0.target)\r\nContent-Length: 0\r\n\r\n"), .close] }
         let asking = asking(origin, way) {
             $0.maximumConnections = 1
@@ -156,7 +156,7 @@ struct UpstreamClientTests {
             #expect(end == .failure(.connectionReadTimeout), "\(target)")
             #expect((seconds * 1000...seconds * 1000 + 2_000).contains(after), "\(target): \(after)")
         }
-        // A server that takes the connection and says nothing to TLS's greeting.
+        // A server that accepts the connection and does not respond to the ClientHello.
         let silent = self.asking(ScriptedOrigin { _ in [.hang] }) {
             change(&$0)
             $0.isTLS = true
@@ -165,7 +165,7 @@ struct UpstreamClientTests {
         #expect(silent.wait(for: silent.ask("GET", "/a")).0 == .failure(.connectionTimeout))
     }
 
-    /// One that answers `/slow` when the gate is open, and all else at once.
+    /// An origin that answers `/slow` when the gate is open, and all else at once.
     private func held(_ gate: Gate, _ way: Way) -> ScriptedOrigin {
         way.origin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
     }
@@ -186,7 +186,7 @@ struct UpstreamClientTests {
         let impatient = asking.ask("GET", "/a")
         #expect(asking.wait(for: impatient).0 == .failure(.connectionLimitReached))
         let patient = [asking.ask("GET", "/b"), asking.ask("GET", "/c")]
-        // Beyond the queue's limit nothing is even tried.
+        // Requests beyond the queue's limit are refused at once.
         let refused = Mutex(false)
         _ = asking.ask("GET", "/d") { transfer in refused.withLock { $0 = transfer == nil } }
         #expect(refused.withLock { $0 })
@@ -199,7 +199,7 @@ struct UpstreamClientTests {
 
     @Test("what is said behind a response is not the response to one who waits for the connection", arguments: Way.http1)
     func surplus(way: Way) {
-        // One read takes the response and nothing of what is behind it.
+        // One read returns exactly the response, without the surplus after it.
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 48000\r\nX: "
         let filler = String(repeating: "x", count: 48 * 1024 - 48_000 - head.utf8.count - 4)
         let answer = head + filler + "\r\n\r\n" + String(repeating: "1", count: 48_000)

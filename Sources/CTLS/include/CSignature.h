@@ -1,5 +1,5 @@
-// Public keys made of the numbers of a JSON Web Key (RFC 7518 §6, RFC 8037 §2), and signatures checked with them, by OpenSSL; and keys and
-// signatures of one kind, Ed25519, as a sample issuer makes them. A key may be used by several threads at a time.
+// Public keys from the numbers of a JSON Web Key (RFC 7518 §6, RFC 8037 §2), and signature verification with OpenSSL. Also makes Ed25519
+// keys and signatures for a sample issuer. Several threads may use a key at a time.
 #ifndef CSIGNATURE_H
 #define CSIGNATURE_H
 
@@ -11,19 +11,19 @@ typedef struct evp_pkey_st csignature_key;
 enum csignature_curve { CSIGNATURE_P256, CSIGNATURE_P384, CSIGNATURE_P521, CSIGNATURE_ED25519, CSIGNATURE_ED448 };
 enum csignature_scheme { CSIGNATURE_PKCS1, CSIGNATURE_PSS, CSIGNATURE_ECDSA, CSIGNATURE_EDDSA };
 
-// Null where the numbers are no key. All are in network byte order.
+// Null if the numbers are not a valid key. All numbers are in network byte order.
 csignature_key *csignature_rsa_key(const uint8_t *modulus, size_t modulus_length, const uint8_t *exponent, size_t exponent_length);
 csignature_key *csignature_ec_key(enum csignature_curve curve, const uint8_t *x, const uint8_t *y, size_t length);
 csignature_key *csignature_edwards_key(enum csignature_curve curve, const uint8_t *x, size_t length);
 void csignature_free(csignature_key *key);
 int csignature_bits(const csignature_key *key);
 
-// 1 where the signature is the key's for the message. `bits` is the hash's length: 256, 384 or 512; EdDSA has its own.
+// 1 if the signature is valid for the key and the message. `bits` is the length of the hash: 256, 384 or 512; ignored for EdDSA.
 int csignature_verify(
     csignature_key *key, enum csignature_scheme scheme, int bits, const uint8_t *message, size_t message_length,
     const uint8_t *signature, size_t signature_length);
 
-// A new pair of keys for Ed25519, null where none can be made; its public number; and a signature, 1 where it is made.
+// Makes an Ed25519 key pair, null on failure; reads its public number; signs a message, 1 on success.
 #define CSIGNATURE_ED25519_KEY_BYTES 32
 #define CSIGNATURE_ED25519_BYTES 64
 csignature_key *csignature_edwards_make(void);

@@ -1,46 +1,47 @@
-// TLS with an upstream (with clients: CTLSServer.h), on a socket that is connected already and does not block: OpenSSL behind a handful of calls that say what they wait
-// for. Each object belongs to one thread at a time. Nothing here raises SIGPIPE.
+// TLS with an upstream (for clients see CTLSServer.h) on a connected, non-blocking socket, with OpenSSL. Calls report what they wait for.
+// Each object belongs to one thread at a time. No call raises SIGPIPE.
 #ifndef CTLS_H
 #define CTLS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-// What is the same for all connections to one upstream: trusted authorities, our certificate, the sessions to resume.
+// State shared by all connections to one upstream: trusted authorities, our certificate, sessions to resume.
 typedef struct ctls_context ctls_context;
 typedef struct ctls_connection ctls_connection;
 
-// What a call comes to where it is not a count of bytes.
+// Results of a call other than a number of bytes.
 enum {
-    // To be called again when the socket is readable, or writable. Writing is repeated with the same bytes.
+    // Call again when the socket is readable, or writable. Repeat a write with unchanged bytes.
     CTLS_WANTS_READ = -1,
     CTLS_WANTS_WRITE = -2,
-    // The peer has said that it sends no more (close_notify).
+    // The peer ended its side in order (close_notify).
     CTLS_CLOSED = -3,
-    // Cut, or not TLS as it should be.
+    // The connection was cut, or violated TLS.
     CTLS_BROKEN = -4,
-    // The peer's certificate is not one to be trusted for this host.
+    // The peer's certificate is not trusted for this host.
     CTLS_UNTRUSTED = -5,
 };
 
-// What is offered to the peer (RFC 7301); with CTLS_HTTP1_2 it may choose. CTLS_NO_PROTOCOL: nothing is said of HTTP, since another protocol is spoken.
+// Protocols offered to the peer (RFC 7301). With CTLS_HTTP1_2 the peer chooses. CTLS_NO_PROTOCOL offers none, for protocols other than
+// HTTP.
 enum { CTLS_HTTP1, CTLS_HTTP2, CTLS_HTTP1_2, CTLS_NO_PROTOCOL };
 
-// `host` is a name or an address. `protocols`: one of those above. Null for a file that is not given: the system's authorities, no certificate of our own.
-// Null where a file cannot be used, or there is no memory.
+// `host` is a name or an address. `protocols` is one of the constants above. A null file means the system's authorities, or no certificate
+// of our own. Null if a file cannot be used or memory is exhausted.
 ctls_context *ctls_context_make(
     const char *host, const char *ca_file, const char *certificate, const char *key, int verifies, int protocols);
-// After all of its connections.
+// Call after all of its connections are closed.
 void ctls_context_free(ctls_context *context);
 
-// Uses `descriptor`, and leaves it to the caller. Null where there is no memory.
+// Uses `descriptor`; the caller keeps ownership. Null if memory is exhausted.
 ctls_connection *ctls_open(ctls_context *context, int descriptor);
-// Says that we send no more, where that can be said at once. Before the descriptor is closed.
+// Sends close_notify if that is possible without waiting. Call before the descriptor is closed.
 void ctls_close(ctls_connection *connection);
 
-// 0 when TLS is agreed, and the certificate found good.
+// 0 when the handshake is complete and the certificate is valid.
 int ctls_handshake(ctls_connection *connection);
-// Causes of a broken connection. A code of X509_verify_cert_error_string; 0 if the certificate was not refused.
+// Causes of a broken connection. ctls_verification returns a code of X509_verify_cert_error_string; 0 if the certificate was not refused.
 long ctls_verification(const ctls_connection *connection);
 // A packed error; 0 if there is none.
 unsigned long ctls_error(const ctls_connection *connection);
@@ -71,16 +72,16 @@ enum {
 };
 // Whether a session was resumed.
 int ctls_is_resumed(const ctls_connection *connection);
-// Whether the peer has chosen HTTP/2 (RFC 7301).
+// Whether HTTP/2 was negotiated (RFC 7301).
 int ctls_is_http2(const ctls_connection *connection);
 ptrdiff_t ctls_read(ctls_connection *connection, void *bytes, size_t count);
 ptrdiff_t ctls_write(ctls_connection *connection, const void *bytes, size_t count);
-// Whether it stands, and nothing that is content has come. Takes in what is TLS's own business.
+// Whether the connection is open and has no unread content. Processes records without content.
 int ctls_is_quiet(ctls_connection *connection);
-// Bytes handed to the kernel so far.
+// Number of bytes written to the socket so far.
 uint64_t ctls_written(const ctls_connection *connection);
 
-// The version of OpenSSL, such as 3.5.1.
+// Version of OpenSSL, such as 3.5.1.
 const char *ctls_library_version(void);
 
 #include "CSignature.h"

@@ -103,7 +103,7 @@ final class Coordination {
         keys.maker.userWithoutForgeryTokens(of: request.head) ?? request.scopes.user
     }
 
-    /// Ends the lease of a target whose request does not ask the upstream. If no request of this node does, another node may.
+    /// Ends the lease of a target after a request that does not ask the upstream. If no request of this node does, another node may.
     func endLease(of place: RequestPlace?) {
         guard let place, place.takesLease, !collapsed.isUnderWay(place.flight) else { return }
         level.ended(place.keys.own, .free, by: 0)

@@ -37,8 +37,8 @@ final class ChangedStream: ClientStream {
 
     // MARK: Changed methods
 
-    /// - Returns: the sent bytes, with the request's ID in the last line (see `sendComplete`, `sendAgain`). nil with CORS rules, so that the
-    ///   response is not repeated for a request of another origin.
+    /// - Returns: the sent bytes, with the request's ID in the last line (see `sendComplete`, `sendAgain`). nil with CORS rules, so that
+    ///   the response is not repeated for a request of another origin.
     @discardableResult
     func sendWhole(head: Span<UInt8>, lines: Span<UInt8>, body: WholeBody) -> SentBytes? {
         let sent = changed(head, lines) { stream.sendWhole(head: $0, lines: $1, body: body) }

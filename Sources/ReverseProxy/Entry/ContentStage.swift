@@ -1,5 +1,5 @@
 // The stage `content`: decides whether the content of a request is read whole or streamed. It is read whole if the cache key includes it or
-// if there is room for it.
+// if memory permits.
 
 import CachePolicy
 import Decisions

@@ -1,5 +1,5 @@
-// The last stage, `decide`: decides by `RequestFacts.decide`, and carries out the decision. Stages that refuse or forward a request without a
-// lookup decide here too.
+// The last stage, `decide`: decides by `RequestFacts.decide`, and carries out the decision. Stages that refuse or forward a request without
+// a lookup decide here too.
 
 import Addresses
 import CachePolicy

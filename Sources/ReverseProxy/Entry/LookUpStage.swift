@@ -85,7 +85,7 @@ extension ProxyShard {
         var reuse: ReuseDecision?
         if case .found(let found) = finding.result {
             let decided = Reuse.decide(found.metadata, directives, now: now)
-            // Most hits end here. `RequestFacts.decide` would make the same decision.
+            // Most hits end here. `RequestFacts.decide` would decide alike.
             if case .serve(let ttl, let age) = decided, !isCounted, !isModal(head) {
                 serveHit(found, Serving(age: age, ttl: ttl, .fresh), to: head, keyed, attempt, stream)
                 return nil

@@ -1,6 +1,7 @@
 // The stages of a request before the first decision, in order. Each stage is one function in `Entry`, which a table in `Sources/README.md`
-// describes. It returns what later stages need, or ends with a `StageEnd`. Before these stages, `repeated` compares the unparsed request with
-// recent ones. Two stages suspend a request: after `content` it continues at `key`, after `lookUp` and `fleet` it continues at `lookUp`.
+// describes. It returns what later stages need, or ends with a `StageEnd`. Before these stages, `repeated` compares the unparsed request
+// with recent ones. Two stages suspend a request: after `content` it continues at `key`, after `lookUp` and `fleet` it continues at
+// `lookUp`.
 
 import Downstream
 import Forwarding

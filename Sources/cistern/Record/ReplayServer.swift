@@ -53,7 +53,7 @@ struct ReplayOptions {
     var order = ReplayOrder.repeating
     /// Whether responses are delayed by their recorded duration.
     var delays = false
-    /// Origins whose scripts may read everything. Empty: the recorded permissions apply.
+    /// Origins with scripts that may read everything. Empty: the recorded permissions apply.
     var origins: [String] = []
 }
 
@@ -181,7 +181,7 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
     }
 
     private func respond(to request: ReplayRequest) {
-        // A request whose client has left does not consume a recorded response.
+        // If the client has disconnected, the request does not consume a recorded response.
         guard stream != nil else { return }
         let (response, delay) = receiver.respond(to: request, head)
         guard delay > .zero else { return send(response) }

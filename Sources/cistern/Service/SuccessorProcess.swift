@@ -1,5 +1,5 @@
-// SIGUSR2: starts the currently installed program with this process's arguments, which then takes over. The successor is in the same
-// service, since systemd accepts no other main process. An upgrade thus needs no restart.
+// SIGUSR2: starts the currently installed program with this process's arguments, which then takes over. The successor stays in this
+// process's service, since systemd accepts no other main process. An upgrade thus needs no restart.
 
 import Dispatch
 import Glibc

@@ -1,5 +1,5 @@
-// What going through content costs: CPU time of this thread, by kind and length of content. Run it on a quiet machine:
-// `swift run -c release measure-content`. The lines of 64 KiB are the most that a loop does at once.
+// Measures the CPU time of processing content on one thread, by kind and length of content. Run it on a quiet machine:
+// `swift run -c release measure-content`. 64 KiB is the most that an event loop processes in one step.
 
 import CachePolicy
 import ContentCodings
@@ -13,7 +13,7 @@ func threadTime() -> Double {
     return Double(time.tv_sec) * 1e3 + Double(time.tv_nsec) / 1e6
 }
 
-/// Prints the median of some rounds, in milliseconds.
+/// Prints the median of several rounds, in milliseconds.
 func measure(_ name: String, rounds: Int = 9, _ work: () -> Void) {
     work()
     let times = (0..<rounds).map { _ in

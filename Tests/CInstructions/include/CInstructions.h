@@ -1,8 +1,8 @@
-// Counts the instructions of a thread, as far as the kernel lets us: the same on a busy machine as on a quiet one.
+// Counts the instructions of a thread with the kernel's performance counters. The count does not depend on the machine's load.
 #pragma once
 #include <stdint.h>
 
-// Of the calling thread, from now on, outside the kernel; -1 where the kernel or the processor does not count for us.
+// Starts counting the calling thread's instructions in user mode; -1 if the kernel or the processor does not support it.
 int cinstructions_open(void);
 
 uint64_t cinstructions_read(int counter);

@@ -1,5 +1,5 @@
-// The fuzzer: libFuzzer calls one of the properties with what it makes up. `fuzz PROPERTY [libFuzzer's arguments]`; see the Makefile. The program
-// has a main of its own, so that one can serve all properties; libFuzzer's, which is linked as well, is not used.
+// The fuzzer: libFuzzer calls one property with generated inputs. Usage: `fuzz PROPERTY [libFuzzer's arguments]`; see the Makefile. This
+// main function selects the property; libFuzzer's own one is linked but not used.
 
 import Glibc
 
@@ -21,7 +21,7 @@ private var arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>? = .al
 for (index, argument) in rest.enumerated() { arguments?[index] = strdup(argument) }
 arguments?[rest.count] = nil
 
-/// libFuzzer's own main wants this name.
+/// libFuzzer's own main function requires this name.
 @_cdecl("LLVMFuzzerTestOneInput")
 func check(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     do throws(Violation) {

@@ -1,5 +1,5 @@
-// Addresses are read as the C library reads them; a network holds what it says and nothing else; and whatever a client writes into forwarding fields,
-// what trusted proxies have added behind it counts.
+// Addresses are parsed as by the C library, and a network contains exactly its addresses. Whatever a client writes into forwarding fields,
+// the entries that trusted proxies append count.
 
 import Addresses
 import Glibc
@@ -42,7 +42,7 @@ enum AddressesProperty {
         }
     }
 
-    /// nil where it is of the other kind.
+    /// nil if the number is an address of the other family.
     private static func address(like one: IPAddress, _ number: UInt128) -> IPAddress? {
         let other = one.isIPv6 ? IPAddress(ipv6: number) : IPAddress(ipv4: UInt32(truncatingIfNeeded: number))
         return other.isIPv6 == one.isIPv6 ? other : nil

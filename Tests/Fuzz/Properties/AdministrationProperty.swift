@@ -1,4 +1,4 @@
-// Whatever is asked of the administrator's interface is read or refused; who lacks the token gets in by no spelling.
+// Every request to the administration interface is parsed or refused. No spelling gets in without the token.
 
 import HTTPCore
 
@@ -9,7 +9,7 @@ import HTTPCore
 enum AdministrationProperty {
     private static let token = Array("correct-token".utf8)
 
-    /// A request's head.
+    /// The input is the head of a request.
     static func check(_ bytes: [UInt8]) throws(Violation) {
         var parser = RequestParser()
         guard case .head(let head, _, _) = parser.parse(bytes.span, limits: RequestLimits()) else { return }

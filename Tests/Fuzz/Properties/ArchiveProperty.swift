@@ -1,4 +1,4 @@
-// Whatever an archive holds, what is imported of it is a request and a response that could have come over the wire, and not from the future.
+// Requests and responses imported from any archive are valid HTTP messages, and not from the future.
 
 import Archives
 import CachePolicy
@@ -36,7 +36,7 @@ enum ArchiveProperty {
         }
     }
 
-    /// The same for what is replayed of it.
+    /// Checks what is replayed from the archive.
     static func checkReplay(_ bytes: [UInt8]) throws(Violation) {
         let archive = Array("{\"log\":{\"entries\":[".utf8) + bytes + Array("]}}".utf8)
         guard let reader = try? ArchiveReader(archive),
@@ -55,7 +55,7 @@ enum ArchiveProperty {
         _ = replay.problem(refusal, to: strange, status: 404)
     }
 
-    /// What scripts of other origins are told is whole lines, and only for an origin that the recording names, or for all.
+    /// Checks that CORS lines are complete, and that only origins in the recording are permitted, unless it permits all.
     private static func checkLeave(_ recording: Recording) throws(Violation) {
         let leave = ReplayLeave(recording.requests.map(\.response), origins: [])
         let recorded = recording.requests.flatMap { $0.response.all(.accessControlAllowOrigin).map { Array($0) } }

@@ -1,4 +1,4 @@
-// Decoding never brings more than its limit, whatever a bomb promises; and what was coded here is read back to the byte.
+// Decoding never exceeds its limit, even for a decompression bomb. Encoded content decodes to the original bytes.
 
 import CachePolicy
 import ContentCodings
@@ -7,7 +7,7 @@ import HTTPCore
 enum CodingsProperty {
     private static let codings: [ContentCoding] = [.gzip, .brotli, .zstd, .identity]
 
-    /// The first byte says which coding and which limit.
+    /// The first byte selects the coding and the limit.
     static func check(_ bytes: [UInt8]) throws(Violation) {
         guard let first = bytes.first else { return }
         let content = Array(bytes.dropFirst())

@@ -1,5 +1,5 @@
-// Which cookies say who somebody is: two requests have one partition only if a slow, plain reading of their cookies finds the same in both; what
-// says nothing makes no difference, what says something always does.
+// Cookies that identify a user. Two requests have equal partitions if and only if a simple reference parser finds equal identifying cookies
+// in both. Other cookies make no difference.
 
 import CachePolicy
 import HTTPCore
@@ -8,7 +8,7 @@ enum CookiesProperty {
     private static let settings = CachePolicySettings()
     private static let cookies = CredentialCookies(settings)
 
-    /// Two requests, with a line of one star between them; each other line is a value of Cookie.
+    /// Two requests separated by a line with one `*`. Every other line is a value of Cookie.
     static func check(_ bytes: [UInt8]) throws(Violation) {
         let lines = bytes.split(separator: 0x0a).filter { $0.allSatisfy(isFieldValueByte) }.map { Array($0.trimmed) }
         let requests = lines.split(separator: [UInt8(ascii: "*")], maxSplits: 1, omittingEmptySubsequences: false).map(Array.init)
@@ -16,7 +16,7 @@ enum CookiesProperty {
         guard requests.count == 2 else { return }
         let areSame = parts(requests[0]) == parts(requests[1])
         guard let left = Reading(requests[0]), let right = Reading(requests[1]) else {
-            // Where one of them can be read in two ways, all of its bytes count.
+            // If one of them is ambiguous, all of its bytes count.
             try expect(!areSame || requests[0] == requests[1], "one partition for fields that differ and can be read in two ways")
             return
         }
@@ -45,13 +45,13 @@ enum CookiesProperty {
     }
 }
 
-/// Name and value of each cookie that counts, read slowly; nil where they can be read in two ways.
+/// Name and value of each cookie that counts, from a slow reference parser; nil if the cookies are ambiguous.
 private struct Reading: Equatable {
     private var values: [String: [String]] = [:]
 
     init?(_ lines: [[UInt8]]) {
         var count = 0
-        // A character for each byte.
+        // One character per byte.
         for line in lines.map({ String(String.UnicodeScalarView($0.map { Unicode.Scalar($0) })) }) {
             for piece in line.split(separator: ";") {
                 let text = Self.trim(piece)
@@ -70,7 +70,7 @@ private struct Reading: Equatable {
         }
     }
 
-    /// ASCII without any of these.
+    /// Whether the text is ASCII without any of these characters.
     private static func isFree(of some: String, _ text: String) -> Bool {
         text.unicodeScalars.allSatisfy { $0.isASCII && !some.unicodeScalars.contains($0) }
     }

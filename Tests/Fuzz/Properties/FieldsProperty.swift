@@ -1,4 +1,4 @@
-// Grammars of single fields: what is read is within its bounds, a prohibition counts wherever it stands, and what is written is read back.
+// Grammars of single fields: parsed values are within bounds, a prohibition counts at any position, and written values are parsed back.
 
 import CachePolicy
 import HTTPCore
@@ -7,7 +7,7 @@ enum FieldsProperty {
     private static let now = Timestamp(seconds: 1_700_000_000)
     private static let limit: Int64 = 1 << 31
 
-    /// Each line is a value of every field; those that cannot be in a field are left out.
+    /// Each line is a value of every field. Invalid field values are skipped.
     static func check(_ bytes: [UInt8]) throws(Violation) {
         let lines = bytes.split(separator: 0x0a).filter { $0.allSatisfy(isFieldValueByte) }.map { Array($0.trimmed) }
         try checkCacheControl(lines)
@@ -65,7 +65,7 @@ enum FieldsProperty {
             }
             if let milliseconds = RFC3339.parse(String(decoding: line, as: UTF8.self)) {
                 let written = RFC3339.format(milliseconds: milliseconds)
-                // A year before 0 or after 9999 has no form of its own.
+                // RFC 3339 cannot represent a year before 0 or after 9999.
                 if (-62_167_219_200_000..<253_402_300_800_000).contains(milliseconds) {
                     try expect(RFC3339.parse(written) == milliseconds, "\(written) is read back as another time")
                 }

@@ -1,4 +1,4 @@
-// Whether GraphQL changes something is found alike in a document, in JSON and in a form; and never overlooked before anything else.
+// GraphQL mutations are detected alike in a document, in JSON and in a form, whatever else the content has.
 
 import HTTPCore
 import JSON
@@ -29,7 +29,7 @@ enum GraphQLProperty {
         try checkIdentity(bytes)
     }
 
-    /// Anything may come under any type.
+    /// Any content may have any type.
     private static func checkIdentity(_ bytes: [UInt8]) throws(Violation) {
         for type in ["application/json", "application/graphql", "application/x-www-form-urlencoded", "text/plain", "multipart/mixed; a=b"] {
             var fields = Fields()

@@ -1,5 +1,5 @@
-// Whatever bytes come, a session of HTTP/2 neither traps nor tells of a stream what cannot be, and comes to the same however they are split; a
-// head that it brings is either refused or one that HTTP/1.1's parser reads as the same.
+// For any bytes, an HTTP/2 session neither traps nor reports invalid events. The result does not depend on how the bytes are split. A
+// request head is refused, or the HTTP/1.1 parser reads it with equal meaning.
 
 import HTTPCore
 
@@ -9,12 +9,12 @@ import HTTPCore
 enum HTTP2Property {
     static func check(_ bytes: [UInt8]) throws(Violation) {
         let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) + [0, 0, 0, 4, 0, 0, 0, 0, 0]
-        // Often enough the input begins behind what every connection begins with.
+        // Half of the inputs start after the connection preface, so that the fuzzer gets past it.
         let input = bytes.first.map { $0 < 0x80 } == true ? preface + bytes.dropFirst() : bytes
         let whole = try told(input, split: input.count)
         for split in splits(of: input.count) {
             let parts = try told(input, split: split)
-            // A part of a field section's part that is split counts as more of them.
+            // A split frame counts as more parts of a field section, so the limits may apply earlier.
             if whole.calm, parts.calm { try expect(parts.heads == whole.heads, "bytes split at \(split) bring other heads") }
         }
     }

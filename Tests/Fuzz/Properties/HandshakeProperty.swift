@@ -1,5 +1,5 @@
-// Whatever comes in place of a ClientHello, the handshake neither traps nor waits for what cannot come; it comes to the same however the bytes are
-// split, and the name that it tells is one that can be compared.
+// For any bytes in place of a ClientHello, the handshake neither traps nor waits forever. The result does not depend on how the bytes are
+// split, and the server name is valid.
 
 import CTLS
 import Downstream
@@ -19,7 +19,7 @@ enum HandshakeProperty {
         var failure: Int32 = 0
     }
 
-    /// What comes of pieces that arrive one after the other, and nothing behind them.
+    /// Result of a handshake that receives these pieces in order, and then the end.
     private static func outcome(of pieces: [[UInt8]]) throws(Violation) -> Outcome {
         var ends: [Int32] = [-1, -1]
         try expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0, &ends) == 0, "no sockets")
@@ -36,7 +36,7 @@ enum HandshakeProperty {
         return outcome
     }
 
-    /// As far as it goes with what is there.
+    /// Continues the handshake with the available bytes.
     private static func step(_ connection: OpaquePointer, _ outcome: inout Outcome) throws(Violation) -> Int32 {
         let step = ctls_accept_step(connection)
         guard step == Int32(CTLS_WANTS_CHOICE) else { return step }

@@ -1,4 +1,5 @@
-// The checker, the reader and the canonical form agree on what JSON is and what it means; the checker finds the same however a text arrives.
+// The checker, the reader and the canonical form agree about validity and meaning of JSON texts. The checker's result does not depend on
+// how a text is split.
 
 import JSON
 
@@ -20,7 +21,7 @@ enum JSONProperty {
         try expect(isValid, "what has a canonical form is not valid")
         try expect(JSONTextChecker.check(canonical.span) == verdict, "the canonical form is not valid, or of another kind")
         try expect(CanonicalJSON.make(canonical.span) == canonical, "the canonical form of the canonical form is another one")
-        // White space around it makes no difference.
+        // White space around the text makes no difference.
         try expect(CanonicalJSON.make(([0x20, 0x0a] + bytes + [0x09]).span) == canonical, "white space changes the canonical form")
     }
 

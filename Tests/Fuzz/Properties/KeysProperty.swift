@@ -1,5 +1,5 @@
-// Two targets have one key if and only if they mean the same, by a plain reading of RFC 3986 beside the quick one of `CacheKey`; and what a key
-// was made of is read back from it.
+// Two targets have one cache key if and only if a simple reference parser of RFC 3986 finds them equivalent. The parts of a key can be read
+// back.
 
 import CachePolicy
 import HTTPCore
@@ -7,7 +7,7 @@ import HTTPCore
 enum KeysProperty {
     private static let authority = Array("https://upstream.example".utf8)
 
-    /// Two targets, one a line; and all of it as a key that somebody damaged.
+    /// The input is two targets, one per line; and as a whole, a damaged key.
     static func check(_ bytes: [UInt8]) throws(Violation) {
         if let damaged = StoredKey(bytes) {
             try expect(damaged.baseCount <= bytes.count, "a key is longer than its bytes")
@@ -38,7 +38,7 @@ enum KeysProperty {
                 && read.baseCount == bytes.count,
             "a key is read back as another")
         try expect(read.sharedKey(of: bytes) == key(target, extra: target), "the key without a partition is another")
-        // A stray percent sign is written twice, so that spelling is not its own.
+        // A stray percent sign is doubled in the key, so the spelling in the key has another key.
         if read.target.firstRange(of: [0x25, 0x25]) == nil {
             try expect(key(read.target) == key(target), "the canonical spelling has another key")
         }
@@ -50,7 +50,7 @@ enum KeysProperty {
     }
 }
 
-/// What a target means, read slowly: each character is plain, encoded, or a percent sign that encodes nothing.
+/// Meaning of a target, from a slow reference parser. Each character is plain, encoded, or a stray percent sign.
 private struct Meaning: Equatable {
     private enum Character: Equatable {
         case plain(UInt8)
@@ -71,7 +71,7 @@ private struct Meaning: Equatable {
     init(_ target: [UInt8]) {
         let question = target.firstIndex(of: UInt8(ascii: "?"))
         path = Self.characters(target[..<(question ?? target.endIndex)]).map(Self.plainIfUnreserved)
-        // A question mark with nothing behind it is none.
+        // An empty query counts as no query.
         let query = question.map { target[($0 + 1)...] }.flatMap { $0.isEmpty ? nil : $0 }
         arguments = query.map { query in
             let texts = query.split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: false)
@@ -117,7 +117,7 @@ private struct Meaning: Equatable {
         if case .encoded(let byte) = character, isUnreserved(byte) { .plain(byte) } else { character }
     }
 
-    /// Encoded or not makes no difference in an argument, but for `;`, which some servers take for `&`.
+    /// Encoding makes no difference in an argument, except for `;`, which some servers treat as `&`.
     private static func inArgument(_ character: Character) -> Character {
         switch plainIfUnreserved(character) {
         case .plain(UInt8(ascii: "+")): .encoded(0x20)

@@ -1,11 +1,11 @@
-// Form content in parts is the same under any boundary, and content that differs in its canonical form is another request.
+// Multipart forms are equal under any boundary. Contents with different canonical forms are different requests.
 
 import HTTPCore
 
 @testable import CachePolicy
 
 enum MultipartProperty {
-    /// The first line is the boundary, the rest the content.
+    /// The first line is the boundary; the content follows.
     static func check(_ bytes: [UInt8]) throws(Violation) {
         let boundary = Array(bytes.prefix { $0 != 0x0a })
         let content = Array(bytes.dropFirst(boundary.count + 1))
@@ -27,7 +27,7 @@ enum MultipartProperty {
         try expect(again == canonical, "another boundary gives another canonical form")
     }
 
-    /// Odd types: nothing but that they are survived.
+    /// Unusual types must not trap.
     private static func check(type: [UInt8], _ content: [UInt8]) {
         _ = MultipartForm.canonical(content, type: type[...], rules: nil)
     }

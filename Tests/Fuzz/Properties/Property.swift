@@ -1,12 +1,12 @@
-// What must hold for any bytes from outside. Each property is called by the fuzzer (Tests/Fuzz/Driver) with bytes that it makes up, and by the
-// ordinary tests (Tests/Fuzz/Replay) with those that are kept in Tests/Fuzz/Corpus. A trap is a violation too.
+// Properties that must hold for any bytes from outside. The fuzzer (Tests/Fuzz/Driver) calls them with generated inputs, the tests
+// (Tests/Fuzz/Replay) with the inputs in Tests/Fuzz/Corpus. A trap is a violation too.
 
-/// What does not hold, in a sentence.
+/// A violated property, as a sentence.
 struct Violation: Error, CustomStringConvertible {
     let description: String
 }
 
-/// What is fuzzed; the raw value names the folder of its corpus and is what `make fuzz TARGET=` takes.
+/// The raw value names the folder of the corpus and the argument of `make fuzz TARGET=`.
 enum Property: String, CaseIterable, Sendable {
     case request, response, json, fields, cookies, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration, http2
     case handshake, proxy, addresses, replies
@@ -40,7 +40,7 @@ func expect(_ holds: Bool, _ sentence: @autoclosure () -> String) throws(Violati
     if !holds { throw Violation(description: sentence()) }
 }
 
-/// The places at which an input is split in two: all of a short one, and some of a long one, which differ with its length.
+/// Positions at which an input is split in two: all positions of a short input, some of a long one, depending on its length.
 func splits(of count: Int) -> StrideThrough<Int> {
     let step = max(1, count / 16)
     return stride(from: count % step, through: count, by: step)

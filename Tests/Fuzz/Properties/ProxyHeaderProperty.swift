@@ -1,5 +1,5 @@
-// The PROXY protocol's line and block: what has come decides, however little of it comes at once; no more is waited for than there may be; and the
-// address that a line tells is the one that was written.
+// The PROXY protocol, text and binary: the result does not depend on how the bytes are split. The parser never waits for more than the
+// limit, and returns the address that the line states.
 
 import Addresses
 
@@ -18,7 +18,7 @@ enum ProxyHeaderProperty {
                 isDecided = true
             }
         }
-        // In the midst of others they are the same.
+        // Neighbouring bytes make no difference.
         try expect(ProxyHeader.read(([0x20] + bytes + [0x0a])[1..<(bytes.count + 1)]) == whole, "another place is read in another way")
         guard case .header(let header, let length) = whole, let source = header.source, bytes.first == UInt8(ascii: "P") else { return }
         let words = bytes[..<(length - 2)].split(separator: 0x20)

@@ -1,5 +1,5 @@
-// A store opens whatever lies in its directory, also where all checksums hold because who wrote it has the key; each item it then has is whole,
-// and what is stored next is found again, also after another start.
+// A store opens any directory content, even with valid checksums by an attacker with the key. Every recovered item is intact, and newly
+// stored items survive a restart.
 
 import CHash
 import CSystem
@@ -11,12 +11,12 @@ import Glibc
 enum RecoveryProperty {
     private static let secret = [UInt8](repeating: 0x5a, count: StoreDirectory.keyBytes)
     private static let seed = XXH3_64bits(secret, secret.count)
-    /// The least that a store takes; segments are small, so that making them costs little.
+    /// The smallest permitted store. Segments are small, so that they are made quickly.
     private static let (capacity, segmentBytes) = (4 << 20, 1 << 16)
 
-    /// The first byte says what is made of the rest: raw bytes of a segment, records, or records and a snapshot.
+    /// The first byte selects how the rest is used: raw bytes of a segment, records, or records and a snapshot.
     static func check(_ bytes: [UInt8]) throws(Violation) {
-        // In memory where that is possible: what is synchronized with a disk costs a hundred times as much.
+        // Uses a directory in memory if possible: synchronizing with a disk takes a hundred times as long.
         guard let kind = bytes.first,
             let directory = TemporaryDirectory("cistern-fuzz", in: "/dev/shm") ?? TemporaryDirectory("cistern-fuzz")
         else { return }
@@ -57,7 +57,7 @@ enum RecoveryProperty {
         store.lookUp(key.span).map { found in withExtendedLifetime(found.owner) { Array(found.body) } }
     }
 
-    /// As lists and look-ups do.
+    /// Reads the items as lists and look-ups do.
     private static func visit(_ store: ResponseStore) {
         store.visitAll { listed in
             let key = Array(listed.key)
@@ -66,22 +66,22 @@ enum RecoveryProperty {
         }
     }
 
-    // MARK: What lies there
+    // MARK: Directory content
 
-    /// Takes numbers off the bytes; zeros behind their end.
+    /// Reads numbers from the bytes; zeros after their end.
     private struct Input {
         var bytes: ArraySlice<UInt8>
 
         mutating func byte() -> UInt8 { bytes.popFirst() ?? 0 }
         mutating func number() -> UInt64 { (0..<8).reduce(0) { value, _ in value << 8 | UInt64(byte()) } }
-        /// Mostly small, at times anything.
+        /// Usually small, sometimes any 32-bit number.
         mutating func size() -> Int {
             let first = byte()
             return first == 0xff ? Int(UInt32(truncatingIfNeeded: number())) : Int(first)
         }
     }
 
-    /// Records whose headers check out, whatever they say.
+    /// Records with valid headers and arbitrary values.
     private static func records(_ input: inout Input) -> [UInt8] {
         var segment = [UInt8](repeating: 0, count: segmentBytes)
         var offset = 0
@@ -107,7 +107,7 @@ enum RecoveryProperty {
         return segment
     }
 
-    /// A snapshot that checks out, whatever it says: each number is right at first, and at times another.
+    /// A snapshot with a valid checksum. Each number is correct or, sometimes, arbitrary.
     private static func snapshot(_ input: inout Input, _ segment: [UInt8]) -> [UInt8] {
         let count = Int(input.byte() & 7)
         var numbers: [UInt64] = [0, 0x3150_414e_5343_4943, UInt64(count), 1, UInt64(segmentBytes), 1 << 40 | UInt64(segment.count)]

@@ -1,5 +1,5 @@
-// Replies of Redis: read alike in one piece and in two, within the limits, and the same when they are written again. What servers say of each other
-// comes to something, or to nothing.
+// Replies of Redis: the result does not depend on how the bytes are split, and stays within the limits. A written reply is parsed back.
+// Server lists in replies are parsed or rejected.
 
 @testable import Engine
 

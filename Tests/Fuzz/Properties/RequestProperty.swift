@@ -1,5 +1,5 @@
-// A request's head and content mean the same however they arrive, and a head that is written down again is read as the same one: then no
-// server behind us can read it in another way (request smuggling).
+// The meaning of a request does not depend on how its bytes are split. A written head is parsed back with equal meaning, so that no server
+// behind us can read it differently (request smuggling).
 
 import HTTPCore
 
@@ -48,7 +48,7 @@ enum RequestProperty {
             text += request.fields.name(at: index) + [0x3a, 0x20] + request.fields.value(at: index) + [0x0d, 0x0a]
         }
         text += [0x0d, 0x0a]
-        // White space that was left out before a value may come back as one space.
+        // Missing white space before a value may become one space.
         guard text.count <= RequestLimits().headBytes else { return }
         var parser = RequestParser()
         guard case .head(let again) = Outcome(parser.parse(text.span, limits: RequestLimits())) else {
@@ -58,7 +58,7 @@ enum RequestProperty {
     }
 }
 
-/// A result that can be compared.
+/// A result in comparable form.
 private enum Outcome: Equatable {
     struct Head: Equatable {
         let request: RequestHead
@@ -91,7 +91,7 @@ private enum Outcome: Equatable {
     var isHead: Bool { if case .head = self { true } else { false } }
 }
 
-/// What chunks hold, given in two pieces.
+/// Decoded chunks, fed in two pieces.
 private struct Decoded: Equatable {
     var content: [UInt8] = []
     var end: Int?

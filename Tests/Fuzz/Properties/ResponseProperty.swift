@@ -1,5 +1,5 @@
-// An upstream's response: what is refused by a part of a line is refused by the whole line, its framing can be read in one way only, what was
-// taken is read as the same when it is written again, and all of it is read as the same in whatever pieces it comes.
+// An upstream's response: a line that is refused in part is also refused as a whole. Its framing is unambiguous, a written head is parsed
+// back with equal meaning, and the result does not depend on how the bytes are split.
 
 @testable import HTTPCore
 
@@ -39,7 +39,7 @@ enum ResponseProperty {
             "a head is read in another way when it is written again")
     }
 
-    /// What came of a response in two pieces. Whether bytes behind its end spoil it may depend on when they come.
+    /// Result of reading a response in two pieces. Whether bytes after its end are an error may depend on their time of arrival.
     private struct Reading: Equatable {
         private enum End { case none, whole, head, chunks }
 
@@ -75,7 +75,7 @@ enum ResponseProperty {
         }
     }
 
-    /// The final head; nil where there is none.
+    /// The final head; nil if there is none.
     private static func read(_ bytes: [UInt8]) throws(Violation) -> (head: ResponseHead, framing: ResponseHeadParser.Framing)? {
         var reader = ResponseHeadParser()
         var start = 0

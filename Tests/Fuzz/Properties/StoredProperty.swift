@@ -1,5 +1,5 @@
-// What lies in the store may be damaged: lists are made without looking at checksums of content. Whatever metadata and heads hold, reading
-// them and counting with them ends well; and what the rules wrote is read back.
+// Data in the store may be damaged, because lists do not verify content checksums. Any metadata and heads can be parsed and used without a
+// trap. What the rules wrote is read back.
 
 import CachePolicy
 import HTTPCore
@@ -7,7 +7,7 @@ import HTTPCore
 enum StoredProperty {
     private static let now = Timestamp(seconds: 1_700_000_000)
 
-    /// Metadata in their fixed length, then a head.
+    /// The input is metadata of fixed length, followed by a head.
     static func check(_ bytes: [UInt8]) throws(Violation) {
         let metadata = bytes.prefix(StoredMetadata.encodedBytes)
         let head = Array(bytes.dropFirst(metadata.count))
@@ -15,7 +15,7 @@ enum StoredProperty {
         _ = NegotiatedHead.make(head.span, NegotiatedHead.Coded(.gzip))
         _ = StoredHead.partial(head.span, 0..<1, of: 2)
         var kind = Array(metadata)
-        // Most bytes of the version and kind are refused at once.
+        // Sets version and kind, because most values would be refused at once.
         if kind.count > 1 { (kind[0], kind[1]) = (1, StoredKind.response.rawValue) }
         if let read = StoredMetadata(kind.span) {
             try count(read, head)
@@ -50,7 +50,7 @@ enum StoredProperty {
         head.split(separator: 0x0a).sorted { $0.lexicographicallyPrecedes($1) }
     }
 
-    /// A response made of it is stored and read back.
+    /// Stores a response with this head and reads it back.
     private static func checkMade(_ head: ResponseHead) throws(Violation) {
         let fields = head.fields
         let isPlain = (0..<fields.count).allSatisfy {
@@ -61,7 +61,7 @@ enum StoredProperty {
         let received = ReceivedResponse(
             head, control: ResponseCacheControl(fields), contentBytes: 7, requestTime: now, responseTime: now)
         let (bytes, metadata) = StoredHead.make(received, settings: CachePolicySettings())
-        // Put together without being read, it says what it says when it is.
+        // The fast path, which does not parse the head, has the result of the slow path.
         let slow = NegotiatedHead.make(bytes.span, NegotiatedHead.Coded(.gzip, contentBytes: 5))
         try expect(lines(of: negotiated(bytes, metadata)) == lines(of: slow), "a negotiated head says something else")
         guard let again = StoredHead.parse(bytes.span) else {

@@ -1,10 +1,10 @@
-// A configuration is read, or refused with sentences and lines that there are; and read twice it says the same.
+// A configuration is accepted, or refused with messages and existing line numbers. Reading it twice has equal results.
 
 @testable import Settings
 
 enum YAMLProperty {
     static func check(_ bytes: [UInt8]) throws(Violation) {
-        // libyaml takes more for the end of a line than a line feed; nothing else is one.
+        // libyaml recognizes other line ends than a line feed too; all are control characters or not ASCII.
         let lines = bytes.count { $0 < 0x20 || $0 >= 0x80 } + 2
         let mistakes = read(bytes)
         for mistake in mistakes {

@@ -1,4 +1,4 @@
-// The corpora of the fuzzer, replayed: each input was new to some property once, or broke it.
+// Replays the corpora of the fuzzer. Each input once extended the coverage of a property, or violated it.
 
 import Glibc
 import Testing
@@ -18,7 +18,7 @@ struct CorpusTests {
         }
     }
 
-    /// Cheap inputs that the fuzzer finds at once, without which nothing would be tried where there is no corpus yet.
+    /// Simple inputs that the fuzzer finds at once. They cover properties that have no corpus yet.
     @Test("no bytes, one byte, and each byte many times", arguments: Property.allCases)
     func plainInputs(_ property: Property) throws {
         try property.check([])
