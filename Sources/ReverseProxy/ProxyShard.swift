@@ -60,7 +60,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             BackgroundContext(loop: loop, upstream: upstream, coordination: coordination, reporting: reporting, requests: requests),
             settings, routes)
         exchanges = ExchangeContext(ExchangeRules(settings, routes), messages, cache, background)
-        requests.makeFetch = { [unowned self] in Fetch(fetchContext, subject: $0, body: $1, receiver: $2) }
+        let fetches = FetchContext(shared, on: loop, cache, upstream, coordination, reporting)
+        requests.makeFetch = { [unowned self] in Fetch(fetches, self, subject: $0, body: $1, receiver: $2) }
     }
 
     var process: ProcessState { shared.process }

@@ -274,7 +274,7 @@ public final class FleetLog: @unchecked Sendable {
         }
         let isSoft = settings.afterGap == .stale
         logger.error(
-            "entries of other nodes were lost (\(gap.rawValue)), possibly purges: all responses stored here \(isSoft ? "counts as stale" : "is dropped")"
+            "entries of other nodes were lost (\(gap.rawValue)), possibly purges: all responses stored here \(isSoft ? "count as stale" : "are dropped")"
         )
         batch.orders.append(.everything(isSoft: isSoft))
     }

@@ -62,7 +62,6 @@ struct MarkWritingTests {
         coding.begun.wait()
         store.remove(key(1).span)
         store.insert(item(4, retention: .outlives))
-        #expect(store.hasUnwrittenMarks)
         #expect(isWritten(store) == true && !store.hasUnwrittenMarks)
         #expect(store.markStale(store.id(of: key(2))))
         // As at the end of a purge.

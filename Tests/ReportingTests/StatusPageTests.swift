@@ -73,7 +73,7 @@ struct StatusPagePlayTests {
             page.text.contains("The upstream has been down for 30 s (connection refused); 8 requests rescued, oldest copy 2 min, 1 failed.")
         )
         #expect(page.text.contains("copies are served at once, reads without one get 503"))
-        #expect(page.text.contains("2 ×: the response said Cache-Control: private"))
+        #expect(page.text.contains("2 ×: the response has Cache-Control: private"))
         #expect(page.text.contains("Setting cache.role"))
         let stats = try #require(JSONValue(try play.admin("GET", "/-/stats").content))
         #expect(stats["state"]?["level"] == "down" && page.text.contains(stats["state"]?["sentence"]?.string ?? "?"))

@@ -241,7 +241,8 @@ struct StatusTruthTests {
         #expect(row.dropFirst(2).first?.hasSuffix(" UTC") == true && row.dropFirst(4).first?.hasSuffix("looked 0 s ago") == true)
         #expect(page.contains("set by failure.threshold (5 in a row)"))
         #expect(page.contains("<span class=\"note\">copy 90 s old</span>") || page.contains("<span class=\"note\">copy 1 min old</span>"))
-        #expect(page.contains("The stored response was 1 min old, and may stand in for another 59 min (cache.stale_for: 60 min)."))
+        #expect(
+            page.contains("The stored response was 1 min old; it may be served in an outage for another 59 min (cache.stale_for: 60 min)."))
         #expect(page.contains("% were rescues"))
         #expect(page.contains("<bdi>/a</bdi>") && page.contains("<a href=\"#h-upstreams\">Upstreams</a>"))
     }

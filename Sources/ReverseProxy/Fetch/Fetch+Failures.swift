@@ -21,13 +21,13 @@ extension Fetch {
 
     func noteSuccess() {
         guard !report.isTrouble else { return }
-        context.reports.noteSuccess(of: subject, began: began)
+        reports.noteSuccess(of: subject, began: began)
     }
 
     private func noteFailure(_ cause: FailureCause) {
         guard !report.hasFailed else { return }
         report.hasFailed = true
-        context.reports.noteFailure(of: subject, cause, began: began)
+        reports.noteFailure(of: subject, cause, began: began)
     }
 
     func note(_ fault: UpstreamFault) {

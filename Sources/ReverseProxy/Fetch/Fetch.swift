@@ -28,6 +28,8 @@ final class Fetch: @unchecked Sendable {
     }
 
     let context: FetchContext
+    /// Keeps the API open while the fetch is active.
+    let reports: any FetchReports
     let subject: DecidedRequest
     /// Key under which the response to a POST may be stored for later GETs; nil if it may not.
     var keysOfGet: TargetKeys?
@@ -75,8 +77,11 @@ final class Fetch: @unchecked Sendable {
     /// nil if tracing does not record the fetch, or once it has ended.
     private var span: FetchSpan?
 
-    init(_ context: FetchContext, subject: borrowing DecidedRequest, body: RequestBody, receiver: borrowing any FetchReceiver) {
-        self.context = context
+    init(
+        _ context: FetchContext, _ reports: any FetchReports, subject: borrowing DecidedRequest, body: RequestBody,
+        receiver: borrowing any FetchReceiver
+    ) {
+        (self.context, self.reports) = (context, reports)
         self.subject = copy subject
         self.body = body
         self.receiver = copy receiver
@@ -94,7 +99,7 @@ final class Fetch: @unchecked Sendable {
         context.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
         began = clock
         if !subject.isSafe { context.cache?.readAhead(forWrite: subject.head) }
-        if !subject.isReading { identityWrite = context.reports.beginIdentityWrite(subject.head) }
+        if !subject.isReading { identityWrite = reports.beginIdentityWrite(subject.head) }
         if let failure = send(request) { handle(failure) }
     }
 
@@ -171,7 +176,7 @@ final class Fetch: @unchecked Sendable {
         var decision = decide(response, to: transfer.request)
         // A 304 for one user's connection must not update a response that is stored for other users.
         if isOfConnectionUser, decision == .confirm { decision = .fail(.unexpectedStatus) }
-        if decision.isUse, !isOfConnectionUser { context.reports.noteGrant(response, to: subject.head) }
+        if decision.isUse, !isOfConnectionUser { reports.noteGrant(response, to: subject.head) }
         decision = admit(decision)
         updateStored(by: response)
         self.response = response
@@ -197,7 +202,7 @@ final class Fetch: @unchecked Sendable {
             storage, saysGone: saysGone(response, storage),
             ResponseFacts.Room(
                 length: response.contentLength, limitBytes: context.rules.bufferLimitBytes,
-                examinedAtOnceBytes: context.rules.examinedAtOnceBytes, isExaminerFull: context.reports.isExaminerFull))
+                examinedAtOnceBytes: context.rules.examinedAtOnceBytes, isExaminerFull: reports.isExaminerFull))
     }
 
     /// Admits a stream if the limit on connections that streams occupy permits it.
@@ -287,7 +292,7 @@ final class Fetch: @unchecked Sendable {
         if let findings = examination.findings(within: context.rules.examinedAtOnceBytes) {
             return .examined(decide(purpose, by: findings))
         }
-        context.reports.examineOffLoop(examination, bytes: collected.bytes.count) { findings in
+        reports.examineOffLoop(examination, bytes: collected.bytes.count) { findings in
             if let findings { self.handle(.examined(self.decide(purpose, by: findings))) }
         }
         return nil

@@ -11,8 +11,8 @@ import Reactor
 import ResponseCache
 import Upstream
 
-/// Used on its shard's loop only.
-struct FetchContext {
+/// Used on its shard's loop only. A class, because copies of its references would cost a hundredth of a pass.
+final class FetchContext {
     let loop: EventLoop
     let rules: FetchRules
     /// nil if nothing is stored.
@@ -21,8 +21,14 @@ struct FetchContext {
     let upstream: UpstreamClient
     let coordination: Coordination
     let reporting: Reporting
-    /// Keeps the API open while the fetch is active.
-    let reports: any FetchReports
+
+    init(
+        _ api: SharedFlowState, on loop: EventLoop, _ cache: ResponseCache?, _ upstream: UpstreamClient, _ coordination: Coordination,
+        _ reporting: Reporting
+    ) {
+        (self.loop, rules, self.cache, marks) = (loop, FetchRules(api), cache, coordination.marks)
+        (self.upstream, self.coordination, self.reporting) = (upstream, coordination, reporting)
+    }
 
     /// Current time in the form that the caching rules use.
     var now: Timestamp { Timestamp(milliseconds: loop.batchWallMilliseconds) }
@@ -105,12 +111,6 @@ protocol FetchReports: AnyObject {
 }
 
 extension ProxyShard: FetchReports {
-    var fetchContext: FetchContext {
-        FetchContext(
-            loop: loop, rules: FetchRules(shared), cache: cache, marks: coordination.marks, upstream: upstream, coordination: coordination,
-            reporting: reporting, reports: self)
-    }
-
     func noteSuccess(of request: DecidedRequest, began: Int64) {
         coordination.noteSuccess(of: request, began: began)
         background.looks.note(request, fails: false)
