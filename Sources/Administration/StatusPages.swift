@@ -268,8 +268,8 @@ extension StatusView {
             id: "routes", title: title,
             caption:
                 """
-                Since the start: requests (rescues count as from the store too), and why most responses were not stored, without those of 5xx, with \
-                the setting that would change it\(more)
+                Since the start: requests (rescues count as from the store too). The main reason for not storing, without 5xx, is shown with its \
+                setting\(more)
                 """,
             columns: [
                 Column("Route"), Column("Requests", isNumber: true), Column("From the store", isNumber: true),

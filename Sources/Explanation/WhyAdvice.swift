@@ -45,8 +45,8 @@ extension NotStoredReason {
             "the response has Cache-Control: private, and no credentials of the request select a partition"
         case .userUnknown:
             """
-            the response said Cache-Control: private, and none of the request's credentials need be one user's alone: neither a credential field \
-            nor a cookie that looks like a session's
+            the response has Cache-Control: private, and no credentials of the request identify one user: no credential field, and no cookie \
+            that looks like a session's
             """
         case .oneTimeCredentials:
             "the request's credentials are new each time (a signature, Digest or a DPoP proof), so no later request would find the response"

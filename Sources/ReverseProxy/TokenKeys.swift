@@ -81,7 +81,7 @@ struct TokenKeys: Sendable {
         case .failed(let sentence, hasKeys: false):
             logger.warning(
                 """
-                the keys for tokens cannot be read from \(place): \(sentence); until they are, each token is a user of its own, so refreshed tokens \
+                the keys for tokens cannot be read from \(place): \(sentence). Until then each token has a separate partition, so refreshed tokens \
                 do not find their users' copies
                 """)
         }

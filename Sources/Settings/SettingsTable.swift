@@ -254,7 +254,7 @@ public enum SettingsTable {
         Setting(
             path: "cache.rescue_with_shared", binding: .choice(\.otherRoute.rules.rescueWithShared),
             help:
-                "A client without a copy in its partition may get that for clients without credentials: public ones, or also where it set all the client's cookies."
+                "Whether a client without a copy in its partition may get the copy for clients without credentials: a public one, or also one that set all the client's cookies."
         ),
         Setting(
             path: "cache.gone", binding: .choice(\.proxy.remembersGone, [("remember", true), ("ignore", false)]),

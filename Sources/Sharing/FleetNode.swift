@@ -83,7 +83,7 @@ public final class FleetNode: Sendable {
         guard wasSlow != isSlow else { return }
         guard isSlow else { return logger.notice("the engine is fast enough again: misses look for what other nodes have stored") }
         logger.warning(
-            "a round trip to the engine takes \(microseconds / 1_000) ms, longer than the limit of \(settings.timeout) ms: misses do not look for what other nodes have stored until it is faster. Bring the nodes and the engine closer together"
+            "a round trip to the engine takes \(microseconds / 1_000) ms, longer than \(settings.timeout) ms: until it is faster, misses do not query other nodes. Bring the nodes and the engine closer together"
         )
     }
 

@@ -100,7 +100,7 @@ extension EngineFailure {
         case .readOnly: "is a replica, or has lost its primary"
         case .clusterDown: "says that the Cluster is down: some slots have no server, or most primaries cannot be reached"
         case .notCluster:
-            "is not a Cluster, and share.servers has several addresses: name the one address that leads to the primary (a managed engine's, a balancer's, a name that Sentinel moves), or servers of one Cluster"
+            "is not a Cluster, and share.servers has several addresses. Name one address that leads to the primary (of a managed engine, a balancer or Sentinel), or servers of one Cluster"
         case .redirected: "does not serve the slot, and neither does any other server"
         case .full: "takes nothing more: its memory or its disk is full, or it has too few replicas"
         case .protocolError: "says what no Redis says"

@@ -76,7 +76,7 @@ struct EngineFindings {
         if let log, log.slot != nil || !facts.contains(where: \.isClusterServer) { noteLog(log.server, log.slot) }
         if isOtherSecret {
             mistakes.append(
-                "share.secret_file: fleet \(fleet) has another secret: this node would share nothing with it (if this one is right, remove cistern:\(fleet):{log}:nodes from the engine)"
+                "share.secret_file: fleet \(fleet) has another secret, so this node would share nothing with it. If this secret is right, remove cistern:\(fleet):{log}:nodes from the engine"
             )
         }
         if loops > 0, !isAllLost { noteCosts(loops) }
@@ -207,7 +207,7 @@ struct EngineFindings {
         guard let server else {
             if let slot {
                 warnings.append(
-                    "share.servers: no server of the Cluster has slot \(slot), in which the log of fleet \(fleet) lies: until one has it, no node sees what others purge"
+                    "share.servers: no server of the Cluster has slot \(slot), which has the log of fleet \(fleet). Until one has it, no node sees purges of others"
                 )
             }
             return
@@ -221,7 +221,7 @@ struct EngineFindings {
         }
         guard !isAllLost, failure != .denied, failure != .untrusted else { return }
         warnings.append(
-            "share.servers: the log of fleet \(fleet) \(place) \(server), which cannot be asked: until it can be, or a replica has taken its place, no node sees what others purge"
+            "share.servers: the log of fleet \(fleet) \(place) \(server), which does not respond. Until it or a replica does, no node sees purges of others"
         )
     }
 }

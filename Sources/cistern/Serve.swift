@@ -20,9 +20,9 @@ struct Serve: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Start the proxy.",
         discussion: """
-            Clients take Cistern's address as their base URL. While the upstream responds, its responses are passed on and the good ones kept; \
-            when it fails, what was kept is served. Every setting can also be given in a YAML file or as CISTERN_… in the environment; \
-            the command line comes before the environment, and that before the file.
+            Clients use Cistern's address as their base URL. While the upstream responds, its responses are forwarded, and good ones are \
+            stored. When it fails, stored responses are served. Every setting can also be given in a YAML file or as CISTERN_… in the \
+            environment. The command line overrides the environment, and that overrides the file.
             """)
 
     @OptionGroup var options: SettingsOptions
@@ -32,8 +32,8 @@ struct Serve: ParsableCommand {
     @Flag(
         name: .customLong("take-over"),
         help: """
-            Go on in the place of the Cistern that runs with this admin.socket, perhaps of another version: it hands on its listeners and its cache, \
-            and ends what it has begun. No connection is lost. Where that cannot be, the other one goes on.
+            Take over from the running Cistern with this admin.socket, also from another version. It passes its listeners and its cache, \
+            and completes its active requests. No connection is lost. If the take-over fails, the other process continues.
             """)
     var takesOver = false
 

@@ -108,7 +108,7 @@ struct EngineFindingsTests {
         #expect(lost.mistakes.isEmpty && lost.notes.isEmpty)
         #expect(
             lost.warnings.last
-                == "share.servers: the log of fleet shop is in slot 12, at 10.0.0.1:1, which cannot be asked: until it can be, or a replica has taken its place, no node sees what others purge"
+                == "share.servers: the log of fleet shop is in slot 12, at 10.0.0.1:1, which does not respond. Until it or a replica does, no node sees purges of others"
         )
         // No server responds: reported once.
         #expect(Self.findings([Self.facts(1) { $0.failure = .unreachable }]).warnings.count == 2)

@@ -1,7 +1,6 @@
 // Tests the declarations of figures: each has a sample on /metrics and is counted somewhere.
 
 import Explanation
-import Glibc
 import TestSupport
 import Testing
 
@@ -29,13 +28,6 @@ struct FigureTests {
             let values = MetricNames.values(of: figure).filter { !$0.isEmpty }
             #expect(values.count == Set(values).count, "\(figure)")
         }
-    }
-
-    private static func paths(_ pattern: String) -> [String] {
-        var found = glob_t()
-        defer { globfree(&found) }
-        guard glob(pattern, 0, nil, &found) == 0 else { return [] }
-        return (0..<Int(found.gl_pathc)).compactMap { found.gl_pathv[$0].map { String(cString: $0) } }
     }
 
     @Test("a sum has each figure")
@@ -73,7 +65,7 @@ struct FigureTests {
     @Test("each figure is counted or set outside of its declaration")
     func counted() throws {
         let sources = String(#filePath.dropLast("Tests/FiguresTests/FigureTests.swift".utf8.count)) + "Sources"
-        let text = try ["*/*.swift", "*/*/*.swift"].flatMap { Self.paths("\(sources)/\($0)") }.map { try TestTools.read($0) }.joined()
+        let text = try TestTools.swiftFiles(in: sources).map { try TestTools.read($0) }.joined()
         let isCounted = { (figure: String) in
             ["[.\(figure)]", "count(.\(figure),", "count(.\(figure))"].contains { text.contains($0) }
         }

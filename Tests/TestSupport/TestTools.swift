@@ -71,6 +71,16 @@ package enum TestTools {
         }
     }
 
+    /// Paths of the Swift files in the modules below a directory.
+    package static func swiftFiles(in directory: String) -> [String] {
+        ["*/*.swift", "*/*/*.swift"].flatMap { pattern -> [String] in
+            var found = glob_t()
+            defer { globfree(&found) }
+            guard glob("\(directory)/\(pattern)", 0, nil, &found) == 0 else { return [] }
+            return (0..<Int(found.gl_pathc)).compactMap { found.gl_pathv[$0].map { String(cString: $0) } }
+        }
+    }
+
     package static func copy(_ source: String, to path: String) throws { try write(read(source), to: path) }
 
     package static func read(_ path: String) throws -> String { String(decoding: try readBytes(path), as: UTF8.self) }

@@ -64,7 +64,7 @@ struct AdminOptions: ParsableArguments {
         }
         guard !settings.admin.socket.isEmpty || !ProxySettings.storeDirectory(settings).isEmpty else {
             throw AdminFailure(
-                "the cache directory is not known, since neither HOME nor XDG_CACHE_HOME is an absolute path: name it with --cache-dir, or the interface with --admin"
+                "the cache directory is unknown: neither HOME nor XDG_CACHE_HOME is an absolute path. Name it with --cache-dir, or the interface with --admin"
             )
         }
         return "unix:" + AdminSettings.socketPath(settings)

@@ -13,8 +13,8 @@ struct Export: AdminCommand {
     static let configuration = CommandConfiguration(
         abstract: "Write what a running Cistern has stored into an HTTP archive.",
         discussion: """
-            Responses to requests with credentials are left out, and the values of arguments and fields that look like secrets are written as \
-            \(SecretNames.redaction); contents are written as they are. Nothing but the file's owner can read it.
+            Omits responses to requests with credentials. Values of arguments and fields that look like secrets are replaced by \
+            \(SecretNames.redaction). Contents are written unchanged. Only the file's owner can read it.
 
             Examples:
               cistern export --har stored.har
@@ -151,9 +151,9 @@ struct Import: AdminCommand {
     static let configuration = CommandConfiguration(
         abstract: "Store the responses of an HTTP archive: a browser's or proxy's recording, or what export wrote.",
         discussion: """
-            The same rules hold as for responses of the upstream: what it would not keep is left out, and counted by reason. Requests with \
-            credentials in the archive lead to the partition of those credentials. Of several APIs, what export wrote goes back to the API that it \
-            came from, and anything else to the one whose upstream it came from.
+            Applies the rules for responses of the upstream: a response that would not be stored is omitted, and counted by reason. A \
+            request with credentials in the archive selects the partition of those credentials. With several APIs, exported responses \
+            return to their API. Other responses go to the API with their upstream.
 
             Examples:
               cistern import recording.har

@@ -10,8 +10,8 @@ struct Drill: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Practise an outage: take the upstream away, or inject faults, and see what users get.",
         discussion: """
-            Only where the setting admin.faults is true. Without a subcommand the whole upstream is away for a while, and a report says what was \
-            rescued and what was not. Hits are served as ever: a fault is what the upstream would do.
+            Requires the setting admin.faults. Without a subcommand, the whole upstream becomes unreachable for a while. A report says \
+            what was rescued and what was not. Hits are served as usual, because a fault affects requests to the upstream only.
 
             Examples:
               cistern drill --for 60s
@@ -28,9 +28,9 @@ struct Drill: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Take the upstream away for a while, and report what was rescued and what was not.",
             discussion: """
-                Requests that come meanwhile are those of your users or tests: the drill sends none itself. What has begun before goes on. Ctrl-C \
-                ends it sooner. The report says for each path what was served and what failed, why, and which setting would change that. It sees \
-                as many exchanges of a second as admin.records says.
+                The drill sends no requests: it observes those of your users or tests. Active requests are completed. Ctrl-C ends the \
+                drill early. For each path, the report says what was served and what failed, why, and which setting would change that. It \
+                sees as many exchanges of a second as admin.records permits.
                 """)
 
         @Option(name: .customLong("for"), help: ArgumentHelp("Duration of the drill.", valueName: "time"))

@@ -8,9 +8,9 @@ struct List: AdminCommand {
     static let configuration = CommandConfiguration(
         commandName: "ls", abstract: "List what a running Cistern has stored.",
         discussion: """
-            Sorted by target: path and arguments in the spelling of the key, behind the method if that is not GET. TTL is the freshness left; a stale response is asked for again, and \
-            still there for when the upstream fails. PARTITION stands for the credentials of the request, TAGS for what Cache-Groups, \
-            Surrogate-Key and Cache-Tag said.
+            Sorted by target: path and arguments as in the key, after the method if that is not GET. TTL is the remaining freshness \
+            lifetime. A stale response is validated before use, and remains available for a rescue. PARTITION identifies the credentials \
+            of the request. TAGS are the values of Cache-Groups, Surrogate-Key and Cache-Tag.
 
             Examples:
               cistern ls
@@ -180,12 +180,12 @@ struct Purge: AdminCommand {
     static let configuration = CommandConfiguration(
         abstract: "Take stored responses out, or mark them as stale.",
         discussion: """
-            A purge is done once the command ends: also over a restart or a crash. With --soft the upstream is asked the next time, and the copy \
-            still goes out should it fail.
+            A purge is complete when the command ends, and survives a restart or a crash. With --soft, copies are validated before their \
+            next use, and may still be served in a rescue.
 
-            Where nodes share, it says whether the others know. Exits with 0 where they do: the fleet's log has it. With 75 where they do not yet, as \
-            the engine between them does not take it: it is kept, and sent as soon as that does. With 1 where they have to be told by another purge. \
-            The administrator's interface responds with 202 to the last two, and to the first until a replica of the engine has it.
+            In a fleet, the exit code says whether the other nodes are notified. 0: the purge is in the fleet's log. 75: the engine does \
+            not accept it yet; it is kept, and sent as soon as possible. 1: purge again to notify them. The admin interface responds with \
+            202 to the last two, and to the first until a replica of the engine has the entry.
 
             Examples:
               cistern purge '/users?page=2'

@@ -11,13 +11,13 @@ struct Mode: AdminCommand {
         abstract: "Show or switch the mode: live, offline, record or replay.",
         discussion: """
             live     Copies are served and rescue as the settings say.
-            offline  The upstream is never asked. What is not stored gets 504.
-            record   The upstream is always asked. Copies are kept, and none goes out.
-            replay   A copy goes out, however old it is. Without one as live.
+            offline  No requests are sent to the upstream. A request without a copy gets 504.
+            record   Every request is sent to the upstream. Responses are stored, and no copy is served.
+            replay   Copies are served at any age. A request without one is handled as in live.
 
-            Without a mode it shows those that hold. A mode that is switched here holds until Cistern ends, or a reload brings another one; at the \
-            start cache.mode holds, and a route's own mode. Where several are for a path, that of the longest prefix counts, then that of its \
-            route, then that of all paths.
+            Without a mode, shows the modes in effect. A mode that is set here lasts until Cistern ends or a reload sets another one. At \
+            the start, cache.mode and the modes of routes apply. For a path, the longest prefix decides, then its route, then the mode of \
+            all paths.
 
             Examples:
               cistern mode

@@ -8,9 +8,10 @@ struct ReloadCommand: AdminCommand {
         commandName: "reload",
         abstract: "Read the settings and certificates again, all of it or nothing.",
         discussion: """
-            The file and what it names are read anew; the command line and the environment are those of the start. Where anything is wrong, all stays \
-            as it was, and every mistake is told. Requests under way end as they began, and kept connections go on. A few settings need a restart: \
-            they keep their values, and are named. SIGHUP does the same.
+            Reads the configuration file and the files that it names again. The command line and the environment keep their values. If \
+            there is a mistake, nothing changes, and every mistake is reported. Active requests are completed under the former settings, \
+            and connections stay open. Settings that need a restart keep their values, and are listed. SIGHUP has the effect of this \
+            command.
             """)
 
     @OptionGroup var options: AdminOptions

@@ -15,8 +15,8 @@ struct ShareStatus: AdminCommand {
     static let configuration = CommandConfiguration(
         commandName: "status", abstract: "Show whether other nodes are seen, how far behind, and what waits to be told.",
         discussion: """
-            SEEING means that what others purge is obeyed here at once. BLIND means that the log cannot be read: copies count as fresh for \
-            share.blind_limit only, and nothing is taken from other nodes. Exits with 1 where this node is blind.
+            SEEING: purges of other nodes are applied here at once. BLIND: the log cannot be read. Copies then count as fresh for \
+            share.blind_limit only, and no responses of other nodes are used. Exits with 1 if this node is blind.
             """)
 
     @Flag(help: "JSON.")

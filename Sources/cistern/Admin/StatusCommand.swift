@@ -9,17 +9,18 @@ struct StatusCommand: AdminCommand {
         commandName: "status",
         abstract: "Show the state of a running Cistern, and what it has done since its start.",
         discussion: """
-            For graphs and alerts there is /metrics; for people, a page on the addresses of admin_listen.
+            For graphs and alerts use /metrics; for people there is a page on the addresses of admin_listen.
 
-            --check asks where the settings say that /healthz is: the file, the environment and the options that it was started with; then on the \
-            admin interface's socket. It ends with 0 if the server is healthy, with 1 if not.
+            --check requests /healthz at the address that the settings give: the file, the environment and the options of this command. \
+            Without such an address it uses the socket of the admin interface. Exits with 0 if the server is healthy, otherwise with 1.
 
-            --watch draws a picture on a terminal; else, and where TERM is dumb, it writes a line each time. Colour is used for the state only, and \
-            not where NO_COLOR is set. Keys:
+            --watch refreshes a view on a terminal. Without a terminal, or if TERM is dumb, it writes a line each time. Colour shows the \
+            state only, and is off if NO_COLOR is set. Keys:
+
             q, Ctrl-C   end
-            p, space    pause, and go on
+            p, space    pause and continue
             s           sort APIs and routes by requests, rescued, errors, time (P99) or name
-            /           show only those with these letters in their names; Enter ends the filter, Esc takes it away
+            /           filter by name; Enter ends the input, Esc removes the filter
             """)
 
     @Flag(help: "All numbers, as JSON.")

@@ -14,8 +14,9 @@ struct Warm: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Fetch targets through a running Cistern, so that they are stored.",
         discussion: """
-            Takes paths, URLs of the API, and files: lists of them (one a line, # begins a comment), an OpenAPI document in JSON (every GET \
-            without parameters in its path), or an HTTP archive (its GETs). Of URLs only path and arguments count.
+            Takes paths, URLs of the API, and files. A file is a list with one path or URL a line (# begins a comment), an OpenAPI \
+            document in JSON, or an HTTP archive. Of an OpenAPI document, every GET without parameters in its path is requested. Of URLs, \
+            only path and arguments count.
 
             Examples:
               cistern warm /users '/posts?page=1'

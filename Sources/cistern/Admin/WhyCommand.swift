@@ -10,9 +10,10 @@ struct Why: AdminCommand {
     static let configuration = CommandConfiguration(
         abstract: "Explain what a running Cistern did with the last requests: why was this not stored, why not served?",
         discussion: """
-            Newest first; fetches in the background are told of too. An arrow names a setting that stands in the way. With an id, or \
-            with --long, the key and what was dropped from it, the freshness and the upstream's times are shown too. How many exchanges are remembered: admin.records. With --follow the last ones come oldest first, and then whatever \
-            happens, until Ctrl-C; with --json one object a line.
+            Shows the newest exchange first, including fetches in the background. An arrow names a setting that prevented storing or serving. \
+            With an id, or with --long, it also shows the key, the fields removed from it, the freshness and the upstream's times. \
+            admin.records sets how many exchanges are remembered. With --follow, the last exchanges come oldest first, and then all new ones \
+            until Ctrl-C. With --json, each line is an object.
 
             Examples:
               cistern why

@@ -16,8 +16,8 @@ struct Demo: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Try it: a sample API, and Cistern in front of it.",
         discussion: """
-            Prints commands to paste into another terminal: a hit and a rescue, and how to see a login that refreshes, a web app of another \
-            origin, and a replay. Needs no network.
+            Prints commands to paste into another terminal: a hit and a rescue. It also shows a login that refreshes its token, a web app \
+            of another origin, and a replay. Needs no network.
             """)
 
     @Option(help: ArgumentHelp("Where to listen.", valueName: "address"))

@@ -15,17 +15,18 @@ struct Record: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Pass requests on to the upstream, and write them with their responses into an HTTP archive at the end.",
         discussion: """
-            Nothing is cached: every request goes to the upstream, and every response of it is recorded, whatever its status and content. The \
-            archive is written on SIGINT or SIGTERM. Credential fields, cookies, and arguments and members of contents that are named like \
-            secrets are written as \(SecretCovering.placeholder), which `replay` accepts for any; other contents are written as they are, so look \
-            through the file before you share it. Nothing but the file's owner can read it.
+            Nothing is cached: every request goes to the upstream, and every response is recorded, whatever its status and content. The \
+            archive is written on SIGINT or SIGTERM. Secrets are written as \(SecretCovering.placeholder): credential fields, cookies, and \
+            arguments and members with names of secrets. `replay` accepts any value for them. Other contents are written unchanged, so \
+            check the file before you share it. Only the file's owner can read it.
 
-            Settings are given as with `serve`. Those of what is stored (--cache-size, --rescue-after, --strict) mean nothing here; --cache-dir says \
-            only where --tls-self-signed keeps its certificate.
+            Settings are given as with `serve`. Settings of the store (--cache-size, --rescue-after, --strict) have no effect here. \
+            --cache-dir is used only for the certificate of --tls-self-signed.
 
-            When it listens, it writes a line with its address to standard output. With a command behind -- it runs that instead of waiting for a \
-            signal, listens on any free port unless the settings say which, and ends with the command's exit code. Else it ends with 0 where the \
-            archive is written, with 1 where something failed or there was nothing to write (a file of that name stays as it was), with 78 where the settings are wrong.
+            The address is written to standard output. With a command after --, records while that command runs, listens on any free port \
+            unless the settings name one, and ends with the command's exit code. Otherwise exits with 0 if the archive is written. Exits \
+            with 1 if that failed or there was nothing to write; a file of that name stays unchanged. Exits with 78 if the settings are \
+            wrong.
 
             Examples:
               cistern record --upstream https://api.example.com --har api.har

@@ -13,14 +13,15 @@ struct ReplayCommand: ParsableCommand {
         commandName: "replay",
         abstract: "Serve an HTTP archive, such as `record` has written, with no upstream at all.",
         discussion: """
-            A request gets the response that was recorded for the same method, target and content. Several to the same go out in their order, the \
-            last again and again. Credentials may be any. What was not recorded gets 404, with the three nearest recorded requests.
+            A request gets the response that was recorded for its method, target and content. Several recorded responses of one request \
+            are served in their order, the last one repeatedly. Credentials may be any. A request that was not recorded gets 404, with the \
+            three nearest recorded requests.
 
-            When it listens, it writes a line with its address to standard output. It stays until it gets SIGINT or SIGTERM, and then says on \
-            standard error what was served. With a command behind -- it runs that instead, listens on any free port unless --listen says which, \
-            and ends with the command's exit code. Else it ends with 0; with 1 where the file cannot be read, is no HTTP archive, or the address cannot be \
-            listened on, and with --once or --strict-order also where a request had no recorded response; with --strict-order also where a \
-            recorded response was never asked for.
+            The address is written to standard output. Serves until SIGINT or SIGTERM, and then reports on standard error. With a command \
+            after --, serves while that command runs, listens on any free port unless --listen names one, and ends with the command's exit \
+            code. Otherwise exits with 0. Exits with 1 if the file cannot be read, is no HTTP archive, or the address is not available. \
+            With --once or --strict-order, also if a request had no recorded response; with --strict-order, also if a recorded response \
+            was never requested.
 
             Examples:
               cistern replay api.har
