@@ -1,4 +1,4 @@
-// The only way to replace a stored response: used by fetches, 304s, HEAD and archives. A new response is compared with the response that is
+// The only way to replace a stored response: used by fetches, 304s, HEAD, archives and other nodes. It is compared with the response that is
 // stored now, not with the one found when its request began (`Recency`). An older response thus never replaces a newer one, whichever ends
 // first and on whatever shard. Comparing and inserting are one atomic step of the store.
 

@@ -120,7 +120,7 @@ struct EngineFindingsTests {
     func nobodysLog() {
         let nobodys = EngineFindings([Self.facts(1, .primary(slots: 1))], fleet: "shop", hasUser: true, log: (nil, 12))
         #expect(nobodys.warnings.count == 1 && nobodys.notes.isEmpty)
-        #expect(nobodys.warnings[0].hasPrefix("share.servers: no server of the Cluster has slot 12, in which the log of fleet shop lies"))
+        #expect(nobodys.warnings[0].hasPrefix("share.servers: no server of the Cluster has slot 12, which has the log of fleet shop"))
     }
 
     @Test("how many connections a node makes, and how many responses the memory holds")

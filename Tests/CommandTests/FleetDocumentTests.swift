@@ -105,7 +105,7 @@ struct FleetDocumentTests {
         for outcome in [try check(share), started] {
             #expect(outcome.status == 78)
             #expect(
-                outcome.text.contains("is not a Cluster, and share.servers has several addresses: name the one address"), "\(outcome.text)")
+                outcome.text.contains("is not a Cluster, and share.servers has several addresses. Name one address"), "\(outcome.text)")
         }
         #expect(try check(try settings("b", [servers[0]])).status == 0)
     }

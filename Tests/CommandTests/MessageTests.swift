@@ -29,7 +29,7 @@ struct MessageTests {
         for (index, piece) in pieces.enumerated() {
             if index % 2 == 1 {
                 let text = piece.replacing("\\\n", with: " ").split(separator: "\n\n").filter { !$0.contains("Examples:") }
-                found += text.map { $0.replacing(#/ +/#, with: " ") }
+                found += text.map { String($0).replacing(#/ +/#, with: " ") }
             } else {
                 found += piece.matches(of: #/"((?:[^"\\\n]|\\.){12,})"/#).map { String($0.1) }
             }

@@ -134,7 +134,7 @@ struct StartTests {
         // A command run by root looks for the installed service.
         guard access("/etc/cistern/cistern.yaml", F_OK) != 0 else { return }
         let command = try CommandLineTool.run(program: "env -u XDG_CACHE_HOME -u HOME \(CommandLineTool.path) status")
-        #expect(command.status != 0 && command.text.contains("the cache directory is not known, since neither HOME nor XDG_CACHE_HOME"))
+        #expect(command.status != 0 && command.text.contains("the cache directory is unknown: neither HOME nor XDG_CACHE_HOME"))
     }
 
     @Test("a cache directory that another process has stops the start with 78; check warns of that, and of its port")

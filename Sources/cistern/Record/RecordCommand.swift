@@ -23,8 +23,8 @@ struct Record: ParsableCommand {
             Settings are given as with `serve`. Settings of the store (--cache-size, --rescue-after, --strict) have no effect here. \
             --cache-dir is used only for the certificate of --tls-self-signed.
 
-            The address is written to standard output. With a command after --, records while that command runs, listens on any free port \
-            unless the settings name one, and ends with the command's exit code. Otherwise exits with 0 if the archive is written. Exits \
+            The address is written to standard output. With a command after --, records while that command runs, and ends with its exit code. It then \
+            listens on any free port unless the settings name one. Otherwise exits with 0 if the archive is written. Exits \
             with 1 if that failed or there was nothing to write; a file of that name stays unchanged. Exits with 78 if the settings are \
             wrong.
 
