@@ -2,7 +2,7 @@
 
 import Glibc
 
-/// A directory that is removed with its files by `remove` or when the object is released. Subdirectories are not removed.
+/// A directory that is removed with everything in it by `remove` or when the object is released.
 public final class TemporaryDirectory {
     public let path: String
 
@@ -16,13 +16,17 @@ public final class TemporaryDirectory {
 
     deinit { remove() }
 
-    public func remove() {
-        guard let handle = opendir(path) else { return }
+    public func remove() { Self.remove(path) }
+
+    private static func remove(_ directory: String) {
+        guard let handle = opendir(directory) else { return }
         while let entry = readdir(handle) {
             let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-            if name != ".", name != ".." { unlink(path + "/" + name) }
+            guard name != ".", name != ".." else { continue }
+            // A link is removed, and never followed.
+            if unlink(directory + "/" + name) != 0, errno == EISDIR { remove(directory + "/" + name) }
         }
         closedir(handle)
-        rmdir(path)
+        rmdir(directory)
     }
 }
