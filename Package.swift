@@ -201,7 +201,7 @@ let package = Package(
         tests(
             "TracingTests",
             ["Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "Reactor", "Figures", "TestSupport", "Upstream"]),
-        tests("FiguresTests", ["Figures", "CacheStore", "Explanation", "TestSupport"]),
+        tests("FiguresTests", ["Figures", "CachePolicy", "Decisions", "Explanation", "CacheStore", "TestSupport"]),
         tests(
             "ClientSideTests",
             [

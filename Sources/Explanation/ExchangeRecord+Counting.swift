@@ -11,7 +11,7 @@ extension LabelledFigures {
         count(.responseBytes, exchange.source.rawValue, by: UInt64(exchange.bodyBytes))
         if exchange.source == .store { count(.savedBytes, exchange.result.rawValue, by: UInt64(exchange.bodyBytes)) }
         if let cause = exchange.rescueCause { count(.rescued, cause) }
-        if let permission = exchange.reasons.sharedPermission { count(.rescuedWithShared, of: permission) }
+        if exchange.result == .rescued, let permission = exchange.reasons.sharedPermission { count(.rescuedWithShared, of: permission) }
         if let place = exchange.loggedNotStored.flatMap(MetricNames.place(of:)) {
             count(.notStored, place)
             if exchange.isServerError { count(.errorsNotStored, place) }

@@ -1,5 +1,7 @@
 // Tests the declarations of figures: each has a sample on /metrics and is counted somewhere.
 
+import CachePolicy
+import Decisions
 import Explanation
 import TestSupport
 import Testing
@@ -59,6 +61,17 @@ struct FigureTests {
         for figure in HistogramFigure.allCases {
             #expect((0...3).map { one.histogram(figure, $0).total } == [0, 1, 1, 0], "\(figure)")
             #expect(figure.bounds.indices.contains { one.exemplars(figure, 1)[$0] == late }, "\(figure)")
+        }
+    }
+
+    @Test("a rescue counts in both of its figures, and in neither if its client disconnected first")
+    func unsentRescue() {
+        for (result, count) in [(CacheResult.rescued, UInt64(1)), (.error, 0)] {
+            var (figures, exchange) = (LabelledFigures(), ExchangeRecord(result, .get, status: 200))
+            exchange.reasons.sharedPermission = .ownCookies
+            exchange.upstream.failure = .slow
+            figures.record(exchange)
+            #expect(figures.sum(.rescued) == count && figures.sum(.rescuedWithShared) == count, "\(result)")
         }
     }
 
