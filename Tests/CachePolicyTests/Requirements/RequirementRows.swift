@@ -135,7 +135,7 @@ struct Requirement {
             "ResponseCache/ResponseCache+Placing.swift insert", "CachePolicyTests.RandomWalkTests/agree"),
         Requirement(
             "4", .must,
-            "Which of two is the more recent is told by when their requests were sent: an older one that ends later is not stored.",
+            "The more recent response is the one with the later request: an older one that ends later is not stored.",
             "CachePolicy/Recency.swift isOutdated",
             "CachingTests.StoringOrderTests/older"),
         Requirement(
