@@ -46,7 +46,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         (self.shared, self.shard, loop) = (shared, shard, shard.loop)
         (settings, routes) = (shared.settings, shared.routes)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
-        cache = shared.cache.map { [loop] in ResponseCache($0) { Self.cacheTime(of: loop) } }
+        cache = shared.cache.map { [loop] in ResponseCache($0) { loop.cacheTime } }
         cache?.level = shard.level
         coordination = Coordination(shared, on: shard, ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings)))
         reporting = Reporting(shared, on: shard)
@@ -150,15 +150,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         }
     }
 
-    /// Current time in the form that the caching rules use.
-    var now: Timestamp { Timestamp(milliseconds: loop.batchWallMilliseconds) }
-
-    /// Current wall-clock and monotonic time in the form that the cache uses.
-    var cacheTime: CacheTime { Self.cacheTime(of: loop) }
-
-    private static func cacheTime(of loop: EventLoop) -> CacheTime {
-        CacheTime(wall: Timestamp(milliseconds: loop.batchWallMilliseconds), monotonic: loop.time.monotonicMilliseconds)
-    }
+    var now: Timestamp { loop.now }
 
     /// Current value of the Date field.
     public var date: [UInt8] { messages.date }
@@ -174,4 +166,12 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     ) throws(NotAtHand) -> StandInResult {
         try cache?.standIn(for: head, at: keys, directives, routes.rescueWithShared(head.pathAndQuery), now: now) ?? .nothing
     }
+}
+
+extension EventLoop {
+    /// Current time in the form that the caching rules use.
+    var now: Timestamp { Timestamp(milliseconds: batchWallMilliseconds) }
+
+    /// Current wall-clock and monotonic time in the form that the cache uses.
+    var cacheTime: CacheTime { CacheTime(wall: now, monotonic: time.monotonicMilliseconds) }
 }

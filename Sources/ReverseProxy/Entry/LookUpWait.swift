@@ -10,16 +10,10 @@ import HTTPCore
 import Reactor
 import ResponseCache
 
-extension ProxyShard {
-    /// Loads the data, and then continues on the loop.
-    func bringIn(_ wanted: NotAtHand, then goOn: @escaping @Sendable () -> Void) {
-        cache?.bringIn(wanted, on: loop, then: goOn)
-    }
-}
-
 extension ResponseCache {
-    func bringIn(_ wanted: NotAtHand, on loop: EventLoop, then goOn: @escaping @Sendable () -> Void) {
-        bringIn(wanted) { loop.execute(goOn) }
+    /// Loads the data, and then continues on the loop.
+    func bringIn(_ missing: NotAtHand, on loop: EventLoop, then: @escaping @Sendable () -> Void) {
+        bringIn(missing) { loop.execute(then) }
     }
 }
 
@@ -61,7 +55,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     private func bringIn(_ wanted: NotAtHand) {
         if case .shared(let lookUp) = wanted { return ask(lookUp) }
         progress.reads += 1
-        shard.bringIn(wanted) { self.broughtIn() }
+        shard.cache?.bringIn(wanted, on: shard.loop) { self.broughtIn() }
     }
 
     private func ask(_ lookUp: SharedLookUp) {

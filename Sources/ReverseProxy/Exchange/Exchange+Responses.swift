@@ -133,7 +133,7 @@ extension Exchange {
 
     func send(_ confirmation: Confirmation) {
         record.result = .revalidated
-        let age = Freshness.currentAge(of: confirmation.metadata, now: context.now)
+        let age = Freshness.currentAge(of: confirmation.metadata, now: context.loop.now)
         var lines: [UInt8] = []
         lines.append(age: age)
         context.messages.cacheStatus.forwarded(forwarding(status: 304), to: &lines)

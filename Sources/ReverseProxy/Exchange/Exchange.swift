@@ -260,7 +260,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         case .softDeadline, .wait, .copyTaken: break
         }
         var facts = OutcomeFacts<FoundResponse>(
-            request.directives, request.mode, strictness: context.rules.strictness, now: context.now)
+            request.directives, request.mode, strictness: context.rules.strictness, now: context.loop.now)
         (facts.hasWaited, facts.isOfAnotherClient) = (machine.hasWaited, hasWaitedForAnother)
         facts.staleFor = context.rules.staleFor(request.route)
         if ending.looksIntoStore, let cache = context.cache {
@@ -302,7 +302,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     private func sharedCopy(_ keys: TargetKeys, _ cache: ResponseCache) throws(NotAtHand) -> StoredNow<FoundResponse>.SharedCopy {
-        switch try cache.standIn(for: head, at: keys, request.directives, context.rules.rescueWithShared(head), now: context.now) {
+        switch try cache.standIn(for: head, at: keys, request.directives, context.rules.rescueWithShared(head), now: context.loop.now) {
         case .nothing: .nothing
         case .forbidden(let reason): .forbidden(reason)
         case .found(let copy): .allowed(Rescue(copy.found, age: copy.age, ttl: copy.ttl, .shared(copy.permission)))

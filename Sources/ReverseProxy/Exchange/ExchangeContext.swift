@@ -23,9 +23,6 @@ final class ExchangeContext {
         let context = background.context
         (loop, coordination, reporting, requests) = (context.loop, context.coordination, context.reporting, context.requests)
     }
-
-    /// Current time in the form that the caching rules use.
-    var now: Timestamp { Timestamp(milliseconds: loop.batchWallMilliseconds) }
 }
 
 /// The settings that exchanges use.

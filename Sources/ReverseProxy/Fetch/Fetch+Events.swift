@@ -68,7 +68,7 @@ extension Fetch: TransferReceiver {
 
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
         context.loop.assertOnLoop()
-        recency.responseTime = context.now
+        recency.responseTime = context.loop.now
         context.reporting.countResponse(head, transfer.times)
         address = transfer.address
         if address > 0 { head = context.rules.withReferencesToFirstAddress(head, from: address) }

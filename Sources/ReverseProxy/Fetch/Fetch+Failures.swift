@@ -12,7 +12,7 @@ extension Fetch {
         guard LastGood.isTrouble(head.status) else { return }
         report.isTrouble = true
         context.coordination.health.reach(now: clock)
-        if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: context.now) {
+        if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: context.loop.now) {
             context.coordination.notePause(of: subject, head.status, retryAfter: retryAfter)
         }
         // 429 concerns one client's rate limit, so it is no failure of the upstream.

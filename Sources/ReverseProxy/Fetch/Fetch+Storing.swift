@@ -64,7 +64,7 @@ extension Fetch {
     ///   - loads: number of loads so far. Beyond a limit, the cache waits for the disk.
     func missing(toStore response: ResponseHead, isUpdate: Bool, loads: Int) -> NotAtHand? {
         guard let placedRequest, loads < ResponseCache.readLimit else { return nil }
-        return context.cache?.firstNotAtHand(storing: response.fields, for: placedRequest, isUpdate: isUpdate, now: context.now)
+        return context.cache?.firstNotAtHand(storing: response.fields, for: placedRequest, isUpdate: isUpdate, now: context.loop.now)
     }
 
     /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
@@ -79,22 +79,23 @@ extension Fetch {
             isOfPOST: subject.place == nil)
         whole.isLenient = findings.isLenient
         if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
-        return cache.store(whole, for: placedRequest, at: context.cacheTime)
+        return cache.store(whole, for: placedRequest, at: context.loop.cacheTime)
     }
 
     /// Updates the stored response after a 304; nil if the 304 matches none.
     func confirmStored(by response: ResponseHead) -> (confirmation: Confirmation, result: ConfirmationResult)? {
         guard let placedRequest else { return nil }
-        return context.cache?.confirm(by: response, for: placedRequest, recency, at: context.cacheTime)
+        return context.cache?.confirm(by: response, for: placedRequest, recency, at: context.loop.cacheTime)
     }
 
     /// A 200 to HEAD updates the response stored for GET (RFC 9111 §4.3.5), whatever else is done with it.
     func updateStored(by response: ResponseHead, loads: Int = 0) {
         guard subject.head.method == .head, response.status == 200, !isOfConnectionUser else { return }
         if let missing = missing(toStore: response, isUpdate: true, loads: loads) {
-            return context.load(missing) { self.updateStored(by: response, loads: loads + 1) }
+            context.cache?.bringIn(missing, on: context.loop) { self.updateStored(by: response, loads: loads + 1) }
+            return
         }
-        if let placedRequest { context.cache?.update(by: response, for: placedRequest, recency, now: context.now) }
+        if let placedRequest { context.cache?.update(by: response, for: placedRequest, recency, now: context.loop.now) }
     }
 
     /// Invalidates what a write has changed.
@@ -117,7 +118,7 @@ extension Fetch {
         // The data was in memory when the request was looked up.
         let result = try? cache.waiting { () throws(NotAtHand) in
             try cache.standIn(
-                for: subject.head, at: place.keys, subject.directives, context.rules.rescueWithShared(subject.head), now: context.now)
+                for: subject.head, at: place.keys, subject.directives, context.rules.rescueWithShared(subject.head), now: context.loop.now)
         }
         if case .found = result { return true }
         return false
@@ -129,8 +130,8 @@ extension Fetch {
     func hasSeen(_ unexpected: UnexpectedResponse) -> Bool {
         guard let found = subject.found, let cache = context.cache else { return false }
         return switch unexpected {
-        case .surprise(let surprise): cache.isReplaced(surprise, insteadOf: found, by: subject.scopes.client, at: context.cacheTime)
-        case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.cacheTime)
+        case .surprise(let surprise): cache.isReplaced(surprise, insteadOf: found, by: subject.scopes.client, at: context.loop.cacheTime)
+        case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.loop.cacheTime)
         case .afterOwnWrite: context.coordination.hasJustWritten(subject)
         }
     }
@@ -149,13 +150,13 @@ extension Fetch {
         guard let placedRequest, let cache = context.cache, response.status == 410 || findings.flaw == nil else { return false }
         let content = findings.decoded ?? collected.bytes
         let whole = WholeResponse(response, control(response, for: cache), content, isDecoded: findings.decoded != nil, recency)
-        return cache.rememberGone(whole, for: placedRequest, at: context.cacheTime)
+        return cache.rememberGone(whole, for: placedRequest, at: context.loop.cacheTime)
     }
 
     /// Records that the upstream has the resource. An earlier record that it is gone is discarded.
     func notePresent(_ response: ResponseHead) {
         guard let found = subject.found, let cache = context.cache else { return }
-        cache.notePresent(found, response, recency, for: subject.head, by: subject.scopes.client, at: context.cacheTime)
+        cache.notePresent(found, response, recency, for: subject.head, by: subject.scopes.client, at: context.loop.cacheTime)
     }
 }
 

@@ -115,7 +115,7 @@ final class Fetch: @unchecked Sendable {
 
     func noteSending() {
         guard let store = context.cache?.shared else { return }
-        (recency.requestTime, recency.order) = (store.timeOfRequest(at: context.now), store.sent.take())
+        (recency.requestTime, recency.order) = (store.timeOfRequest(at: context.loop.now), store.sent.take())
     }
 
     var clock: Int64 { context.loop.batchMilliseconds }
@@ -327,7 +327,7 @@ final class Fetch: @unchecked Sendable {
     /// - Returns: nil while data is loaded from disk. Nearly always it is in memory.
     private func load(for step: FetchMachine.CacheStep, loads: Int = 0) -> FetchMachine.Event? {
         guard let response, let missing = missing(toStore: response, isUpdate: step == .confirm, loads: loads) else { return .loaded }
-        context.load(missing) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
+        context.cache?.bringIn(missing, on: context.loop) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
         return nil
     }
 
@@ -400,7 +400,7 @@ final class Fetch: @unchecked Sendable {
     /// Ends the fetch without a usable response.
     private func fail(_ failure: FetchFailure) {
         span?.work.upstream.failure = failure
-        if isOutage(failure), let found = subject.found { context.cache?.noteFailed(found, at: context.cacheTime) }
+        if isOutage(failure), let found = subject.found { context.cache?.noteFailed(found, at: context.loop.cacheTime) }
         endFlight(.failed(failure))
         finish { $0.fetchFailed(failure) }
     }

@@ -11,7 +11,7 @@ import Reactor
 import ResponseCache
 import Upstream
 
-/// Used on its shard's loop only. A class, because copies of its references would cost a hundredth of a pass.
+/// One instance for each API and shard. A class, because a fetch then counts one reference. Used on its shard's loop only.
 final class FetchContext {
     let loop: EventLoop
     let rules: FetchRules
@@ -28,17 +28,6 @@ final class FetchContext {
     ) {
         (self.loop, rules, self.cache, marks) = (loop, FetchRules(api), cache, coordination.marks)
         (self.upstream, self.coordination, self.reporting) = (upstream, coordination, reporting)
-    }
-
-    /// Current time in the form that the caching rules use.
-    var now: Timestamp { Timestamp(milliseconds: loop.batchWallMilliseconds) }
-
-    /// Current wall-clock and monotonic time in the form that the cache uses.
-    var cacheTime: CacheTime { CacheTime(wall: now, monotonic: loop.time.monotonicMilliseconds) }
-
-    /// Loads the data, and then continues on the loop.
-    func load(_ missing: NotAtHand, then: @escaping @Sendable () -> Void) {
-        cache?.bringIn(missing) { [loop] in loop.execute(then) }
     }
 }
 
