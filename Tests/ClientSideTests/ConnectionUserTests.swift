@@ -119,33 +119,48 @@ struct ConnectionUserTests {
 
     private struct Walk {
         let play: ProxyPlay
-        var clients: [(client: TestClient, user: String?)]
+        var clients: [(client: TestClient, user: String?, mayOwn: Bool)]
 
         init(shards: Int) throws {
             let play = try ConnectionUserTests.play { $0.shards = shards }
             self.play = play
-            clients = try (0..<4).map { _ in (try play.client(), nil) }
+            clients = try (0..<4).map { _ in (try play.client(), nil, false) }
         }
 
         mutating func step(_ random: inout SeededGenerator) throws {
             let place = random.below(clients.count)
-            let (client, user) = clients[place]
             let target = random.pick(["/data", "/public/a", "/public/b"])
-            switch random.below(10) {
+            let action = random.below(10)
+            if action == 1 { return try replace(place) }
+            let (client, user, _) = clients[place]
+            if action == 0 || action == 2 || target == "/data" { clients[place].mayOwn = true }
+            switch action {
             case 0:
                 let name = "user\(place)"
                 clients[place].user = name
-                try demand(client.get(target, [("Authorization", "Negotiate \(name)")])?.text == "{\"user\":\"\(name)\"}")
-            case 1: clients[place] = (try play.client(), nil)
+                try demandText(client.get(target, [("Authorization", "Negotiate \(name)")]), "{\"user\":\"\(name)\"}")
             case 2: try demand(client.get(target, [("Authorization", "NTLM hello")])?.status == 401)
             default:
                 let response = client.request(random.isTrue() ? "GET" : "POST", target, content: nil)
                 if let user {
-                    try demand(response?.text == "{\"user\":\"\(user)\"}")
+                    try demandText(response, "{\"user\":\"\(user)\"}")
+                } else if target == "/data" {
+                    try demand(response?.status == 401, "\(String(describing: response))")
                 } else {
-                    try demand(target == "/data" ? response?.status == 401 : response?.text == ConnectionUserTests.nobody)
+                    try demandText(response, ConnectionUserTests.nobody)
                 }
             }
+        }
+
+        /// Closes a client's connection and opens another. The closed one counts until Cistern has read its end, and four use the limit.
+        private mutating func replace(_ place: Int) throws {
+            clients[place] = (try play.client(), nil, false)
+            let count = Double(clients.count { $0.mayOwn })
+            try demand(try eventually { try play.metric(ConnectionUserTests.owned) ?? 0 <= count })
+        }
+
+        private func demandText(_ response: TestResponse?, _ text: String, line: Int = #line) throws {
+            try demand(response?.text == text, "\(String(describing: response)) in place of \(text)", line: line)
         }
     }
 

@@ -127,7 +127,8 @@ struct FailureAdviceTests {
     // MARK: Failure scopes
 
     private static func stopped(_ kind: FailureScopeKind) -> AdviceTrial {
-        /// Stores /a, then makes the upstream fail until its failure scope opens.
+        /// Stores /a, then makes the upstream fail until its failure scope opens. With the change, the upstream has recovered at the end of the
+        /// wait, and a request or a check reaches it.
         func failing(
             _ settings: String, _ change: [String: String], _ failure: OriginStep?, wait: Duration = .zero, targets: [String] = ["/a"]
         ) -> AdviceTrial {
@@ -136,8 +137,14 @@ struct FailureAdviceTests {
                 stage.play.time.advance(by: .seconds(2))
                 if let failure { stage.play.origin.react { _ in [failure] } } else { stage.play.origin.down() }
                 for target in targets { _ = try stage.play.get(target) }
+                let isRecovering = stage.isChanged && failure != nil
+                if isRecovering { stage.play.origin.react { _ in [.json("{}")] } }
                 stage.play.time.advance(by: wait)
-                _ = try stage.play.get("/a")
+                if isRecovering {
+                    #expect(try eventually { try stage.play.get("/a").isFromUpstream })
+                } else {
+                    _ = try stage.play.get("/a")
+                }
             }
         }
         let unavailable = OriginStep.json("{}", status: "503 No")

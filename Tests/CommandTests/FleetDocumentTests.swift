@@ -73,15 +73,6 @@ struct FleetDocumentTests {
         try CommandLineTool.run("\(arguments) --admin unix:\(temporary.path)/cache-\(name)/admin.sock")
     }
 
-    /// Polls a condition for half a minute; returns whether it became true.
-    private func eventually(_ condition: () throws -> Bool) throws -> Bool {
-        for _ in 0..<3_000 {
-            if try condition() { return true }
-            _ = poll(nil, 0, 10)
-        }
-        return false
-    }
-
     /// A server with the document's configuration, after a successful login as administrator.
     private func redis(_ more: String = "") throws -> RedisProcess {
         let redis = try RedisProcess(configuration: try SharingPage().engine().each + more)

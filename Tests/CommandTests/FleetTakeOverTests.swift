@@ -36,15 +36,6 @@ struct FleetTakeOverTests {
         try CommandLineTool.run("purge \(arguments) --admin unix:\(temporary.path)/cache-\(name)/admin.sock").status
     }
 
-    /// Polls a condition for half a minute; returns whether it became true.
-    private func eventually(_ condition: () throws -> Bool) throws -> Bool {
-        for _ in 0..<3_000 {
-            if try condition() { return true }
-            _ = poll(nil, 0, 10)
-        }
-        return false
-    }
-
     private func sees(_ node: RunningCommand) throws -> Bool {
         try eventually { try node.get("/metrics").text.contains("cistern_share_seeing 1\n") }
     }

@@ -35,15 +35,6 @@ struct TakeOverTests {
         }
     }
 
-    /// Polls a condition for half a minute; returns whether it became true.
-    private func eventually(_ condition: () throws -> Bool) throws -> Bool {
-        for _ in 0..<3_000 {
-            if try condition() { return true }
-            _ = poll(nil, 0, 10)
-        }
-        return false
-    }
-
     private func count(_ name: String, _ page: TestResponse) -> Double? {
         page.text.split(separator: "\n").first { $0.hasPrefix(name + " ") }.flatMap { Double($0.dropFirst(name.count + 1)) }
     }

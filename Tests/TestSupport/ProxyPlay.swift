@@ -249,8 +249,12 @@ package final class ProxyPlay {
     }
 
     /// Polls until a metric has this value; returns whether it did.
-    package func waitFor(_ name: String, _ value: Double) throws -> Bool {
-        for _ in 0..<5_000 where try metric(name) == value { return true }
+    /// - Parameter step: advance of the clock before each poll, for a timer that may be set at any time.
+    package func waitFor(_ name: String, _ value: Double, advancing step: Duration = .zero) throws -> Bool {
+        for _ in 0..<5_000 {
+            if step > .zero { time.advance(by: step) }
+            if try metric(name) == value { return true }
+        }
         return false
     }
 
