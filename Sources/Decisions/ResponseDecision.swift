@@ -66,14 +66,12 @@ public enum UnexpectedResponse: Sendable, Equatable {
 
 /// The facts known when the head of a response arrives. Not copyable, because the type is large.
 public struct ResponseFacts: ~Copyable {
-    /// The stored response: its metadata and its head.
-    public typealias Copy = (metadata: StoredMetadata, head: [UInt8])
-
     public let request: RequestHead
     /// The request's fields as sent, including Cistern's own conditions.
     private let sent: KnownFieldSet
     private let status: Status
-    public let copy: Copy?
+    /// The stored response.
+    public let copy: StoredMetadata?
     /// Whether the stored response may be served instead.
     public var mayRescue: Bool
     /// Whether the response is a stream (`StreamedResponse`).
@@ -87,7 +85,8 @@ public struct ResponseFacts: ~Copyable {
     public var upstream: UpstreamOrigin?
 
     public init(
-        _ request: RequestHead, sent: KnownFieldSet, _ status: Status, copy: Copy?, mayRescue: Bool = false, isLookedUp: Bool = false,
+        _ request: RequestHead, sent: KnownFieldSet, _ status: Status, copy: StoredMetadata?, mayRescue: Bool = false,
+        isLookedUp: Bool = false,
         good: GoodResponse? = nil, strictness: Strictness
     ) {
         self.request = request
@@ -103,27 +102,30 @@ public struct ResponseFacts: ~Copyable {
     /// Judges a response by its head. Returns nil if the response can be used.
     /// - Parameters:
     ///   - response: head without hop-by-hop fields.
+    ///   - stored: head of the stored response; empty if there is none.
     ///   - hasStandIn: whether a stored response without credentials may be served. Called only if the request has no stored response and
     ///     the upstream reports trouble; other faults may concern this user only.
     ///   - seen: answers a question about an unexpected response. Called only if needed.
-    public func judge(_ response: ResponseHead, hasStandIn: () -> Bool, _ seen: (UnexpectedResponse) -> Bool) -> ResponseDecision? {
+    public func judge(
+        _ response: ResponseHead, beside stored: Span<UInt8>, hasStandIn: () -> Bool, _ seen: (UnexpectedResponse) -> Bool
+    ) -> ResponseDecision? {
         if Validation.isUnasked(status, request: sent) { return .fail(.unexpectedStatus) }
         // Checked before the stored response, which is never a stream.
         if isStream { return .stream(.stream) }
-        if let answered = answersConditions(response) { return answered }
+        if let answered = answersConditions(response, stored) { return answered }
         guard let copy else {
             return status != 429 && LastGood.isTrouble(status) && hasStandIn() ? .fail(.serverError) : nil
         }
         guard mayRescue else { return nil }
-        return fault(response, beside: copy, seen).map { .fail($0) }
+        return fault(response, beside: copy, stored, seen).map { .fail($0) }
     }
 
-    private func answersConditions(_ response: ResponseHead) -> ResponseDecision? {
+    private func answersConditions(_ response: ResponseHead, _ stored: Span<UInt8>) -> ResponseDecision? {
         guard isLookedUp, let copy else { return nil }
         switch status {
         // RFC 9111 §4.3.4: a 304 that does not match the stored response is useless to every client.
         case 304:
-            return Validation.applies(response, to: copy.metadata, head: copy.head.span, strictness: strictness)
+            return Validation.applies(response, to: copy, head: stored, strictness: strictness)
                 ? .confirm : .askWithoutConditions
         // RFC 9110 §13.1.2 specifies 412 for methods other than GET and HEAD, which may include QUERY.
         case 412 where sent.contains(.ifNoneMatch) || sent.contains(.ifModifiedSince): return .askWithoutConditions
@@ -131,11 +133,13 @@ public struct ResponseFacts: ~Copyable {
         }
     }
 
-    private func fault(_ response: ResponseHead, beside copy: Copy, _ seen: (UnexpectedResponse) -> Bool) -> UpstreamFault? {
+    private func fault(
+        _ response: ResponseHead, beside copy: StoredMetadata, _ stored: Span<UInt8>, _ seen: (UnexpectedResponse) -> Bool
+    ) -> UpstreamFault? {
         if request.method == .options { return LastGood.faultOfPreflight(response) }
         // For a range request, only trouble of the upstream justifies serving the range from the stored response.
         if request.fields.contains(.range) { return LastGood.isTrouble(status) ? .serverError : nil }
-        let copy = LastGood.Copy(copy.metadata, head: copy.head.span, beside: response)
+        let copy = LastGood.Copy(copy, head: stored, beside: response)
         if let fault = LastGood.faultOfHead(response, beside: copy, to: request, strictness: strictness) {
             return fault == .unexpectedType && seen(.otherForm) ? nil : fault
         }

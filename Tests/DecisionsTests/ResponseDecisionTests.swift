@@ -37,7 +37,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     }
 
     /// A stored response with the validator `"1"`.
-    private static let copy = StoredHead.make(
+    static let copy = StoredHead.make(
         ReceivedResponse(
             ResponseHead(status: 200, reason: [], fields: fields(["ETag: \"1\"", "Content-Type: application/json"])),
             control: ResponseCacheControl(), contentBytes: 2, requestTime: noon, responseTime: noon),
@@ -47,7 +47,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
         let request = RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(sent))
         let response = ResponseHead(status: status, reason: [], fields: fields(lines))
         var facts = ResponseFacts(
-            request, sent: fields(sent).known, status, copy: hasCopy ? (Self.copy.metadata, Self.copy.bytes) : nil, strictness: strictness)
+            request, sent: fields(sent).known, status, copy: hasCopy ? Self.copy.metadata : nil, strictness: strictness)
         facts.mayRescue = hasCopy && mayRescue
         facts.isLookedUp = method != .post
         facts.isStream = isStream
@@ -115,7 +115,10 @@ struct ResponseDecisionTests {
 
     @Test("by its head", arguments: heads)
     func head(_ row: HeadRow) {
-        #expect(row.decide { $0.judge($1, hasStandIn: { row.hasStandIn }, row.seen.contains) } == row.expected)
+        let decision = row.decide { facts, response in
+            facts.judge(response, beside: HeadRow.copy.bytes.span, hasStandIn: { row.hasStandIn }, row.seen.contains)
+        }
+        #expect(decision == row.expected)
     }
 
     private static func room(_ length: Int?, isFull: Bool = false) -> ResponseFacts.Room {

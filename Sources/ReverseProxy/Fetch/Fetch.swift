@@ -187,14 +187,18 @@ final class Fetch: @unchecked Sendable {
         // The operator's requirements on good responses matter only if there is a stored response.
         var facts = ResponseFacts(
             subject.head, sent: request.fields.known, response.status,
-            copy: subject.found.map { ($0.metadata, $0.withHead { Array(copying: $0) }) },
+            copy: subject.found?.metadata,
             mayRescue: subject.mayRescue, isLookedUp: hasCacheKey, good: subject.found == nil ? nil : context.rules.good(for: subject),
             strictness: context.rules.strictness)
         facts.isStream =
             response.status == 101
             || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: context.rules.streams(subject.head))
         facts.upstream = context.rules.origin
-        if let decision = facts.judge(response, hasStandIn: hasStandIn, hasSeen) { return decision }
+        func judge(_ head: Span<UInt8>) -> ResponseDecision? {
+            facts.judge(response, beside: head, hasStandIn: hasStandIn, hasSeen)
+        }
+        let decision = if let found = subject.found { found.withHead(judge) } else { judge(Span()) }
+        if let decision { return decision }
         // The response to a POST may have a cache key now: that of a GET.
         let storage = storageDecision(response)
         facts.isLookedUp = hasCacheKey
