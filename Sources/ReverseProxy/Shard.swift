@@ -1,5 +1,5 @@
 // One shard: an event loop with the state that all APIs share on it: client connections, workers for long content, and records.
-// `ProxyShard` handles the requests of one API.
+// `ProxyShard` is one API on it.
 
 import Downstream
 import Explanation

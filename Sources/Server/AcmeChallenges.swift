@@ -25,10 +25,10 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
 
     init(directory: String) { self.directory = directory }
 
-    func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard) -> any ClientExchange {
+    func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of entry: RequestEntry) -> any ClientExchange {
         let exchange = FileExchange(stream, MethodLabel(head.method))
         guard enter() else {
-            exchange.send(Self.crowded, of: shard)
+            exchange.send(Self.crowded, of: entry)
             return exchange
         }
         queue.async { [self, directory] in
@@ -37,7 +37,7 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
                 content.map { OwnResponse(status: 200, contentType: "application/octet-stream", content: $0) }
                 ?? OwnResponse(status: 404, contentType: "text/plain; charset=utf-8", content: Array("There is no such challenge.\n".utf8))
             waiting.withLock { $0 -= 1 }
-            shard.loop.execute { exchange.send(response, of: shard) }
+            entry.loop.execute { exchange.send(response, of: entry) }
         }
         return exchange
     }
@@ -66,11 +66,11 @@ private final class FileExchange: ClientExchange, @unchecked Sendable {
 
     init(_ stream: any ClientStream, _ method: MethodLabel) { (self.stream, self.method) = (stream, method) }
 
-    func send(_ response: OwnResponse, of shard: ProxyShard) {
+    func send(_ response: OwnResponse, of entry: RequestEntry) {
         guard let stream else { return }
         self.stream = nil
-        stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
-        shard.reporting.countOwnPage(method, response.status)
+        stream.sendWhole(head: response.head(date: entry.date), body: .bytes(response.content))
+        entry.reporting.countOwnPage(method, response.status)
     }
 
     func requestContent(_ bytes: Span<UInt8>) {}

@@ -9,16 +9,16 @@ import Reactor
 import ReverseProxy
 
 final class AdminReceiver: RequestReceiver {
-    private let shard: ProxyShard
+    private let entry: RequestEntry
     private let interface: AdminInterface
     private let pages: OwnPages
     private let address: ListenAddress
     /// Names in the certificates that Cistern serves.
     private let names: ServerNames?
 
-    init(shard: ProxyShard, interface: AdminInterface, pages: OwnPages, address: ListenAddress, names: ServerNames?) {
+    init(entry: RequestEntry, interface: AdminInterface, pages: OwnPages, address: ListenAddress, names: ServerNames?) {
         self.names = names
-        self.shard = shard
+        self.entry = entry
         self.interface = interface
         self.pages = pages
         self.address = address
@@ -27,13 +27,13 @@ final class AdminReceiver: RequestReceiver {
     func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         let head = request.head
         guard stream.listener.settings.access.allow(stream.client.place) else {
-            let exchange = AdminExchange(shard: shard, stream: stream, interface: interface)
+            let exchange = AdminExchange(entry: entry, stream: stream, interface: interface)
             exchange.send(
                 AdminResponse(AdminProblem(status: 403, sentence: "Clients at this address may not use the administrator's interface.")))
             return nil
         }
-        if let page = OwnPage(head) { return pages.respond(with: page, to: head, on: stream, of: shard) }
-        let exchange = AdminExchange(shard: shard, stream: stream, interface: interface)
+        if let page = OwnPage(head) { return pages.respond(with: page, to: head, on: stream, of: entry) }
+        let exchange = AdminExchange(entry: entry, stream: stream, interface: interface)
         if head.method.isRead, head.pathAndQuery == [UInt8(ascii: "/")] {
             exchange.send(AdminResponse(seeOther: "/-/status"))
             return nil
@@ -74,13 +74,13 @@ final class AdminReceiver: RequestReceiver {
         return stream.listener.settings.takesProxyHeader ? .network : AdminDoor(address)
     }
 
-    func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { shard.refused(refusal, on: stream) }
+    func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { entry.refused(refusal, on: stream) }
 }
 
 /// `@unchecked Sendable` because it is used on its shard's loop only; the interface's queue only passes it back to that loop.
 private final class AdminExchange: ClientExchange, @unchecked Sendable {
     var request: AdminRequest?
-    private let shard: ProxyShard
+    private let entry: RequestEntry
     /// nil once the response is sent, or the client has disconnected.
     private var stream: (any ClientStream)?
     private let interface: AdminInterface
@@ -88,8 +88,8 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     /// Maximum length of request content in bytes. The longest content is an archived response.
     var contentLimitBytes = 96 << 20
 
-    init(shard: ProxyShard, stream: any ClientStream, interface: AdminInterface) {
-        self.shard = shard
+    init(entry: RequestEntry, stream: any ClientStream, interface: AdminInterface) {
+        self.entry = entry
         self.stream = stream
         self.interface = interface
     }
@@ -108,7 +108,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
         guard let request else { return }
         self.request = nil
         interface.perform(request) { [self] response in
-            shard.loop.execute { self.send(response) }
+            entry.loop.execute { self.send(response) }
         }
     }
 
@@ -119,8 +119,8 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     func send(_ response: AdminResponse) {
         guard let stream else { return }
         self.stream = nil
-        if response.isRefusal { shard.reporting.noteAdminRefusal(of: stream.client) }
-        stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
+        if response.isRefusal { entry.reporting.noteAdminRefusal(of: stream.client) }
+        stream.sendWhole(head: response.head(date: entry.date), body: .bytes(response.content))
     }
 }
 

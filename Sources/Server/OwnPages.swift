@@ -14,15 +14,15 @@ final class OwnPages: OwnPageSource, Sendable {
     init(_ server: ProxyServer) { self.server = server }
 
     func respond(
-        with page: OwnPage, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard
+        with page: OwnPage, to head: RequestHead, on stream: any ClientStream, of entry: RequestEntry
     ) -> (any ClientExchange)? {
         var status: Status = 200
-        defer { shard.reporting.countOwnPage(MethodLabel(head.method), status) }
+        defer { entry.reporting.countOwnPage(MethodLabel(head.method), status) }
         switch page {
-        case .healthz: Self.send(status, "ok\n", shard, stream)
+        case .healthz: Self.send(status, "ok\n", entry, stream)
         case .readyz:
             if !server.isReady { status = 503 }
-            Self.send(status, status == 200 ? "ready\n" : "stopping\n", shard, stream)
+            Self.send(status, status == 200 ? "ready\n" : "stopping\n", entry, stream)
         case .metrics:
             let format = MetricsFormat(accept: head.fields.combined(.accept))
             let exchange = MetricsExchange(stream)
@@ -32,16 +32,16 @@ final class OwnPages: OwnPageSource, Sendable {
                 // RFC 9110 §12.5.5: without Vary, an intermediate cache may serve either coding to every client.
                 response.fieldLines = Array("Vary: Accept, Accept-Encoding\r\n".utf8)
                 if page.isCompressed { response.fieldLines.append("Content-Encoding: gzip\r\n") }
-                shard.loop.execute { [response] in exchange.send(response, date: shard.date) }
+                entry.loop.execute { [response] in exchange.send(response, date: entry.date) }
             }
             return exchange
         }
         return nil
     }
 
-    private static func send(_ status: Status, _ text: String, _ shard: ProxyShard, _ stream: any ClientStream) {
+    private static func send(_ status: Status, _ text: String, _ entry: RequestEntry, _ stream: any ClientStream) {
         let response = OwnResponse(status: status, contentType: "text/plain; charset=utf-8", content: Array(text.utf8))
-        stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
+        stream.sendWhole(head: response.head(date: entry.date), body: .bytes(response.content))
     }
 }
 

@@ -39,10 +39,7 @@ final class ServedShard: @unchecked Sendable {
     func prepare(_ serving: Serving, besides former: Serving?, _ tls: ServerTLS.Prepared?) -> Prepared {
         let new = serving.apis.filter { api in !(former?.apis.contains { $0 === api } ?? false) }
         let made = new.map { api in
-            let made = ProxyShard(api.state, on: shard)
-            made.ownPages = serving.servesOwnPages ? serving.pages : nil
-            made.challenges = serving.challenges
-            return made
+            ProxyShard(api.state, on: shard, OwnSources(serving.servesOwnPages ? serving.pages : nil, serving.challenges))
         }
         return Prepared(serving: serving, apis: made, tls: tls)
     }
@@ -69,7 +66,7 @@ final class ServedShard: @unchecked Sendable {
     }
 
     /// The single API itself, or a receiver that selects one of several.
-    private var receiver: any RequestReceiver { apis[0].isAlone ? apis[0] : APIReceiver(apis) }
+    private var receiver: any RequestReceiver { apis[0].isAlone ? apis[0].entry : APIReceiver(apis.map(\.entry)) }
 
     private func place(_ serving: Serving) {
         let clients = receiver
@@ -78,7 +75,7 @@ final class ServedShard: @unchecked Sendable {
             let receiver: any RequestReceiver =
                 served.isAdmin
                 ? AdminReceiver(
-                    shard: apis[0], interface: serving.interface, pages: serving.pages, address: served.address,
+                    entry: apis[0].entry, interface: serving.interface, pages: serving.pages, address: served.address,
                     names: serving.certificates?.certificates.names) : clients
             let known = former.filter { $0.served === served }
             for one in known { one.listener.receiver = receiver }

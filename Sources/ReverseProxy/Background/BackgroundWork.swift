@@ -19,6 +19,8 @@ final class BackgroundWork {
     let fetches: BackgroundFetches
     let rechecks: Rechecks
     let looks: UpstreamLooks
+    /// nil if no route refreshes ahead.
+    var refreshAhead: RefreshAhead?
     /// Retained here for the lifetime of the shard.
     private let probe: ActiveProbe
 
@@ -27,6 +29,7 @@ final class BackgroundWork {
         fetches = BackgroundFetches(context, settings)
         rechecks = Rechecks(context, fetches)
         probe = ActiveProbe(context, settings, routes)
+        refreshAhead = RefreshAhead(routes)
         looks = UpstreamLooks(context, fetches, probe: settings.background.probe.path.isEmpty ? nil : probe)
     }
 

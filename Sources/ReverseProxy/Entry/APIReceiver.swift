@@ -8,7 +8,7 @@ import HTTPCore
 
 /// Used on its shard's loop only.
 public final class APIReceiver: RequestReceiver {
-    private let apis: [ProxyShard]
+    private let apis: [RequestEntry]
     private let served: ServedAPIs
     /// nil if clients may not use Cistern as a forward proxy.
     private let proxied: ProxiedAPIs?
@@ -16,10 +16,10 @@ public final class APIReceiver: RequestReceiver {
     private var lastRepeated = 0
 
     /// - Parameter apis: at least one. The first also responds to requests that no API serves.
-    public init(_ apis: [ProxyShard]) {
+    public init(_ apis: [RequestEntry]) {
         self.apis = apis
         served = ServedAPIs(apis.map(\.settings.scope))
-        proxied = apis[0].process.settings.access.isForwardProxy ? ProxiedAPIs(apis.map(\.settings)) : nil
+        proxied = apis[0].context.api.process.settings.access.isForwardProxy ? ProxiedAPIs(apis.map(\.settings)) : nil
     }
 
     public func repeated(_ bytes: Span<UInt8>, on stream: any ClientStream) -> Bool {
@@ -53,7 +53,7 @@ public final class APIReceiver: RequestReceiver {
     public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { apis[0].refused(refusal, on: stream) }
 }
 
-extension ProxyShard {
+extension RequestEntry {
     /// - Parameter reason: why no API serves the request; nil if this one does.
     func api(_ request: Admitted, _ reason: AccessRefusal?, on stream: any ClientStream) throws(StageEnd) {
         guard let reason else { return }

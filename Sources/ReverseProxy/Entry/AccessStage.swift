@@ -15,11 +15,11 @@ struct Admitted {
     var framing: ContentFraming { request.framing }
 }
 
-extension ProxyShard {
+extension RequestEntry {
     /// - Parameter isForNobody: whether no API serves the request.
     func access(_ received: consuming ReceivedRequest, isForNobody: Bool, on stream: any ClientStream) throws(StageEnd) -> Admitted {
         var request = received
-        if let refusal = admission.admit(&request, isForNobody: isForNobody, servesOwnPages: ownPages != nil, on: stream) {
+        if let refusal = admission.admit(&request, isForNobody: isForNobody, servesOwnPages: own.pages != nil, on: stream) {
             throw StageEnd(refuse(request, refusal, isForNobody: isForNobody, on: stream))
         }
         return Admitted(request)

@@ -24,12 +24,12 @@ public enum AcmeToken {
 
 /// Responds to ACME challenges with files that an ACME client has written.
 public protocol OwnFileSource: AnyObject {
-    func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard) -> any ClientExchange
+    func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of entry: RequestEntry) -> any ClientExchange
 }
 
-extension ProxyShard {
+extension RequestEntry {
     func acmeChallenge(_ request: Admitted, on stream: any ClientStream) throws(StageEnd) {
-        guard let challenges, let token = AcmeToken.of(request.head) else { return }
+        guard let challenges = own.challenges, let token = AcmeToken.of(request.head) else { return }
         throw StageEnd(challenges.respond(with: token, to: request.head, on: stream, of: self))
     }
 }

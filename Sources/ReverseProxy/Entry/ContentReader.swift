@@ -11,7 +11,9 @@ import Reactor
 
 /// `@unchecked Sendable` because it is used on its shard's loop only; results of the worker are passed to that loop.
 final class ContentReader: ClientExchange, @unchecked Sendable {
-    private let shard: ProxyShard
+    private let entry: RequestEntry
+    private let loop: EventLoop
+    private let reporting: Reporting
     private let stream: any ClientStream
     private let head: RequestHead
     private let framing: ContentFraming
@@ -30,14 +32,15 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         case ended
     }
 
-    init(shard: ProxyShard, stream: any ClientStream, head: RequestHead, framing: ContentFraming, hold: ContentHold, limit: Int) {
-        self.shard = shard
+    init(entry: RequestEntry, stream: any ClientStream, head: RequestHead, framing: ContentFraming, hold: ContentHold, limit: Int) {
+        self.entry = entry
+        (loop, reporting) = (entry.context.loop, entry.context.reporting)
         self.stream = stream
         self.head = head
         self.framing = framing
         self.hold = hold
         self.limit = limit
-        began = shard.loop.batchMicroseconds
+        began = loop.batchMicroseconds
         // Reserves memory for long content at once, because growing would copy it. The kernel supplies the pages as they are filled.
         if case .length(let count) = framing, count > Self.growingBytes { content.reserveCapacity(count) }
     }
@@ -45,7 +48,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     private static let growingBytes = 1 << 20
 
     func requestContent(_ bytes: Span<UInt8>) {
-        shard.loop.assertOnLoop()
+        loop.assertOnLoop()
         switch hold.take(bytes.count) {
         case .whole: content.append(copying: bytes, growingTo: limit)
         case .streamed(let reason): stream(reason, bytes)
@@ -53,28 +56,28 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     }
 
     func requestEnded() {
-        shard.loop.assertOnLoop()
+        loop.assertOnLoop()
         let body: RequestBody =
             framing == .none ? .none : .whole(WholeContent(bytes: content, hold: hold, waitedMicroseconds: elapsed))
-        if framing != .none { shard.reporting.countContent(.whole) }
-        guard shard.isKeptByContent(head) else { return handOver(shard.enterAtKey(head, body, .absent, on: stream)) }
-        let identify = shard.identification(of: head, content)
-        guard content.count > shard.settings.content.examinedAtOnceBytes else { return handOver(body, identify()) }
+        if framing != .none { reporting.countContent(.whole) }
+        guard entry.isKeptByContent(head) else { return handOver(entry.enterAtKey(head, body, .absent, on: stream)) }
+        let identify = entry.identification(of: head, content)
+        guard content.count > entry.settings.content.examinedAtOnceBytes else { return handOver(body, identify()) }
         // Content that waits for the worker is held in memory. If the queue is full, the request bypasses the store.
-        guard !shard.workers.content.isFull else { return handOver(shard.pass(head, body, .unreadContent, on: stream)) }
+        guard !entry.examiner.isFull else { return handOver(entry.pass(head, body, .unreadContent, on: stream)) }
         phase = .identifying(body)
-        shard.reporting.count(.examinedBeside)
-        shard.workers.content.perform(content.count, identify) { self.identified($0) }
+        reporting.count(.examinedBeside)
+        entry.examiner.perform(content.count, identify) { self.identified($0) }
     }
 
     private func identified(_ identity: [UInt8]?) {
-        shard.loop.assertOnLoop()
+        loop.assertOnLoop()
         guard case .identifying(let body) = phase else { return }
         handOver(body, identity)
     }
 
     private func handOver(_ body: RequestBody, _ identity: [UInt8]?) {
-        handOver(shard.enterAtKey(head, body, identity.map { .identity($0) } ?? .unusable, on: stream))
+        handOver(entry.enterAtKey(head, body, identity.map { .identity($0) } ?? .unusable, on: stream))
     }
 
     private func handOver(_ next: (any ClientExchange)?) {
@@ -84,10 +87,10 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
 
     /// Streams the content, beginning with the collected bytes. A 100 (Continue) is not needed, because the client is sending already.
     private func stream(_ reason: StreamingReason, _ bytes: Span<UInt8>) {
-        shard.reporting.countContent(ContentOutcome(reason))
+        reporting.countContent(ContentOutcome(reason))
         let body = StreamedContent(framing: framing, reason: reason, hold: hold, awaitsContinue: false)
-        let isKept = shard.isKeptByContent(head)
-        guard let next = shard.pass(head, .streamed(body), isKept ? BypassReason(reason) : nil, on: stream) else { return }
+        let isKept = entry.isKeptByContent(head)
+        guard let next = entry.pass(head, .streamed(body), isKept ? BypassReason(reason) : nil, on: stream) else { return }
         stream.handOver(to: next)
         let held = content
         content = []
@@ -95,7 +98,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         next.requestContent(bytes)
     }
 
-    private var elapsed: Int64 { max(0, shard.loop.batchMicroseconds - began) }
+    private var elapsed: Int64 { max(0, loop.batchMicroseconds - began) }
 
     func responseDrained() {}
 
@@ -105,18 +108,18 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     func respondNow() {
         let response = OwnResponse(
             status: 503, sentence: "Cistern is stopping, and the request's content is not whole.", accept: head.fields.combined(.accept))
-        stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
+        stream.sendWhole(head: response.head(date: entry.date), body: .bytes(response.content))
         end(status: response.status, bodyBytes: response.content.count)
     }
 
     private func end(status: Status, bodyBytes: Int) {
-        if case .reading = phase { shard.reporting.countContent(.unfinished) }
+        if case .reading = phase { reporting.countContent(.unfinished) }
         phase = .ended
         var record = ExchangeRecord(.error, MethodLabel(head.method), status: status.rawValue)
         record.source = .own
         record.bodyBytes = bodyBytes
-        record.number = shard.reporting.nextNumber()
+        record.number = reporting.nextNumber()
         (record.content.outcome, record.content.microseconds) = (.unfinished, elapsed)
-        shard.reporting.finish(&record, head, stream.client, began)
+        reporting.finish(&record, head, stream.client, began)
     }
 }

@@ -8,7 +8,7 @@ import Explanation
 import HTTPCore
 import ResponseCache
 
-extension ProxyShard {
+extension RequestEntry {
     /// - Returns: the content of a request that needs no reading.
     func content(_ request: Admitted, on stream: any ClientStream) throws(StageEnd) -> RequestBody {
         let isKept = isKeptByContent(request.head)
@@ -27,7 +27,7 @@ extension ProxyShard {
         guard isKept || !isRefused(head, on: stream) else {
             return pass(head, .streamed(.unread(framing)), on: stream)
         }
-        let rules = process.content.rules
+        let rules = context.api.process.content.rules
         let routeLimit = isKept ? routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes : 0
         let limit = max(rules.eachBytes, routeLimit)
         let announced: Int? =
@@ -40,10 +40,10 @@ extension ProxyShard {
         case .whole:
             stream.startContentTotal()
             stream.sendContinue()
-            let hold = ContentHold(process.content, limit: limit)
-            return ContentReader(shard: self, stream: stream, head: head, framing: framing, hold: hold, limit: limit)
+            let hold = ContentHold(context.api.process.content, limit: limit)
+            return ContentReader(entry: self, stream: stream, head: head, framing: framing, hold: hold, limit: limit)
         case .streamed(let reason):
-            reporting.countContent(ContentOutcome(reason))
+            context.reporting.countContent(ContentOutcome(reason))
             let body = StreamedContent(framing: framing, reason: reason, hold: nil, awaitsContinue: stream.isContinueAwaited)
             return pass(head, .streamed(body), isKept ? BypassReason(reason) : nil, on: stream)
         }
@@ -55,9 +55,9 @@ extension ProxyShard {
 
     /// Returns a function that computes the content's part of the key. It uses no state of the loop.
     func identification(of head: RequestHead, _ content: [UInt8]) -> @Sendable () -> [UInt8]? {
-        let (target, cache) = (head.pathAndQuery, cache?.shared)
+        let (target, cache) = (head.pathAndQuery, context.cache?.shared)
         let limit = routes.all[routes.place(of: target)].contentLimitBytes
-        let rules = shared.cacheSettings.arguments.rules(for: target)
+        let rules = context.api.cacheSettings.arguments.rules(for: target)
         return {
             guard content.count <= limit, let cache,
                 let identity = RequestContent.identity(
@@ -70,7 +70,7 @@ extension ProxyShard {
 
     /// Whether the response is stored by content: for QUERY, and for requests that only read by their route's settings.
     func isKeptByContent(_ head: RequestHead) -> Bool {
-        guard cache != nil, !head.method.isRead, !routes.stream(head.pathAndQuery) else { return false }
+        guard context.cache != nil, !head.method.isRead, !routes.stream(head.pathAndQuery) else { return false }
         return routes.reads(head.method, head.pathAndQuery)
     }
 

@@ -1,5 +1,5 @@
 // The stage `crossOrigin`: applies the operator's CORS rules (`cors`). Without rules, the upstream's last permission applies
-// (`ProxyShard+CrossOrigin`).
+// (`RequestEntry+CrossOrigin`).
 
 import CachePolicy
 import Downstream
@@ -9,7 +9,7 @@ import Forwarding
 import HTTPCore
 import Reactor
 
-extension ProxyShard {
+extension RequestEntry {
     /// - Parameter stream: adds the rules' fields to the response afterwards.
     func crossOrigin(_ request: Admitted, on stream: inout any ClientStream) throws(StageEnd) {
         guard let rules = routes.crossOrigin(request.head.pathAndQuery) else { return }
@@ -30,12 +30,12 @@ extension ProxyShard {
         var record = ExchangeRecord(.own, MethodLabel(head.method), status: response.status.rawValue)
         record.source = .own
         record.bodyBytes = response.content.count
-        record.number = reporting.nextNumber()
+        record.number = context.reporting.nextNumber()
         record.reasons.preflight = verdict
         let client = stream.client
         ChangedStream(stream, .crossOrigin(lines: rules.lines(for: head)))
             .sendWhole(head: response.head(date: date), lines: lines, body: .bytes(response.content))
-        reporting.finish(&record, head, client, loop.batchMicroseconds)
+        context.reporting.finish(&record, head, client, context.loop.batchMicroseconds)
         return true
     }
 }

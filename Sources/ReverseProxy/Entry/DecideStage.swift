@@ -21,7 +21,7 @@ enum DecidedStage {
     case lookedUp(LookedUp)
 }
 
-extension ProxyShard {
+extension RequestEntry {
     func decide(
         _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ keyed: Keyed, _ lookedUp: LookedUp,
         on stream: any ClientStream
@@ -32,7 +32,7 @@ extension ProxyShard {
             serveHit(found, serving, to: head, keyed, lookedUp.attempt, stream)
             return nil
         case .serveAndRefresh(let found, let serving, let cause, _):
-            let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.place, shard: self)
+            let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.place, entry: self)
             guard isValidatedNow(request, facts, cause) else {
                 // When the response is sent, the connection's next request may begin, so the client is determined before.
                 let client = upstreamClient(of: stream, head)
@@ -40,11 +40,11 @@ extension ProxyShard {
                 refresh(request, cause, client)
                 return nil
             }
-            background.fetches.noteSkipped()
+            context.background.fetches.noteSkipped()
             decision = facts.decide(mayRefresh: false)
         case .validate, .forward, .part, .pass, .refuse: break
         }
-        let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.place, shard: self)
+        let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.place, entry: self)
         return start(request, body, began: keyed.began, on: stream)
     }
 
@@ -53,7 +53,7 @@ extension ProxyShard {
         _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ stage: DecidedStage,
         on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        let request = DecidedRequest(head, facts, facts.decide(), stage, client: stream.client.place, shard: self)
+        let request = DecidedRequest(head, facts, facts.decide(), stage, client: stream.client.place, entry: self)
         return start(request, body, began: began(body), on: stream)
     }
 
@@ -77,7 +77,7 @@ extension ProxyShard {
         if isOfConnectionUser, facts.refusal == nil, facts.mode != .offline {
             do throws(AccessRefusal) { owned = try connections.claimConnection(on: stream) } catch { facts.refusal = .access(error) }
         }
-        if cache != nil, let reason = isOfConnectionUser ? .connectionUser : reason ?? bypass(head, body) {
+        if context.cache != nil, let reason = isOfConnectionUser ? .connectionUser : reason ?? bypass(head, body) {
             facts.storeUse = .bypassed(reason)
             facts.directives = directives(of: head)
         }
@@ -89,8 +89,8 @@ extension ProxyShard {
     func facts(_ head: RequestHead, on stream: any ClientStream) -> RequestFacts<FoundResponse> {
         var facts = RequestFacts<FoundResponse>(head.method, strictness: settings.policy.strictness, now: now)
         facts.mode = mode(of: head)
-        facts.refusal = RequestRefusal(head, messages.requestFields)
-        if let budget = process.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.place) {
+        facts.refusal = RequestRefusal(head, context.messages.requestFields)
+        if let budget = context.api.process.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.place) {
             facts.refusal = .access(.requestsPerAddress)
         }
         return facts
@@ -117,17 +117,18 @@ extension ProxyShard {
     private func isValidatedNow(
         _ request: DecidedRequest, _ facts: borrowing RequestFacts<FoundResponse>, _ cause: BackgroundCause
     ) -> Bool {
-        guard cause == .staleWhileRevalidate, routes.all[request.route].rescueAfter > 0, !background.fetches.mayStart(request)
+        guard cause == .staleWhileRevalidate, routes.all[request.route].rescueAfter > 0, !context.background.fetches.mayStart(request)
         else { return false }
         return facts.decide(mayRefresh: false).copyAndPlace.mayRescue
     }
 
     /// Starts a background fetch or a health check, unless the failure memory forbids it.
     private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ client: UpstreamRequestFields.Client) {
-        let asking = request.asking(mayLook: background.fetches.hasRoomToLook)
-        switch shared.health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
-        case .go: background.fetches.start(request, client: client, cause, behind: reporting.records.why.lastNumber)
-        case .serveCopy(_, looksBehind: true): background.fetches.look(request, client: client, behind: reporting.records.why.lastNumber)
+        let (fetches, number) = (context.background.fetches, context.reporting.records.why.lastNumber)
+        let asking = request.asking(mayLook: fetches.hasRoomToLook)
+        switch context.api.health.admit(request.scopes, asking, now: context.loop.time.monotonicMilliseconds) {
+        case .go: fetches.start(request, client: client, cause, behind: number)
+        case .serveCopy(_, looksBehind: true): fetches.look(request, client: client, behind: number)
         case .serveCopy, .refuse: break
         }
     }

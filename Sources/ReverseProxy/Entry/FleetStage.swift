@@ -25,7 +25,7 @@ struct FleetAnswer {
     let since: Int64
 }
 
-extension ProxyShard {
+extension RequestEntry {
     /// - Throws: the query, if there is one.
     func fleet(
         _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ lookedUp: inout LookedUp, _ progress: inout LookUpProgress,
@@ -43,16 +43,16 @@ extension ProxyShard {
     ) -> SharedLookUp? {
         guard lookedUp.identity == nil, facts.mode == .live, !facts.directives.noCache else { return nil }
         let keys = lookedUp.facts.target.keys
-        lookedUp.obstacle = lookedUp.attempt.basis.identityOutcome == .told ? .told : level.obstacle(for: keys)
+        lookedUp.obstacle = lookedUp.attempt.basis.identityOutcome == .told ? .told : context.coordination.level.obstacle(for: keys)
         guard lookedUp.obstacle == nil else { return nil }
         let decision = facts.decide()
         guard decision.looksAtOthers else { return nil }
-        if let place = decision.copyAndPlace.place, shared.collapsed.isUnshareable(place.flight, now: loop.batchMilliseconds) {
+        if let place = decision.copyAndPlace.place, context.api.collapsed.isUnshareable(place.flight, now: context.loop.batchMilliseconds) {
             lookedUp.obstacle = .unshareable
             return nil
         }
         let route = lookedUp.route
-        let lookUp = cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: route), kept: routes.kept(on: route))
+        let lookUp = context.cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: route), kept: routes.kept(on: route))
         if lookUp != nil { progress.query = FleetQuery(lookedUp, wait: sharedWait(decision, head, route: route, of: client)) }
         return lookUp
     }
@@ -64,10 +64,11 @@ extension ProxyShard {
     ) -> Int64? {
         let (_, mayRescue, place) = decision.copyAndPlace
         guard let place, place.takesLease else { return nil }
-        if shared.health.mayStop {
-            let asking = FailureMemory.Asking(mayRescue: mayRescue, isReading: true, mayLookBehind: background.fetches.hasRoomToLook)
-            let scopes = coordination.scopes(of: head, route: route, place.target, client: client.place)
-            if shared.health.stops(scopes, asking, now: loop.time.monotonicMilliseconds) { return nil }
+        if context.api.health.mayStop {
+            let asking = FailureMemory.Asking(
+                mayRescue: mayRescue, isReading: true, mayLookBehind: context.background.fetches.hasRoomToLook)
+            let scopes = context.coordination.scopes(of: head, route: route, place.target, client: client.place)
+            if context.api.health.stops(scopes, asking, now: context.loop.time.monotonicMilliseconds) { return nil }
         }
         let wait = Int64(settings.collapsing.wait)
         // A request with a stored response waits for another node no longer than for the upstream.

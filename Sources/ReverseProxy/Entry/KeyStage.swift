@@ -31,11 +31,11 @@ enum ContentInKey {
     case unusable
 }
 
-extension ProxyShard {
+extension RequestEntry {
     func key(
         _ head: RequestHead, _ body: RequestBody, _ content: ContentInKey, _ memoKey: HitMemo.Request?, on stream: any ClientStream
     ) throws(StageEnd) -> Keyed {
-        guard cache != nil, !connections.isOfConnectionUser(head, on: stream) else { throw StageEnd(pass(head, body, on: stream)) }
+        guard context.cache != nil, !connections.isOfConnectionUser(head, on: stream) else { throw StageEnd(pass(head, body, on: stream)) }
         switch content {
         case .absent:
             if head.method == .options, let preflight = preflight(head, body) {
@@ -65,5 +65,5 @@ extension ProxyShard {
     }
 
     /// Time at which the request head was complete, in microseconds.
-    func began(_ body: RequestBody) -> Int64 { loop.batchMicroseconds - body.waitedMicroseconds }
+    func began(_ body: RequestBody) -> Int64 { context.loop.batchMicroseconds - body.waitedMicroseconds }
 }

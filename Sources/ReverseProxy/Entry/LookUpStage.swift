@@ -62,7 +62,7 @@ struct LookedUp {
     var obstacle: SharedObstacle?
 }
 
-extension ProxyShard {
+extension RequestEntry {
     /// Returns nil if a fresh hit was served.
     func lookUp(
         _ head: RequestHead, _ keyed: Keyed, _ progress: inout LookUpProgress, in cache: ResponseCache, on stream: any ClientStream
@@ -79,7 +79,7 @@ extension ProxyShard {
         var isClientIgnored = false
         let directives = directives(of: head, isIgnored: &isClientIgnored)
         // A repeated hit would not be counted.
-        let isCounted = refreshAhead?.counts(head.pathAndQuery) ?? false
+        let isCounted = context.background.refreshAhead?.counts(head.pathAndQuery) ?? false
         let attempt = LookUpAttempt(
             basis: finding.basis, isClientIgnored: isClientIgnored, mayRemember: !isCounted, reads: progress.reads, answer: progress.answer)
         var reuse: ReuseDecision?
@@ -112,17 +112,19 @@ extension ProxyShard {
         guard let found = result.found else {
             // Loads the stored response without credentials that may be served if the upstream fails, so that the failure can be handled at
             // once.
-            if keys.isPartitioned, routes.rescueWithShared(head.pathAndQuery) != .never || keys.former != nil {
-                _ = try standIn(for: head, at: keys, directives)
+            let rescue = routes.rescueWithShared(head.pathAndQuery)
+            if keys.isPartitioned, rescue != .never || keys.former != nil {
+                _ = try context.cache?.standIn(for: head, at: keys, directives, rescue, now: now)
             }
             return lookedUp
         }
         if case .serve(let ttl, _)? = reuse {
             let lifetime = found.metadata.freshnessLifetime ?? 0
             let flight = lookedUp.target.flight.bytes
-            lookedUp.isRefreshDue = refreshAhead?.isDue(flight, route: route, ttl: ttl, lifetime: lifetime, now: now) ?? false
+            lookedUp.isRefreshDue =
+                context.background.refreshAhead?.isDue(flight, route: route, ttl: ttl, lifetime: lifetime, now: now) ?? false
         } else if mode(of: head).servesWhatIsStored || routes.all[route].freshness.negative > 0 {
-            if let gone = try cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
+            if let gone = try context.cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
         }
         return lookedUp
     }

@@ -22,7 +22,11 @@ extension SharedCacheState: ContentMemory {}
 
 /// `@unchecked Sendable` because it is used on its shard's loop only; the readers only pass it back to that loop.
 final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
-    private let shard: ProxyShard
+    private let entry: RequestEntry
+    private let loop: EventLoop
+    private let cache: ResponseCache?
+    private let level: any SharedLevel
+    private let reporting: Reporting
     private let stream: any ClientStream
     private let head: RequestHead
     private let body: RequestBody
@@ -44,10 +48,12 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     private var exchange: (any ClientExchange)?
 
     init(
-        _ shard: ProxyShard, _ head: RequestHead, _ body: RequestBody, _ keyed: Keyed, _ progress: LookUpProgress,
+        _ entry: RequestEntry, _ head: RequestHead, _ body: RequestBody, _ keyed: Keyed, _ progress: LookUpProgress,
         on stream: any ClientStream, _ wanted: NotAtHand
     ) {
-        (self.shard, self.head, self.body, self.stream) = (shard, head, body, stream)
+        (self.entry, self.head, self.body, self.stream) = (entry, head, body, stream)
+        (loop, reporting) = (entry.context.loop, entry.context.reporting)
+        (cache, level) = (entry.context.cache, entry.context.coordination.level)
         (self.keyed, self.progress) = (keyed, progress)
         bringIn(wanted)
     }
@@ -55,16 +61,16 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     private func bringIn(_ wanted: NotAtHand) {
         if case .shared(let lookUp) = wanted { return ask(lookUp) }
         progress.reads += 1
-        shard.cache?.bringIn(wanted, on: shard.loop) { self.broughtIn() }
+        cache?.bringIn(wanted, on: loop) { self.broughtIn() }
     }
 
     private func ask(_ lookUp: SharedLookUp) {
-        askedSince = shard.loop.batchMilliseconds
-        guard let cache = shard.cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
+        askedSince = loop.batchMilliseconds
+        guard let cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
         let wait = progress.query?.wait
         asked = (lookUp, wait)
         (askedAt, isAsking, hasWaited) = (SystemTime.monotonicMicroseconds, true, false)
-        shard.level.look(lookUp, in: cache, wait: wait, for: self)
+        level.look(lookUp, in: cache, wait: wait, for: self)
         isAsking = false
     }
 
@@ -75,7 +81,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         let reply = SharedReply(
             outcome: outcome, refusal: refusal, microseconds: SystemTime.monotonicMicroseconds - askedAt, hasWaited: hasWaited)
         if isAsking {
-            shard.loop.inNextRound { self.goOn(with: reply) }
+            loop.inNextRound { self.goOn(with: reply) }
         } else {
             goOn(with: reply)
         }
@@ -94,13 +100,13 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     }
 
     private func broughtIn() {
-        shard.loop.assertOnLoop()
+        loop.assertOnLoop()
         guard !isOver else { return }
         do throws(NotAtHand) {
             let mayWait = progress.reads >= ResponseCache.readLimit
             goOn(
-                try shard.cache?.waiting(mayWait) { () throws(NotAtHand) in
-                    try shard.enterAtLookUp(head, body, keyed, &progress, on: stream)
+                try cache?.waiting(mayWait) { () throws(NotAtHand) in
+                    try entry.enterAtLookUp(head, body, keyed, &progress, on: stream)
                 } ?? nil)
         } catch {
             bringIn(error)
@@ -111,7 +117,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         isOver = true
         exchange = next
         // This node may hold the lease, but does not ask the upstream.
-        if next == nil, let asked, asked.wait != nil { shard.level.ended(asked.lookUp.keys.own, .served, by: 0) }
+        if next == nil, let asked, asked.wait != nil { level.ended(asked.lookUp.keys.own, .served, by: 0) }
         let held = content
         content = []
         if !held.isEmpty { next?.requestContent(held.span) }
@@ -138,7 +144,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         guard !isOver else { return }
         isOver = true
         var record = ExchangeRecord(.error, MethodLabel(head.method), status: 499)
-        record.number = shard.reporting.nextNumber()
-        shard.reporting.finish(&record, head, stream.client, keyed.began)
+        record.number = reporting.nextNumber()
+        reporting.finish(&record, head, stream.client, keyed.began)
     }
 }

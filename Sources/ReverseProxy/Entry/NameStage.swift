@@ -5,18 +5,19 @@ import Forwarding
 import HTTPCore
 import Reactor
 
-extension ProxyShard {
+extension RequestEntry {
     /// - Parameter stream: returns the ID to the client afterwards, if the settings require it.
     @inline(never)
     func name(_ request: inout ReceivedRequest, on stream: inout any ClientStream) {
+        let records = context.reporting.records
         var head = request.head
-        if let tracer = reporting.records.tracer { head = tracer.recorded(head, now: loop.batchWallMilliseconds) }
-        if reporting.records.namesRequests {
+        if let tracer = records.tracer { head = tracer.recorded(head, now: context.loop.batchWallMilliseconds) }
+        if records.namesRequests {
             if settings.forwarding.requestID.isReturned {
-                let named = reporting.records.name(head)
+                let named = records.name(head)
                 (head, stream) = (named.head, ChangedStream(stream, .requestID(line: named.line)))
             } else {
-                head = reporting.records.number(head)
+                head = records.number(head)
             }
         }
         request = ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)

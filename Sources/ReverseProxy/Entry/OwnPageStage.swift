@@ -36,13 +36,13 @@ public enum OwnPage: Sendable {
 public protocol OwnPageSource: AnyObject {
     /// Responds at once, or returns the exchange that will.
     func respond(
-        with page: OwnPage, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard
+        with page: OwnPage, to head: RequestHead, on stream: any ClientStream, of entry: RequestEntry
     ) -> (any ClientExchange)?
 }
 
-extension ProxyShard {
+extension RequestEntry {
     func ownPage(_ request: Admitted, on stream: any ClientStream) throws(StageEnd) {
-        guard let ownPages, let page = OwnPage(request.head) else { return }
-        throw StageEnd(ownPages.respond(with: page, to: request.head, on: stream, of: self))
+        guard let pages = own.pages, let page = OwnPage(request.head) else { return }
+        throw StageEnd(pages.respond(with: page, to: request.head, on: stream, of: self))
     }
 }

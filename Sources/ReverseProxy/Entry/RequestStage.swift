@@ -20,7 +20,7 @@ struct StageEnd: Error, @unchecked Sendable {
     static var answered: StageEnd { StageEnd(nil) }
 }
 
-extension ProxyShard {
+extension RequestEntry {
     public func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         enter(request, forNobody: nil, on: stream)
     }
@@ -29,10 +29,10 @@ extension ProxyShard {
     /// - Parameter reason: why no API serves the request; nil if this one does.
     /// - Returns: the exchange that responds later; nil if the response was sent.
     func enter(_ received: ReceivedRequest, forNobody reason: AccessRefusal?, on client: any ClientStream) -> (any ClientExchange)? {
-        loop.assertOnLoop()
+        context.loop.assertOnLoop()
         var (request, stream) = (received, client)
         do throws(StageEnd) {
-            if reporting.records.marksRequests { name(&request, on: &stream) }
+            if context.reporting.records.marksRequests { name(&request, on: &stream) }
             let admitted = try access(request, isForNobody: reason != nil, on: stream)
             try ownPage(admitted, on: stream)
             try acmeChallenge(admitted, on: stream)
@@ -70,13 +70,13 @@ extension ProxyShard {
     func enterAtLookUp(
         _ head: RequestHead, _ body: RequestBody, _ keyed: Keyed, _ progress: inout LookUpProgress, on stream: any ClientStream
     ) throws(NotAtHand) -> (any ClientExchange)? {
-        guard let cache else { return pass(head, body, on: stream) }
+        guard let cache = context.cache else { return pass(head, body, on: stream) }
         if let lookedUp = progress.stillLookedUp(in: cache) {
             return decide(facts(lookedUp, head, on: stream), head, body, keyed, lookedUp, on: stream)
         }
         guard var lookedUp = try lookUp(head, keyed, &progress, in: cache, on: stream) else { return nil }
         let facts = facts(lookedUp, head, on: stream)
-        if level.isShared { try fleet(facts, head, &lookedUp, &progress, of: stream.client) }
+        if context.coordination.level.isShared { try fleet(facts, head, &lookedUp, &progress, of: stream.client) }
         return decide(facts, head, body, keyed, lookedUp, on: stream)
     }
 }

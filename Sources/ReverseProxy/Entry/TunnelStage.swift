@@ -4,7 +4,7 @@
 import Downstream
 import HTTPCore
 
-extension ProxyShard {
+extension RequestEntry {
     func tunnel(_ request: Admitted, on stream: any ClientStream) throws(StageEnd) {
         guard request.framing == .none else { return }
         if routes.upgrade(request.head) != nil { throw StageEnd(pass(request.head, .streamed(.tunnel), on: stream)) }

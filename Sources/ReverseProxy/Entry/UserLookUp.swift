@@ -1,5 +1,5 @@
-// Asks the upstream for the identity of a request's credentials, in the background and with a separate limit. A remembered identity is
-// discarded when a write or a response may have changed it.
+// Asks the upstream for the identity of a request's credentials, in the background and with a separate limit. `FetchContext`
+// discards a remembered identity when a write or a response may have changed it.
 
 import Addresses
 import CachePolicy
@@ -10,23 +10,23 @@ import Reactor
 import ResponseCache
 import Upstream
 
-extension ProxyShard {
+extension RequestEntry {
     /// Starts an identity lookup, unless one is active or the upstream is failing.
     /// - Parameter told: the known identity of the request's credentials.
     @inline(never)
     func askWhose(_ head: RequestHead, _ told: ToldIdentity, client: UpstreamRequestFields.Client, at address: ClientAddress) {
-        guard let cache, let place = cache.lookUpPlace(for: head), !mode(of: head).servesWhatIsStored,
+        guard let cache = context.cache, let place = cache.lookUpPlace(for: head), !mode(of: head).servesWhatIsStored,
             let token = cache.keyMaker.token(of: head.fields)
         else { return }
         let asked = cache.lookUps[place]
         let path = Array(asked.settings.path.utf8)
         // The setting is a path at the upstream; scopes use the paths of clients.
         let scopes = RequestScopes(pathAndQuery: (settings.strippedPath + path)[...], route: nil, user: 0)
-        guard case .go = shared.health.admit(scopes, .reading, now: loop.time.monotonicMilliseconds) else { return }
+        guard case .go = context.api.health.admit(scopes, .reading, now: context.loop.time.monotonicMilliseconds) else { return }
         let number = address.address.map(\.clientNumber) ?? 0
-        guard background.fetches.takeLookUp(of: number) else { return }
+        guard context.background.fetches.takeLookUp(of: number) else { return }
         guard let started = asked.begin(told.hash, token: token.hash, now: now.milliseconds) else {
-            return background.fetches.giveBackLookUp(of: number)
+            return context.background.fetches.giveBackLookUp(of: number)
         }
         var fields = Fields()
         for index in 0..<head.fields.count {
@@ -35,12 +35,13 @@ extension ProxyShard {
             fields.append(name: name.span, value: head.fields.value(at: index).span)
         }
         let own = RequestHead(method: .get, target: path[...], version: .http11, fields: fields)
-        var request = UpstreamRequest(method: .get, target: path[...], fields: messages.requestFields.make(from: own, client: client))
+        var request = UpstreamRequest(
+            method: .get, target: path[...], fields: context.messages.requestFields.make(from: own, client: client))
         request.isBackground = true
         request.client = number
-        request.shares = coordination.shares(of: scopes)
-        let lookUp = UserLookUp(asked.settings, shard: self) { [self] said in
-            background.fetches.giveBackLookUp(of: number)
+        request.shares = context.coordination.shares(of: scopes)
+        let lookUp = UserLookUp(asked.settings, context.reporting) { [self] said in
+            context.background.fetches.giveBackLookUp(of: number)
             let end: LookUpEnd =
                 switch said {
                 case .values(let values):
@@ -52,24 +53,7 @@ extension ProxyShard {
                 }
             asked.end(started, end, now: now.milliseconds)
         }
-        if upstream.start(request, receiver: lookUp) == nil { lookUp.end(.failure) }
-    }
-
-    /// Suspends the remembered identities of an unsafe request's tokens while the request is active. Returns nil if there are no identity
-    /// lookups.
-    func beginIdentityWrite(_ head: RequestHead) -> IdentityWrite? {
-        let tables = process.identityTables.all
-        guard !tables.isEmpty, let cache else { return nil }
-        return IdentityWrite(cache.keyMaker.tokens(of: head.fields), in: tables)
-    }
-
-    /// Discards the remembered identities of a request's tokens after a 401 or a new credential.
-    func noteIdentity(_ response: ResponseHead, to head: RequestHead) {
-        guard response.status == 401 || response.fields.contains(.setCookie), let cache else { return }
-        let tables = process.identityTables.all
-        guard !tables.isEmpty, response.status == 401 || cache.keyMaker.areCredentialsChanged(by: response.fields) else { return }
-        let tokens = cache.keyMaker.tokens(of: head.fields)
-        for table in tables { table.forget(tokens) }
+        if !context.background.fetches.start(request, lookUp) { lookUp.end(.failure) }
     }
 }
 
@@ -83,13 +67,13 @@ private final class UserLookUp: TransferReceiver {
     }
 
     private let settings: LookUpSettings
-    private let shard: ProxyShard
+    private let reporting: Reporting
     private var then: ((Said) -> Void)?
     private var head: ResponseHead?
     private var content: [UInt8] = []
 
-    init(_ settings: LookUpSettings, shard: ProxyShard, then: @escaping (Said) -> Void) {
-        (self.settings, self.shard, self.then) = (settings, shard, then)
+    init(_ settings: LookUpSettings, _ reporting: Reporting, then: @escaping (Said) -> Void) {
+        (self.settings, self.reporting, self.then) = (settings, reporting, then)
     }
 
     func end(_ said: Said) {
@@ -98,7 +82,7 @@ private final class UserLookUp: TransferReceiver {
     }
 
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
-        shard.reporting.countResponse(head, transfer.times)
+        reporting.countResponse(head, transfer.times)
         self.head = head
     }
 

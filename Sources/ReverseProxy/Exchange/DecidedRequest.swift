@@ -46,7 +46,7 @@ final class DecidedRequest: @unchecked Sendable {
     init(
         _ head: borrowing RequestHead, _ facts: borrowing RequestFacts<FoundResponse>,
         _ decision: borrowing RequestDecision<FoundResponse>, _ stage: borrowing DecidedStage, client: ClientAddress,
-        shard: borrowing ProxyShard
+        entry: borrowing RequestEntry
     ) {
         self.head = copy head
         directives = facts.directives
@@ -64,20 +64,22 @@ final class DecidedRequest: @unchecked Sendable {
         var identity: [UInt8]?
         switch stage {
         case .refused(let isForNobody):
-            (route, basis, waitedSince, owned) = (shard.routes.place(of: head.pathAndQuery), nil, nil, nil)
+            (route, basis, waitedSince, owned) = (entry.routes.place(of: head.pathAndQuery), nil, nil, nil)
             if isForNobody { record.api = ExchangeRecord.noAPI }
         case .passed(let owned):
-            (route, basis, waitedSince, self.owned) = (shard.routes.place(of: head.pathAndQuery), nil, nil, owned)
+            (route, basis, waitedSince, self.owned) = (entry.routes.place(of: head.pathAndQuery), nil, nil, owned)
         case .lookedUp(let lookedUp):
             let attempt = lookedUp.attempt
             (route, basis, waitedSince, owned) = (lookedUp.route, attempt.basis, attempt.answer?.since, nil)
             identity = lookedUp.identity
             record.note(lookedUp, mayShare: decision.looksAtOthers)
         }
-        scopes = shard.coordination.scopes(of: head, route: route, target, content: identity, client: client)
-        if record.reasons.validation == .markedStale, let copy { record.reasons.doubt = shard.cache?.doubt(of: copy.metadata) }
+        scopes = entry.context.coordination.scopes(of: head, route: route, target, content: identity, client: client)
+        if record.reasons.validation == .markedStale, let copy { record.reasons.doubt = entry.context.cache?.doubt(of: copy.metadata) }
         if record.api != ExchangeRecord.noAPI { record.route = UInt16(clamping: route) }
-        if let target { record.partition = ExchangeRecord.partition(in: target.keys.own, at: shard.coordination.keys.partitionOffset) }
+        if let target {
+            record.partition = ExchangeRecord.partition(in: target.keys.own, at: entry.context.coordination.keys.partitionOffset)
+        }
         self.record = record
     }
 

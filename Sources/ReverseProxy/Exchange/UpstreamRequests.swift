@@ -12,12 +12,10 @@ import Upstream
 
 /// Used on its shard's loop only.
 final class UpstreamRequests {
-    typealias MakeFetch = (_ request: DecidedRequest, _ body: RequestBody, _ receiver: any FetchReceiver) -> Fetch
-
     let fields: UpstreamRequestFields
     let connections: ClientOwnedConnections
-    /// Makes a fetch that is not started yet. Set before the first request.
-    var makeFetch: MakeFetch = { _, _, _ in preconditionFailure("a fetch was made before the shard") }
+    /// Also referenced by each fetch. A variable, for `isUnused`.
+    private var fetches: FetchContext
     private let routes: Routes
     private let arguments: ArgumentTable
     private let strippedPath: [UInt8]
@@ -30,12 +28,21 @@ final class UpstreamRequests {
 
     init(
         _ api: SharedFlowState, _ fields: UpstreamRequestFields, _ connections: ClientOwnedConnections, _ coordination: Coordination,
-        _ records: ShardRecords
+        _ records: ShardRecords, _ fetches: FetchContext
     ) {
+        self.fetches = fetches
         (self.fields, self.connections, self.coordination, self.records) = (fields, connections, coordination, records)
         maximumConnections = api.settings.upstream.maximumConnections
         (routes, arguments, strippedPath) = (api.routes, api.cacheSettings.arguments, api.settings.strippedPath)
         requestIDs = api.settings.forwarding.requestID
+    }
+
+    /// Whether no fetch is active.
+    func isUnused() -> Bool { isKnownUniquelyReferenced(&fetches) }
+
+    /// Makes a fetch that is not started yet.
+    func makeFetch(_ request: DecidedRequest, _ body: RequestBody, _ receiver: any FetchReceiver) -> Fetch {
+        Fetch(fetches, subject: request, body: body, receiver: receiver)
     }
 
     func make(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {

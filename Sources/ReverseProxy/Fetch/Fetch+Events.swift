@@ -98,7 +98,7 @@ extension Fetch: TransferReceiver {
     private func noteIdentity(_ response: ResponseHead) {
         identityWrite?.isRejected = response.status.rawValue / 100 == 4
         identityWrite = nil
-        reports.noteIdentity(response, to: subject.head)
+        context.noteIdentity(response, to: subject.head)
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {

@@ -21,13 +21,13 @@ extension Fetch {
 
     func noteSuccess() {
         guard !report.isTrouble else { return }
-        reports.noteSuccess(of: subject, began: began)
+        context.noteSuccess(of: subject, began: began)
     }
 
     private func noteFailure(_ cause: FailureCause) {
         guard !report.hasFailed else { return }
         report.hasFailed = true
-        reports.noteFailure(of: subject, cause, began: began)
+        context.noteFailure(of: subject, cause, began: began)
     }
 
     func note(_ fault: UpstreamFault) {

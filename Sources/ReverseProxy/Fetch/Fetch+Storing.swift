@@ -105,7 +105,7 @@ extension Fetch {
         if head.status.isSuccessful || head.status.isRedirection { context.coordination.noteWrite(subject) }
         let invalidation = context.rules.invalidation(by: subject.head)
         guard let cache = context.cache else { return false }
-        lastToldBefore = context.marks.lastTold
+        lastToldBefore = context.coordination.marks.lastTold
         let mayHaveChanged = cache.invalidate(
             after: head, to: subject.head, sparingTarget: invalidation.sparesTarget, withCollection: invalidation.hasCollection,
             at: recency.responseTime)

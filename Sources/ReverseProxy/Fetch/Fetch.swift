@@ -27,9 +27,8 @@ final class Fetch: @unchecked Sendable {
         var isStream = false
     }
 
-    let context: FetchContext
     /// Keeps the API open while the fetch is active.
-    let reports: any FetchReports
+    let context: FetchContext
     let subject: DecidedRequest
     /// Key under which the response to a POST may be stored for later GETs; nil if it may not.
     var keysOfGet: TargetKeys?
@@ -78,10 +77,9 @@ final class Fetch: @unchecked Sendable {
     private var span: FetchSpan?
 
     init(
-        _ context: FetchContext, _ reports: any FetchReports, subject: borrowing DecidedRequest, body: RequestBody,
-        receiver: borrowing any FetchReceiver
+        _ context: FetchContext, subject: borrowing DecidedRequest, body: RequestBody, receiver: borrowing any FetchReceiver
     ) {
-        (self.context, self.reports) = (context, reports)
+        self.context = context
         self.subject = copy subject
         self.body = body
         self.receiver = copy receiver
@@ -99,7 +97,7 @@ final class Fetch: @unchecked Sendable {
         context.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
         began = clock
         if !subject.isSafe { context.cache?.readAhead(forWrite: subject.head) }
-        if !subject.isReading { identityWrite = reports.beginIdentityWrite(subject.head) }
+        if !subject.isReading { identityWrite = context.beginIdentityWrite(subject.head) }
         if let failure = send(request) { handle(failure) }
     }
 
@@ -176,7 +174,7 @@ final class Fetch: @unchecked Sendable {
         var decision = decide(response, to: transfer.request)
         // A 304 for one user's connection must not update a response that is stored for other users.
         if isOfConnectionUser, decision == .confirm { decision = .fail(.unexpectedStatus) }
-        if decision.isUse, !isOfConnectionUser { reports.noteGrant(response, to: subject.head) }
+        if decision.isUse, !isOfConnectionUser { context.rules.noteGrant(response, to: subject.head) }
         decision = admit(decision)
         updateStored(by: response)
         self.response = response
@@ -206,7 +204,7 @@ final class Fetch: @unchecked Sendable {
             storage, saysGone: saysGone(response, storage),
             ResponseFacts.Room(
                 length: response.contentLength, limitBytes: context.rules.bufferLimitBytes,
-                examinedAtOnceBytes: context.rules.examinedAtOnceBytes, isExaminerFull: reports.isExaminerFull))
+                examinedAtOnceBytes: context.rules.examinedAtOnceBytes, isExaminerFull: context.examiner.isFull))
     }
 
     /// Admits a stream if the limit on connections that streams occupy permits it.
@@ -296,7 +294,7 @@ final class Fetch: @unchecked Sendable {
         if let findings = examination.findings(within: context.rules.examinedAtOnceBytes) {
             return .examined(decide(purpose, by: findings))
         }
-        reports.examineOffLoop(examination, bytes: collected.bytes.count) { findings in
+        context.examineOffLoop(examination, bytes: collected.bytes.count) { findings in
             if let findings { self.handle(.examined(self.decide(purpose, by: findings))) }
         }
         return nil

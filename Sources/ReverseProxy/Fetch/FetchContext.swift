@@ -17,16 +17,19 @@ final class FetchContext {
     let rules: FetchRules
     /// nil if nothing is stored.
     let cache: ResponseCache?
-    let marks: MarkPropagation
     let upstream: UpstreamClient
     let coordination: Coordination
     let reporting: Reporting
+    /// Examines long content.
+    let examiner: LoopWorker
+    /// Learns the outcome of each fetch. Weak, and set by `ProxyShard`, because its health checks are fetches too.
+    weak var looks: UpstreamLooks?
 
     init(
-        _ api: SharedFlowState, on loop: EventLoop, _ cache: ResponseCache?, _ upstream: UpstreamClient, _ coordination: Coordination,
+        _ api: SharedFlowState, on shard: Shard, _ cache: ResponseCache?, _ upstream: UpstreamClient, _ coordination: Coordination,
         _ reporting: Reporting
     ) {
-        (self.loop, rules, self.cache, marks) = (loop, FetchRules(api), cache, coordination.marks)
+        (loop, examiner, rules, self.cache) = (shard.loop, shard.workers.content, FetchRules(api), cache)
         (self.upstream, self.coordination, self.reporting) = (upstream, coordination, reporting)
     }
 }
@@ -46,6 +49,7 @@ struct FetchRules {
     var examinedAtOnceBytes: Int { api.settings.content.examinedAtOnceBytes }
     /// The upstream's origin, with which references in responses are compared.
     var origin: UpstreamOrigin { api.cacheSettings.upstream }
+    var identityTables: [ToldIdentities] { api.process.identityTables.all }
 
     /// Whether responses to the request are streamed.
     func streams(_ head: RequestHead) -> Bool { api.routes.stream(head.pathAndQuery) }
@@ -64,6 +68,14 @@ struct FetchRules {
     func invalidation(by head: RequestHead) -> (sparesTarget: Bool, hasCollection: Bool) { api.routes.invalidation(by: head.pathAndQuery) }
 
     func rescueWithShared(_ head: RequestHead) -> RescueWithShared { api.routes.rescueWithShared(head.pathAndQuery) }
+
+    /// Remembers which permission a good response gives to the request's origin. A 304 need not repeat it.
+    func noteGrant(_ response: ResponseHead, to head: RequestHead) {
+        guard let origin = head.fields.first(.origin), head.method != .options, api.routes.crossOrigin(head.pathAndQuery) == nil
+        else { return }
+        let word = OriginWord(response.fields, to: origin)
+        if response.status.isSuccessful || (response.status == 304 && word.grant != nil) { api.grants.note(word, to: head) }
+    }
 
     /// Rewrites the references in a response from another upstream address to those of the first address. So forwarding, storing and
     /// invalidation do not depend on the address that responded.
@@ -84,38 +96,42 @@ struct FetchRules {
     }
 }
 
-/// What a fetch reports to its API.
-protocol FetchReports: AnyObject {
-    // The failure memory, and background checks of the upstream
-    func noteSuccess(of request: DecidedRequest, began: Int64)
-    func noteFailure(of request: DecidedRequest, _ cause: FailureCause, began: Int64)
-    // Clients
-    func beginIdentityWrite(_ head: RequestHead) -> IdentityWrite?
-    func noteIdentity(_ response: ResponseHead, to head: RequestHead)
-    func noteGrant(_ response: ResponseHead, to head: RequestHead)
-    // Examination off the event loop
-    var isExaminerFull: Bool { get }
-    func examineOffLoop(
-        _ examination: ContentExamination, bytes: Int, then: @escaping @Sendable (ContentExamination.Findings?) -> Void)
-}
+extension FetchContext {
+    // MARK: Reports
 
-extension ProxyShard: FetchReports {
     func noteSuccess(of request: DecidedRequest, began: Int64) {
         coordination.noteSuccess(of: request, began: began)
-        background.looks.note(request, fails: false)
+        looks?.note(request, fails: false)
     }
 
     func noteFailure(of request: DecidedRequest, _ cause: FailureCause, began: Int64) {
         coordination.noteFailure(of: request, cause, began: began)
-        if request.isReading { background.looks.note(request, fails: true) }
+        if request.isReading { looks?.note(request, fails: true) }
     }
-
-    var isExaminerFull: Bool { workers.content.isFull }
 
     func examineOffLoop(
         _ examination: ContentExamination, bytes: Int, then: @escaping @Sendable (ContentExamination.Findings?) -> Void
     ) {
         reporting.count(.examinedBeside)
-        workers.content.perform(bytes, { examination.findings() }, then: then)
+        examiner.perform(bytes, { examination.findings() }, then: then)
+    }
+
+    // MARK: Identities
+
+    /// Suspends the remembered identities of an unsafe request's tokens while the request is active. Returns nil if there are no identity
+    /// lookups.
+    func beginIdentityWrite(_ head: RequestHead) -> IdentityWrite? {
+        let tables = rules.identityTables
+        guard !tables.isEmpty, let cache else { return nil }
+        return IdentityWrite(cache.keyMaker.tokens(of: head.fields), in: tables)
+    }
+
+    /// Discards the remembered identities of a request's tokens after a 401 or a new credential.
+    func noteIdentity(_ response: ResponseHead, to head: RequestHead) {
+        guard response.status == 401 || response.fields.contains(.setCookie), let cache else { return }
+        let tables = rules.identityTables
+        guard !tables.isEmpty, response.status == 401 || cache.keyMaker.areCredentialsChanged(by: response.fields) else { return }
+        let tokens = cache.keyMaker.tokens(of: head.fields)
+        for table in tables { table.forget(tokens) }
     }
 }

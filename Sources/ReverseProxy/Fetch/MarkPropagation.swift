@@ -81,13 +81,14 @@ extension Fetch {
     /// Whether the response must wait, so that clients of other processes and nodes do not meet what it has changed.
     /// - Parameter hasUnwrittenMarks: whether marks of the response are not in the store's files yet.
     func mustHold(hasUnwrittenMarks: Bool) -> Bool {
-        hasUnwrittenMarks || !subject.head.method.isSafe && subject.place == nil && context.cache != nil && context.marks.isUnderWay
+        hasUnwrittenMarks
+            || !subject.head.method.isSafe && subject.place == nil && context.cache != nil && context.coordination.marks.isUnderWay
     }
 
     func hold(_ transfer: Transfer) {
         held = HeldResponse()
         transfer.pause()
-        context.marks.wait(since: lastToldBefore) { self.release(isWritten: $0, isTold: $1) }
+        context.coordination.marks.wait(since: lastToldBefore) { self.release(isWritten: $0, isTold: $1) }
     }
 
     private func release(isWritten: Bool, isTold: Bool) {

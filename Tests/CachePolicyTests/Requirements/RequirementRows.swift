@@ -125,7 +125,7 @@ struct Requirement {
             "4", .must, "Reused only while fresh, allowed to be stale, or validated.", "CachePolicy/Reuse.swift decide",
             "CachePolicyTests.ReuseTests/directives"),
         Requirement(
-            "4", .must, "A response that is served without validation carries Age.", "ReverseProxy/ProxyShard+Hits.swift serveHit",
+            "4", .must, "A response that is served without validation carries Age.", "ReverseProxy/Entry/RequestEntry+Hits.swift serveHit",
             "CachingTests.CachingTests/freshness"),
         Requirement(
             "4", .must, "Unsafe requests are written through.", "CachePolicy/RequestUse.swift method",

@@ -3,14 +3,12 @@
 
 import CachePolicy
 import Downstream
-import Explanation
 import Figures
 import Forwarding
 import HTTPCore
-import Reactor
 import ResponseCache
 
-extension ProxyShard {
+extension RequestEntry {
     /// Whether the requesting script may be unable to use the stored response. It was stored for another origin, or for none, and the
     /// upstream's permission for this origin is unknown.
     func isOfOtherOrigin(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
@@ -19,7 +17,7 @@ extension ProxyShard {
         else { return false }
         let allowed = fields.first(.accessControlAllowOrigin)
         guard allowed?.elementsEqual(origin) != true else { return false }
-        return switch shared.grants.ofTarget(head) {
+        return switch context.api.grants.ofTarget(head) {
         case .noLeave: false
         case .leave: allowed != nil
         case nil: true
@@ -29,13 +27,6 @@ extension ProxyShard {
     /// Whether the permission to read the response depends on the origin.
     func isBound(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
         stored.metadata.flags.contains(.boundToOrigin) && head.contains(.origin) && head.method != .options
-    }
-
-    /// Remembers which permission a good response gives to the request's origin. A 304 need not repeat it.
-    func noteGrant(_ response: ResponseHead, to head: RequestHead) {
-        guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else { return }
-        let word = OriginWord(response.fields, to: origin)
-        if response.status.isSuccessful || (response.status == 304 && word.grant != nil) { shared.grants.note(word, to: head) }
     }
 }
 

@@ -2,21 +2,16 @@
 // Cistern-Mode (serving mode).
 
 import CachePolicy
-import Downstream
-import Explanation
-import Figures
 import HTTPCore
-import Reactor
-import ResponseCache
 
-extension ProxyShard {
+extension RequestEntry {
     /// Whether the response may need lines that other responses do not have.
     @inline(__always)
     func asksForWords(_ head: RequestHead) -> Bool { head.contains(.cisternWhy) || head.contains(.cisternKey) }
 
     /// Whether the mode may be other than `live`, so that it must be determined.
     @inline(__always)
-    func isModal(_ head: RequestHead) -> Bool { !coordination.modes.isLive || head.contains(.cisternMode) }
+    func isModal(_ head: RequestHead) -> Bool { !context.coordination.modes.isLive || head.contains(.cisternMode) }
 
     /// The mode that the request selects, if permitted; otherwise the mode of its path or route.
     func mode(of head: RequestHead) -> ServingMode {
@@ -26,6 +21,6 @@ extension ProxyShard {
         {
             return mode
         }
-        return coordination.modes.table.mode(of: head.pathAndQuery, route: routes.place)
+        return context.coordination.modes.table.mode(of: head.pathAndQuery, route: routes.place)
     }
 }

@@ -9,7 +9,7 @@ import HTTPCore
 import ResponseCache
 import Sending
 
-extension ProxyShard {
+extension RequestEntry {
     func serveHit(
         _ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ keyed: Keyed, _ attempt: LookUpAttempt,
         _ stream: any ClientStream
@@ -17,29 +17,29 @@ extension ProxyShard {
         let (age, ttl) = (serving.age, serving.ttl)
         let client = stream.client
         var record = ExchangeRecord(serving.result, MethodLabel(head.method), status: 200)
-        record.number = reporting.nextNumber()
+        record.number = context.reporting.nextNumber()
         record.found.kind = .stored
         record.mode = serving.mode
         record.found.lifetime = ttl.map { $0 + age } ?? -1
         record.found.age = age
         record.found.lifetimeSource = found.metadata.lifetimeSource
         record.reasons.isClientIgnored = attempt.isClientIgnored
-        if attempt.isClientIgnored { reporting.count(.clientDirectivesIgnored) }
+        if attempt.isClientIgnored { context.reporting.count(.clientDirectivesIgnored) }
         record.found.isDisregarded = found.metadata.flags.contains(.disregarded)
-        record.partition = ExchangeRecord.partition(in: found.key, at: coordination.keys.partitionOffset)
+        record.partition = ExchangeRecord.partition(in: found.key, at: context.coordination.keys.partitionOffset)
         record.identity = attempt.basis.identityOutcome
-        if let routeFigures = reporting.routeFigures { record.route = routeFigures.place(of: head.pathAndQuery) }
+        if let routeFigures = context.reporting.routeFigures { record.route = routeFigures.place(of: head.pathAndQuery) }
         record.found.diskReads = UInt8(clamping: attempt.reads)
         record.found.shared = attempt.answer?.reply
         let stored = StoredResponseSender.Response(found, found.metadata, routes.compression.rules(for: head.pathAndQuery))
         func send(_ lines: Span<UInt8>) -> StoredResponseSender.Sent {
-            found.withHead { messages.storedResponses.send(stored, head: $0, to: head, lines: lines, on: stream) }
+            found.withHead { context.messages.storedResponses.send(stored, head: $0, to: head, lines: lines, on: stream) }
         }
         let sent: StoredResponseSender.Sent
         let isOthers = attempt.answer?.reply.outcome == .found
         let isPlain = record.mode == .live && !isOthers && !asksForWords(head) && head.method != .options && !asksFromScript(head, found)
         if let ttl, isPlain {
-            sent = messages.hitLines.with(age: age, ttl: ttl, send)
+            sent = context.messages.hitLines.with(age: age, ttl: ttl, send)
         } else {
             let lines = longerLines(found, serving, head, record)
             sent = send(lines.span)
@@ -49,7 +49,8 @@ extension ProxyShard {
         record.bodyBytes = sent.bodyBytes
         record.age = age
         // A stored error is not remembered: it may lie beside a stored response, and changes of that may remove it.
-        if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes, let memo, attempt.mayRemember,
+        if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes, let memo = context.memo,
+            attempt.mayRemember,
             let memoKey = keyed.memoKey
         {
             memo.keep(memoKey, head, attempt.basis) {
@@ -58,8 +59,8 @@ extension ProxyShard {
                 return KeptHit(response, attempt.basis, times: times, record)
             }
         }
-        if case .gone = serving.cause { cache?.shared.gone?.count(.served) }
-        reporting.finish(&record, head, client, keyed.began)
+        if case .gone = serving.cause { context.cache?.shared.gone?.count(.served) }
+        context.reporting.finish(&record, head, client, keyed.began)
     }
 
     /// Whether CORS fields may have to be added, also to a 304 for the client's precondition.
@@ -75,10 +76,10 @@ extension ProxyShard {
         var lines: [UInt8] = []
         lines.append(age: serving.age)
         let detail = record.mode != .live ? record.mode.rawValue : record.found.shared?.outcome == .found ? "other_node" : nil
-        messages.cacheStatus.hit(ttl: serving.ttl, key: reporting.shownKey(found.key, head), detail: detail, to: &lines)
-        if asksFromScript(head, found) { _ = found.withHead { messages.appendGrant(ofTarget: head, beside: $0, to: &lines) } }
+        context.messages.cacheStatus.hit(ttl: serving.ttl, key: context.reporting.shownKey(found.key, head), detail: detail, to: &lines)
+        if asksFromScript(head, found) { _ = found.withHead { context.messages.appendGrant(ofTarget: head, beside: $0, to: &lines) } }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
-        if reporting.explains(head) { lines += reporting.whyField(record, head) }
+        if context.reporting.explains(head) { lines += context.reporting.whyField(record, head) }
         return lines
     }
 }
