@@ -112,10 +112,10 @@ public struct ContentSettings: Sendable {
 }
 
 public struct CollapsingSettings: Sendable {
-    /// Maximum time that a request waits for the fetch of another, in milliseconds. 0 disables collapsing.
+    /// Maximum time that a request waits for the fetch of another request or node, in milliseconds. 0 disables collapsing.
     public var wait: Int64 = 5_000
-    /// Whether requests for one key share one fetch.
-    public var isOn: Bool { wait > 0 }
+    /// Whether requests of this node for one key share one fetch.
+    public var isOn = true
 
     public init() {}
 }

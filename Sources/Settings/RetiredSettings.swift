@@ -11,7 +11,6 @@ extension CisternSettings {
     /// Values of retired settings that another setting has replaced. `SettingsReader.finish` transfers them to that setting.
     public struct Retired: Sendable, Equatable {
         var retry = true
-        var memory = true
         var probePath = ""
         var probeInterval = 10_000
         var probeStatus = 200
@@ -19,7 +18,6 @@ extension CisternSettings {
         var keyField = false
         var modeField = false
         var usesStandardPolicy = false
-        var collapse = true
         var dropOverrides = true
     }
 }
@@ -39,25 +37,28 @@ enum RetiredSettings {
 
     /// Settings whose value another setting takes over.
     private static let replaced: [Setting<CisternSettings>] = [
-        Retired("upstream.retry", .flag(\.retired.retry), by: "upstream.retry_budget", "0"),
-        Retired("failure.memory", .flag(\.retired.memory), by: "failure.recheck", "0"),
+        Retired("upstream.retry", .flag(\.retired.retry), by: "upstream.retry_budget", "0", insteadOf: "off"),
         Retired("failure.probe_path", .text(\.retired.probePath), by: "failure.probe", probe),
         Retired("failure.probe_interval", .duration(\.retired.probeInterval, 100...hour), by: "failure.probe", probe),
         Retired("failure.probe_status", .count(\.retired.probeStatus, 200...599), by: "failure.probe", probe),
-        Retired("admin.why_field", .flag(\.retired.whyField), by: "admin.debug_fields", "[why]"),
-        Retired("admin.key_field", .flag(\.retired.keyField), by: "admin.debug_fields", "[key]"),
-        Retired("admin.mode_field", .flag(\.retired.modeField), by: "admin.debug_fields", "[mode]"),
+        Retired("admin.why_field", .flag(\.retired.whyField), by: "admin.debug_fields", "[why]", insteadOf: "on"),
+        Retired("admin.key_field", .flag(\.retired.keyField), by: "admin.debug_fields", "[key]", insteadOf: "on"),
+        Retired("admin.mode_field", .flag(\.retired.modeField), by: "admin.debug_fields", "[mode]", insteadOf: "on"),
         Retired(
             "cache.profile", .choice(\.retired.usesStandardPolicy, [("none", false), (StandardPolicy.name, true)]), by: "cache.policy",
-            StandardPolicy.name),
-        Retired("cache.collapse", .flag(\.retired.collapse), by: "cache.collapse_wait", "0"),
-        Retired("forwarding.drop_overrides", .flag(\.retired.dropOverrides), by: "forwarding.override_fields", "[]"),
+            StandardPolicy.name, insteadOf: StandardPolicy.name),
+        Retired(
+            "forwarding.drop_overrides", .flag(\.retired.dropOverrides), by: "forwarding.override_fields", "[]", insteadOf: "off"),
     ]
 
     private static let probe = "GET /health 200 every 10s"
 
-    /// Settings that the next version replaces by a constant or by a derived value.
+    /// Settings without a successor that has an equal effect.
     private static let fixed: [Setting<CisternSettings>] = [
+        Retired("failure.memory", .flag(\.proxy.upstream.failure.isOn), "use failure.recheck: 0 if it is off, else remove it"),
+        Retired(
+            "cache.collapse", .flag(\.proxy.collapsing.isOn),
+            "use cache.collapse_wait: 0, which also disables the wait for other nodes, if it is off, else remove it"),
         Retired("upstream.idle_for_writes", .duration(\.proxy.upstream.idleForWrites, 0...hour)),
         Retired("upstream.resolve_interval", .duration(\.proxy.upstream.resolveInterval, 1_000...hour)),
         Retired(
@@ -97,8 +98,6 @@ enum RetiredSettings {
         let retired = settings.retired
         settings.retired = CisternSettings.Retired()
         if !retired.retry { settings.proxy.upstream.retryBudget = 0 }
-        if !retired.memory { settings.proxy.upstream.failure.recheck = 0 }
-        if !retired.collapse { settings.proxy.collapsing.wait = 0 }
         if !retired.dropOverrides { settings.proxy.forwarding.overrideFields = [] }
         if !retired.probePath.isEmpty {
             let interval = TimeSpan.format(retired.probeInterval)
@@ -111,8 +110,10 @@ enum RetiredSettings {
 
 extension Setting {
     /// A retired setting whose value another one takes over.
-    fileprivate init(_ path: String, _ binding: Binding, by successor: String, _ value: String) {
-        self.init(path: path, binding: binding, help: "", replacement: "use \(successor): \(value)", successor: successor)
+    /// - Parameter former: the value that has an effect; nil if each one has.
+    fileprivate init(_ path: String, _ binding: Binding, by successor: String, _ value: String, insteadOf former: String? = nil) {
+        let condition = former.map { " if it is \($0), else remove it" } ?? ""
+        self.init(path: path, binding: binding, help: "", replacement: "use \(successor): \(value)\(condition)", successor: successor)
     }
 
     fileprivate static func keeping(_ value: String) -> String { "remove it; the default, \(value), stays in effect" }

@@ -14,14 +14,18 @@ import Upstream
     "Sharing: who asks the upstream", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedLeaseTests {
-    @Test("a crowd that misses one target at two nodes is one request to the upstream", arguments: [1, 3])
-    func crowd(shards: Int) throws {
+    @Test(
+        "a crowd that misses one target at two nodes is one request to the upstream; a node that does not collapse requests waits for others",
+        arguments: [(1, 20, true), (3, 20, true), (1, 1, false)])
+    func crowd(shards: Int, size: Int, collapses: Bool) throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{\"crowd\":1}", ["Cache-Control: max-age=600"])] }
         try FleetPlay.run(origin) { fleet in
-            let (one, other) = try fleet.pair(proxy: { ($0.collapsing.wait, $0.shards) = (60_000, shards) })
+            let (one, other) = try fleet.pair(proxy: {
+                ($0.collapsing.wait, $0.collapsing.isOn, $0.shards) = (60_000, collapses, shards)
+            })
             func crowd(_ node: FleetMember) throws -> [TestClient] {
-                let clients = try (0..<20).map { _ in try node.play.client() }
+                let clients = try (0..<size).map { _ in try node.play.client() }
                 for client in clients { client.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n") }
                 return clients
             }

@@ -39,7 +39,8 @@ struct ExchangeRules {
     private let routes: Routes
 
     init(_ settings: ProxySettings, _ routes: Routes) {
-        (name, collapses, collapseWait) = (settings.forwarding.name, settings.collapsing.isOn, settings.collapsing.wait)
+        (name, collapseWait) = (settings.forwarding.name, settings.collapsing.wait)
+        collapses = settings.collapsing.isOn && collapseWait > 0
         (strictness, setCookie) = (settings.policy.strictness, settings.policy.setCookie)
         (bufferLimitBytes, compressFromBytes) = (settings.content.bufferLimitBytes, settings.content.compressFromBytes)
         self.routes = routes
