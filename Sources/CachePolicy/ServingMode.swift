@@ -8,7 +8,7 @@ public enum ServingMode: String, Sendable, CaseIterable {
     case offline
     /// Always contacts the upstream and never serves a stored response instead of its response.
     case record
-    /// Serves a stored response regardless of its age. Without one, follows the caching rules.
+    /// Serves a stored response regardless of its age. Without one, follows the caching rules. `cistern replay` serves an archive instead.
     case replay
 
     /// True if a stored response is served regardless of its age.

@@ -151,7 +151,8 @@ public struct SettingsReader {
                 let path = given[former] == nil ? retired.path : former
                 add(place.file, place.line, "\(path) and \(given[name] == nil ? setting.path : name) are both set: remove \(path)")
             } else if given[former] != nil, setting.text(in: before) != setting.text(in: settings) {
-                places[name] = place
+                // The variable has the name of the retired setting.
+                places[name] = place.file == "environment" ? (origin(of: retired.path), 0) : place
             }
         }
     }

@@ -58,7 +58,7 @@ struct CheckTests {
                 "16: tracing.service_name must not be empty",
                 "command line: admin_listen: 0.0.0.0:8080 is listened on already",
                 "command line: forwarding.name must be one word of letters, digits, - and _",
-                #"environment: failure.probe must be GET, a path, and optionally a status and an interval, such as GET /health 200 every 10s, not "GET x 200 every 10s""#,
+                #"environment, CISTERN_FAILURE_PROBE_PATH: failure.probe must be \#(HealthCheckText.form), not "GET x 200 every 10s""#,
             ])
     }
 

@@ -79,6 +79,8 @@ struct RetiredSettingsTests {
             ])
         #expect(reader.mistakes == [] && reader.settings == CisternSettings())
         #expect(reader.retirements.count == 4 && reader.retirements.allSatisfy { $0.file == "environment" })
+        let effective = Self.reader("", ["CISTERN_UPSTREAM_RETRY": "off"]).effective
+        #expect(effective.contains("  retry_budget: 0  # environment, CISTERN_UPSTREAM_RETRY\n"))
     }
 
     @Test("a flag keeps the values that it disables, which the health checks of an address and the wait for other nodes use")
