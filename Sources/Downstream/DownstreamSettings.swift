@@ -10,7 +10,7 @@ public struct DownstreamSettings: Sendable {
     public var contentLimitBytes = 0
     /// Maximum bytes of one request's content that are buffered before the fetch. Longer content is streamed. 0 streams all content.
     public var requestBufferBytes = 256 << 10
-    /// Maximum bytes of buffered content of all requests together.
+    /// Maximum bytes of buffered content of all requests together. See `limitMemory(to:)`.
     public var requestBuffersBytes = 64 << 20
     /// Maximum time from the first byte of a request to the end of its head; then 408. Slowly arriving bytes do not extend it.
     public var headTimeout = Duration.seconds(10)
@@ -36,6 +36,7 @@ public struct DownstreamSettings: Sendable {
     /// Maximum bytes that wait to be sent to one client before its upstream is paused.
     public var outputHighWaterBytes = 256 * 1024
     /// Maximum memory of unsent responses of all connections together, in bytes. A connection that exceeds it is aborted. 0 for no limit.
+    /// See `limitMemory(to:)`.
     public var unsentLimitBytes = 512 << 20
     public var http2 = HTTP2Limits()
     public var discarding = DiscardLimits()
@@ -43,6 +44,12 @@ public struct DownstreamSettings: Sendable {
     public var backlog: Int32 = 4096
 
     public init() {}
+
+    /// Lowers limits of memory to shares of it: an eighth for unsent responses, and 1/64, but one request's limit, for buffered content.
+    public mutating func limitMemory(to bytes: Int) {
+        unsentLimitBytes = min(unsentLimitBytes, bytes / 8)
+        requestBuffersBytes = max(requestBufferBytes, min(requestBuffersBytes, bytes / 64))
+    }
 
     public var hasTrustedProxies: Bool { !trustedProxies.isEmpty }
 }

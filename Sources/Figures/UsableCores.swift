@@ -7,22 +7,7 @@ public enum UsableCores {
     /// The cores that the process's affinity allows (taskset, cpusets), but at most the CPU quota of its control group, rounded up. The
     /// quota is `cpu.max` of cgroup v2, as set for containers.
     public static var count: Int {
-        let shares = limitFiles(group: ProcessFigures.text(of: "/proc/self/cgroup")).compactMap { share(ProcessFigures.text(of: $0)) }
-        return max(1, shares.reduce(Int(csystem_allowed_cores()), min))
-    }
-
-    /// Paths of the quota files of a process's control group and of its ancestors.
-    /// - Parameter group: the content of `/proc/self/cgroup`.
-    static func limitFiles(group: String) -> [String] {
-        guard let line = group.split(separator: "\n").first(where: { $0.hasPrefix("0::/") }) else { return [] }
-        var files: [String] = []
-        var directory = "/sys/fs/cgroup"
-        files.append(directory + "/cpu.max")
-        for name in line.dropFirst(4).split(separator: "/") {
-            directory += "/" + name
-            files.append(directory + "/cpu.max")
-        }
-        return files
+        max(1, ControlGroup.limits("cpu.max").compactMap(share).reduce(Int(csystem_allowed_cores()), min))
     }
 
     /// The number of cores of a quota: `150000 100000` (microseconds per period) is 2; nil if there is no quota.

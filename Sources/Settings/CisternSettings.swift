@@ -38,6 +38,7 @@ public struct CisternSettings: Sendable {
     public var log = Log()
     public var share = Share()
     public var retired = Retired()
+    public var memory = Memory()
 
     public init() {}
 

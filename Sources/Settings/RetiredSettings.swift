@@ -20,6 +20,12 @@ extension CisternSettings {
         var usesStandardPolicy = false
         var dropOverrides = true
     }
+
+    /// Limits of memory, in bytes; nil: see `DownstreamSettings.limitMemory`.
+    public struct Memory: Sendable, Equatable {
+        public var unsent: Int?
+        public var requestBuffers: Int?
+    }
 }
 
 enum RetiredSettings {
@@ -73,8 +79,11 @@ enum RetiredSettings {
         Retired("cache.recoded_memory", .size(\.proxy.content.recodedBytes, 0...(1 << 40))),
         Retired("cache.refresh_ahead_hits", .count(\.otherRoute.rules.refreshAheadHits, 1...1_000_000)),
         Retired("cache.background_limit", .count(\.proxy.background.limit, 0...10_000)),
-        Retired("limits.request_buffers", .size(\.proxy.downstream.requestBuffersBytes, 0...(1024 * gibibyte))),
-        Retired("limits.unsent", .size(\.proxy.downstream.unsentLimitBytes, 0...(1024 * gibibyte))),
+        Retired(
+            "limits.request_buffers", .size(\.memory.requestBuffers, 0...(1024 * gibibyte)),
+            "remove it; 1/64 of the memory, at most 64MiB, then applies"),
+        Retired(
+            "limits.unsent", .size(\.memory.unsent, 0...(1024 * gibibyte)), "remove it; 1/8 of the memory, at most 512MiB, then applies"),
         Retired("limits.requests_per_connection", .count(\.proxy.downstream.requestsPerConnection, 0...1_000_000_000)),
         Retired("limits.handshakes", .count(\.proxy.listening.tls.handshakeLimit, 1...1_000_000)),
         Retired("http2.streams", .count(\.proxy.downstream.http2.streams, 1...10_000)),

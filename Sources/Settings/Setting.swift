@@ -141,6 +141,11 @@ extension Setting.Binding {
         number(path, .size, range, write: { $0 }, parse: { $0 })
     }
 
+    /// A size of which nil, the default, has no text.
+    static func size(_ path: WritableKeyPath<Root, Int?>, _ range: ClosedRange<Int>) -> Self {
+        number(path, .size, range, write: { $0 }, parse: { $0 })
+    }
+
     /// A duration in milliseconds.
     static func duration<Number: BinaryInteger>(_ path: WritableKeyPath<Root, Number>, _ range: ClosedRange<Int>) -> Self {
         number(path, .duration, range, write: { Int($0) }, parse: { Number($0) })
@@ -159,11 +164,11 @@ extension Setting.Binding {
     }
 
     private static func number<Value>(
-        _ path: WritableKeyPath<Root, Value>, _ unit: NumberUnit, _ range: ClosedRange<Int>, write: @escaping (Value) -> Int,
+        _ path: WritableKeyPath<Root, Value>, _ unit: NumberUnit, _ range: ClosedRange<Int>, write: @escaping (Value) -> Int?,
         parse: @escaping (Int) -> Value
     ) -> Self {
         word(
-            path, .number(unit, range), write: { unit.format(write($0)) },
+            path, .number(unit, range), write: { write($0).map(unit.format) ?? "" },
             parse: { word throws(ValueMistake) in
                 guard let value = unit.parse(word) else {
                     throw ValueMistake(clause: "must be \(unit.rawValue), not \"\(word)\"\(unit.hint(word))")

@@ -32,6 +32,9 @@ extension ProxySettings {
         (upstream.isTLS, upstream.host, upstream.port, upstream.basePath) = (url.isTLS, url.host, url.port, url.path)
         apis = settings.apis.map { ProxySettings($0) }
         if shards == 0 { shards = UsableCores.count }
+        downstream.limitMemory(to: UsableMemory.bytes)
+        downstream.unsentLimitBytes = settings.memory.unsent ?? downstream.unsentLimitBytes
+        downstream.requestBuffersBytes = settings.memory.requestBuffers ?? downstream.requestBuffersBytes
         if upstream.failure.recheck == 0 { (upstream.failure.isOn, upstream.failure.recheck) = (false, FailureSettings().recheck) }
         if let probe = HealthCheckText(settings.probe) {
             background.probe.path = probe.path

@@ -213,7 +213,7 @@ enum SettingsCheck {
         for type in settings.cache.contentTypes where !ContentTypes.isPattern(type) {
             reader.add(about: "cache.content_types", "cache.content_types: \"\(type)\" is not \(ContentTypes.forms)")
         }
-        if settings.proxy.downstream.requestBuffersBytes < settings.proxy.downstream.requestBufferBytes {
+        if let all = settings.memory.requestBuffers, all < settings.proxy.downstream.requestBufferBytes {
             reader.add(
                 about: "limits.request_buffers",
                 "limits.request_buffers is for all requests: it must not be less than limits.request_buffer, for one")

@@ -2,6 +2,7 @@
 
 import Administration
 import CachePolicy
+import Downstream
 import Identity
 import Logging
 import ResponseCache
@@ -30,6 +31,8 @@ struct SettingsWiringTests {
         (made.listening, made.store, made.shards, made.version) = (own.listening, own.store, own.shards, own.version)
         made.hash = own.hash
         made.admin.socket = own.admin.socket
+        made.downstream.unsentLimitBytes = own.downstream.unsentLimitBytes
+        made.downstream.requestBuffersBytes = own.downstream.requestBuffersBytes
         let (lines, ownLines) = (Self.text(made).split(separator: "\n"), Self.text(own).split(separator: "\n"))
         let differences = lines.difference(from: ownLines)
         #expect(differences.isEmpty)

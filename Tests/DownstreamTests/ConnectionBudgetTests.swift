@@ -40,6 +40,16 @@ struct ConnectionBudgetTests {
 
     // MARK: Shares of unsent responses
 
+    @Test(
+        "little memory lowers the limits of memory, but content of one request still fits",
+        arguments: [(32 << 30, 512, 64), (4 << 30, 512, 64), (1 << 30, 128, 16), (256 << 20, 32, 8)])
+    func memory(bytes: Int, unsent: Int, requestBuffers: Int) {
+        var settings = DownstreamSettings()
+        settings.requestBufferBytes = 8 << 20
+        settings.limitMemory(to: bytes)
+        #expect(settings.unsentLimitBytes == unsent << 20 && settings.requestBuffersBytes == requestBuffers << 20)
+    }
+
     private static func limited(to limit: Int, trusting proxies: [IPNetwork] = []) -> ConnectionBudget {
         var settings = DownstreamSettings()
         (settings.unsentLimitBytes, settings.trustedProxies) = (limit, NetworkList(proxies))

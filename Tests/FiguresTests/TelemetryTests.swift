@@ -207,12 +207,14 @@ struct UsableCoresTests {
 
     @Test("the limits of a group and of those around it count")
     func files() {
-        #expect(UsableCores.limitFiles(group: "4:memory:/x\n0::/\n") == ["/sys/fs/cgroup/cpu.max"])
+        #expect(ControlGroup.directories(group: "4:memory:/x\n0::/\n") == ["/sys/fs/cgroup"])
         #expect(
-            UsableCores.limitFiles(group: "0::/a.slice/b.service\n") == [
-                "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/a.slice/cpu.max", "/sys/fs/cgroup/a.slice/b.service/cpu.max",
+            ControlGroup.directories(group: "0::/a.slice/b.service\n") == [
+                "/sys/fs/cgroup", "/sys/fs/cgroup/a.slice", "/sys/fs/cgroup/a.slice/b.service",
             ])
-        #expect(UsableCores.limitFiles(group: "4:memory:/x\n").isEmpty)
+        #expect(ControlGroup.directories(group: "4:memory:/x\n").isEmpty)
+        #expect(UsableMemory.limit("max\n") == nil && UsableMemory.limit("268435456\n") == 256 << 20 && UsableMemory.limit("") == nil)
+        #expect(UsableMemory.bytes > 16 << 20)
         #expect(1...Int(sysconf(Int32(_SC_NPROCESSORS_CONF))) ~= UsableCores.count)
     }
 }
