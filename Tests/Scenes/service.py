@@ -199,7 +199,8 @@ def start_sharing(play):
        fires=["CisternShareBlind", "CisternSharePurgesPending"], outputs={
            "gauge": (r"^cistern_share_seeing 0$", r'^cistern_share_pending_purges\{reason="not_reached"\} [1-9]'),
            "alert": (r"^CisternShareBlind: .*`cistern share status`", r"^CisternSharePurgesPending: .*`cistern share status`"),
-           "page": r"(?i)(engine|other nodes|shar)", "log": r"the fleet's log cannot be seen: \S+ has ended the connection"})
+           "status": r"^What other nodes purge is not seen since .*cistern share status",
+           "why": r"What other nodes had stored was not looked for: the engine fails", "log": r"the fleet's log cannot be seen: \S+ has ended the connection"})
 def engine_gone(play):
     engine = start_sharing(play)
     fill(play, *USERS)
