@@ -10,15 +10,16 @@ enum MomentaryFields {
 
     /// - Parameter status: Retry-After is kept with an error, because it belongs to the error.
     static func remove(from fields: inout Fields, _ status: Status) {
-        var found: Set<Int> = []
-        for (index, entry) in fields.entries.enumerated() where isMomentary(entry, fields, status) { found.insert(index) }
-        guard !found.isEmpty else { return }
-        fields = Fields(bytes: fields.bytes, entries: fields.entries.enumerated().filter { !found.contains($0.offset) }.map(\.element))
+        fields.removeAll { entry, bytes in isMomentary(entry, bytes, status) }
     }
 
-    private static func isMomentary(_ entry: Fields.Entry, _ fields: Fields, _ status: Status) -> Bool {
+    /// - Parameter bytes: bytes to which the entry refers.
+    static func isMomentary(_ entry: Fields.Entry, _ bytes: [UInt8], _ status: Status) -> Bool {
         if let field = entry.known { return known.contains(field) || field == .retryAfter && status.isSuccessful }
-        let name = fields.bytes[entry.nameRange]
-        return beginnings.contains { name.prefix($0.utf8CodeUnitCount).equalsIgnoringCase($0) }
+        let name = bytes.span.extracting(entry.nameRange)
+        return beginnings.contains { start in
+            let count = start.utf8CodeUnitCount
+            return name.count >= count && name.extracting(0..<count).equalsIgnoringCase(start)
+        }
     }
 }

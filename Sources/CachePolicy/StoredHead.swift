@@ -56,7 +56,7 @@ public enum StoredHead {
         if control != read { metadata.flags.insert(.disregarded) }
         if isWeakened { metadata.flags.insert(.weakenedETag) }
         if received.isDecoded { metadata.flags.insert(.cameCoded) }
-        if !codedDigests.contains(where: { fields.contains(named: $0.utf8Span.span) }) { metadata.flags.insert(.hasNoDigests) }
+        if !codedDigests.contains(where: { fields.contains(named: $0) }) { metadata.flags.insert(.hasNoDigests) }
         if variesByCoding(fields) { metadata.flags.insert(.variesByCoding) }
         let said = Freshness.lifetime(received.head.fields, received.control, date: metadata.date, now: received.responseTime.seconds)
         if UnknownFields.makeNoDifference(to: received.head.fields, received.control, lifetime: said) {
@@ -98,10 +98,10 @@ public enum StoredHead {
     }
 
     /// Digests that cover the content coding (RFC 9530), and digests of the message content, which are wrong for a partial response.
-    private static let codedDigests = ["content-digest", "repr-digest", "digest", "content-md5"]
-    private static let contentDigests = ["content-digest", "content-md5"]
+    private static let codedDigests: [StaticString] = ["content-digest", "repr-digest", "digest", "content-md5"]
+    private static let contentDigests: [StaticString] = ["content-digest", "content-md5"]
 
-    static func isDigest(_ name: [UInt8]) -> Bool { codedDigests.contains { $0.utf8.elementsEqual(name) } }
+    static func isDigest(_ name: Span<UInt8>) -> Bool { codedDigests.contains { name.equalsIgnoringCase($0) } }
 
     /// Adjusts the fields after the content coding was removed or replaced. A strong tag promises the upstream's bytes (RFC 9110 §8.8.1),
     /// so it becomes weak.
@@ -109,7 +109,7 @@ public enum StoredHead {
     @discardableResult
     public static func removeCoding(from fields: inout Fields) -> Bool {
         fields.remove(.contentEncoding)
-        for name in codedDigests { fields.remove(named: Array(name.utf8).span) }
+        fields.remove(named: codedDigests)
         guard let tag = fields.first(.etag), tag.first == 0x22 else { return false }
         fields.set(.etag, Array("W/".utf8) + tag)
         return true
@@ -220,7 +220,7 @@ public enum StoredHead {
         fields.set(.contentLength, Array(String(count).utf8))
         fields.set(.contentRange, Array(range.utf8))
         if status == 416 { fields.remove(.contentType) }
-        for name in contentDigests { fields.remove(named: Array(name.utf8).span) }
+        fields.remove(named: contentDigests)
         var out: [UInt8] = []
         ResponseSerializer.append(ResponseHead(status: status, fields: fields), to: &out)
         return out

@@ -68,31 +68,24 @@ public enum Validation {
         settings: CachePolicySettings
     ) -> (bytes: [UInt8], metadata: StoredMetadata)? {
         guard var merged = StoredHead.parse(head) else { return nil }
-        var kept: [KnownField] = [.contentLength, .contentEncoding, .contentRange, .etag, .transferEncoding]
+        var kept: KnownFieldSet = [.contentLength, .contentEncoding, .contentRange, .etag, .transferEncoding]
         // JSON content keeps a JSON type, and other content keeps a type other than JSON.
         let type = MediaType(of: response.fields)
-        if (type?.isJSON ?? false) != stored.flags.contains(.isJSON) { kept.append(.contentType) }
-        var replaced: [[UInt8]] = []
+        if (type?.isJSON ?? false) != stored.flags.contains(.isJSON) { kept.insert(.contentType) }
         // RFC 9110 §6.6.1: a 304 without Date was generated when it was received. The stored Date would make the response too old.
         if !response.fields.contains(.date) { merged.fields.remove(.date) }
-        for index in 0..<response.fields.count {
-            if let known = response.fields.entries[index].known, kept.contains(known) { continue }
-            let name = Array(response.fields.name(at: index))
-            let folded = name.map(\.asciiLowercased)
-            if StoredHead.isDigest(folded) { continue }
-            if !replaced.contains(folded) {
-                merged.fields.remove(named: name.span)
-                replaced.append(folded)
-            }
-            let value = Array(response.fields.value(at: index))
-            merged.fields.append(name: name.span, value: value.span)
+        let (received, storesMomentary) = (response.fields.bytes, settings.strictness != .rescue)
+        merged.fields.replace(byLinesOf: response.fields) { entry in
+            if let known = entry.known, kept.contains(known) { return false }
+            if StoredHead.isDigest(received.span.extracting(entry.nameRange)) { return false }
+            return storesMomentary || !MomentaryFields.isMomentary(entry, received, merged.status)
         }
         // A missing Age in the 304 is not taken from the stored response, because that value was measured earlier.
         let control = ResponseCacheControl(merged.fields, targeted: settings.targetedFields)
-        let received = ReceivedResponse(
+        let updated = ReceivedResponse(
             merged, control: control, contentBytes: contentBytes, requestTime: recency.requestTime,
             responseTime: recency.responseTime)
-        var (bytes, metadata) = StoredHead.make(received, settings: settings)
+        var (bytes, metadata) = StoredHead.make(updated, settings: settings)
         metadata.flags.formUnion(
             stored.flags.intersection([.weakenedETag, .isJSON, .isLenient, .ownTag, .authorized, .cameCoded, .isOpen]))
         (metadata.order, metadata.likeness) = (recency.order, stored.likeness)

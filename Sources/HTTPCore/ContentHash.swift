@@ -8,6 +8,12 @@ public enum ContentHash {
         bytes.withUnsafeBufferPointer { XXH3_64bits($0.baseAddress, $0.count) }
     }
 
+    /// A 128-bit hash that depends on a secret seed.
+    public static func numbers(of bytes: [UInt8], seed: UInt64) -> (UInt64, UInt64) {
+        let hash = XXH3_128bits_withSeed(bytes, bytes.count, seed)
+        return (hash.high64, hash.low64)
+    }
+
     /// Appends 32 hexadecimal digits, equal on every machine and after every restart (XXH3, 128 bits).
     public static func appendHex(of bytes: [UInt8], to out: inout [UInt8]) {
         let hash = XXH3_128bits(bytes, bytes.count)

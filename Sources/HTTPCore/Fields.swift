@@ -133,6 +133,10 @@ public struct Fields: Sendable {
         return false
     }
 
+    public func contains(named name: StaticString) -> Bool {
+        entries.contains { $0.nameLength == name.utf8CodeUnitCount && bytes.span.extracting($0.nameRange).equalsIgnoringCase(name) }
+    }
+
     /// Returns the values of all lines with this name in any case, in order.
     public func all(named name: Span<UInt8>) -> [ArraySlice<UInt8>] {
         values(nameLength: name.count) { $0.equalsIgnoringCase(name) }
@@ -234,10 +238,33 @@ public struct Fields: Sendable {
 
     /// Removes every line with this name, in any case.
     public mutating func remove(named name: Span<UInt8>) {
-        var kept: [Entry] = []
-        kept.reserveCapacity(entries.count)
-        for entry in entries where !bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) { kept.append(entry) }
-        self = Fields(bytes: bytes, entries: kept)
+        removeAll { entry, bytes in bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) }
+    }
+
+    /// Removes every line with one of these names, in any case.
+    public mutating func remove(named names: [StaticString]) {
+        removeAll { entry, bytes in names.contains { bytes.span.extracting(entry.nameRange).equalsIgnoringCase($0) } }
+    }
+
+    /// - Parameter isRemoved: receives each entry with the bytes to which the entry refers.
+    public mutating func removeAll(where isRemoved: (Entry, [UInt8]) -> Bool) {
+        let count = entries.count
+        entries.removeAll { isRemoved($0, bytes) }
+        guard entries.count < count else { return }
+        present = []
+        for entry in entries { if let known = entry.known { present.insert(known) } }
+    }
+
+    /// Replaces the lines that have the name of a line of another message by those lines.
+    /// - Parameter isTaken: whether a line of the other message is taken.
+    public mutating func replace(byLinesOf others: Fields, where isTaken: (Entry) -> Bool) {
+        removeAll { own, bytes in
+            let name = bytes.span.extracting(own.nameRange)
+            return others.entries.contains {
+                $0.nameLength == own.nameLength && isTaken($0) && others.bytes.span.extracting($0.nameRange).equalsIgnoringCase(name)
+            }
+        }
+        append(contentsOf: others, where: isTaken)
     }
 
     public mutating func set(_ field: KnownField, _ value: [UInt8]) {

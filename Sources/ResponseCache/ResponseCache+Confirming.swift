@@ -35,19 +35,22 @@ extension ResponseCache {
         by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, at time: CacheTime
     ) -> (confirmation: Confirmation, result: ConfirmationResult)? {
         guard let found = request.found, let fresh = freshened(found, by: response, recency, for: request.head) else { return nil }
-        let result = storeConfirmed(found, by: response, for: request, recency, now: time.wall)
+        let result = storeConfirmed(found, fresh, by: response, for: request, recency, now: time.wall)
         if result == .stored { noteCookies(setBy: response.fields, to: request.head, at: time) }
         let cookies = response.fields.all(.setCookie)
         return (Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies), result)
     }
 
+    /// - Parameter head: the head of `found` after the 304.
     private func storeConfirmed(
-        _ found: FoundResponse, by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
+        _ found: FoundResponse, _ head: FreshHead, by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> ConfirmationResult {
         guard request.isUserUnchanged else { return .unshareable }
         guard let base = base(of: found, confirmedBy: response, recency, for: request) else { return .outdated }
-        guard let fresh = freshened(base, by: response, recency, for: request.head),
-            mayKeep(fresh.bytes, fresh.metadata, response, for: request)
+        let isUnchanged = base.metadata.order == found.metadata.order && base.metadata.flags == found.metadata.flags
+        let isFound = isUnchanged && base.key == found.key && base.head.elementsEqual(found.head)
+        guard let fresh = isFound ? head : freshened(base, by: response, recency, for: request.head),
+            mayKeep(fresh, response, for: request)
         else { return .unshareable }
         return keep(base, fresh, for: request, recency, now: now) == .outdated ? .outdated : .stored
     }
@@ -62,7 +65,7 @@ extension ResponseCache {
         case .nothing: break
         case .freshen:
             guard let fresh = freshened(base, by: response, recency, for: request.head),
-                mayKeep(fresh.bytes, fresh.metadata, response, for: request)
+                mayKeep(fresh, response, for: request)
             else { return }
             _ = keep(base, fresh, for: request, recency, now: now)
         case .stale:
@@ -70,7 +73,8 @@ extension ResponseCache {
             // A response imported while the HEAD request was in flight has the later order.
             let stored = base.metadata.order
             let order = stored.follows(recency.order) ? stored : recency.order
-            let stale = (bytes: Array(base.item.head), metadata: base.metadata.stale(since: order))
+            guard let head = StoredHead.parse(base.head.span) else { return }
+            let stale = FreshHead(bytes: Array(base.head), metadata: base.metadata.stale(since: order), response: head)
             _ = write(base, stale, for: request, recency, now: now)
         }
     }
@@ -105,21 +109,21 @@ extension ResponseCache {
         var response = keepingReferences(response)
         // Via of the 304 replaces the stored one, so Cistern's entry must be added again.
         if response.fields.contains(.via), let via = via(of: response) { response.fields.append(.via, via) }
-        return Validation.freshened(
+        let fresh = Validation.freshened(
             found.metadata, head: found.head.span, contentBytes: found.contentBytes, by: response, recency,
             settings: policy(for: head).settings)
+        guard let fresh, let parsed = StoredHead.parse(fresh.bytes.span) else { return nil }
+        return FreshHead(bytes: fresh.bytes, metadata: fresh.metadata, response: parsed)
     }
 
     /// Returns whether an updated response may still be stored (§3): it may have become private, or no-store.
     /// - Parameter response: the 304 or the response to HEAD itself. It contains fields that the stored head omits.
-    private func mayKeep(_ head: [UInt8], _ metadata: StoredMetadata, _ response: ResponseHead, for request: PlacedRequest) -> Bool {
+    private func mayKeep(_ fresh: FreshHead, _ response: ResponseHead, for request: PlacedRequest) -> Bool {
         if settings.policy.setCookie == .refuse, response.fields.contains(.setCookie) { return false }
-        guard let merged = StoredHead.parse(head.span),
-            !metadata.flags.contains(.authorized) || mayShare(merged, for: request)
-        else { return false }
+        guard !fresh.metadata.flags.contains(.authorized) || mayShare(fresh.response, for: request) else { return false }
         let own = request.head
         let asked = own.method == .head ? RequestHead(method: .get, target: own.target, version: own.version, fields: own.fields) : own
-        return decideStoring(merged, for: PlacedRequest(asked, request.directives, keys: request.keys, found: nil)) == .allowed
+        return decideStoring(fresh.response, for: PlacedRequest(asked, request.directives, keys: request.keys, found: nil)) == .allowed
     }
 
     /// Returns whether a response to a request with Authorization may still be shared.
@@ -134,13 +138,18 @@ extension ResponseCache {
     private static let confirmationInterval: Int64 = 10_000
 
     /// An updated head with its metadata.
-    private typealias FreshHead = (bytes: [UInt8], metadata: StoredMetadata)
+    private struct FreshHead {
+        let bytes: [UInt8]
+        let metadata: StoredMetadata
+        /// `bytes`, parsed once.
+        let response: ResponseHead
+    }
 
     /// Writes a confirmation to the store, or only records its time.
     private func keep(
         _ base: FoundResponse, _ fresh: FreshHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
-        if isKnown(base, fresh.bytes, fresh.metadata), note(base, fresh.metadata) { return .stored }
+        if isKnown(base, fresh), note(base, fresh.metadata) { return .stored }
         return write(base, fresh, for: request, recency, now: now)
     }
 
@@ -148,12 +157,11 @@ extension ResponseCache {
     private func write(
         _ base: FoundResponse, _ fresh: FreshHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
-        let head = fresh.bytes
+        let fields = fresh.response.fields
         var metadata = fresh.metadata
         // A response stored under a key with unknown fields stays there.
         if request.keys.unknownFields != nil, !base.metadata.flags.contains(.forAllFields) { metadata.flags.remove(.forAllFields) }
         let isForAll = metadata.flags.contains(.forAllFields)
-        guard let fields = StoredHead.parse(head.span)?.fields else { return .refused }
         let isCommon = request.keys.isCommon(base.key)
         let fitting = isForAll ? request.keys.forAllFields : request.keys
         let keys = isCommon ? fitting.inCommon : fitting
@@ -168,7 +176,7 @@ extension ResponseCache {
         let names = selectingNames(fields, of: request.head)
         if names.isEmpty, place.key == keys.own, !movesAway { place.key = base.key }
         let new = NewResponse(
-            head: head, metadata: metadata, body: .stored(base.item.body, base.item.form, owner: base.item.owner),
+            head: fresh.bytes, metadata: metadata, body: .stored(base.item.body, base.item.form, owner: base.item.owner),
             wantedCoding: wantedCoding(of: base, metadata, fields, for: request.head),
             names: names,
             request: request.head.fields, sentAt: recency.requestTime)
@@ -186,12 +194,13 @@ extension ResponseCache {
     }
 
     /// Returns whether a confirmation changes nothing in the store: neither who may receive the response nor how long.
-    private func isKnown(_ found: FoundResponse, _ head: [UInt8], _ fresh: StoredMetadata) -> Bool {
-        guard isKnown(fresh, beside: found), fresh.staleIfError == found.metadata.staleIfError,
-            fresh.staleWhileRevalidate == found.metadata.staleWhileRevalidate
+    private func isKnown(_ found: FoundResponse, _ fresh: FreshHead) -> Bool {
+        let metadata = fresh.metadata
+        guard isKnown(metadata, beside: found), metadata.staleIfError == found.metadata.staleIfError,
+            metadata.staleWhileRevalidate == found.metadata.staleWhileRevalidate
         else { return false }
-        let old = StoredHead.parse(found.head.span)?.fields.combined(.vary)
-        return old == StoredHead.parse(head.span)?.fields.combined(.vary)
+        if StoredHead.redated(found.head.span, metadata.date) == fresh.bytes { return true }
+        return StoredHead.parse(found.head.span)?.fields.combined(.vary) == fresh.response.fields.combined(.vary)
     }
 
     /// Flags that describe how a client receives the content. They do not make it another response.

@@ -6,6 +6,7 @@ import HTTPCore
 import Reactor
 import TestSupport
 import Testing
+import Upstream
 
 @testable import ReverseProxy
 
@@ -399,6 +400,32 @@ struct SemanticsTests {
         #expect(try off.get("/a")["ETag"] == nil)
         let own = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["ETag: \"mine\""])] })
         #expect(try own.get("/a")["ETag"] == "\"mine\"")
+    }
+
+    @Test("content that repeats the stored data is accepted without an examination, and every other content is examined")
+    func repeatedContent() throws {
+        let origin = ScriptedOrigin { _ in [] }
+        let play = try ProxyPlay(origin) { $0.upstream.failure.recheck = 0 }
+        func get(_ content: String, _ fields: [String] = []) throws -> TestResponse {
+            origin.react { _ in [.json(content, fields)] }
+            return try play.get("/a")
+        }
+        let (good, spelled) = ("{\"a\":1,\"b\":[1,2]}", "{\"b\":[1,2],\"a\":1}")
+        let tag = try get(good)["ETag"]
+        for content in [good, good, good, spelled, spelled, good] {
+            let response = try get(content)
+            #expect(response.text == content && response["ETag"] == tag)
+        }
+        // Equal length, but not JSON.
+        for broken in ["{\"a\":1,\"b\":[1,2]]", "{\"a\":1,\"b\":[1,2}}"] {
+            let response = try get(broken)
+            #expect(response.text == good && response["Cache-Status"]?.contains("detail=") == true)
+        }
+        #expect(try get(good).isFromUpstream)
+        // A tag of the upstream replaces the computed one, although the data is equal.
+        #expect(try get(good, ["ETag: \"mine\""])["ETag"] == "\"mine\"")
+        let other = try get("{\"a\":1,\"b\":[1,3]}")
+        #expect(other.text.contains("[1,3]") && other["ETag"] != tag)
     }
 
     @Test("one stored copy goes out with gzip to those who ask for it, and as it is to the others, where the operator says so")

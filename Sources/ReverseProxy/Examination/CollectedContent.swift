@@ -10,6 +10,7 @@ public struct CollectedContent {
     private var checker = JSONTextChecker()
     /// JSON without a content coding is checked piece by piece, so that the end of a large response does not block the loop.
     private var checksAsItComes = false
+    private var isCheckedAtEnd = false
 
     public init() {}
 
@@ -19,9 +20,10 @@ public struct CollectedContent {
     /// - Parameters:
     ///   - length: announced length in bytes; nil if unknown.
     ///   - isJSON: whether the content is JSON without a coding.
-    public mutating func begin(length: Int?, isJSON: Bool) {
+    ///   - isCheckedAtEnd: whether the check waits for `verdict`, because it is probably not needed.
+    public mutating func begin(length: Int?, isJSON: Bool, isCheckedAtEnd: Bool = false) {
         if let length { bytes.reserveCapacity(length) }
-        checksAsItComes = isJSON
+        (checksAsItComes, self.isCheckedAtEnd) = (isJSON && !isCheckedAtEnd, isJSON && isCheckedAtEnd)
     }
 
     /// - Parameter limit: maximum length of the whole content, in bytes.
@@ -32,6 +34,12 @@ public struct CollectedContent {
 
     public mutating func removeAll() { bytes = [] }
 
-    /// Verdict on JSON that was checked piece by piece.
-    public mutating func verdict() -> JSONVerdict { checker.finish() }
+    /// Verdict on JSON without a content coding.
+    public mutating func verdict() -> JSONVerdict {
+        if isCheckedAtEnd {
+            let bytes = bytes
+            _ = checker.consume(bytes.span)
+        }
+        return checker.finish()
+    }
 }

@@ -204,7 +204,7 @@ final class Fetch: @unchecked Sendable {
             storage, saysGone: saysGone(response, storage),
             ResponseFacts.Room(
                 length: response.contentLength, limitBytes: context.rules.bufferLimitBytes,
-                examinedAtOnceBytes: context.rules.examinedAtOnceBytes, isExaminerFull: context.examiner.isFull))
+                examinedAtOnceBytes: context.rules.examinedAtOnceBytes, isExaminerFull: context.examiner.worker.isFull))
     }
 
     /// Admits a stream if the limit on connections that streams occupy permits it.
@@ -236,7 +236,10 @@ final class Fetch: @unchecked Sendable {
             endLeaseOfTooLong()
         }
         collected = CollectedContent(context.rules.reading)
-        collected.begin(length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity)
+        let isKnown = subject.found.map { context.examiner.examined.contains($0.contentNumber) } ?? false
+        collected.begin(
+            length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity,
+            isCheckedAtEnd: isKnown && purpose == .store && length.map { $0 <= context.rules.examinedAtOnceBytes } ?? false)
     }
 
     private func buffer(_ content: Span<UInt8>) {
@@ -281,6 +284,9 @@ final class Fetch: @unchecked Sendable {
     /// Examines collected content; long content is examined off the event loop.
     private func examine(_ purpose: CollectedFor, isDelimited: Bool) -> FetchMachine.Event? {
         guard let response else { return nil }
+        if purpose == .store, isDelimited, let tag = tagOfExamined(response) {
+            return .examined(decide(purpose, by: ContentExamination.Findings(ownTag: tag)))
+        }
         let hasContent = !response.status.forbidsContent
         let examination = ContentExamination(
             ContentExamination.Arrived(
@@ -289,7 +295,7 @@ final class Fetch: @unchecked Sendable {
             ContentExamination.Demands(
                 context.rules.good(for: subject), kept: context.rules.kept(for: subject), isGraphQL: subject.isGraphQL,
                 storedBytes: subject.found?.contentBytes,
-                makesTag: purpose == .store && context.rules.makesEntityTags && CachePolicySettings.wantsOwnTag(response),
+                makesTag: purpose == .store && makesTag(response),
                 limitBytes: context.rules.bufferLimitBytes))
         if let findings = examination.findings(within: context.rules.examinedAtOnceBytes) {
             return .examined(decide(purpose, by: findings))
@@ -300,8 +306,34 @@ final class Fetch: @unchecked Sendable {
         return nil
     }
 
+    private func makesTag(_ response: ResponseHead) -> Bool {
+        context.rules.makesEntityTags && CachePolicySettings.wantsOwnTag(response)
+    }
+
+    /// The entity tag computed for the stored response; nil if its tag comes from the upstream.
+    private var ownTagOfFound: [UInt8]? {
+        guard let found = subject.found, found.metadata.flags.contains(.ownTag) else { return nil }
+        return found.withHead { Array(copying: $0.extracting(found.metadata.etag)) }
+    }
+
+    /// The tag of the stored response, if the content was examined before with the result that it has the stored data; nil otherwise.
+    private func tagOfExamined(_ response: ResponseHead) -> [UInt8]? {
+        guard let found = subject.found, context.examiner.examined.contains(found.contentNumber, collected.bytes), isJSON(response),
+            ContentCoding(response.fields) == .identity, makesTag(response)
+        else { return nil }
+        return ownTagOfFound
+    }
+
+    private func noteExamined(_ findings: ContentExamination.Findings) {
+        guard let found = subject.found, findings.flaw == nil, !findings.isLenient, findings.decoded == nil, let tag = findings.ownTag,
+            tag == ownTagOfFound
+        else { return }
+        context.examiner.examined.note(found.contentNumber, collected.bytes)
+    }
+
     private func decide(_ purpose: CollectedFor, by findings: ContentExamination.Findings) -> WholeDecision {
         collected.findings = findings
+        if purpose == .store { noteExamined(findings) }
         // After a client's own write, an empty response is what the upstream means.
         let isWanted = findings.fault == .emptyContent && subject.mayRescue && hasSeen(.afterOwnWrite)
         return purpose.decide(

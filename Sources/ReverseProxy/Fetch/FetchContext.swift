@@ -20,8 +20,7 @@ final class FetchContext {
     let upstream: UpstreamClient
     let coordination: Coordination
     let reporting: Reporting
-    /// Examines long content.
-    let examiner: LoopWorker
+    let examiner: Examiner
     /// Learns the outcome of each fetch. Weak, and set by `ProxyShard`, because its health checks are fetches too.
     weak var looks: UpstreamLooks?
 
@@ -29,9 +28,16 @@ final class FetchContext {
         _ api: SharedFlowState, on shard: Shard, _ cache: ResponseCache?, _ upstream: UpstreamClient, _ coordination: Coordination,
         _ reporting: Reporting
     ) {
-        (loop, examiner, rules, self.cache) = (shard.loop, shard.workers.content, FetchRules(api), cache)
+        (loop, examiner, rules, self.cache) = (shard.loop, Examiner(worker: shard.workers.content), FetchRules(api), cache)
         (self.upstream, self.coordination, self.reporting) = (upstream, coordination, reporting)
     }
+}
+
+/// Examines received content.
+struct Examiner {
+    /// Examines long content.
+    let worker: LoopWorker
+    let examined = ExaminedContents()
 }
 
 /// Settings and routes of an API, as far as its fetches need them.
@@ -113,7 +119,7 @@ extension FetchContext {
         _ examination: ContentExamination, bytes: Int, then: @escaping @Sendable (ContentExamination.Findings?) -> Void
     ) {
         reporting.count(.examinedBeside)
-        examiner.perform(bytes, { examination.findings() }, then: then)
+        examiner.worker.perform(bytes, { examination.findings() }, then: then)
     }
 
     // MARK: Identities
