@@ -136,8 +136,8 @@ public struct ForwardedClient: Sendable, Equatable {
     private static func separate(_ text: ArraySlice<UInt8>, by separator: UInt8) -> [ArraySlice<UInt8>]? {
         var ends: [Int] = []
         var (isQuoted, isEscaped) = (false, false)
-        for place in text.indices {
-            let byte = text[place]
+        for index in text.indices {
+            let byte = text[index]
             if isEscaped {
                 isEscaped = false
             } else if isQuoted, byte == UInt8(ascii: "\\") {
@@ -145,7 +145,7 @@ public struct ForwardedClient: Sendable, Equatable {
             } else if byte == UInt8(ascii: "\"") {
                 isQuoted.toggle()
             } else if byte == separator, !isQuoted {
-                ends.append(place)
+                ends.append(index)
             }
         }
         guard !isQuoted else { return nil }

@@ -110,9 +110,9 @@ public struct IPAddress: Hashable, Sendable {
     private static func groups(_ text: ArraySlice<UInt8>) -> [UInt16]? {
         var groups: [UInt16] = []
         let parts = text.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
-        for (place, part) in parts.enumerated() {
+        for (index, part) in parts.enumerated() {
             if part.contains(UInt8(ascii: ".")) {
-                guard place == parts.count - 1, let number = ipv4(part) else { return nil }
+                guard index == parts.count - 1, let number = ipv4(part) else { return nil }
                 groups += [UInt16(number >> 16), UInt16(number & 0xffff)]
             } else {
                 guard (1...4).contains(part.count) else { return nil }
@@ -144,13 +144,13 @@ extension IPAddress: CustomStringConvertible {
         out.reserveCapacity(40)
         let groups = (0..<8).map { UInt16(truncatingIfNeeded: number >> UInt128(112 - 16 * $0)) }
         let gap = Self.longestZeros(groups)
-        for place in 0..<8 where !gap.contains(place) || place == gap.lowerBound {
-            if place == gap.lowerBound, !gap.isEmpty {
+        for index in 0..<8 where !gap.contains(index) || index == gap.lowerBound {
+            if index == gap.lowerBound, !gap.isEmpty {
                 out.append("::")
                 continue
             }
-            if place > 0, place != gap.upperBound || gap.isEmpty { out.append(UInt8(ascii: ":")) }
-            out += String(groups[place], radix: 16).utf8
+            if index > 0, index != gap.upperBound || gap.isEmpty { out.append(UInt8(ascii: ":")) }
+            out += String(groups[index], radix: 16).utf8
         }
         return out
     }
@@ -159,9 +159,9 @@ extension IPAddress: CustomStringConvertible {
     private static func longestZeros(_ groups: [UInt16]) -> Range<Int> {
         var longest = 0..<0
         var start = 0
-        for place in 0...8 where place == 8 || groups[place] != 0 {
-            if place - start > max(1, longest.count) { longest = start..<place }
-            start = place + 1
+        for index in 0...8 where index == 8 || groups[index] != 0 {
+            if index - start > max(1, longest.count) { longest = start..<index }
+            start = index + 1
         }
         return longest
     }

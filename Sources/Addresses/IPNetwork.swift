@@ -70,8 +70,8 @@ public struct NetworkTable<Value: Sendable>: Sendable {
                 lengths.append((bits, isIPv6, [:]))
                 lengths.sort { $0.bits > $1.bits }
             }
-            guard let place = lengths.firstIndex(where: { $0.bits == bits && $0.isIPv6 == isIPv6 }) else { return }
-            lengths[place].values[Self.prefix(network)] = newValue
+            guard let index = lengths.firstIndex(where: { $0.bits == bits && $0.isIPv6 == isIPv6 }) else { return }
+            lengths[index].values[Self.prefix(network)] = newValue
         }
     }
 
@@ -110,8 +110,8 @@ public struct NetworkList: Sendable, Equatable {
 
     public var isEmpty: Bool { table.isEmpty && !hasLocal }
 
-    public func contains(_ place: ClientAddress) -> Bool {
-        switch place {
+    public func contains(_ client: ClientAddress) -> Bool {
+        switch client {
         case .known(let address): contains(address)
         case .local: hasLocal
         case .unknown: false

@@ -36,36 +36,36 @@ public struct ServedAPIs: Sendable {
         let choice = choice(authority) { Self.begins(target, with: $0) }
         // A path that an upstream may read as another API's path is rejected: `/a/../b` belongs neither to /a nor to /b.
         guard let readings = PathReadings(target) else { return choice }
-        guard case .api(let place) = choice, !readings.isIncomplete else { return .noPath }
+        guard case .api(let index) = choice, !readings.isIncomplete else { return .noPath }
         let isClear = readings.all.allSatisfy { reading in
             self.choice(authority) { path in reading.starts(with: path.isEmpty ? [] : PathReadings.segments(of: path)) } == choice
         }
         guard isClear else { return .noPath }
-        guard scopes[place].isStripped else { return choice }
+        guard scopes[index].isStripped else { return choice }
         // The remaining path must not lead above the root: `/../orders/1` differs from `/orders/../orders/1`.
-        let rest = target.withoutQuery.dropFirst(scopes[place].path.count)
+        let rest = target.withoutQuery.dropFirst(scopes[index].path.count)
         return PathReadings(rest)?.mayLeaveRoot == true ? .noPath : choice
     }
 
     /// Returns whether requests for a target may belong to an API, judged by path: among APIs with equal hosts, the longest prefix applies.
-    public func mayBe(_ place: Int, for target: ArraySlice<UInt8>) -> Bool {
-        let scope = scopes[place]
+    public func mayBe(_ index: Int, for target: ArraySlice<UInt8>) -> Bool {
+        let scope = scopes[index]
         guard Self.begins(target, with: scope.path) else { return false }
         return !scopes.contains { $0.path.count > scope.path.count && $0.names == scope.names && Self.begins(target, with: $0.path) }
     }
 
     /// - Parameter begins: returns whether the target begins with a scope's path.
     private func choice(_ authority: ArraySlice<UInt8>, _ begins: ([UInt8]) -> Bool) -> Choice {
-        var best = (rank: 0, place: nil as Int?)
-        for (place, scope) in scopes.enumerated() {
+        var best = (rank: 0, index: nil as Int?)
+        for (index, scope) in scopes.enumerated() {
             let rank = scope.rank(of: authority)
             guard rank > 0, rank >= best.rank else { continue }
             if rank > best.rank { best = (rank, nil) }
             guard begins(scope.path) else { continue }
-            if best.place.map({ scopes[$0].path.count < scope.path.count }) ?? true { best.place = place }
+            if best.index.map({ scopes[$0].path.count < scope.path.count }) ?? true { best.index = index }
         }
         guard best.rank > 0 else { return .noHost }
-        return best.place.map { .api($0) } ?? .noPath
+        return best.index.map { .api($0) } ?? .noPath
     }
 
     private static func begins(_ target: ArraySlice<UInt8>, with path: [UInt8]) -> Bool {

@@ -4,7 +4,7 @@
 import HTTPCore
 
 /// How a request reached the admin interface.
-public enum AdminDoor: Sendable {
+public enum AdminTransport: Sendable {
     case unixSocket
     case loopback
     /// A TCP address that other machines can reach.
@@ -19,15 +19,15 @@ public enum AdminAccess: Equatable {
     case unauthorized
     case forbidden(String)
 
-    public init(_ head: RequestHead, through door: AdminDoor, token: [UInt8]?) {
-        if case .unixSocket = door {
+    public init(_ head: RequestHead, through transport: AdminTransport, token: [UInt8]?) {
+        if case .unixSocket = transport {
             self = .allowed
         } else if let token {
             self = Self.presents(token, head.fields) ? .allowed : .unauthorized
-        } else if case .certified = door {
+        } else if case .certified = transport {
             // Browsers present the user's certificate to requests of any web page.
             self = head.fields.contains(.origin) ? .forbidden(Self.webPages) : .allowed
-        } else if case .network = door {
+        } else if case .network = transport {
             self = .forbidden(
                 "On an address that other machines reach, this interface needs a token: set admin.token_file, or client_verify: required.")
         } else if head.fields.contains(.origin) || !Self.isLocal(Array(head.host)) {

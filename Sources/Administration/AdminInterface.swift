@@ -16,8 +16,8 @@ public final class AdminInterface: @unchecked Sendable {
     let apis: [any AdministeredAPI]
     /// A cache view per API, confined to the queue; empty if nothing is stored.
     private let caches: [ResponseCache]
-    let gathering = StatusGathering()
-    let lately = StatusLatelyGathering()
+    let gathering = StatusCollector()
+    let recent = RecentActivityCollector()
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
 
     /// - Parameter apis: the served APIs, for the lifetime of the interface.
@@ -44,40 +44,40 @@ public final class AdminInterface: @unchecked Sendable {
         let reply: Reply
 
         /// Whether APIs have names, which requests and responses then use.
-        var tellsAPIs: Bool { !interface.apis[0].name.isEmpty }
+        var namesAPIs: Bool { !interface.apis[0].name.isEmpty }
 
         /// Indices of the selected APIs: of the named one, or of all.
-        func places() throws(AdminProblem) -> [Int] {
+        func apiIndexes() throws(AdminProblem) -> [Int] {
             let apis = interface.apis
             guard let name = request["api"] else { return Array(apis.indices) }
-            guard tellsAPIs, let place = apis.firstIndex(where: { $0.name == name }) else {
-                let known = tellsAPIs ? "there are \(apis.map(\.name).joined(separator: ", "))" : "there is one only, without a name"
+            guard namesAPIs, let index = apis.firstIndex(where: { $0.name == name }) else {
+                let known = namesAPIs ? "there are \(apis.map(\.name).joined(separator: ", "))" : "there is one only, without a name"
                 throw .notFound("No API is called \(name): \(known).")
             }
-            return [place]
+            return [index]
         }
 
-        func apis() throws(AdminProblem) -> [any AdministeredAPI] { try places().map { interface.apis[$0] } }
+        func apis() throws(AdminProblem) -> [any AdministeredAPI] { try apiIndexes().map { interface.apis[$0] } }
 
         /// Caches of the selected APIs, for a joint scan.
         func group() throws(AdminProblem) -> (group: CacheGroup, caches: [ResponseCache]) {
-            let places = try places()
+            let apiIndexes = try apiIndexes()
             guard !interface.caches.isEmpty else { throw .unavailable("Nothing is stored here.") }
-            return (CacheGroup(interface.caches, meaning: places), interface.caches)
+            return (CacheGroup(interface.caches, meaning: apiIndexes), interface.caches)
         }
 
         /// The selected APIs with their caches.
         func caches() throws(AdminProblem) -> [(api: any AdministeredAPI, cache: ResponseCache)] {
-            let places = try places()
+            let apiIndexes = try apiIndexes()
             guard !interface.caches.isEmpty else { throw .unavailable("Nothing is stored here.") }
-            return places.map { (interface.apis[$0], interface.caches[$0]) }
+            return apiIndexes.map { (interface.apis[$0], interface.caches[$0]) }
         }
 
         /// JSON for each selected API; a single unnamed API is not wrapped in a list.
-        func json(_ tell: (any AdministeredAPI) -> [JSONValue.Member]) throws(AdminProblem) -> JSONValue {
+        func json(_ members: (any AdministeredAPI) -> [JSONValue.Member]) throws(AdminProblem) -> JSONValue {
             let apis = try apis()
-            guard tellsAPIs else { return .object(tell(apis[0])) }
-            return ["apis": .array(apis.map { .object([JSONValue.Member("api", .string($0.name))] + tell($0)) })]
+            guard namesAPIs else { return .object(members(apis[0])) }
+            return ["apis": .array(apis.map { .object([JSONValue.Member("api", .string($0.name))] + members($0)) })]
         }
     }
 
@@ -159,7 +159,7 @@ public final class AdminInterface: @unchecked Sendable {
             let problem = AdminProblem.unavailable("Another process has taken over: ask again, on a new connection.")
             return reply(AdminResponse(problem))
         }
-        perform(route, request, item) { [unowned server] response in server.afterTelling { reply(response) } }
+        perform(route, request, item) { [unowned server] response in server.afterPropagation { reply(response) } }
     }
 
     private func perform(_ route: Route, _ request: AdminRequest, _ item: String, _ reply: @escaping Reply) {

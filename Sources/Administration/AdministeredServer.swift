@@ -42,7 +42,7 @@ public protocol AdministeredServer: AnyObject, Sendable {
     /// Whether another process has taken over, which must then receive changes.
     var isTakenOver: Bool { get }
     /// Calls `then` when the successor has received the changes of this process; at once if there is none.
-    func afterTelling(_ then: @escaping @Sendable () -> Void)
+    func afterPropagation(_ then: @escaping @Sendable () -> Void)
 
     // MARK: Fleet
 
@@ -66,9 +66,9 @@ public protocol AdministeredAPI: AnyObject, Sendable {
     /// Empty for a single unnamed API.
     var name: String { get }
     /// Index of the API in records.
-    var place: UInt16 { get }
+    var index: UInt16 { get }
     /// nil if nothing is stored.
-    var cache: SharedCacheState? { get }
+    var cache: APICacheState? { get }
     var policy: CachePolicySettings { get }
     /// Scheme, host, port and base path of the upstream.
     var upstreamURL: String { get }
@@ -171,16 +171,16 @@ public struct OpenFailure: Sendable {
     /// Milliseconds.
     public let wait: Int64
     /// Time of the last check, on the clock of `since`; nil if there are no checks.
-    public let lookedAt: Int64?
+    public let checkedAt: Int64?
     /// Identifies the user that the failure concerns; nil for all users.
     public let user: UInt64?
 
     public init(
         name: String, kind: String, since: Int64, cause: String, details: String? = nil, advice: String? = nil, setting: String,
         settingValue: String = "", effect: String, wait: Int64,
-        lookedAt: Int64? = nil, user: UInt64?
+        checkedAt: Int64? = nil, user: UInt64?
     ) {
-        (self.settingValue, self.lookedAt) = (settingValue, lookedAt)
+        (self.settingValue, self.checkedAt) = (settingValue, checkedAt)
         self.name = name
         self.kind = kind
         self.since = since

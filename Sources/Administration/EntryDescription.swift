@@ -51,7 +51,7 @@ extension StoredEntry {
             "asks_upstream_because": reason, "lifetime_source": .string(metadata.lifetimeSource.label),
             "is_disregarded": .bool(metadata.flags.contains(.disregarded)),
         ]
-        let lines = showsSecrets ? head.fields.lines : ShownMessage(fields: api.policy.credentials.fields).fields(head.fields)
+        let lines = showsSecrets ? head.fields.lines : RedactedMessage(fields: api.policy.credentials.fields).fields(head.fields)
         let fields = lines.map { JSONValue.object([.init("name", .string($0.name)), .init("value", .string($0.value))]) }
         let times: [JSONValue.Member] = [
             .init("upstream_target", .string(upstreamTarget(of: api, showsSecrets: showsSecrets))),

@@ -14,8 +14,8 @@ enum EntryPages {
         let (group, caches) = try task.group()
         let limit = try task.request.count("limit", default: 100, in: 1...pageLimit)
         let after = try task.request["after"].map { (text) throws(AdminProblem) in
-            guard let place = EntryPlace(text) else { throw .badRequest("after must be the \"next\" of the page before.") }
-            return place
+            guard let position = EntryCursor(text) else { throw .badRequest("after must be the \"next\" of the page before.") }
+            return position
         }
         for name in ["target", "prefix"] where task.request[name]?.hasPrefix("/") == false {
             throw .badRequest("\(name) must begin with a slash.")
@@ -24,7 +24,7 @@ enum EntryPages {
             caches.map { cache in
                 EntrySelection(
                     prefix: task.request["prefix"].map { EntrySelection.Prefix($0) }, tag: task.request["tag"],
-                    target: task.request["target"].map { EntrySelection.Target($0, cache.shared.settings.arguments) })
+                    target: task.request["target"].map { EntrySelection.Target($0, cache.state.settings.arguments) })
             }, after: after, limit: limit)
         let (apis, now) = (task.interface.apis, task.interface.now)
         task.reply(

@@ -16,7 +16,7 @@ enum Importing {
             throw .badRequest("The content must be an entry of an HTTP archive, in JSON.")
         }
         // An API given in the request takes precedence over the archive's.
-        if task.request["api"] == nil, task.tellsAPIs, let name = value["_cistern"]?["api"]?.string {
+        if task.request["api"] == nil, task.namesAPIs, let name = value["_cistern"]?["api"]?.string {
             caches = caches.filter { $0.api.name == name }
             guard !caches.isEmpty else { return reply(task, NotImportedReason.unknownAPI.rawValue) }
         }

@@ -62,7 +62,7 @@ enum ModePages {
     }
 
     /// The route named in the request, with its API and its index; nil if none is named.
-    private static func route(_ task: AdminInterface.Task) throws(AdminProblem) -> (api: any AdministeredAPI, place: Int)? {
+    private static func route(_ task: AdminInterface.Task) throws(AdminProblem) -> (api: any AdministeredAPI, index: Int)? {
         guard let name = task.request["route"] else { return nil }
         guard task.request["prefix"] == nil else { throw .badRequest("Give a prefix or a route, not both.") }
         let apis = try task.apis()

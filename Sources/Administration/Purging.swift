@@ -21,7 +21,7 @@ enum Purging {
         let isSoft = try task.request.flag("soft")
         let isAboutStore = task.request["all"] != nil && task.request["api"] == nil
         var wanted: [PurgeSelection] = []
-        for cache in caches { wanted.append(try selection(task.request, cache.shared.settings.arguments)) }
+        for cache in caches { wanted.append(try selection(task.request, cache.state.settings.arguments)) }
         let announced = task.server.announcePurge(try fleetSelection(task, group), isSoft: isSoft)
         caches[0].beginPurge(at: task.interface.now)
         // A loop that read the clock earlier may be storing a response. After a turn of each loop, such a response is stored and found.
@@ -29,22 +29,22 @@ enum Purging {
             task.interface.later {
                 let count = isAboutStore ? group.purgeStore(isSoft: isSoft) : group.purge(wanted, isSoft: isSoft)
                 guard let announced else { return task.reply(AdminResponse(["purged": .integer(count), "soft": .bool(isSoft)])) }
-                announced.tell { task.reply(response(count, isSoft: isSoft, $0)) }
+                announced.publish { task.reply(response(count, isSoft: isSoft, $0)) }
             }
         }
     }
 
     /// 202 if other nodes will apply the purge later.
     private static func response(_ count: Int, isSoft: Bool, _ reach: PurgeReach) -> AdminResponse {
-        let told: (nodes: String, reason: String?) =
+        let summary: (nodes: String, reason: String?) =
             switch reach {
             case .durable: ("durable", nil)
             case .pending(let reason): ("pending", reason)
             case .local: ("not_told", "too_many_pending")
             }
         var response = AdminResponse([
-            "purged": .integer(count), "soft": .bool(isSoft), "nodes": .string(told.nodes),
-            "reason": told.reason.map { .string($0) } ?? .null,
+            "purged": .integer(count), "soft": .bool(isSoft), "nodes": .string(summary.nodes),
+            "reason": summary.reason.map { .string($0) } ?? .null,
         ])
         if reach != .durable { response.status = 202 }
         return response
@@ -52,8 +52,8 @@ enum Purging {
 
     /// The purge as other nodes receive it. Their entries have other IDs, so a purge by ID becomes a purge by target.
     private static func fleetSelection(_ task: AdminInterface.Task, _ group: CacheGroup) throws(AdminProblem) -> FleetSelection {
-        let places = try task.places()
-        let apis = places.count == task.interface.apis.count ? [] : places.map { task.interface.apis[$0].name }
+        let apiIndexes = try task.apiIndexes()
+        let apis = apiIndexes.count == task.interface.apis.count ? [] : apiIndexes.map { task.interface.apis[$0].name }
         if let text = task.request["id"] {
             guard let id = EntryID(text), let key = group.key(of: id) else { return FleetSelection(.nothing) }
             return FleetSelection(.target, String(decoding: key.typedTarget, as: UTF8.self), apis: key.api.map { [$0] } ?? [])

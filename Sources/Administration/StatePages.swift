@@ -14,7 +14,7 @@ enum StatePages {
         let apis = try task.apis()
         task.server.collectMetrics { snapshot in
             let whole = upstream(snapshot)
-            guard task.tellsAPIs else { return task.reply(AdminResponse(.object(upstream(apis[0], task.server) + whole))) }
+            guard task.namesAPIs else { return task.reply(AdminResponse(.object(upstream(apis[0], task.server) + whole))) }
             let lines = apis.map { JSONValue.object([JSONValue.Member("api", .string($0.name))] + upstream($0, task.server)) }
             task.reply(AdminResponse(.object([JSONValue.Member("apis", .array(lines))] + whole)))
         }
@@ -145,7 +145,7 @@ enum StatePages {
             "modes": modes(snapshot), "apis": apis(snapshot), "routes": routes(snapshot),
             "store": [
                 "entries": .integer(store.entries), "bytes": .integer(store.bytes),
-                "limit_bytes": .integer(store.limitBytes), "room_bytes": .integer(store.roomBytes),
+                "limit_bytes": .integer(store.limitBytes), "room_bytes": .integer(store.usableBytes),
                 "writable": .bool(store.isWritable), "refusal": store.refusal.map { .string("\($0.words) (\($0.systemText))") } ?? .null,
                 "evicted": .integer(store.evicted), "write_errors": .integer(store.writeErrors),
             ],

@@ -15,8 +15,8 @@ public enum StatusAccess: Int, Comparable, Sendable {
     /// - Parameters:
     ///   - settings: contains the token, and names of this machine.
     ///   - isCertified: whether a server certificate contains the name.
-    public init(_ head: RequestHead, through door: AdminDoor, settings: AdminSettings, isCertified: (String) -> Bool) {
-        if case .unixSocket = door {
+    public init(_ head: RequestHead, through transport: AdminTransport, settings: AdminSettings, isCertified: (String) -> Bool) {
+        if case .unixSocket = transport {
             self = .exchanges
         } else if head.fields.contains(.origin) {
             // The page itself sends no Origin.

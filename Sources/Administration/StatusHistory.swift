@@ -108,12 +108,12 @@ struct StatusHistory: Sendable {
     }
 
     /// Counts of an API within the last five minutes.
-    func lately(_ name: String, at sample: StatusSample) -> StatusSample.API {
+    func recent(_ name: String, at sample: StatusSample) -> StatusSample.API {
         sample.apis[name, default: .init()].since(samples.first?.apis[name])
     }
 
     /// Counts within the last five minutes, without these APIs.
-    func lately(at sample: StatusSample, besides troubled: Set<String>) -> StateSentence.Counts {
+    func recent(at sample: StatusSample, besides troubled: Set<String>) -> StateSentence.Counts {
         guard !troubled.isEmpty else {
             // The total includes requests outside all APIs.
             let (rescued, failed) = (samples.first?.rescued ?? 0, samples.first?.errors ?? 0)
@@ -122,7 +122,7 @@ struct StatusHistory: Sendable {
         }
         return sample.apis.keys.reduce(into: StateSentence.Counts()) { sum, name in
             guard !troubled.contains(name) else { return }
-            let counts = lately(name, at: sample)
+            let counts = recent(name, at: sample)
             sum.rescued += counts.rescued
             sum.failed += counts.failed
         }

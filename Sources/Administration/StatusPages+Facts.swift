@@ -24,8 +24,8 @@ extension StatusView {
             let modes = api.modes
             let isLive = modes.all == .live
             facts.append(Fact(name, modes.all.rawValue, level: isLive ? nil : .strained))
-            for (place, mode) in modes.routes.sorted(by: { $0.key < $1.key }) {
-                let route = api.routeNames.indices.contains(place) ? api.routeNames[place] : "other paths"
+            for (index, mode) in modes.routes.sorted(by: { $0.key < $1.key }) {
+                let route = api.routeNames.indices.contains(index) ? api.routeNames[index] : "other paths"
                 facts.append(Fact("\(name), route \(route)", mode.rawValue, level: mode == .live ? nil : .strained))
             }
             if !modes.rules.isEmpty {
@@ -40,23 +40,23 @@ extension StatusView {
         guard apis.contains(where: { $0.cache != nil }) else { return [Fact("Store", "none")] }
         let store = figures.store
         // A smaller limit than configured, apart from the part reserved for the index snapshot.
-        let isSmaller = store.roomBytes > 0 && store.roomBytes < store.limitBytes - store.limitBytes / 8
+        let isSmaller = store.usableBytes > 0 && store.usableBytes < store.limitBytes - store.limitBytes / 8
         let refusal = store.refusal.map { "refuses new responses: \($0.words) (\($0.systemText))" }
         return [
-            Fact("Responses", ShownFigures.count(store.entries)),
+            Fact("Responses", NumberText.count(store.entries)),
             Fact(
-                "Size", "\(ShownFigures.bytes(store.bytes)) of \(ShownFigures.bytes(store.limitBytes))",
-                note: isSmaller ? "the disk has space for \(ShownFigures.bytes(store.roomBytes))" : ""),
-            Fact("Evicted", ShownFigures.count(store.evicted)),
+                "Size", "\(NumberText.bytes(store.bytes)) of \(NumberText.bytes(store.limitBytes))",
+                note: isSmaller ? "the disk has space for \(NumberText.bytes(store.usableBytes))" : ""),
+            Fact("Evicted", NumberText.count(store.evicted)),
             Fact("Disk", refusal ?? (store.isWritable ? "writable" : "cannot be written to"), level: store.isWritable ? nil : .down),
-            Fact("Failed writes", ShownFigures.count(store.writeErrors), level: store.writeErrors == 0 ? nil : .strained),
+            Fact("Failed writes", NumberText.count(store.writeErrors), level: store.writeErrors == 0 ? nil : .strained),
         ]
     }
 
     /// The most frequent request fields that are on no list. Metrics contain all of them.
     private static func unknownFields(_ figures: StatusFigures) -> [Fact] {
         figures.snapshot.unknownFields.sorted { $0.count > $1.count }.prefix(unknownFieldLimit).map { field in
-            let requests = ShownFigures.count(field.count)
+            let requests = NumberText.count(field.count)
             let isKept = field.finding == FieldFinding.Kind.keptCopyBack.rawValue
             return Fact(
                 field.field, isKept ? "kept \(requests) requests from a copy" : "another value in each request",
@@ -69,16 +69,16 @@ extension StatusView {
     private static func connections(_ figures: StatusFigures) -> [Fact] {
         let figures = figures.snapshot.figures
         return [
-            Fact("Of clients", "\(ShownFigures.count(figures[.connectionsOpen])) of \(ShownFigures.count(figures[.connectionsLimit]))"),
-            Fact("Requests now", ShownFigures.count(figures[.requestsInFlight])),
+            Fact("Of clients", "\(NumberText.count(figures[.connectionsOpen])) of \(NumberText.count(figures[.connectionsLimit]))"),
+            Fact("Requests now", NumberText.count(figures[.requestsInFlight])),
             Fact(
-                "Closed to free capacity", ShownFigures.count(figures[.connectionsClosedForRoom]),
-                level: figures[.connectionsClosedForRoom] == 0 ? nil : .strained),
+                "Closed to free capacity", NumberText.count(figures[.connectionsEvicted]),
+                level: figures[.connectionsEvicted] == 0 ? nil : .strained),
             Fact(
-                "Turned away", ShownFigures.count(figures[.connectionsTurnedAway]),
-                level: figures[.connectionsTurnedAway] == 0 ? nil : .strained),
-            Fact("Upstream requests now", ShownFigures.count(figures[.upstreamActive])),
-            Fact("Waiting for the upstream", ShownFigures.count(figures[.upstreamWaiting])),
+                "Turned away", NumberText.count(figures[.connectionsRejected]),
+                level: figures[.connectionsRejected] == 0 ? nil : .strained),
+            Fact("Upstream requests now", NumberText.count(figures[.upstreamActive])),
+            Fact("Waiting for the upstream", NumberText.count(figures[.upstreamWaiting])),
         ]
     }
 
@@ -88,9 +88,9 @@ extension StatusView {
         let soonest = certificates.map(\.secondsLeft).min()
         let level: Level? = soonest.map { $0 <= 0 ? .down : $0 < 14 * 86_400 ? .strained : nil } ?? nil
         return [
-            Fact("In use", ShownFigures.count(certificates.count)),
-            Fact("The first ends", soonest.map { $0 <= 0 ? "is over" : "in \(ShownFigures.span($0))" } ?? "–", level: level),
-            Fact("Failed readings", ShownFigures.count(failedReloads), level: failedReloads == 0 ? nil : .strained),
+            Fact("In use", NumberText.count(certificates.count)),
+            Fact("The first ends", soonest.map { $0 <= 0 ? "is over" : "in \(NumberText.span($0))" } ?? "–", level: level),
+            Fact("Failed readings", NumberText.count(failedReloads), level: failedReloads == 0 ? nil : .strained),
         ]
     }
 
@@ -100,10 +100,10 @@ extension StatusView {
         let reload = figures.snapshot.reloads.last
         return [
             Fact("Version", figures.snapshot.version),
-            Fact("Running for", ShownFigures.span(max(0, figures.wall / 1_000 - Int64(process.startTime)))),
-            Fact("Memory", ShownFigures.bytes(process.residentBytes)),
-            Fact("Processor time", ShownFigures.duration(microseconds: Int64(process.cpuSeconds * 1e6))),
-            Fact("Loops' longest wait", ShownFigures.duration(microseconds: wait), note: "within a minute"),
+            Fact("Running for", NumberText.span(max(0, figures.wall / 1_000 - Int64(process.startTime)))),
+            Fact("Memory", NumberText.bytes(process.residentBytes)),
+            Fact("Processor time", NumberText.duration(microseconds: Int64(process.cpuSeconds * 1e6))),
+            Fact("Loops' longest wait", NumberText.duration(microseconds: wait), note: "within a minute"),
             Fact(
                 "Last reload", reload.map { StateSentence.words(ofCause: $0.result) } ?? "none",
                 level: reload?.result == "refused" ? .strained : nil),

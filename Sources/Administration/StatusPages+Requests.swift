@@ -13,23 +13,23 @@ extension StatusPages {
     private static let exchangeLimit = 25
 
     /// Must be called on the interface's queue.
-    static func lately(
-        _ task: AdminInterface.Task, _ records: [WhyRecord], _ tallies: [TargetTally], _ earlier: EarlierReasons
-    ) -> StatusLately {
+    static func recent(
+        _ task: AdminInterface.Task, _ records: [WhyRecord], _ tallies: [TargetTally], _ earlier: PreviousReasons
+    ) -> RecentActivity {
         // Sorts indices instead of the records, which are large.
-        let places = records.indices.map { (wall: records[$0].exchange.wall, number: records[$0].exchange.number, place: $0) }
+        let places = records.indices.map { (wall: records[$0].exchange.wall, number: records[$0].exchange.number, index: $0) }
         let newest = places.sorted { ($0.wall, $0.number) > ($1.wall, $1.number) }.prefix(exchangeLimit)
-        return StatusLately(
-            tops: StatusTops(task).tables(records, tallies), exchanges: newest.map { exchange(records[$0.place], task, earlier) })
+        return RecentActivity(
+            tops: StatusTops(task).tables(records, tallies), exchanges: newest.map { exchange(records[$0.index], task, earlier) })
     }
 
-    static func name(_ place: UInt16, _ task: AdminInterface.Task) -> String {
-        task.interface.apis.first { $0.place == place }?.name ?? ""
+    static func name(_ index: UInt16, _ task: AdminInterface.Task) -> String {
+        task.interface.apis.first { $0.index == index }?.name ?? ""
     }
 
     // MARK: Exchanges
 
-    private static func exchange(_ record: WhyRecord, _ task: AdminInterface.Task, _ earlier: EarlierReasons) -> StatusView.Exchange {
+    private static func exchange(_ record: WhyRecord, _ task: AdminInterface.Task, _ earlier: PreviousReasons) -> StatusView.Exchange {
         let explained = WhyPages.explanation(record, task, earlier)
         let why = explained.json
         let text = { (name: String) in why[name]?.string ?? "" }
@@ -42,7 +42,7 @@ extension StatusPages {
         return StatusView.Exchange(
             time: String(StatusView.time(record.exchange.wall).dropFirst(11).prefix(8)), target: "\(text("method")) \(text("target"))",
             result: record.exchange.background == nil ? text("result") : "background",
-            note: "\(record.exchange.status) · \(ShownFigures.duration(microseconds: Int64(seconds * 1e6))) · \(record.id)",
+            note: "\(record.exchange.status) · \(NumberText.duration(microseconds: Int64(seconds * 1e6))) · \(record.id)",
             isFailed: record.exchange.status >= 500, sentences: sentences + advice)
     }
 
@@ -62,7 +62,7 @@ extension StatusPages {
         let faults = task.server.faults.rules.filter { $0.end > now }.map { rule in
             [
                 StatusView.Cell(SecretNames.pathAlone(rule.path.utf8)), StatusView.Cell("fault: \(rule.fault.text)"),
-                StatusView.Cell("\(rule.percent) % of requests"), StatusView.Cell(ShownFigures.span((rule.end - now + 999) / 1_000)),
+                StatusView.Cell("\(rule.percent) % of requests"), StatusView.Cell(NumberText.span((rule.end - now + 999) / 1_000)),
             ]
         }
         return StatusView.Table(

@@ -32,12 +32,12 @@ enum StatusPages {
         task.interface.gathering.gather(task.interface, task.server) { figures in
             let view = StatusView(figures, task.interface.apis, namesPaths: showsPaths)
             guard showsPaths else { return task.reply(page(view)) }
-            task.interface.lately.gather(task, figures.snapshot) { lately in
+            task.interface.recent.gather(task, figures.snapshot) { recent in
                 task.interface.later {
                     var view = view
-                    view.tops = lately.tops
+                    view.tops = recent.tops
                     view.tables.append(switched(task))
-                    if withExchanges { view.exchanges = lately.exchanges }
+                    if withExchanges { view.exchanges = recent.exchanges }
                     task.reply(page(view))
                 }
             }
@@ -89,19 +89,19 @@ extension StatusView {
         }
         let (requests, rescued, errors) = (inAll(\.requests), inAll(\.rescued), inAll(\.errors))
         let rates = perSecond(\.requests)
-        let rescues = rescued == 0 ? "" : "; \(ShownFigures.share(rescued, of: requests) ?? "–") were rescues"
+        let rescues = rescued == 0 ? "" : "; \(NumberText.share(rescued, of: requests) ?? "–") were rescues"
         return [
             tile(
-                "Requests", (rates.last ?? nil).map { ShownFigures.decimal($0) + "/s" },
-                "\(ShownFigures.count(requests)) in five minutes", rates, "/s"),
+                "Requests", (rates.last ?? nil).map { NumberText.decimal($0) + "/s" },
+                "\(NumberText.count(requests)) in five minutes", rates, "/s"),
             tile(
-                "From the store", ShownFigures.share(inAll(\.fromStore), of: requests), "of all requests, in five minutes\(rescues)",
+                "From the store", NumberText.share(inAll(\.fromStore), of: requests), "of all requests, in five minutes\(rescues)",
                 history.points(share), " %"),
             tile(
-                "Rescued", ShownFigures.count(rescued), "requests, in five minutes", perSecond(\.rescued), "/s",
+                "Rescued", NumberText.count(rescued), "requests, in five minutes", perSecond(\.rescued), "/s",
                 rescued > 0 ? .strained : nil),
             tile(
-                "Errors", ShownFigures.count(errors), "responses 5xx, in five minutes", perSecond(\.errors), "/s",
+                "Errors", NumberText.count(errors), "responses 5xx, in five minutes", perSecond(\.errors), "/s",
                 errors > 0 ? .down : nil),
             latency(figures, "Median", 0.5), latency(figures, "99 % within", 0.99),
         ]
@@ -118,22 +118,22 @@ extension StatusView {
         let points = figures.history.points { from, to in to.duration.since(from.duration).quantile(share).map { Double($0) / 1_000 } }
         let all = figures.history.samples.first.map { figures.sample.duration.since($0.duration) }
         return tile(
-            title, all?.quantile(share).map { ShownFigures.duration(microseconds: $0) }, "of clients' requests, in five minutes", points,
+            title, all?.quantile(share).map { NumberText.duration(microseconds: $0) }, "of clients' requests, in five minutes", points,
             " ms")
     }
 
     private static func words(_ points: [Double?], _ unit: String) -> String {
         let known = points.compactMap { $0 }
         guard let least = known.min(), let most = known.max(), let last = known.last else { return "No line yet" }
-        let text = { (value: Double) in ShownFigures.decimal(value) + unit }
+        let text = { (value: Double) in NumberText.decimal(value) + unit }
         return "Five minutes: from \(text(least)) to \(text(most)), now \(text(last))"
     }
 
     // MARK: Upstreams
 
     private static func upstreams(_ figures: StatusFigures, _ apis: [any AdministeredAPI], _ namesPaths: Bool) -> Table {
-        let rows = apis.indices.flatMap { place in
-            self.rows(apis[place], figures.failures[place], figures.upstreams[place], figures, namesPaths)
+        let rows = apis.indices.flatMap { index in
+            self.rows(apis[index], figures.failures[index], figures.upstreams[index], figures, namesPaths)
         }
         return Table(
             id: "upstreams", title: "Upstreams",
@@ -145,18 +145,18 @@ extension StatusView {
     }
 
     private static func rows(
-        _ api: any AdministeredAPI, _ open: [OpenFailure], _ upstream: ShownUpstream, _ figures: StatusFigures, _ namesPaths: Bool
+        _ api: any AdministeredAPI, _ open: [OpenFailure], _ upstream: UpstreamSummary, _ figures: StatusFigures, _ namesPaths: Bool
     ) -> [[Cell]] {
         let name = api.name.isEmpty ? "The upstream" : api.name
-        let narrow = open.filter { !$0.isOfAll }
+        let narrow = open.filter { !$0.concernsAll }
         var rows = [whole(api, name, upstream, open, figures)]
         rows += addresses(api.addresses, name, figures)
         for one in narrow where one.route != nil {
             rows.append(failing(Cell("\(name): route \(one.route ?? "")"), "Fails", .strained, one, figures))
         }
         func add(_ same: [OpenFailure], _ one: String, _ many: String, _ state: String, _ level: Level? = .strained) {
-            guard let first = same.eldest else { return }
-            let title = "\(name): \(ShownFigures.count(UInt64(same.count), one, many))"
+            guard let first = same.oldestScope else { return }
+            let title = "\(name): \(NumberText.count(UInt64(same.count), one, many))"
             rows.append(failing(Cell(title, note: namesPaths ? paths(same) : ""), state, level, first, figures))
         }
         add(narrow.filter { $0.kind == "key" }, "path", "paths", "Fails")
@@ -179,24 +179,24 @@ extension StatusView {
             if !named.contains(path) { named.append(path) }
             if named.count == namedPaths { break }
         }
-        return named.joined(separator: ", ") + (all > named.count ? " and \(ShownFigures.count(all - named.count)) more" : "")
+        return named.joined(separator: ", ") + (all > named.count ? " and \(NumberText.count(all - named.count)) more" : "")
     }
 
     /// The row for the whole upstream.
     /// - Parameter open: all failure scopes of the upstream.
     private static func whole(
-        _ api: any AdministeredAPI, _ name: String, _ upstream: ShownUpstream, _ open: [OpenFailure], _ figures: StatusFigures
+        _ api: any AdministeredAPI, _ name: String, _ upstream: UpstreamSummary, _ open: [OpenFailure], _ figures: StatusFigures
     ) -> [Cell] {
-        let (report, all) = (upstream.report, open.filter(\.isOfAll).eldest)
+        let (report, all) = (upstream.report, open.filter(\.concernsAll).oldestScope)
         let cause = Cell(
             report.cause.map { cause in
                 let details = api.lastFailure.flatMap { $0.cause == cause ? $0.details : nil }
                 return StateSentence.words(ofCause: cause) + (details.map { ": \($0)" } ?? "")
             } ?? "–")
-        let lately = figures.history.lately(api.name, at: figures.sample)
-        let errors = "\(ShownFigures.count(lately.errors)) of \(ShownFigures.count(lately.responses)) responses 5xx in the last 5 min"
-        let note = upstream.note.isEmpty && lately.errors > 0 ? errors : upstream.note
-        let isStrained = upstream.isAlarming || lately.errors > 0
+        let recent = figures.history.recent(api.name, at: figures.sample)
+        let errors = "\(NumberText.count(recent.errors)) of \(NumberText.count(recent.responses)) responses 5xx in the last 5 min"
+        let note = upstream.note.isEmpty && recent.errors > 0 ? errors : upstream.note
+        let isStrained = upstream.isAlarming || recent.errors > 0
         let level: Level? = report.isDown ? .down : isStrained ? .strained : report.state == .up ? .well : nil
         let begin = report.since.map { since($0, figures) } ?? Cell("–")
         var cells = [Cell(name), Cell(upstream.word, note: note, level: level), begin, cause]
@@ -215,10 +215,10 @@ extension StatusView {
     private static func addresses(_ addresses: [AddressState], _ name: String, _ figures: StatusFigures) -> [[Cell]] {
         guard addresses.count > 1 else { return [] }
         let meaning = addresses.contains { $0.down == nil } ? "the other addresses are asked" : "there is no other to ask"
-        return addresses.enumerated().compactMap { place, address in
+        return addresses.enumerated().compactMap { index, address in
             address.down.map { down in
                 [
-                    Cell("\(name): address \(place + 1) of \(addresses.count)"), Cell("Down", level: .strained),
+                    Cell("\(name): address \(index + 1) of \(addresses.count)"), Cell("Down", level: .strained),
                     since(down.since, figures), Cell(StateSentence.words(ofCause: down.error)), Cell("–"),
                     Cell(meaning),
                 ]
@@ -227,16 +227,16 @@ extension StatusView {
     }
 
     private static func failing(
-        _ place: Cell, _ state: String, _ level: Level?, _ open: OpenFailure, _ figures: StatusFigures
+        _ subject: Cell, _ state: String, _ level: Level?, _ open: OpenFailure, _ figures: StatusFigures
     ) -> [Cell] {
         let cause = Cell(StateSentence.words(ofCause: open.causeText), note: open.advice ?? "")
-        return [place, Cell(state, level: level), since(open.since, figures), cause] + next(open, figures)
+        return [subject, Cell(state, level: level), since(open.since, figures), cause] + next(open, figures)
     }
 
     /// Cells with the next check and the affected requests.
     private static func next(_ open: OpenFailure, _ figures: StatusFigures) -> [Cell] {
-        let looked = open.lookedAt.map { "looked \(ShownFigures.span((figures.now - $0) / 1_000)) ago" } ?? ""
-        let next = open.wait > 0 ? "in \(ShownFigures.span((open.wait + 999) / 1_000))" : "with the next request"
+        let looked = open.checkedAt.map { "looked \(NumberText.span((figures.now - $0) / 1_000)) ago" } ?? ""
+        let next = open.wait > 0 ? "in \(NumberText.span((open.wait + 999) / 1_000))" : "with the next request"
         let value = open.settingValue.isEmpty ? "" : " (\(open.settingValue))"
         return [Cell(next, note: looked), Cell(open.effect, note: "set by \(open.setting)\(value)")]
     }
@@ -245,7 +245,7 @@ extension StatusView {
     private static func since(_ start: Int64, _ figures: StatusFigures) -> Cell {
         let span = figures.now - start
         let time = time(figures.wall - span)
-        return Cell(ShownFigures.span(span / 1_000), note: span < 86_400_000 ? String(time.dropFirst(11)) : time)
+        return Cell(NumberText.span(span / 1_000), note: span < 86_400_000 ? String(time.dropFirst(11)) : time)
     }
 
     // MARK: Routes
@@ -282,11 +282,11 @@ extension StatusView {
 
     private static func row(_ route: RouteSummary, _ name: String) -> [Cell] {
         let time =
-            route.duration.quantile(0.99).map { Cell(ShownFigures.duration(microseconds: $0)) }
+            route.duration.quantile(0.99).map { Cell(NumberText.duration(microseconds: $0)) }
             ?? Cell("–", note: route.total > 0 ? "measured where there are routes" : "")
         return [
-            Cell(name), Cell(ShownFigures.count(route.total)), Cell(ShownFigures.share(route.fromStore, of: route.total) ?? "–"),
-            Cell(ShownFigures.count(route.count(of: .rescued))), Cell(ShownFigures.count(route.serverErrors)),
+            Cell(name), Cell(NumberText.count(route.total)), Cell(NumberText.share(route.fromStore, of: route.total) ?? "–"),
+            Cell(NumberText.count(route.count(of: .rescued))), Cell(NumberText.count(route.serverErrors)),
             time, notStored(route.notStored),
         ]
     }
@@ -295,7 +295,7 @@ extension StatusView {
     private static func notStored(_ reasons: [(reason: String, count: UInt64)]) -> Cell {
         let known = reasons.compactMap { one in WhyAdvice.words(ofNotStored: one.reason).map { (one.count, $0.sentence, $0.advice) } }
         guard let (most, sentence, advice) = known.first else { return Cell("–") }
-        let text = { (count: UInt64, sentence: String) in "\(ShownFigures.count(count)) ×: \(sentence)." }
+        let text = { (count: UInt64, sentence: String) in "\(NumberText.count(count)) ×: \(sentence)." }
         let setting = { (advice: WhyAdvice) in "Setting \(advice.setting) – \(advice.effect)." }
         if let advice { return Cell(text(most, sentence), note: setting(advice)) }
         let next = known.first { $0.2 != nil && $0.0 * Self.mentioned >= most }

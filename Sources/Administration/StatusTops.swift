@@ -15,19 +15,19 @@ struct StatusTops {
     func tables(_ records: [WhyRecord], _ tallies: [TargetTally]) -> [StatusView.Table] {
         let now = task.server.monotonicMilliseconds
         let seconds = (now - max(RecentTargets.since(now: now), task.server.status.began)) / 1_000
-        let span = "in the last \(ShownFigures.span(max(1, seconds)))"
+        let span = "in the last \(NumberText.span(max(1, seconds)))"
         let ages = Self.ages(records)
         func counted(_ id: String, _ title: String, _ empty: String, _ part: (TargetTally) -> RecentTargets) -> StatusView.Table {
             let counted = RecentTargets.most(tallies.flatMap { part($0).counted(now: now) }, limit: .max)
             let rows = Self.most(counted.map { ($0.target, $0.isCut ? "cut" : "", $0.api, $0.count, $0.isAtLeast) })
-                .map { row($0, id == "rescued" ? ages[$0.shown] : nil, ($0.isAtLeast ? "at least " : "") + ShownFigures.count($0.count)) }
+                .map { row($0, id == "rescued" ? ages[$0.shown] : nil, ($0.isAtLeast ? "at least " : "") + NumberText.count($0.count)) }
             return table(id, title, span, "Requests", rows, empty: "\(empty) \(span).")
         }
         return [
             counted("failed", "Failed, without a copy", "None failed", \.failed),
             counted("rescued", "Rescued", "None was rescued", \.rescued),
             counted("misses", "From the upstream", "None", \.forwarded),
-        ] + lately(records)
+        ] + recent(records)
     }
 
     /// A displayed path, which may represent several targets.
@@ -75,7 +75,7 @@ struct StatusTops {
     }
 
     /// Hits are not counted by target, so the last exchanges serve as a sample.
-    private func lately(_ records: [WhyRecord]) -> [StatusView.Table] {
+    private func recent(_ records: [WhyRecord]) -> [StatusView.Table] {
         let clients = records.filter { $0.exchange.result != .own && $0.exchange.background == nil }
         var (hits, bytes): ([Place: UInt64], [Place: UInt64]) = ([:], [:])
         for record in clients {
@@ -86,7 +86,7 @@ struct StatusTops {
             }
             bytes[place, default: 0] += UInt64(max(0, record.exchange.bodyBytes))
         }
-        let span = "among the last \(ShownFigures.count(UInt64(clients.count), "request", "requests"))"
+        let span = "among the last \(NumberText.count(UInt64(clients.count), "request", "requests"))"
         func top(_ id: String, _ title: String, _ column: String, _ counts: [Place: UInt64], _ text: (UInt64) -> String) -> StatusView.Table
         {
             let rows = Self.most(counts.map { ($0.key.target, $0.key.isCut ? "all that begin so" : "", $0.key.api, $0.value, false) })
@@ -94,8 +94,8 @@ struct StatusTops {
             return table(id, title, span, column, rows, empty: "None \(span).")
         }
         return [
-            top("hits", "From the store", "Requests", hits) { ShownFigures.count($0) },
-            top("bytes", "Bytes", "Bytes", bytes) { ShownFigures.bytes(Int(clamping: $0)) },
+            top("hits", "From the store", "Requests", hits) { NumberText.count($0) },
+            top("bytes", "Bytes", "Bytes", bytes) { NumberText.bytes(Int(clamping: $0)) },
         ]
     }
 
@@ -118,8 +118,8 @@ struct StatusTops {
     }
 
     private func row(_ one: Count, _ age: Int64?, _ count: String) -> [StatusView.Cell] {
-        let alike = one.targets > 1 ? "\(ShownFigures.count(one.targets)) different targets" : ""
-        let notes = [StatusPages.name(one.shown.api, task), one.shown.cut, alike, age.map { "copy \(ShownFigures.span($0)) old" } ?? ""]
+        let alike = one.targets > 1 ? "\(NumberText.count(one.targets)) different targets" : ""
+        let notes = [StatusPages.name(one.shown.api, task), one.shown.cut, alike, age.map { "copy \(NumberText.span($0)) old" } ?? ""]
             .filter { !$0.isEmpty }
         return [StatusView.Cell(one.shown.text, note: notes.joined(separator: ", ")), StatusView.Cell(count)]
     }

@@ -14,7 +14,7 @@ enum WhyPages {
     @Sendable static func list(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["last", "path", "result", "reason", "slower", "status", "after"])
         let last = try task.request.count("last", default: 20, in: 1...limit)
-        let after = try task.request["after"].map(place)
+        let after = try task.request["after"].map(positions)
         collect(task, WhyRing.Search(limit: last, filter: try WhyFilter(task.request), after: after)) { found, earlier in
             var records = found.records.sorted { ($0.exchange.wall, $0.exchange.number) > ($1.exchange.wall, $1.exchange.number) }
             if after == nil { records = Array(records.prefix(last)) } else { records.reverse() }
@@ -30,7 +30,7 @@ enum WhyPages {
     /// The position at which a search ended: the process ID, because another process has other numbers, and a number per loop.
     private static func text(_ next: [Int]) -> String { ([Int(getpid())] + next).map(String.init).joined(separator: ".") }
 
-    private static func place(_ text: String) throws(AdminProblem) -> [Int] {
+    private static func positions(_ text: String) throws(AdminProblem) -> [Int] {
         let numbers = text.split(separator: ".", omittingEmptySubsequences: false).map { Int($0) ?? -1 }
         guard (2...1_025).contains(numbers.count), numbers.allSatisfy({ $0 >= 0 }) else {
             throw .badRequest("after must be what next was in an earlier response, not \"\(text)\".")
@@ -52,9 +52,9 @@ enum WhyPages {
         }
     }
 
-    static func explanation(_ record: WhyRecord, _ task: AdminInterface.Task, _ earlier: EarlierReasons) -> WhyExplanation {
+    static func explanation(_ record: WhyRecord, _ task: AdminInterface.Task, _ earlier: PreviousReasons) -> WhyExplanation {
         // The exchange may belong to no API, or to a removed one.
-        guard let api = task.interface.apis.first(where: { $0.place == record.exchange.api }) else {
+        guard let api = task.interface.apis.first(where: { $0.index == record.exchange.api }) else {
             return WhyExplanation(record, route: ExplainedRoute.none)
         }
         let route = api.explainedRoute(of: record.target)
@@ -76,10 +76,10 @@ enum WhyPages {
     /// Collects records of all loops, and replies on the interface's queue.
     private static func collect(
         _ task: AdminInterface.Task, _ search: WhyRing.Search,
-        response: @escaping @Sendable (WhyRing.Found, EarlierReasons) -> AdminResponse
+        response: @escaping @Sendable (WhyRing.Found, PreviousReasons) -> AdminResponse
     ) {
         task.server.searchRecords(search) { found in
-            EarlierReasons.gather(found.records, task) { earlier in
+            PreviousReasons.gather(found.records, task) { earlier in
                 task.interface.later { task.reply(response(found, earlier)) }
             }
         }
@@ -91,10 +91,10 @@ extension WhyFilter {
         self.init(prefix: Array(RequestTarget.escaped(Array((request["path"] ?? "").utf8)[...])))
         let labels = CacheResult.allCases.map { "\($0.label)" }
         for word in (request["result"] ?? "").split(separator: ",") {
-            guard let place = labels.firstIndex(of: String(word)) else {
+            guard let index = labels.firstIndex(of: String(word)) else {
                 throw .badRequest("result must be one or more of \(labels.joined(separator: ",")), not \"\(word)\".")
             }
-            results.append(CacheResult.allCases[place])
+            results.append(CacheResult.allCases[index])
         }
         if request["slower"] != nil { slowerThan = Int64(try request.count("slower", default: 0, in: 0...86_400_000)) * 1_000 }
         statuses = try request["status"].map(Self.statuses)

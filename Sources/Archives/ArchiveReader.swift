@@ -8,7 +8,7 @@ public struct ArchiveReader: Sendable {
     public static let limitBytes = 512 << 20
 
     private let text: [UInt8]
-    private let places: [Range<Int>]
+    private let entryRanges: [Range<Int>]
 
     /// Why the file, or one of its entries, is not an HTTP archive: a sentence with the position.
     public struct Mistake: Error, Equatable, CustomStringConvertible {
@@ -20,29 +20,29 @@ public struct ArchiveReader: Sendable {
         guard text.count <= Self.limitBytes else {
             throw Mistake("it is longer than \(Self.limitBytes >> 20) MiB; record less at a time, or leave entries out")
         }
-        if let (line, column) = JSONPlaces.mistake(in: text.span) {
+        if let (line, column) = JSONPositions.mistake(in: text.span) {
             throw Mistake("it is not JSON: line \(line), column \(column)")
         }
-        guard let places = JSONPlaces.elements(of: ["log", "entries"], in: text.span) else {
+        guard let entryRanges = JSONPositions.elements(of: ["log", "entries"], in: text.span) else {
             throw Mistake("it is JSON, but not an HTTP archive: log.entries is missing or not a list")
         }
-        (self.text, self.places) = (text, places)
+        (self.text, self.entryRanges) = (text, entryRanges)
     }
 
-    public var count: Int { places.count }
+    public var count: Int { entryRanges.count }
 
     /// The decoded entry; null if it is not valid JSON.
-    public func entry(_ index: Int) -> JSONValue { JSONValue(Array(text[places[index]])) ?? .null }
+    public func entry(_ index: Int) -> JSONValue { JSONValue(Array(text[entryRanges[index]])) ?? .null }
 
     /// Creates a mistake with the index and the line of an entry.
     public func mistake(_ sentence: String, in index: Int) -> Mistake {
-        let line = 1 + text[..<places[index].lowerBound].count { $0 == 0x0a }
+        let line = 1 + text[..<entryRanges[index].lowerBound].count { $0 == 0x0a }
         return Mistake("log.entries[\(index)], line \(line): \(sentence)")
     }
 
     /// Base URL of the recorded upstream; nil if Cistern did not record the archive.
     public var upstream: String? {
-        guard let first = places.first else { return nil }
+        guard let first = entryRanges.first else { return nil }
         // The text before the entries, closed to form valid JSON.
         let head = Array(text[..<first.lowerBound]) + Array("]}}".utf8)
         return JSONValue(head)?["log"]?["_cistern"]?["upstream"]?.string

@@ -7,14 +7,14 @@ import JSON
 public struct ArchiveWriter: Sendable {
     private let upstream: String
     private let version: String
-    private let secrets: SecretCovering?
+    private let secrets: SecretRedaction?
     private var count = 0
 
     /// - Parameters:
     ///   - upstream: base URL of the recorded upstream.
     ///   - version: version of Cistern.
     ///   - secrets: replaces secrets by placeholders; nil to write secrets unchanged.
-    public init(upstream: String, version: String, secrets: SecretCovering?) {
+    public init(upstream: String, version: String, secrets: SecretRedaction?) {
         (self.upstream, self.version, self.secrets) = (upstream, version, secrets)
     }
 
@@ -37,30 +37,30 @@ public struct ArchiveWriter: Sendable {
 
     private func value(_ exchange: ArchivedExchange) -> JSONValue {
         let requestType = exchange.requestFields.first(.contentType).map { String(decoding: $0, as: UTF8.self) } ?? ""
-        let sent = cover(exchange.requestContent, MediaType(of: exchange.requestFields))
+        let sent = redact(exchange.requestContent, MediaType(of: exchange.requestFields))
         let post: JSONValue? =
             sent.isEmpty ? nil : ArchiveEntry.content(sent, [.init("mimeType", .string(requestType))], encodedBy: "_encoding")
         let fields = exchange.response.fields
         let isCoded = fields.contains(.contentEncoding) && !exchange.isDecoded
         return ArchiveEntry.make(
             ArchiveEntry.Request(
-                method: String(decoding: exchange.method, as: UTF8.self), url: cover(url: exchange.url),
-                fields: ArchiveEntry.fields(cover(exchange.requestFields)), content: post, contentBytes: sent.count),
+                method: String(decoding: exchange.method, as: UTF8.self), url: redact(url: exchange.url),
+                fields: ArchiveEntry.fields(redact(exchange.requestFields)), content: post, contentBytes: sent.count),
             ArchiveEntry.Response(
-                status: Int(exchange.response.status.rawValue), fields: ArchiveEntry.fields(cover(fields)),
-                content: cover(exchange.content, MediaType(of: fields)),
+                status: Int(exchange.response.status.rawValue), fields: ArchiveEntry.fields(redact(fields)),
+                content: redact(exchange.content, MediaType(of: fields)),
                 type: fields.first(.contentType).map { String(decoding: $0, as: UTF8.self) } ?? ""),
             started: exchange.started.map { .string(RFC3339.format(milliseconds: $0)) }, milliseconds: Int(clamping: exchange.duration),
             more: isCoded ? [.init("_cistern", ["coded": true])] : [])
     }
 
-    private func cover(_ fields: Fields) -> Fields { secrets?.cover(fields) ?? fields }
+    private func redact(_ fields: Fields) -> Fields { secrets?.redact(fields) ?? fields }
 
-    private func cover(_ content: [UInt8], _ type: MediaType?) -> [UInt8] { secrets?.cover(content: content, type: type) ?? content }
+    private func redact(_ content: [UInt8], _ type: MediaType?) -> [UInt8] { secrets?.redact(content: content, type: type) ?? content }
 
-    private func cover(url: String) -> String {
+    private func redact(url: String) -> String {
         guard let secrets else { return url }
-        return String(decoding: secrets.cover(target: url.utf8), as: UTF8.self)
+        return String(decoding: secrets.redact(target: url.utf8), as: UTF8.self)
     }
 }
 

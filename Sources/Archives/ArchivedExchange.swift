@@ -124,9 +124,9 @@ extension ArchivedExchange {
     /// The media type with its charset replaced by UTF-8; nil if it has no charset, or UTF-8 already.
     private static func inUTF8(_ type: ArraySlice<UInt8>) -> [UInt8]? {
         var parameters = type.split(separator: UInt8(ascii: ";"), omittingEmptySubsequences: false)
-        guard let place = parameters.firstIndex(where: { $0.trimmed.prefix(8).equalsIgnoringCase("charset=") }) else { return nil }
-        guard !parameters[place].trimmed.dropFirst(8).equalsIgnoringCase("utf-8") else { return nil }
-        parameters[place] = Array(" charset=utf-8".utf8)[...]
+        guard let index = parameters.firstIndex(where: { $0.trimmed.prefix(8).equalsIgnoringCase("charset=") }) else { return nil }
+        guard !parameters[index].trimmed.dropFirst(8).equalsIgnoringCase("utf-8") else { return nil }
+        parameters[index] = Array(" charset=utf-8".utf8)[...]
         return Array(parameters.joined(separator: [UInt8(ascii: ";")]))
     }
 
@@ -136,11 +136,11 @@ extension ArchivedExchange {
     }
 
     /// The fields that can be sent, without pseudo fields of HTTP/2. Some recorders join several lines of a field with line breaks.
-    private static func fields(_ headers: JSONValue?, _ place: String) throws(ArchiveFault) -> Fields {
+    private static func fields(_ headers: JSONValue?, _ path: String) throws(ArchiveFault) -> Fields {
         var fields = Fields()
         for (index, header) in (headers?.array ?? []).enumerated() {
             guard let name = header["name"]?.string, let value = header["value"]?.string else {
-                throw .malformed("\(place)[\(index)] has no name or no value")
+                throw .malformed("\(path)[\(index)] has no name or no value")
             }
             guard !name.isEmpty, name.utf8.allSatisfy(isTokenByte) else { continue }
             for line in value.split(separator: "\n", omittingEmptySubsequences: false) where isValue(String(line)) {
@@ -202,9 +202,9 @@ extension ArchivedExchange {
         return bytes
     }
 
-    private static func bytes(_ text: String, encoding: JSONValue?, _ place: String) throws(ArchiveFault) -> [UInt8] {
+    private static func bytes(_ text: String, encoding: JSONValue?, _ path: String) throws(ArchiveFault) -> [UInt8] {
         guard encoding?.string == "base64" else { return Array(text.utf8) }
-        guard let bytes = Base64.decode(text) else { throw .malformed("\(place).text is not base64") }
+        guard let bytes = Base64.decode(text) else { throw .malformed("\(path).text is not base64") }
         return bytes
     }
 

@@ -9,23 +9,23 @@ public struct Recording: Sendable {
     /// Origins of the recorded requests.
     public private(set) var origins: [ArchiveOrigin] = []
     /// Number of entries that cannot be served, by the sentence that explains why.
-    public private(set) var leftOut: [String: Int] = [:]
-    public let secrets: SecretCovering
+    public private(set) var omitted: [String: Int] = [:]
+    public let secrets: SecretRedaction
 
     /// - Parameters:
     ///   - given: origins of the requests to use. If empty, the recorded upstream is used; without one, all origins.
     ///   - now: seconds since 1970.
     public init(
-        _ reader: ArchiveReader, origins given: [ArchiveOrigin], secrets: SecretCovering, now: Int64
+        _ reader: ArchiveReader, origins given: [ArchiveOrigin], secrets: SecretRedaction, now: Int64
     ) throws(ArchiveReader.Mistake) {
         var secrets = secrets
         let wanted = given.isEmpty ? reader.upstream.flatMap { ArchiveOrigin($0) }.map { [$0] } ?? [] : given
         var exchanges: [(exchange: ArchivedExchange, target: [UInt8])] = []
         for index in 0..<reader.count {
-            guard let exchange = try Self.exchange(index, of: reader, &leftOut) else { continue }
+            guard let exchange = try Self.exchange(index, of: reader, &omitted) else { continue }
             let origin = wanted.isEmpty ? ArchiveOrigin(ofRecorded: exchange.url) : wanted.first { $0.target(of: exchange.url) != nil }
             guard let origin, let target = origin.target(of: exchange.url) else {
-                leftOut["it went to another origin", default: 0] += 1
+                omitted["it went to another origin", default: 0] += 1
                 continue
             }
             guard ArchiveOrigin.canBeSent(target) else { throw reader.mistake("request.url is not a URL", in: index) }
@@ -44,7 +44,7 @@ public struct Recording: Sendable {
     }
 
     private static func exchange(
-        _ index: Int, of reader: ArchiveReader, _ leftOut: inout [String: Int]
+        _ index: Int, of reader: ArchiveReader, _ omitted: inout [String: Int]
     ) throws(ArchiveReader.Mistake) -> ArchivedExchange? {
         let sentence: String
         do throws(ArchiveFault) {
@@ -57,7 +57,7 @@ public struct Recording: Sendable {
             case .unusable(let reason): sentence = reason.sentence
             }
         }
-        leftOut[sentence, default: 0] += 1
+        omitted[sentence, default: 0] += 1
         return nil
     }
 }

@@ -75,11 +75,11 @@ public struct Replay: Sendable {
         for (number, one) in recorded.enumerated() {
             let selecting = Self.selecting(one.request.fields, vary: one.response)
             if groups[one.request.key] == nil { distinct.append(number) }
-            let place = groups[one.request.key, default: []].firstIndex {
+            let index = groups[one.request.key, default: []].firstIndex {
                 $0.hasCredentials == one.request.hasCredentials && $0.selecting == selecting
             }
-            if let place {
-                groups[one.request.key]?[place].numbers.append(number)
+            if let index {
+                groups[one.request.key]?[index].numbers.append(number)
             } else {
                 groups[one.request.key, default: []].append(
                     Variant(hasCredentials: one.request.hasCredentials, selecting: selecting, numbers: [number]))
@@ -128,13 +128,13 @@ public struct Replay: Sendable {
 
     private mutating func choose(_ request: ReplayRequest) -> ReplayDecision {
         guard let key = recordedKey(for: request), let variants = groups[key] else { return .refuse(unknown(request)) }
-        let place = Self.fitting(variants, request)
-        let variant = variants[place]
+        let index = Self.fitting(variants, request)
+        let variant = variants[index]
         // In strict order, only preflights reach this point. Browsers repeat them as they like.
         guard variant.next < variant.numbers.count || order != .once else {
             return .refuse(.usedUp(count: variant.numbers.count))
         }
-        groups[key]?[place].next += 1
+        groups[key]?[index].next += 1
         return .serve(variant.numbers[min(variant.next, variant.numbers.count - 1)])
     }
 
@@ -151,8 +151,8 @@ public struct Replay: Sendable {
         var places = Array(variants.indices)
         let alike = places.filter { variants[$0].hasCredentials == request.hasCredentials }
         if !alike.isEmpty { places = alike }
-        let selected = places.filter { place in
-            variants[place].selecting.allSatisfy { $0.values == values(of: $0.name, in: request.fields) }
+        let selected = places.filter { index in
+            variants[index].selecting.allSatisfy { $0.values == values(of: $0.name, in: request.fields) }
         }
         return selected.first ?? places[0]
     }
@@ -182,8 +182,8 @@ public struct Replay: Sendable {
             guard left > 0 else { break }
             guard best.count < Self.nearestCount || likeness > best[best.count - 1].likeness else { continue }
             // Of equally similar requests, the one recorded first comes first.
-            let place = best.firstIndex { $0.likeness < likeness } ?? best.count
-            best.insert((likeness, number), at: place)
+            let index = best.firstIndex { $0.likeness < likeness } ?? best.count
+            best.insert((likeness, number), at: index)
             if best.count > Self.nearestCount { best.removeLast() }
         }
         let nearest = best.map(\.number)

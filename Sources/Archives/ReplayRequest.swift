@@ -35,9 +35,9 @@ public struct ReplayRequest: Sendable {
     /// - Parameters:
     ///   - target: path and query.
     ///   - content: nil if it was not recorded.
-    public init(method: [UInt8], target: [UInt8], fields: Fields, content: [UInt8]?, _ secrets: SecretCovering) {
+    public init(method: [UInt8], target: [UInt8], fields: Fields, content: [UInt8]?, _ secrets: SecretRedaction) {
         self.method = method
-        let target = secrets.cover(target: target)
+        let target = secrets.redact(target: target)
         self.target = target
         pathBytes = target.firstIndex(of: UInt8(ascii: "?")) ?? target.count
         self.fields = fields
@@ -50,8 +50,8 @@ public struct ReplayRequest: Sendable {
         // methods differ.
         var said: [UInt8]? = content == nil ? nil : wanted.map { Array($0) } ?? []
         if let content, !content.isEmpty {
-            let covered = secrets.cover(content: content, type: MediaType(of: fields))
-            said = RequestContent.said(method: Method(method.span), fields: fields, content: covered.span, rules: nil)
+            let redacted = secrets.redact(content: content, type: MediaType(of: fields))
+            said = RequestContent.said(method: Method(method.span), fields: fields, content: redacted.span, rules: nil)
         }
         key = Key(method: method, target: canonical, range: fields.first(.range).map { Array($0) } ?? [], content: said)
     }

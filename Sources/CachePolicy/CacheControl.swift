@@ -21,7 +21,7 @@ public struct ResponseCacheControl: Sendable, Equatable {
     public var noTransform = false
     public var immutable = false
     /// Fields that `no-cache` and `private` name (§5.2.2.4, §5.2.2.7), in lower case. They are not stored; the rest of the response is.
-    public var unkept: [[UInt8]] = []
+    public var unstoredFields: [[UInt8]] = []
     /// True if Expires is ignored: directives come from a targeted field (RFC 9213 §2.2), or the operator ignores it.
     public var hidesExpires = false
 
@@ -58,7 +58,7 @@ public struct ResponseCacheControl: Sendable, Equatable {
             case .staleWhileRevalidate: staleWhileRevalidate = Self.smaller(staleWhileRevalidate, argument)
             case .staleIfError: staleIfError = Self.smaller(staleIfError, argument)
             case .noCache, .isPrivate:
-                if let argument, let names = Self.fieldNames(argument) { unkept += names } else { setFlag(directive) }
+                if let argument, let names = Self.fieldNames(argument) { unstoredFields += names } else { setFlag(directive) }
             case .noStore, .isPublic, .mustRevalidate, .proxyRevalidate, .mustUnderstand, .noTransform, .immutable: setFlag(directive)
             case .minFresh, .maxStale, .onlyIfCached: break
             }

@@ -37,7 +37,7 @@ enum CacheDirective {
 
     /// The only directive that the name can be, given its length and one or two letters.
     private static func candidate(for name: Span<UInt8>) -> CacheDirective? {
-        func isAt(_ place: Int, _ letter: Unicode.Scalar) -> Bool { name[place].asciiLowercased == UInt8(ascii: letter) }
+        func isAt(_ index: Int, _ letter: Unicode.Scalar) -> Bool { name[index].asciiLowercased == UInt8(ascii: letter) }
         switch name.count {
         case 6: return .isPublic
         case 7: return isAt(0, "m") ? .maxAge : .isPrivate

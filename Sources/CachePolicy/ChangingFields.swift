@@ -62,7 +62,7 @@ public struct ChangingFields: Sendable {
     public mutating func note(_ name: ByteKey, _ value: UInt64, by client: UInt64) -> Bool {
         time += 1
         if fields[name] == nil {
-            makeRoom(for: client)
+            makeSpace(for: client)
             fields[name] = Field(client: client)
         }
         let used = time
@@ -78,9 +78,9 @@ public struct ChangingFields: Sendable {
         hasher.combine(client)
         hasher.combine(value)
         let number = hasher.finalize()
-        let place = number & (Self.rememberedLimit - 1)
-        defer { remembered[place] = number }
-        return remembered[place] == number
+        let slot = number & (Self.rememberedLimit - 1)
+        defer { remembered[slot] = number }
+        return remembered[slot] == number
     }
 
     /// Returns whether the field's value is left out of what separates the stored responses for this client.
@@ -96,7 +96,7 @@ public struct ChangingFields: Sendable {
     }
 
     /// Removes the least recently sent field of the client that introduced the most fields, if `nameLimit` is reached.
-    private mutating func makeRoom(for client: UInt64) {
+    private mutating func makeSpace(for client: UInt64) {
         guard fields.count >= Self.nameLimit else { return }
         var counts = [client: 1]
         for field in fields.values { counts[field.client, default: 0] += 1 }

@@ -26,7 +26,7 @@ public struct CredentialNames: Sendable, Equatable {
                 let ending = Array(name.dropFirst().filter { !Self.isSeparator($0) }.reversed())
                 guard let last = ending.first else { continue }
                 if endings.isEmpty { endings = Array(repeating: [], count: Self.letterCount) }
-                endings[Self.place(of: last)].append(ending)
+                endings[Self.index(of: last)].append(ending)
             } else {
                 if names.count <= name.count { names += Array(repeating: [], count: name.count + 1 - names.count) }
                 names[name.count].append(name)
@@ -53,7 +53,7 @@ public struct CredentialNames: Sendable, Equatable {
     /// set (Fetch §2.2.2) do not identify their user.
     private func hasEnding(_ name: Span<UInt8>) -> Bool {
         guard !endings.isEmpty, !name.isEmpty else { return false }
-        for ending in endings[Self.place(of: name[name.count - 1])] where Self.ends(name, with: ending) {
+        for ending in endings[Self.index(of: name[name.count - 1])] where Self.ends(name, with: ending) {
             return KnownField(name) == nil && !Self.isOfBrowser(name)
         }
         return false
@@ -61,10 +61,10 @@ public struct CredentialNames: Sendable, Equatable {
 
     /// - Parameter ending: reversed, last letter first.
     private static func ends(_ name: Span<UInt8>, with ending: [UInt8]) -> Bool {
-        var place = name.count
+        var index = name.count
         for byte in ending {
-            repeat { place -= 1 } while place >= 0 && isSeparator(name[place])
-            guard place >= 0, name[place].asciiLowercased == byte else { return false }
+            repeat { index -= 1 } while index >= 0 && isSeparator(name[index])
+            guard index >= 0, name[index].asciiLowercased == byte else { return false }
         }
         return true
     }
@@ -75,6 +75,6 @@ public struct CredentialNames: Sendable, Equatable {
     }
 
     private static let letterCount = 32
-    private static func place(of byte: UInt8) -> Int { Int(byte) & (letterCount - 1) }
+    private static func index(of byte: UInt8) -> Int { Int(byte) & (letterCount - 1) }
     private static func isSeparator(_ byte: UInt8) -> Bool { byte.asFieldNameByte == UInt8(ascii: "-") }
 }

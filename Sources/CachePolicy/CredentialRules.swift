@@ -16,9 +16,9 @@ public struct CredentialRules: Sendable, Equatable {
     public init() {}
 
     /// True if credentials are mapped to users.
-    public var looksAtUsers: Bool { tokens != nil || lookUp != nil }
+    public var mapsCredentialsToUsers: Bool { tokens != nil || lookUp != nil }
 
-    var isSpecial: Bool { areIgnored || sharesPublic || looksAtUsers }
+    var isSpecial: Bool { areIgnored || sharesPublic || mapsCredentialsToUsers }
 }
 
 extension CredentialRules: PathRules {

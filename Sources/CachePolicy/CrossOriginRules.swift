@@ -84,7 +84,7 @@ public struct CrossOriginRules: Sendable, Equatable {
     }
 
     /// Returns the field lines of an allowed preflight's response, in addition to `lines(for:)`.
-    public func leave(to head: RequestHead) -> [UInt8] {
+    public func permissionLines(to head: RequestHead) -> [UInt8] {
         var lines: [UInt8] = []
         func append(_ name: StaticString, _ words: [[UInt8]]) {
             guard !words.isEmpty else { return }

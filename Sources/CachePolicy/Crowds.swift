@@ -184,7 +184,7 @@ public struct Crowds<Note: Sendable>: Sendable {
 
     /// Returns the slot of a target, else the least valuable one: one that does not count and was requested the longest time ago.
     private func index(of target: UInt64, _ now: Int64) -> Int {
-        slots.place(of: target) { (counts($0, now) ? 1 : 0, $0.last.time) }
+        slots.index(of: target) { (counts($0, now) ? 1 : 0, $0.last.time) }
     }
 
     private func counts(_ slot: Slot, _ now: Int64) -> Bool { slot.turned.map { now - $0 < window } ?? false }
@@ -228,8 +228,8 @@ public struct Crowds<Note: Sendable>: Sendable {
     /// Returns whether `count` is at least one in `part` of the targets requested within the window.
     /// - Parameter witness: client to exclude; nil for none.
     private func isShare(_ count: Int, of part: Int, without witness: UInt64? = nil, _ now: Int64) -> Bool {
-        let asked = slots.all.count { $0.target != 0 && $0.isSeen(besides: witness, since: now - window) }
-        return count * part >= asked
+        let clientCount = slots.all.count { $0.target != 0 && $0.isSeen(besides: witness, since: now - window) }
+        return count * part >= clientCount
     }
 
     /// Returns whether the clients other than this one are sufficient evidence together.

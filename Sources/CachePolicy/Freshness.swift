@@ -6,7 +6,7 @@ public enum Freshness {
     /// Freshness lifetime in seconds (RFC 9111 §4.2.1): `s-maxage`, else `max-age`, else Expires − Date. nil if the response gives none.
     /// - Parameter now: seconds since 1970, for dates with a two-digit year.
     public static func lifetime(_ fields: Fields, _ control: ResponseCacheControl, date: Timestamp, now: Int64) -> Int64? {
-        if let shared = control.sharedMaxAge { return shared }
+        if let maxAge = control.sharedMaxAge { return maxAge }
         if let age = control.maxAge { return age }
         guard !control.hidesExpires else { return nil }
         let expires = fields.all(.expires)

@@ -53,14 +53,14 @@ enum GraphQLDocument {
     /// Searches content with unknown document boundaries. Prefers false positives to false negatives.
     static func changesSomething(anywhereIn content: Span<UInt8>) -> Bool {
         // An operation consists of a keyword, a name, variables, directives, and then the braces.
-        var hasWord = false
+        var foundKeyword = false
         for index in content.indices {
             switch content[index] {
-            case UInt8(ascii: "m"): hasWord = hasWord || begins("mutation", content, index)
-            case UInt8(ascii: "s"): hasWord = hasWord || begins("subscription", content, index)
-            case UInt8(ascii: "{"): if hasWord { return true }
+            case UInt8(ascii: "m"): foundKeyword = foundKeyword || begins("mutation", content, index)
+            case UInt8(ascii: "s"): foundKeyword = foundKeyword || begins("subscription", content, index)
+            case UInt8(ascii: "{"): if foundKeyword { return true }
             case 0x09, 0x0a, 0x0d: break
-            case 0..<0x20: hasWord = false
+            case 0..<0x20: foundKeyword = false
             default: break
             }
         }

@@ -71,14 +71,14 @@ public enum LastGood {
         // RFC 9111 §4.3.3, RFC 5861 §4.
         case 500, 502, 503, 504: return .serverError
         case _ where strictness == .strict: return nil
-        case let status where isServersTrouble(status): return .serverError
+        case let status where isServerFailure(status): return .serverError
         case 429: return .rateLimited
         case 204, 205: return nil
         case 206, 304: return .unexpectedStatus
         // An unknown coding that was not requested, and that the stored response does not have.
         case let status where status.isSuccessful && !copy.isCoded && ContentCoding(response.fields) == nil: return .undecodable
         case let status where status.isSuccessful:
-            return isOfOtherType(response, than: copy) && !isAskedFor(response, by: request.fields) ? .unexpectedType : nil
+            return isOfOtherType(response, than: copy) && !isAccepted(response, by: request.fields) ? .unexpectedType : nil
         default: return nil
         }
     }
@@ -107,7 +107,7 @@ public enum LastGood {
     /// also kept if the new one is intended but different: the resource is gone, moved, or has another representation.
     /// - Parameter isLenient: whether the response is JSON that violates RFC 8259; false if only its head is known.
     public static func obstacle(
-        _ response: ResponseHead, isLenient: Bool = false, inPlaceOf copy: Copy, strictness: Strictness
+        _ response: ResponseHead, isLenient: Bool = false, replacing copy: Copy, strictness: Strictness
     ) -> NotStoredReason? {
         guard strictness == .rescue, copy.status.isSuccessful else { return nil }
         guard response.status.isSuccessful else { return .status }
@@ -152,7 +152,7 @@ public enum LastGood {
     /// Returns whether the client named the type in Accept: the upstream then has several representations, although Vary may not say so. A
     /// web page never counts, because intermediaries respond with one. Plain text does not count if the client also accepts JSON, because
     /// many clients list both by default.
-    private static func isAskedFor(_ response: ResponseHead, by request: Fields) -> Bool {
+    private static func isAccepted(_ response: ResponseHead, by request: Fields) -> Bool {
         guard let type = MediaType(of: response.fields), !type.isHTML, Accepting.names(type, in: request) else { return false }
         return !type.isEssence("text/plain") || !Accepting.namesJSON(in: request)
     }
@@ -169,7 +169,7 @@ public enum LastGood {
 
     /// Server errors beyond the standard ones: overload, loops and exceeded quotas (507 to 509), captive portals (511), and CDN errors (520
     /// to 530). Also timeouts in proxies (598, 599), and invalid statuses (RFC 9110 §15: handled as 5xx).
-    public static func isServersTrouble(_ status: Status) -> Bool {
+    public static func isServerFailure(_ status: Status) -> Bool {
         let code = status.rawValue
         return 507...509 ~= code || code == 511 || 520...530 ~= code || code >= 598
     }
@@ -178,7 +178,7 @@ public enum LastGood {
     public static func isTrouble(_ status: Status) -> Bool {
         switch status.rawValue {
         case 429, 500, 502, 503, 504: true
-        default: isServersTrouble(status)
+        default: isServerFailure(status)
         }
     }
 

@@ -41,8 +41,8 @@ public struct ModeTable: Sendable, Equatable {
         }
         rules.removeAll { $0.prefix == prefix }
         guard rules.count < Self.ruleLimit else { return false }
-        let place = rules.firstIndex { $0.prefix.utf8.count < prefix.utf8.count } ?? rules.endIndex
-        rules.insert(Rule(prefix: prefix, mode: mode), at: place)
+        let index = rules.firstIndex { $0.prefix.utf8.count < prefix.utf8.count } ?? rules.endIndex
+        rules.insert(Rule(prefix: prefix, mode: mode), at: index)
         return true
     }
 
@@ -55,9 +55,9 @@ public struct ModeTable: Sendable, Equatable {
 
     /// Sets the mode of a route, or removes it. Returns false if there was no mode to remove.
     /// - Parameter mode: nil removes the route's mode.
-    public mutating func set(_ mode: ServingMode?, route place: Int) -> Bool {
-        guard let mode else { return routes.removeValue(forKey: place) != nil }
-        routes[place] = mode
+    public mutating func set(_ mode: ServingMode?, route index: Int) -> Bool {
+        guard let mode else { return routes.removeValue(forKey: index) != nil }
+        routes[index] = mode
         return true
     }
 

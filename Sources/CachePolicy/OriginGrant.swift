@@ -62,13 +62,13 @@ public struct OriginGrant: Sendable, Equatable {
 }
 
 /// The upstream's last decision about one origin.
-public enum OriginWord: Sendable, Equatable {
-    case leave(OriginGrant)
-    case noLeave
+public enum OriginDecision: Sendable, Equatable {
+    case granted(OriginGrant)
+    case notGranted
 
     public init(_ response: Fields, to origin: ArraySlice<UInt8>) {
-        self = OriginGrant(response, to: origin).map { .leave($0) } ?? .noLeave
+        self = OriginGrant(response, to: origin).map { .granted($0) } ?? .notGranted
     }
 
-    public var grant: OriginGrant? { if case .leave(let grant) = self { grant } else { nil } }
+    public var grant: OriginGrant? { if case .granted(let grant) = self { grant } else { nil } }
 }

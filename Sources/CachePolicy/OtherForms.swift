@@ -26,25 +26,25 @@ public struct OtherForms: Sendable {
     ///   - accept: hash of the request's Accept field.
     public mutating func found(_ target: UInt64, accept: UInt64, now: Int64) {
         order += 1
-        good[place(of: target, in: good)] = Slot(target: target, accept: accept, order: order, seen: now)
+        good[index(of: target, in: good)] = Slot(target: target, accept: accept, order: order, seen: now)
         let number = Self.number(target, accept)
-        let place = place(of: number, in: others)
-        if others[place].target == number { others[place] = Slot() }
+        let index = index(of: number, in: others)
+        if others[index].target == number { others[index] = Slot() }
     }
 
     /// Records a response in another media type.
     /// - Returns: whether it is a separate representation.
     public mutating func other(_ target: UInt64, accept: UInt64, now: Int64) -> Bool {
         let number = Self.number(target, accept)
-        let place = place(of: number, in: others)
+        let index = index(of: number, in: others)
         order += 1
-        if others[place].target != number { others[place] = Slot(target: number, order: order) }
-        others[place].seen = now
-        let last = good[self.place(of: target, in: good)]
-        return last.target == target && last.accept != accept && last.order > others[place].order && now - last.seen < window
+        if others[index].target != number { others[index] = Slot(target: number, order: order) }
+        others[index].seen = now
+        let last = good[self.index(of: target, in: good)]
+        return last.target == target && last.accept != accept && last.order > others[index].order && now - last.seen < window
     }
 
-    private func place(of target: UInt64, in slots: TargetSlots<Slot>) -> Int { slots.place(of: target) { (0, $0.seen) } }
+    private func index(of target: UInt64, in slots: TargetSlots<Slot>) -> Int { slots.index(of: target) { (0, $0.seen) } }
 
     private static func number(_ target: UInt64, _ accept: UInt64) -> UInt64 { max(1, target ^ (accept &* 0x9e37_79b9_7f4a_7c15)) }
 }

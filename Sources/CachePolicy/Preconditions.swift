@@ -14,13 +14,14 @@ public enum Preconditions {
                 }
             }
         }
-        guard let since = request.first(.ifModifiedSince), let asked = HTTPDate.parse(since, now: stored.responseTime.seconds) else {
+        guard let since = request.first(.ifModifiedSince), let requestedTime = HTTPDate.parse(since, now: stored.responseTime.seconds)
+        else {
             return false
         }
         // RFC 9111 §4.3.2: without Last-Modified, Date is compared.
-        guard let text = Validation.slice(head, stored.lastModified) else { return stored.date.seconds <= asked }
+        guard let text = Validation.slice(head, stored.lastModified) else { return stored.date.seconds <= requestedTime }
         guard let modified = HTTPDate.parse(text[...], now: stored.responseTime.seconds) else { return false }
-        return modified <= asked
+        return modified <= requestedTime
     }
 
     /// Weak comparison (RFC 9110 §8.8.3.2): the opaque parts are equal, whether the tags are weak or not.

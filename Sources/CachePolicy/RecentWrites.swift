@@ -15,13 +15,13 @@ public struct RecentWrites: Sendable {
 
     /// Records a write.
     /// - Parameter number: hash of the client and the target; never 0.
-    public mutating func note(_ number: UInt64, now: Int64) { slots[place(of: number)] = Slot(target: number, time: now) }
+    public mutating func note(_ number: UInt64, now: Int64) { slots[index(of: number)] = Slot(target: number, time: now) }
 
     /// Returns whether the client wrote to the target within the window.
     public func contains(_ number: UInt64, now: Int64) -> Bool {
-        let slot = slots[place(of: number)]
+        let slot = slots[index(of: number)]
         return slot.target == number && now - slot.time < window
     }
 
-    private func place(of number: UInt64) -> Int { slots.place(of: number) { (0, $0.time) } }
+    private func index(of number: UInt64) -> Int { slots.index(of: number) { (0, $0.time) } }
 }

@@ -51,14 +51,14 @@ public enum RequestUse: Sendable, Equatable {
     case lookUpPart
 
     /// Fields that can prevent or limit the use of the store.
-    private static let telling: KnownFieldSet = [.range, .ifMatch, .ifUnmodifiedSince, .ifRange]
+    private static let conditionalFields: KnownFieldSet = [.range, .ifMatch, .ifUnmodifiedSince, .ifRange]
 
     public init(_ head: borrowing RequestHead, content: ContentFraming) {
         guard head.method.isRead else {
             self = .bypass(.method)
             return
         }
-        guard content != .none || head.hasAny(of: Self.telling) else {
+        guard content != .none || head.hasAny(of: Self.conditionalFields) else {
             self = .lookUp
             return
         }

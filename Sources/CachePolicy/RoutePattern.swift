@@ -81,12 +81,12 @@ public struct RoutePattern: Sendable, Equatable {
 
     /// Does not allocate until a percent sign occurs, which is rare.
     private static func isSame(_ wanted: [UInt8], _ target: Span<UInt8>, _ start: Int, _ end: Int) -> Bool {
-        var place = 0
-        while start + place < end, target[start + place] != percent {
-            guard place < wanted.count, wanted[place] == target[start + place] else { return false }
-            place += 1
+        var position = 0
+        while start + position < end, target[start + position] != percent {
+            guard position < wanted.count, wanted[position] == target[start + position] else { return false }
+            position += 1
         }
-        return start + place == end ? place == wanted.count : wanted == canonical(Array(copying: target.extracting(start..<end)))
+        return start + position == end ? position == wanted.count : wanted == canonical(Array(copying: target.extracting(start..<end)))
     }
 
     private static func canonical(_ segment: [UInt8]) -> [UInt8] {

@@ -86,7 +86,7 @@ public enum SelectingFields {
         let fraction = digits.dropFirst(2)
         guard digits.dropFirst().first == UInt8(ascii: "."), fraction.count <= 3, fraction.allSatisfy(\.isASCIIDigit) else { return nil }
         var value = Int(first - 0x30)
-        for place in 0..<3 { value = value * 10 + (place < fraction.count ? Int(fraction[fraction.startIndex + place] - 0x30) : 0) }
+        for index in 0..<3 { value = value * 10 + (index < fraction.count ? Int(fraction[fraction.startIndex + index] - 0x30) : 0) }
         return value <= 1000 ? value : nil
     }
 

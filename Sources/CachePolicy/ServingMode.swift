@@ -12,5 +12,5 @@ public enum ServingMode: String, Sendable, CaseIterable {
     case replay
 
     /// True if a stored response is served regardless of its age.
-    public var servesWhatIsStored: Bool { self == .offline || self == .replay }
+    public var servesAnyAge: Bool { self == .offline || self == .replay }
 }

@@ -5,7 +5,7 @@
 
 import HTTPCore
 
-public enum RescueWithShared: String, Sendable, CaseIterable {
+public enum SharedRescueMode: String, Sendable, CaseIterable {
     /// A response with `public` or `s-maxage`, or one sent to this client before it had the cookies that the upstream set in it.
     case own
     /// Only a response with `public` or `s-maxage`.
@@ -15,29 +15,29 @@ public enum RescueWithShared: String, Sendable, CaseIterable {
     case never
 }
 
-extension RescueWithShared: PathRules {
+extension SharedRescueMode: PathRules {
     /// From the strictest to the most permissive value.
-    private static let byStrictness: [RescueWithShared] = [.never, .publicOnly, .own, .always]
+    private static let byStrictness: [SharedRescueMode] = [.never, .publicOnly, .own, .always]
 
-    public func stricter(_ other: RescueWithShared) -> RescueWithShared { Self.byStrictness.first { $0 == self || $0 == other } ?? .never }
+    public func stricter(_ other: SharedRescueMode) -> SharedRescueMode { Self.byStrictness.first { $0 == self || $0 == other } ?? .never }
 }
 
 /// What permitted the stored response to be served. The raw value is the label in metrics and Cache-Status.
-public enum SharedCopyPermission: String, Sendable, CaseIterable {
+public enum SharedRescuePermission: String, Sendable, CaseIterable {
     case isPublic = "public"
     case ownCookies = "own_cookies"
     case always
     /// The response belongs to the request's own user; the token has just expired.
     case expiredToken = "expired_token"
     /// The response belongs to the user to whom the upstream last attributed the credentials; the upstream cannot be asked now.
-    case toldBefore = "told_before"
+    case lookedUpBefore = "told_before"
 }
 
-extension SharedCopyPermission {
+extension SharedRescuePermission {
     /// True if the response belongs to the request's own user rather than to requests without credentials.
     public var isOfSameUser: Bool {
         switch self {
-        case .expiredToken, .toldBefore: true
+        case .expiredToken, .lookedUpBefore: true
         case .isPublic, .ownCookies, .always: false
         }
     }
@@ -56,7 +56,7 @@ public enum NoSharedRescueReason: String, Sendable, CaseIterable {
 }
 
 public enum SharedRescueDecision: Sendable, Equatable {
-    case allowed(SharedCopyPermission)
+    case allowed(SharedRescuePermission)
     case forbidden(NoSharedRescueReason)
 }
 
@@ -68,7 +68,7 @@ public enum SharedRescue {
     ///   - hasOwnCookies: whether the request's only credentials are cookies, and the upstream gave all of them to a client that had
     ///     requested this target without any. Used for `own` only.
     public static func decide(
-        _ setting: RescueWithShared, stored: StoredMetadata, varies: Bool, hasOwnCookies: Bool, strictness: Strictness
+        _ setting: SharedRescueMode, stored: StoredMetadata, varies: Bool, hasOwnCookies: Bool, strictness: Strictness
     ) -> SharedRescueDecision {
         guard setting != .never else { return .forbidden(.never) }
         guard !varies || strictness == .rescue else { return .forbidden(.varies) }

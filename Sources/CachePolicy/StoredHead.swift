@@ -38,7 +38,7 @@ public enum StoredHead {
         let read = received.control.asRead(by: settings)
         let control = settings.freshness.applied(to: read)
         var fields = received.head.fields
-        for name in control.unkept { fields.remove(named: name.span) }
+        for name in control.unstoredFields { fields.remove(named: name.span) }
         if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, received.head.status) }
         // Only the first entity tag and date are used and sent.
         for validator in [KnownField.etag, .lastModified] where fields.only(validator) == nil {
@@ -148,12 +148,12 @@ public enum StoredHead {
         of fields: Fields, without omitted: KnownFieldSet, from start: Int, _ metadata: inout StoredMetadata
     ) {
         guard fields.containsAny(of: [.etag, .lastModified]) else { return }
-        var place = start
+        var position = start
         for entry in fields.entries where !omitted.holds(entry) {
-            let value = place + Int(entry.nameLength) + 2..<place + Int(entry.nameLength) + 2 + Int(entry.valueLength)
+            let value = position + Int(entry.nameLength) + 2..<position + Int(entry.nameLength) + 2 + Int(entry.valueLength)
             if entry.known == .etag, metadata.etag.isEmpty { metadata.etag = value }
             if entry.known == .lastModified, metadata.lastModified.isEmpty { metadata.lastModified = value }
-            place = value.upperBound + 2
+            position = value.upperBound + 2
         }
     }
 
@@ -169,7 +169,7 @@ public enum StoredHead {
 
     /// Removes the fields that are not stored here from the head of another node's record. Returns nil if it has none of them.
     /// - Parameter metadata: metadata of the head; its ranges are updated.
-    public static func withoutUnkept(
+    public static func withoutUnstoredFields(
         _ stored: ResponseHead, _ metadata: inout StoredMetadata, settings: CachePolicySettings
     ) -> [UInt8]? {
         var fields = stored.fields

@@ -126,13 +126,13 @@ public struct StoredKey: Sendable {
     }
 
     /// Returns the key of this target in the partition without credentials.
-    public func sharedKey(of key: [UInt8]) -> [UInt8] {
+    public func credentialFreeKey(of key: [UInt8]) -> [UInt8] {
         let rest = 1 + 4 + authority.count + 4 + partition.count
         guard rest <= baseCount, baseCount <= key.count else { return key }
-        var shared: [UInt8] = [UInt8(ascii: "G")]
-        CacheKey.appendPart(authority, to: &shared)
-        CacheKey.appendPart([], to: &shared)
-        return shared + key[rest..<baseCount]
+        var targetKey: [UInt8] = [UInt8(ascii: "G")]
+        CacheKey.appendPart(authority, to: &targetKey)
+        CacheKey.appendPart([], to: &targetKey)
+        return targetKey + key[rest..<baseCount]
     }
 }
 

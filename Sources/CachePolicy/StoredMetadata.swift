@@ -149,7 +149,7 @@ public struct StoredMetadata: Sendable, Equatable {
     private static let version: UInt8 = 1
     /// Encoded length in bytes without the fields that older versions did not write.
     public static let encodedBytes = 88
-    private static let likenessPlace = encodedBytes
+    private static let likenessIndex = encodedBytes
 
     public static func kind(of bytes: Span<UInt8>) -> StoredKind? {
         bytes.count >= 2 && bytes[0] == version ? StoredKind(rawValue: bytes[1]) : nil
@@ -157,7 +157,7 @@ public struct StoredMetadata: Sendable, Equatable {
 
     /// - Parameter kind: `.response`, or the kind of a response that is stored next to another.
     public func encoded(as kind: StoredKind = .response) -> [UInt8] {
-        Array(atMost: Self.likenessPlace + 8) { out in
+        Array(atMost: Self.likenessIndex + 8) { out in
             out.put(Self.version)
             out.put(kind.rawValue)
             out.put(littleEndian: status.rawValue)
@@ -184,7 +184,7 @@ public struct StoredMetadata: Sendable, Equatable {
     /// Decodes metadata. Returns nil if the bytes are not a stored response of this version and kind, or are damaged so that calculations
     /// would overflow.
     public init?(_ bytes: Span<UInt8>, as kind: StoredKind = .response) {
-        let hasLikeness = bytes.count >= Self.likenessPlace + 8
+        let hasLikeness = bytes.count >= Self.likenessIndex + 8
         guard hasLikeness || bytes.count == Self.encodedBytes, Self.kind(of: bytes) == kind else { return nil }
         func number(_ index: Int) -> Int64 { bytes.littleEndian(at: 8 + index * 8) }
         func offset(_ index: Int) -> Int { Int(bytes.littleEndian(at: 64 + index * 4, as: UInt32.self)) }
@@ -204,7 +204,7 @@ public struct StoredMetadata: Sendable, Equatable {
         etag = offset(0)..<offset(1)
         lastModified = offset(2)..<offset(3)
         order = SentOrder(number: bytes.littleEndian(at: 80))
-        if hasLikeness { likeness = bytes.littleEndian(at: Self.likenessPlace) }
+        if hasLikeness { likeness = bytes.littleEndian(at: Self.likenessIndex) }
     }
 
     // MARK: Other kinds
@@ -218,15 +218,15 @@ public struct StoredMetadata: Sendable, Equatable {
         generation: UInt64, _ recency: Recency, replaced: Recency? = nil, best: LastGood.Worth? = nil
     ) -> [UInt8] {
         var out = plain(.varyMarker, generation, [recency] + (replaced.map { [$0] } ?? []))
-        out[bestVariantPlace] = best?.rawValue ?? 0
+        out[bestVariantIndex] = best?.rawValue ?? 0
         return out
     }
 
-    private static let bestVariantPlace = 3
+    private static let bestVariantIndex = 3
 
     /// Quality of the best variant under a Vary marker. nil if unknown: older versions did not write it.
     public static func bestVariant(in marker: Span<UInt8>) -> LastGood.Worth? {
-        kind(of: marker) == .varyMarker && marker.count > bestVariantPlace ? LastGood.Worth(rawValue: marker[bestVariantPlace]) : nil
+        kind(of: marker) == .varyMarker && marker.count > bestVariantIndex ? LastGood.Worth(rawValue: marker[bestVariantIndex]) : nil
     }
 
     public static func invalidation(at time: Timestamp) -> [UInt8] { plain(.invalidation, UInt64(bitPattern: time.milliseconds), []) }

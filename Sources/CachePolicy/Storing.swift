@@ -82,27 +82,27 @@ public struct StorableRequest {
 
 public enum Storing {
     public static func decide(
-        _ response: ResponseHead, _ control: ResponseCacheControl, to asked: StorableRequest, settings: CachePolicySettings
+        _ response: ResponseHead, _ control: ResponseCacheControl, to storable: StorableRequest, settings: CachePolicySettings
     ) -> StorageDecision {
-        guard settings.isPrivate || !settings.freshness.ignored.isEmpty else { return decideAsRead(response, control, asked, settings) }
-        return decideAsRead(response, settings.freshness.applied(to: control.asRead(by: settings)), asked, settings)
+        guard settings.isPrivate || !settings.freshness.ignored.isEmpty else { return decideAsRead(response, control, storable, settings) }
+        return decideAsRead(response, settings.freshness.applied(to: control.asRead(by: settings)), storable, settings)
     }
 
     /// - Parameter control: directives after the operator's rules and the cache's role were applied.
     private static func decideAsRead(
-        _ response: ResponseHead, _ control: ResponseCacheControl, _ asked: StorableRequest, _ settings: CachePolicySettings
+        _ response: ResponseHead, _ control: ResponseCacheControl, _ storable: StorableRequest, _ settings: CachePolicySettings
     ) -> StorageDecision {
-        let request = asked.head
+        let request = storable.head
         guard request.method != .head else { return .forbidden(.methodNotCacheable) }
-        guard request.method != .options else { return decidePreflight(response, control, asked, settings) }
+        guard request.method != .options else { return decidePreflight(response, control, storable, settings) }
         if let reason = statusReason(response, control, settings) { return .forbidden(reason) }
-        guard !asked.directives.noStore else { return .forbidden(.requestNoStore) }
+        guard !storable.directives.noStore else { return .forbidden(.requestNoStore) }
         // §5.2.2.3: with must-understand, a cache that understands the status ignores no-store.
         let isUnderstood = CacheableStatus.isUnderstood(response.status)
         guard !control.noStore || (control.mustUnderstand && isUnderstood) else { return .forbidden(.noStore) }
         guard !control.mustUnderstand || isUnderstood else { return .forbidden(.status) }
-        if let reason = sharingReason(asked, control, settings) { return .forbidden(reason) }
-        if isForOneRequest(asked, control, settings) { return .forbidden(.oneTimeCredentials) }
+        if let reason = sharingReason(storable, control, settings) { return .forbidden(reason) }
+        if isForOneRequest(storable, control, settings) { return .forbidden(.oneTimeCredentials) }
         if settings.setCookie == .refuse, response.fields.contains(.setCookie) { return .forbidden(.setCookie) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
         guard FieldLists.members(of: .vary, in: response.fields, limit: settings.memberLimit + 1).count <= settings.memberLimit,
@@ -119,35 +119,36 @@ public enum Storing {
 
     /// As in browsers, Access-Control-Max-Age determines the lifetime, not Cache-Control. But no-store applies here too.
     private static func decidePreflight(
-        _ response: ResponseHead, _ control: ResponseCacheControl, _ asked: StorableRequest, _ settings: CachePolicySettings
+        _ response: ResponseHead, _ control: ResponseCacheControl, _ storable: StorableRequest, _ settings: CachePolicySettings
     ) -> StorageDecision {
-        guard !asked.directives.noStore else { return .forbidden(.requestNoStore) }
+        guard !storable.directives.noStore else { return .forbidden(.requestNoStore) }
         guard !control.noStore else { return .forbidden(.noStore) }
-        let preflight = Preflight(asked.head, content: .none, credentials: settings.credentials.names)
+        let preflight = Preflight(storable.head, content: .none, credentials: settings.credentials.names)
         return preflight?.isAllowed(by: response) == true ? .allowed : .forbidden(.notAllowed)
     }
 
     /// A private response, or one to a request with Authorization, is for one user. The partition must identify that user with certainty.
     private static func sharingReason(
-        _ asked: StorableRequest, _ control: ResponseCacheControl, _ settings: CachePolicySettings
+        _ storable: StorableRequest, _ control: ResponseCacheControl, _ settings: CachePolicySettings
     ) -> NotStoredReason? {
-        let fields = asked.head.fields
+        let fields = storable.head.fields
         // §3.5. A separate partition is stricter than the three directives that permit sharing.
-        let isAuthorized = fields.contains(.authorization) && !asked.isForAll
+        let isAuthorized = fields.contains(.authorization) && !storable.isForAll
         let needsOwn = control.isPrivate || (isAuthorized && !mayShare(control))
         guard needsOwn, !settings.isPrivate else { return nil }
-        if asked.isPartitioned, UserCredentials.arePresent(in: fields, settings: settings) { return nil }
+        if storable.isPartitioned, UserCredentials.arePresent(in: fields, settings: settings) { return nil }
         guard control.isPrivate else { return .authorized }
-        return asked.isPartitioned ? .userUnknown : .privateResponse
+        return storable.isPartitioned ? .userUnknown : .privateResponse
     }
 
     /// Returns whether no later request can have the partition in which the response would be stored.
-    private static func isForOneRequest(_ asked: StorableRequest, _ control: ResponseCacheControl, _ settings: CachePolicySettings) -> Bool
+    private static func isForOneRequest(_ storable: StorableRequest, _ control: ResponseCacheControl, _ settings: CachePolicySettings)
+        -> Bool
     {
-        guard asked.isPartitioned, !asked.isForAll, settings.strictness == .rescue, !(asked.isShared && mayShare(control)) else {
+        guard storable.isPartitioned, !storable.isForAll, settings.strictness == .rescue, !(storable.isShared && mayShare(control)) else {
             return false
         }
-        return OneTimeCredentials.arePresent(in: asked.head.fields, names: settings.credentials.names)
+        return OneTimeCredentials.arePresent(in: storable.head.fields, names: settings.credentials.names)
     }
 
     /// Returns whether the content coding cannot or must not be removed.

@@ -5,9 +5,9 @@
 public final class FormerKey: Sendable, Equatable {
     public let key: [UInt8]
     /// Why the response may be served.
-    public let permission: SharedCopyPermission
+    public let permission: SharedRescuePermission
 
-    public init(_ key: [UInt8], _ permission: SharedCopyPermission) { (self.key, self.permission) = (key, permission) }
+    public init(_ key: [UInt8], _ permission: SharedRescuePermission) { (self.key, self.permission) = (key, permission) }
 
     public static func == (one: FormerKey, other: FormerKey) -> Bool { one.key == other.key && one.permission == other.permission }
 }
@@ -18,7 +18,7 @@ public struct TargetKeys: Sendable, Equatable {
     /// Includes the hash of the request's unknown fields, if it has any.
     public let own: [UInt8]
     /// Key without credentials and without unknown fields. Invalidation marks are stored next to it.
-    public let shared: [UInt8]
+    public let credentialFree: [UInt8]
     /// Key in the partition common to all requests with Authorization and equal other credentials; nil if the route does not share
     /// responses.
     public var common: [UInt8]?
@@ -28,13 +28,13 @@ public struct TargetKeys: Sendable, Equatable {
     public let unknownFields: UnknownFields?
 
     /// - Parameter own: key without unknown fields.
-    public init(own: [UInt8], shared: [UInt8], unknownFields: UnknownFields? = nil) {
+    public init(own: [UInt8], credentialFree: [UInt8], unknownFields: UnknownFields? = nil) {
         self.own = unknownFields.map { UnknownFields.key(own, hash: $0.hash) } ?? own
-        self.shared = shared
+        self.credentialFree = credentialFree
         self.unknownFields = unknownFields
     }
 
-    public var isPartitioned: Bool { unknownFields == nil ? own != shared : plainOwn != shared[...] }
+    public var isPartitioned: Bool { unknownFields == nil ? own != credentialFree : plainOwn != credentialFree[...] }
 
     /// 0 if the request has no such fields.
     public var unknownFieldsHash: UInt64 { unknownFields?.hash ?? 0 }
@@ -45,16 +45,18 @@ public struct TargetKeys: Sendable, Equatable {
     public func isCommon(_ key: [UInt8]) -> Bool { common.map(key.starts) ?? false }
 
     /// Keys with the common partition instead of the request's own.
-    public var inCommon: TargetKeys { TargetKeys(own: common ?? Array(plainOwn), shared: shared, unknownFields: unknownFields) }
+    public var inCommon: TargetKeys {
+        TargetKeys(own: common ?? Array(plainOwn), credentialFree: credentialFree, unknownFields: unknownFields)
+    }
 
     /// Keys of responses that serve all requests, whatever unknown fields they have.
     public var forAllFields: TargetKeys {
         guard unknownFields != nil else { return self }
-        var keys = TargetKeys(own: Array(plainOwn), shared: shared)
+        var keys = TargetKeys(own: Array(plainOwn), credentialFree: credentialFree)
         (keys.common, keys.former) = (common, former)
         return keys
     }
 
     /// Returns the keys of this request with another key instead of `own`.
-    public func at(_ key: [UInt8]) -> TargetKeys { TargetKeys(own: key, shared: shared, unknownFields: unknownFields) }
+    public func at(_ key: [UInt8]) -> TargetKeys { TargetKeys(own: key, credentialFree: credentialFree, unknownFields: unknownFields) }
 }

@@ -10,25 +10,25 @@ protocol TargetSlot: Sendable {
 struct TargetSlots<Slot: TargetSlot>: Sendable {
     private(set) var all: [Slot]
 
-    private let placesOfTarget = 8
+    private let slotsOfTarget = 8
 
     init(count: Int) { all = [Slot](repeating: Slot(), count: count) }
 
-    subscript(place: Int) -> Slot {
-        get { all[place] }
-        set { all[place] = newValue }
+    subscript(index: Int) -> Slot {
+        get { all[index] }
+        set { all[index] = newValue }
     }
 
     /// Returns the target's current slot, else a free one, else the slot of the least valuable entry.
-    func place(of target: UInt64, worth: (Slot) -> (Int, Int64)) -> Int {
+    func index(of target: UInt64, worth: (Slot) -> (Int, Int64)) -> Int {
         let first = Int(truncatingIfNeeded: target % UInt64(all.count))
-        var best = (place: first, worth: (Int.max, Int64.max))
-        for offset in 0..<placesOfTarget {
-            let place = (first + offset) % all.count
-            if all[place].target == target { return place }
-            let worth = all[place].target == 0 ? (Int.min, 0) : worth(all[place])
-            if worth < best.worth { best = (place, worth) }
+        var best = (index: first, worth: (Int.max, Int64.max))
+        for offset in 0..<slotsOfTarget {
+            let index = (first + offset) % all.count
+            if all[index].target == target { return index }
+            let worth = all[index].target == 0 ? (Int.min, 0) : worth(all[index])
+            if worth < best.worth { best = (index, worth) }
         }
-        return best.place
+        return best.index
     }
 }

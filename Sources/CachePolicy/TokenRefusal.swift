@@ -32,16 +32,16 @@ public enum IdentityOutcome: Sendable, Equatable {
     case expired
     case refused(TokenRefusal)
     /// The upstream identified the credentials' user; or did so before, but the result has expired; or did not.
-    case told, toldBefore, untold
+    case lookedUp, lookedUpBefore, notIdentified
 
     public var label: String {
         switch self {
         case .verified: "verified"
         case .expired: "expired"
         case .refused(let reason): reason.rawValue
-        case .told: "told"
-        case .toldBefore: "told_before"
-        case .untold: "untold"
+        case .lookedUp: "told"
+        case .lookedUpBefore: "told_before"
+        case .notIdentified: "untold"
         }
     }
 }

@@ -34,8 +34,8 @@ public final class UnknownFields: Sendable, Equatable {
         if namesOtherFields(response) { return true }
         guard !control.isPrivate else { return false }
         // A malformed directive does not permit sharing.
-        let saysForShared = control.sharedMaxAge != nil && !control.hasUnreadableSharedMaxAge
-        return control.isPublic || saysForShared || lifetime ?? 0 > 0
+        let hasSharedLifetime = control.sharedMaxAge != nil && !control.hasUnreadableSharedMaxAge
+        return control.isPublic || hasSharedLifetime || lifetime ?? 0 > 0
     }
 
     /// Frameworks add the CORS request fields to Vary of every response, as they add Origin. A member that is not a field name is ignored.

@@ -53,15 +53,15 @@ public struct LookUpBasis: Sendable, Equatable {
     /// Records a dependency without a counter. `holds` then always returns false.
     public mutating func noteUnknown() { count = Self.limit + 1 }
 
-    private func part(_ place: Int) -> Int {
-        Int(truncatingIfNeeded: (place < 4 ? firstParts : lastParts) &>> UInt64(16 &* (place & 3))) & 0xffff
+    private func part(_ index: Int) -> Int {
+        Int(truncatingIfNeeded: (index < 4 ? firstParts : lastParts) &>> UInt64(16 &* (index & 3))) & 0xffff
     }
 
     /// Whether a repeated look-up would return an equal result.
     func holds(_ counts: ChangeCounts) -> Bool {
         guard count <= Self.limit else { return false }
         var now: UInt32 = 0
-        for place in 0..<count { now &+= counts.number(ofPart: part(place)) &+ counts.numberOfAll }
+        for index in 0..<count { now &+= counts.number(ofPart: part(index)) &+ counts.numberOfAll }
         return now == sum
     }
 }

@@ -11,7 +11,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     /// The parent directory does not exist.
     case noParent(String, parent: String)
     /// The directory, or its lock file, belongs to another user, and this process may not write to it.
-    case anothers(String, owner: uid_t)
+    case ownedByOtherUser(String, owner: uid_t)
     /// The directory, a file in it or an ancestor belongs to another user, who could add responses.
     case ownedByAnother(String, part: String, owner: uid_t)
     /// Other users may write to the directory, to a file in it or to an ancestor.
@@ -21,7 +21,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         switch self {
         case .noDirectory(let path): "the cache directory \(path) cannot be one: \(Self.file(in: path)) is no directory"
         case .noParent(let path, let parent): "the cache directory \(path) cannot be made: there is no \(parent)"
-        case .anothers(let path, let owner):
+        case .ownedByOtherUser(let path, let owner):
             "the cache directory \(path) belongs to user \(owner), and this process runs as user \(geteuid()), who may not write there"
         case .ownedByAnother(let path, let part, let owner):
             "the cache directory \(path) is not safe: \(part) belongs to user \(owner), who could put responses there; "
@@ -36,7 +36,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     public static func find(at path: String, makesParents: Bool) -> DirectoryFault? {
         switch status(path) {
         case .found(let status) where status.st_mode & S_IFMT != S_IFDIR: return .noDirectory(path)
-        case .found(let status): return isAnothers(path, status) ? .anothers(path, owner: status.st_uid) : findUnsafe(at: path)
+        case .found(let status): return isOwnedByOther(path, status) ? .ownedByOtherUser(path, owner: status.st_uid) : findUnsafe(at: path)
         case .failed(ENOTDIR): return .noDirectory(path)
         case .failed(ENOENT): break
         case .failed: return nil
@@ -103,7 +103,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
 
     /// Whether another user owns the directory or its lock file, and this process has no write access. The lock file may be left over from
     /// a start as root.
-    private static func isAnothers(_ path: String, _ directory: stat) -> Bool {
+    private static func isOwnedByOther(_ path: String, _ directory: stat) -> Bool {
         if directory.st_uid != geteuid(), faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) != 0, errno == EACCES { return true }
         guard case .found(let lock) = status(path + "/lock") else { return false }
         return lock.st_uid != geteuid() && faccessat(AT_FDCWD, path + "/lock", R_OK | W_OK, AT_EACCESS) != 0 && errno == EACCES
@@ -148,9 +148,11 @@ public enum DirectoryState {
             // 1: FLOCK  ADVISORY  WRITE 1234 fd:01:393284 0 EOF
             let words = line.split(separator: " ")
             guard words.count >= 6, words[1] == "FLOCK", let process = pid_t(words[4]) else { continue }
-            let place = words[5].split(separator: ":")
-            guard place.count == 3, UInt64(place[2]) == UInt64(status.st_ino) else { continue }
-            if UInt64(place[0], radix: 16) == UInt64(major), UInt64(place[1], radix: 16) == UInt64(minor) { return process }
+            let deviceAndInode = words[5].split(separator: ":")
+            guard deviceAndInode.count == 3, UInt64(deviceAndInode[2]) == UInt64(status.st_ino) else { continue }
+            if UInt64(deviceAndInode[0], radix: 16) == UInt64(major), UInt64(deviceAndInode[1], radix: 16) == UInt64(minor) {
+                return process
+            }
         }
         return nil
     }
@@ -159,7 +161,7 @@ public enum DirectoryState {
     public static func availableBytes(at path: String) -> Int? {
         var part = path
         while access(part, F_OK) != 0, errno == ENOENT, part != "/", part != "." { part = DirectoryFault.parent(of: part) }
-        return DiskRoom.read(part).map { $0.freeBytes + fileBytes(in: path) }
+        return DiskSpace.read(part).map { $0.freeBytes + fileBytes(in: path) }
     }
 
     private static func fileBytes(in path: String) -> Int {

@@ -86,7 +86,7 @@ struct IndexSnapshot {
     /// Reads the snapshot of another process that continues to write. Entries of removed segments, or beyond the snapshot's end, are
     /// ignored.
     static func readHanded(_ file: borrowing Descriptor, segments: SegmentList, seed: UInt64) -> IndexSnapshot? {
-        read(file, limit: .max) { IndexSnapshot(handed: $0, segments, seed: seed) }
+        read(file, limit: .max) { IndexSnapshot(inherited: $0, segments, seed: seed) }
     }
 
     /// Returns the number of the newest segment that the snapshot of another process covers; nil if it cannot be read.
@@ -132,7 +132,7 @@ struct IndexSnapshot {
         }
     }
 
-    private init?(handed bytes: UnsafeRawBufferPointer, _ segments: SegmentList, seed: UInt64) {
+    private init?(inherited bytes: UnsafeRawBufferPointer, _ segments: SegmentList, seed: UInt64) {
         guard let header = Header(bytes, seed: seed) else { return nil }
         end = header.end
         for at in stride(from: Self.headerBytes, to: bytes.count, by: Self.entryBytes) {
@@ -162,11 +162,11 @@ struct IndexSnapshot {
     }
 
     private static func entry(_ bytes: UnsafeRawBufferPointer, _ at: Int) -> IndexEntry? {
-        let place = number(bytes, at + 24)
+        let packed = number(bytes, at + 24)
         guard number(bytes, at + 16) < Segment.numberLimit else { return nil }
         return IndexEntry(
             hash: KeyHash(low: number(bytes, at), high: number(bytes, at + 8)), segment: number(bytes, at + 16),
-            offset: UInt32(truncatingIfNeeded: place), flags: UInt32(truncatingIfNeeded: place >> 32) & IndexEntry.lastingFlags)
+            offset: UInt32(truncatingIfNeeded: packed), flags: UInt32(truncatingIfNeeded: packed >> 32) & IndexEntry.lastingFlags)
     }
 
     /// Whether the entry refers to written bytes of an existing segment. The next record must not overwrite a referenced one.

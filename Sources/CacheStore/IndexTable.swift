@@ -5,7 +5,7 @@
 struct IndexEntry {
     var hash = KeyHash(low: 0, high: 0)
     /// Number of the segment in the lower 48 bits (`Segment.numberLimit`), `inMemoryMark` in the upper 16 bits.
-    private var place: UInt64 = 0
+    private var packed: UInt64 = 0
     /// Offset of the record in its segment, in units of 8 bytes.
     private(set) var offset: UInt32 = 0
     var flags: UInt32 = 0
@@ -17,15 +17,15 @@ struct IndexEntry {
     /// - Parameter segment: number of the segment, below `Segment.numberLimit`.
     init(hash: KeyHash, segment: UInt64, offset: UInt32, flags: UInt32) {
         (self.hash, self.offset, self.flags) = (hash, offset, flags)
-        place = segment & (Segment.numberLimit - 1)
+        packed = segment & (Segment.numberLimit - 1)
     }
 
-    var segment: UInt64 { place & (Segment.numberLimit - 1) }
+    var segment: UInt64 { packed & (Segment.numberLimit - 1) }
 
     /// Time at which the record was last known to be in memory (`ResidencyTrust.mark`), in 16 bits; 0 for never. Not written to disk.
     var inMemoryMark: UInt32 {
-        get { UInt32(truncatingIfNeeded: place >> Self.markShift) }
-        set { place = segment | UInt64(newValue) << Self.markShift }
+        get { UInt32(truncatingIfNeeded: packed >> Self.markShift) }
+        set { packed = segment | UInt64(newValue) << Self.markShift }
     }
 
     static let occupied: UInt32 = 1
@@ -185,12 +185,12 @@ private struct IndexPart {
             return true
         }
         if (count + 1) * 4 > entries.count * 3 { grow() }
-        place(entry)
+        put(entry)
         count += 1
         return false
     }
 
-    private mutating func place(_ entry: IndexEntry) {
+    private mutating func put(_ entry: IndexEntry) {
         var slot = home(entry.hash)
         while entries[slot].isOccupied { slot = (slot + 1) & (entries.count - 1) }
         entries[slot] = entry
@@ -199,7 +199,7 @@ private struct IndexPart {
     private mutating func grow() {
         let old = entries
         entries = Array(repeating: IndexEntry(), count: max(16, old.count * 2))
-        for entry in old where entry.isOccupied { place(entry) }
+        for entry in old where entry.isOccupied { put(entry) }
     }
 
     /// Removes the entry and moves later entries into the gap, so that no deletion markers are needed.

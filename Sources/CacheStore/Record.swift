@@ -130,8 +130,8 @@ struct RecordHeader {
     }
 
     private static func checksum(_ header: UnsafeRawPointer, segment: UInt64, offset: Int, seed: UInt64) -> UInt64 {
-        let place = segment &* 0x9e37_79b9_7f4a_7c15 ^ UInt64(truncatingIfNeeded: offset)
-        return XXH3_64bits_withSeed(header, checkedBytes, seed ^ place)
+        let mixed = segment &* 0x9e37_79b9_7f4a_7c15 ^ UInt64(truncatingIfNeeded: offset)
+        return XXH3_64bits_withSeed(header, checkedBytes, seed ^ mixed)
     }
 
     static func payloadChecksum(_ payload: UnsafeRawPointer, _ count: Int, seed: UInt64) -> UInt64 {

@@ -13,7 +13,7 @@ public protocol Residency: Sendable {
     /// Whether all of these bytes can be read without waiting for the disk.
     func isInMemory(_ bytes: UnsafeRawBufferPointer) -> Bool
     /// Loads the bytes into memory. Blocks until the disk has read them.
-    func bringIn(_ bytes: UnsafeRawBufferPointer)
+    func load(_ bytes: UnsafeRawBufferPointer)
     /// Whether a record that was in memory recently may be read without a new check.
     var isTrusted: Bool { get }
 }
@@ -21,7 +21,7 @@ public protocol Residency: Sendable {
 /// Residency according to the kernel. For files of another user the kernel reports all pages as in memory, so a read may block.
 struct PageResidency: Residency {
     func isInMemory(_ bytes: UnsafeRawBufferPointer) -> Bool { csystem_is_in_memory(bytes.baseAddress, bytes.count) != 0 }
-    func bringIn(_ bytes: UnsafeRawBufferPointer) { csystem_bring_in(bytes.baseAddress, bytes.count) }
+    func load(_ bytes: UnsafeRawBufferPointer) { csystem_bring_in(bytes.baseAddress, bytes.count) }
     var isTrusted: Bool { true }
 }
 
@@ -77,10 +77,10 @@ final class DiskReaders: Sendable {
     var waiting: Int { handedOver.load(ordering: .relaxed) }
 
     /// Runs `work` on one of the threads.
-    /// - Parameter place: selects the queue. Work with equal values runs sequentially, so that a second read finds the data of the first.
-    func perform(at place: Int, _ work: @escaping @Sendable () -> Void) {
+    /// - Parameter address: selects the queue. Work with equal values runs sequentially, so that a second read finds the data of the first.
+    func perform(at address: Int, _ work: @escaping @Sendable () -> Void) {
         handedOver.wrappingAdd(1, ordering: .relaxed)
-        queues[Int(UInt(bitPattern: place) % UInt(queues.count))].async { [self] in
+        queues[Int(UInt(bitPattern: address) % UInt(queues.count))].async { [self] in
             work()
             handedOver.wrappingSubtract(1, ordering: .relaxed)
         }
@@ -94,12 +94,12 @@ extension ResponseStore {
 
     /// Loads an item on a thread that may block, then calls `then` on that thread. The caller must look the item up again, since it may
     /// have been removed.
-    public func bringIn(_ wanted: OnDisk, then: @escaping @Sendable () -> Void) {
-        state.withLock { $0.statistics.broughtIn += 1 }
+    public func load(_ wanted: OnDisk, then: @escaping @Sendable () -> Void) {
+        state.withLock { $0.statistics.loaded += 1 }
         readers.perform(at: Int(wanted.entry.offset)) { [self] in
             let (entry, segment) = (wanted.entry, wanted.segment)
-            settings.residency.bringIn(Self.headerBytes(of: entry, in: segment))
-            if let record = parts(entry, in: segment) { settings.residency.bringIn(wanted.isFrontOnly ? record.front : record.payload) }
+            settings.residency.load(Self.headerBytes(of: entry, in: segment))
+            if let record = parts(entry, in: segment) { settings.residency.load(wanted.isFrontOnly ? record.front : record.payload) }
             // Reading drops the item if it is damaged.
             if !wanted.isFrontOnly, read(entry, in: segment) != nil { noteInMemory(entry) }
             then()
@@ -107,11 +107,11 @@ extension ResponseStore {
     }
 
     /// Loads content that is being sent on a thread that may block, then calls `then` on that thread.
-    public func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
-        state.withLock { $0.statistics.broughtIn += 1 }
+    public func load(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
+        state.withLock { $0.statistics.loaded += 1 }
         let held = HeldBytes(bytes: bytes, owner: owner)
         readers.perform(at: Int(bitPattern: bytes.baseAddress)) { [self] in
-            settings.residency.bringIn(held.bytes)
+            settings.residency.load(held.bytes)
             then()
         }
     }
@@ -126,7 +126,7 @@ extension ResponseStore {
 
     /// Loads what `see` reads of the items under these keys. Returns at once.
     public func readAhead(_ keys: [[UInt8]]) {
-        for key in keys { if let wanted = onDisk(key) { bringIn(wanted) {} } }
+        for key in keys { if let wanted = onDisk(key) { load(wanted) {} } }
     }
 
     /// Returns what must be loaded before `see` can read the item without waiting for the disk; nil if nothing must be loaded.

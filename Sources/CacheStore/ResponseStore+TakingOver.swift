@@ -18,7 +18,7 @@ public final class HandedStore: Sendable {
     }
 
     func directory(_ path: String) throws(StoreError) -> StoreDirectory {
-        try StoreDirectory(path, handed: Descriptor(csystem_duplicate(lock.number)))
+        try StoreDirectory(path, inherited: Descriptor(csystem_duplicate(lock.number)))
     }
 
     /// Numbers of both descriptors, for a message to the other process.
@@ -54,12 +54,12 @@ extension ResponseStore {
     }
 
     /// Cancels `pass` because the other process has not started: writes all changes that have waited. Has no effect after `leave`.
-    public func goOn() {
+    public func resume() {
         let isOurs = state.withLock { state in
             if state.owner == .both { state.owner = .us }
             return state.owner == .us
         }
-        if isOurs { writer.goOn(self) }
+        if isOurs { writer.resume(self) }
     }
 
     /// Gives the directory up to the other process. All stored items become stale here, in memory only, because the other process may have
@@ -102,17 +102,17 @@ extension ResponseStore {
             return recovery.leftOut
         }
         IndexSnapshot.remove(directory: directory.path)
-        writer.goOn(self, from: end, without: leftOut)
+        writer.resume(self, from: end, without: leftOut)
     }
 
     // MARK: Both
 
     /// Sends removals and marks of this process to the other process from now on; nil stops it.
     /// - Parameter peer: called in the order of the changes with locks held; it must only queue the change.
-    public func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { writer.tell(peer) }
+    public func setPeer(_ peer: (@Sendable (PassedChange) -> Void)?) { writer.setPeer(peer) }
 
     /// Sends the other process a change that has no record in the store.
-    public func tell(_ change: PassedChange) { writer.tell(change) }
+    public func sendToPeer(_ change: PassedChange) { writer.sendToPeer(change) }
 
     /// Applies a removal or a mark of the other process. Items and purges are ignored here: the caller inserts a mark with `insert`.
     public func follow(_ change: PassedChange) {

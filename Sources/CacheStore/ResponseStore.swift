@@ -44,7 +44,7 @@ public final class ResponseStore: @unchecked Sendable {
         /// Incremented with every change of a look-up's result.
         let changes = ChangeCounts()
 
-        func place(of hash: KeyHash) -> SeenItem.Place {
+        func position(of hash: KeyHash) -> SeenItem.Position {
             if let pending = pending[hash] { return .pending(ObjectIdentifier(pending)) }
             return index.find(hash).map { .segment($0.segment, offset: $0.offset) } ?? .nowhere
         }
@@ -59,16 +59,16 @@ public final class ResponseStore: @unchecked Sendable {
     }
 
     /// Opens or creates the store. A directory without write access opens read-only.
-    /// - Parameter handed: the store that another process hands over; nil for an ordinary start. Nothing is then written before `own`.
-    public init(_ settings: StoreSettings, handed: HandedStore? = nil) throws(StoreError) {
+    /// - Parameter inherited: the store that another process hands over; nil for an ordinary start. Nothing is then written before `own`.
+    public init(_ settings: StoreSettings, inherited: HandedStore? = nil) throws(StoreError) {
         guard settings.capacityBytes >= 4 << 20 else { throw .tooSmall }
         self.settings = settings
         trustsResidency = settings.residency.isTrusted
-        directory = if let handed { try handed.directory(settings.directory) } else { try StoreDirectory(settings.directory) }
+        directory = if let inherited { try inherited.directory(settings.directory) } else { try StoreDirectory(settings.directory) }
         seed = XXH3_64bits(directory.secret, directory.secret.count)
         var recovery = StoreRecovery(directory: directory, settings: settings, seed: seed)
-        if let handed {
-            guard recovery.run(handed: handed.index) else { throw .notHandedOver(settings.directory) }
+        if let inherited {
+            guard recovery.run(inherited: inherited.index) else { throw .notHandedOver(settings.directory) }
         } else {
             recovery.run()
         }
@@ -78,7 +78,7 @@ public final class ResponseStore: @unchecked Sendable {
         initial.statistics = recovery.statistics
         initial.keep(recovery.leftOut.kept)
         initial.statistics.canOpen = directory.isWritable
-        let probes = settings.isRequired && directory.isWritable && handed == nil
+        let probes = settings.isRequired && directory.isWritable && inherited == nil
         initial.statistics.opening.error = probes ? directory.probe(settings) : directory.error
         initial.statistics.opening.hasLostKey = directory.isNew && !recovery.segments.isEmpty
         initial.statistics.opening.hasOpenKey = directory.isKeyOpen
@@ -88,16 +88,17 @@ public final class ResponseStore: @unchecked Sendable {
         initial.statistics.capacityBytes = settings.capacityBytes
         if directory.isWritable {
             let plan = SegmentPlan(
-                settings.sizes, held: initial.segments.bytes, count: initial.segments.count, room: settings.room(settings.directory))
-            (initial.statistics.roomBytes, initial.statistics.recordLimit) = (plan.roomBytes, plan.recordLimit)
+                settings.sizes, held: initial.segments.bytes, count: initial.segments.count,
+                diskSpace: settings.diskSpace(settings.directory))
+            (initial.statistics.usableBytes, initial.statistics.recordLimit) = (plan.usableBytes, plan.recordLimit)
         } else {
             let path = directory.path + (directory.lacksKeyOnly ? "/key" : "/lock")
-            let fault = WriteFault(directory.error, path: path, room: settings.room(settings.directory))
+            let fault = WriteFault(directory.error, path: path, diskSpace: settings.diskSpace(settings.directory))
             initial.statistics.refuse(fault, at: settings.now())
         }
         changes = initial.changes
         state = Mutex(initial)
-        writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end, isHeld: handed != nil)
+        writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end, isHeld: inherited != nil)
         writer.leaveOut(recovery.leftOut, self)
         if let fault = initial.statistics.refusal, directory.lacksKeyOnly { writer.refuse(fault, self) }
     }
@@ -244,19 +245,19 @@ public final class ResponseStore: @unchecked Sendable {
     public func insert(_ item: NewItem) -> InsertResult { insert(item, ifAt: nil) }
 
     /// Inserts an item if the key's state has not changed since `see`. Lets the caller compare with the stored item without a race.
-    public func insert(_ item: NewItem, ifStill seen: SeenItem) -> InsertResult { insert(item, ifAt: seen.place) }
+    public func insert(_ item: NewItem, ifStill seen: SeenItem) -> InsertResult { insert(item, ifAt: seen.position) }
 
-    private func insert(_ item: NewItem, ifAt seen: SeenItem.Place?) -> InsertResult {
+    private func insert(_ item: NewItem, ifAt seen: SeenItem.Position?) -> InsertResult {
         // The limit for tombstones is higher, so that they are dropped last.
         let limit = settings.pendingLimitBytes * (item.retention.isNeeded ? 2 : 1)
         let recordBytes = RecordHeader.recordBytes(payload: item.payloadBytes)
         guard recordBytes <= settings.segmentBytes else { return .tooLarge }
         let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })
         return state.withLock { state in
-            if let seen, state.place(of: pending.hash) != seen { return .changed }
+            if let seen, state.position(of: pending.hash) != seen { return .changed }
             guard state.owner == .us && state.statistics.isWritable || item.retention.isNeeded else { return .unwritable }
             guard recordBytes <= state.statistics.recordLimit || item.retention.isNeeded else {
-                writer.serial.async { [writer] in writer.checkRoom(self) }
+                writer.serial.async { [writer] in writer.checkSpace(self) }
                 return .tooLarge
             }
             guard state.owner != .us || state.statistics.pendingBytes + pending.bytes <= limit else {
@@ -277,15 +278,15 @@ public final class ResponseStore: @unchecked Sendable {
     public func see(_ key: Span<UInt8>) -> SeenItem {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
-            let (place, pending, segment, entry) = state.withLock { state in
+            let (position, pending, segment, entry) = state.withLock { state in
                 let entry = state.index.find(hash)
-                return (state.place(of: hash), state.pending[hash], entry.flatMap { state.segments[$0.segment] }, entry)
+                return (state.position(of: hash), state.pending[hash], entry.flatMap { state.segments[$0.segment] }, entry)
             }
-            if let pending { return SeenItem(item: pending.matches(key) ? pending.stored : nil, place: place) }
+            if let pending { return SeenItem(item: pending.matches(key) ? pending.stored : nil, position: position) }
             guard let segment, let entry, let record = parts(entry, in: segment), record.key.count == key.count,
                 memcmp(record.key.baseAddress!, key.baseAddress!, key.count) == 0
-            else { return SeenItem(item: nil, place: place) }
-            return SeenItem(item: record.item, place: place)
+            else { return SeenItem(item: nil, position: position) }
+            return SeenItem(item: record.item, position: position)
         }
     }
 
@@ -346,7 +347,7 @@ public final class ResponseStore: @unchecked Sendable {
         state.changes.raise(hash)
         guard state.index.remove(hash) || wasPending else {
             // The other process may have stored an item under this key.
-            writer.tell(.removal(low: hash.low, high: hash.high))
+            writer.sendToPeer(.removal(low: hash.low, high: hash.high))
             return false
         }
         state.statistics.invalidated += 1

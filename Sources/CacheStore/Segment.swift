@@ -115,7 +115,7 @@ extension Segment {
     }
 
     /// Size of the segment according to its first record; nil if the segment has no such record.
-    func toldSize(seed: UInt64) -> Int? {
+    func recordedSize(seed: UInt64) -> Int? {
         guard let header = RecordHeader(at: base, segment: number, offset: 0, limit: size, seed: seed), header.kind == .removal,
             header.hash.low == Self.sizeMark
         else { return nil }

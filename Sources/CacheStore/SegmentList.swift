@@ -14,8 +14,8 @@ struct SegmentList: Sendable {
     subscript(number: UInt64) -> Segment? {
         guard let first = segments.first, number >= first.number else { return nil }
         // The number may come from a damaged entry and have any value.
-        let place = number - first.number
-        if place < segments.count, segments[Int(place)].number == number { return segments[Int(place)] }
+        let index = number - first.number
+        if index < segments.count, segments[Int(index)].number == number { return segments[Int(index)] }
         // Numbers are missing, so a binary search is needed.
         var (low, high) = (0, segments.count)
         while low < high {

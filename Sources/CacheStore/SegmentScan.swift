@@ -11,7 +11,7 @@ struct SegmentScan {
     /// Offset for the next record.
     private(set) var end: Int
     /// Number of ranges that must have contained one or more damaged records.
-    private(set) var damagedPlaces = 0
+    private(set) var damagedSpans = 0
     /// End of the last damaged range; nil if there is none.
     private(set) var lastDamage: Int?
 
@@ -28,15 +28,15 @@ struct SegmentScan {
         var lastWritten: Int?
         let limit = min(segment.size, range?.upperBound ?? segment.size)
         while offset + RecordHeader.bytes <= limit {
-            let place = segment.base + offset
-            if let header = RecordHeader(at: place, segment: segment.number, offset: offset, limit: segment.size, seed: seed) {
+            let address = segment.base + offset
+            if let header = RecordHeader(at: address, segment: segment.number, offset: offset, limit: segment.size, seed: seed) {
                 if offset > scan.end { scan.noteDamage(upTo: offset) }
                 body(header, offset)
                 scan.records += 1
                 offset += header.recordBytes
                 (scan.end, lastWritten) = (offset, nil)
             } else {
-                if place.load(as: UInt64.self) != 0 { lastWritten = offset }
+                if address.load(as: UInt64.self) != 0 { lastWritten = offset }
                 offset += RecordHeader.alignment
             }
         }
@@ -57,7 +57,7 @@ struct SegmentScan {
     }
 
     private mutating func noteDamage(upTo offset: Int) {
-        damagedPlaces += 1
+        damagedSpans += 1
         lastDamage = offset
     }
 

@@ -50,11 +50,11 @@ final class StoreDirectory: Sendable {
 
     /// Opens the directory of another process that is about to end. Creates nothing, and the lock belongs to the other process until
     /// `take`.
-    init(_ path: String, handed lock: consuming Descriptor) throws(StoreError) {
+    init(_ path: String, inherited lock: consuming Descriptor) throws(StoreError) {
         self.path = path
-        var (handed, here) = (stat(), stat())
-        guard fstat(lock.number, &handed) == 0, stat(path + "/lock", &here) == 0, handed.st_dev == here.st_dev,
-            handed.st_ino == here.st_ino
+        var (inherited, here) = (stat(), stat())
+        guard fstat(lock.number, &inherited) == 0, stat(path + "/lock", &here) == 0, inherited.st_dev == here.st_dev,
+            inherited.st_ino == here.st_ino
         else { throw .otherDirectory(path) }
         if let fault = DirectoryFault.findUnsafe(at: path) { throw .unsafe(fault) }
         let loaded = Self.loadSecret(path + "/key", mayWrite: false)

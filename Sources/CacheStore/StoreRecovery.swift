@@ -14,7 +14,7 @@ struct StoreRecovery {
     var end = StoreWriter.Position(segment: 0, offset: 0)
     var statistics = StoreStatistics()
     /// Number of positions where a removal or a mark may be lost, and the last of them.
-    private var damage: (places: Int, last: StoreWriter.Position)?
+    private var damage: (spans: Int, last: StoreWriter.Position)?
     /// Segments that exceed the limit.
     private(set) var leftOut = LeftOutSegments()
     /// Paths of segment files that cannot be opened.
@@ -49,7 +49,7 @@ struct StoreRecovery {
 
     /// Opens the store with the index of another process that still uses the directory. Writes and removes nothing.
     /// - Returns: whether the index can be used.
-    mutating func run(handed index: borrowing Descriptor) -> Bool {
+    mutating func run(inherited index: borrowing Descriptor) -> Bool {
         guard let known = IndexSnapshot.endOfHanded(index) else { return false }
         // The other process may be creating later segments now. Segments over the limit are not removed while it writes.
         openSegments(upTo: known)
@@ -113,7 +113,7 @@ struct StoreRecovery {
         let lost = needed.count - kept.count
         guard lost > 0 else { return }
         statistics.damaged += lost
-        statistics.opening.damagedPlaces += lost
+        statistics.opening.damagedSpans += lost
         index.markAllStale()
         leftOut.kept.append(.staleAll)
     }
@@ -121,14 +121,16 @@ struct StoreRecovery {
     private mutating func scan() {
         var count = 0
         let all = Array(segments)
-        let told = all.map { $0.toldSize(seed: seed) }
-        for (place, segment) in all.enumerated() {
+        let recorded = all.map { $0.recordedSize(seed: seed) }
+        for (position, segment) in all.enumerated() {
             // Numbers increase by one, so a file is missing here.
-            if place > 0, all[place - 1].number + 1 != segment.number { noteDamage(at: .init(segment: segment.number, offset: 0)) }
+            if position > 0, all[position - 1].number + 1 != segment.number { noteDamage(at: .init(segment: segment.number, offset: 0)) }
             let found = scan(segment)
             count += found.records
-            let others = [all[..<place].indices.last { told[$0] == nil }, all[(place + 1)...].indices.first { told[$0] == nil }]
-            let isCut = told[place].map { segment.size < $0 } ?? isCut(segment, beside: others.compactMap { $0.map { all[$0] } })
+            let others = [
+                all[..<position].indices.last { recorded[$0] == nil }, all[(position + 1)...].indices.first { recorded[$0] == nil },
+            ]
+            let isCut = recorded[position].map { segment.size < $0 } ?? isCut(segment, beside: others.compactMap { $0.map { all[$0] } })
             if found.records > 0, isCut {
                 noteDamage(at: .init(segment: segment.number, offset: segment.size))
             }
@@ -149,15 +151,15 @@ extension StoreRecovery {
         let found = SegmentScan.forEachRecord(in: segment, range, seed: seed) { header, offset in
             switch header.kind {
             case .item:
-                let place = IndexEntry(
+                let indexEntry = IndexEntry(
                     hash: header.hash, segment: segment.number, byteOffset: offset, isMarkedStale: header.isMarkedStale,
                     isNeeded: header.retention.isNeeded)
                 guard header.retention.isNeeded else {
-                    index.set(place)
+                    index.set(indexEntry)
                     break
                 }
                 switch SegmentScan.content(of: header, in: segment, at: offset, seed: seed) {
-                case .whole: index.set(place)
+                case .whole: index.set(indexEntry)
                 case .cutShort: break
                 case .damaged: unreadableMarks.append(offset)
                 }
@@ -168,7 +170,7 @@ extension StoreRecovery {
             }
         }
         if let last = [found.lastDamage, unreadableMarks.last].compactMap(\.self).max() {
-            noteDamage(found.damagedPlaces + unreadableMarks.count, at: .init(segment: segment.number, offset: last))
+            noteDamage(found.damagedSpans + unreadableMarks.count, at: .init(segment: segment.number, offset: last))
         }
         return found
     }
@@ -180,16 +182,16 @@ extension StoreRecovery {
         return !sizes.contains(segment.size) && sizes.contains { $0 > segment.size }
     }
 
-    private mutating func noteDamage(_ places: Int = 1, at position: StoreWriter.Position) {
-        damage = ((damage?.places ?? 0) + places, position)
+    private mutating func noteDamage(_ spans: Int = 1, at position: StoreWriter.Position) {
+        damage = ((damage?.spans ?? 0) + spans, position)
     }
 
     /// Marks all items before the last damage as stale, because a removal or a mark may be lost. Later records are unaffected.
     private mutating func doubtWhatIsBeforeDamage() {
         guard let damage else { return }
         index.markStale(before: damage.last)
-        statistics.damaged += damage.places
-        statistics.opening.damagedPlaces += damage.places
+        statistics.damaged += damage.spans
+        statistics.opening.damagedSpans += damage.spans
     }
 }
 
@@ -203,9 +205,9 @@ struct LeftOutSegments: Sendable {
 extension PendingItem {
     /// Reads the record of an entry; nil if it cannot be read.
     fileprivate convenience init?(_ entry: IndexEntry, in segment: Segment, seed: UInt64) {
-        let place = segment.base + entry.byteOffset
+        let address = segment.base + entry.byteOffset
         guard
-            let header = RecordHeader(at: place, segment: segment.number, offset: entry.byteOffset, limit: segment.size, seed: seed),
+            let header = RecordHeader(at: address, segment: segment.number, offset: entry.byteOffset, limit: segment.size, seed: seed),
             header.hash == entry.hash
         else { return nil }
         self.init(header, in: segment, at: entry.byteOffset, as: header.retention, seed: seed)

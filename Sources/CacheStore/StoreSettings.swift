@@ -28,7 +28,7 @@ public struct StoreSettings: Sendable {
         return errno == 0 ? EIO : errno
     }
     /// Free space of the directory's file system; nil if unknown.
-    var room: @Sendable (_ directory: String) -> DiskRoom? = { DiskRoom.read($0) }
+    var diskSpace: @Sendable (_ directory: String) -> DiskSpace? = { DiskSpace.read($0) }
     /// Milliseconds of the wall clock.
     var now: @Sendable () -> Int64 = { StoreWriter.milliseconds(CLOCK_REALTIME) }
     /// Interval between write attempts while the disk refuses writes. 0 leaves them to `tryAgain`.
@@ -239,10 +239,10 @@ final class HeldHead {
 public struct SeenItem {
     /// The item under the key; nil if there was none that could be read.
     public let item: StoredItem?
-    let place: Place
+    let position: Position
 
     /// Where the item was. A pending item is held by `SeenItem.item`, so no other object gets its identifier meanwhile.
-    enum Place: Equatable {
+    enum Position: Equatable {
         case nowhere
         case pending(ObjectIdentifier)
         case segment(UInt64, offset: UInt32)
@@ -264,7 +264,7 @@ public struct StoreStatistics: Sendable {
     /// The last periods in which new items were refused, oldest first.
     public var refusals: [RefusalPeriod] = []
     /// Maximum bytes of all segments: less than the capacity on a small disk.
-    public var roomBytes = 0
+    public var usableBytes = 0
     /// Maximum size of a record in bytes on this disk.
     var recordLimit = Int.max
     public var inserted = 0
@@ -274,7 +274,7 @@ public struct StoreStatistics: Sendable {
     public var damaged = 0
     public var reinserted = 0
     /// Number of reads from disk on the dedicated threads, for items that were not in memory.
-    public var broughtIn = 0
+    public var loaded = 0
     /// Number of these reads that have not ended.
     public var diskReadsWaiting = 0
     /// Number of items that were dropped because too many waited.
@@ -294,7 +294,7 @@ public struct StoreStatistics: Sendable {
     }
 
     mutating func count(_ fault: WriteFault) {
-        if let place = WriteFault.Cause.allCases.firstIndex(of: fault.cause) { writeErrorsByCause[place] += 1 }
+        if let position = WriteFault.Cause.allCases.firstIndex(of: fault.cause) { writeErrorsByCause[position] += 1 }
     }
 
     /// Maximum number of `refusals`.
@@ -342,7 +342,7 @@ public struct StoreOpening: Sendable {
     public var hasOpenKey = false
     /// Number of positions where a removal or a mark may be lost, including missing and truncated files. Items stored before the last
     /// position count as stale.
-    public var damagedPlaces = 0
+    public var damagedSpans = 0
     /// errno of opening the directory for writing at the start; 0 on success.
     public var error: Int32 = 0
 

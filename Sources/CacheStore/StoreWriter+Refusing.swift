@@ -9,12 +9,12 @@ import Reactor
 extension StoreWriter {
     enum Trouble {
         /// No segment could be created. Small records may still be appended to the last segment, which does not count as a recovery.
-        case noRoom(WriteFault)
+        case noSpace(WriteFault)
         case failedWrite(WriteFault)
 
         var fault: WriteFault {
             switch self {
-            case .noRoom(let fault), .failedWrite(let fault): fault
+            case .noSpace(let fault), .failedWrite(let fault): fault
             }
         }
 
@@ -26,26 +26,26 @@ extension StoreWriter {
         /// Number of failed attempts.
         var failures = 0
         /// The oldest segment was evicted for a new one that could not be created. No more segments are evicted until there is space.
-        var evictedInVain = false
+        var evictedWithoutSuccess = false
         /// Maximum record size if the free space is unknown; nil if no record was refused for its size.
         var recordLimit: Int?
         /// Start of the refusal, in milliseconds of the monotonic clock.
         var since: Int64 = 0
         /// Time of the last reported failure; nil for never.
-        var toldAt: Int64?
+        var loggedAt: Int64?
         /// Whether a failure was reported, so that a recovery must be reported too.
-        var isTold = false
-        var limitToldAt: Int64?
-        var roomCheckedAt: Int64 = 0
+        var isLogged = false
+        var limitLoggedAt: Int64?
+        var spaceCheckedAt: Int64 = 0
         var isRetryScheduled = false
     }
 
     /// Minimum interval between reports of a failure, in milliseconds.
-    static let tellingMilliseconds: Int64 = 60_000
-    static let limitTellingMilliseconds: Int64 = 3_600_000
+    static let logIntervalMilliseconds: Int64 = 60_000
+    static let limitLogIntervalMilliseconds: Int64 = 3_600_000
 
     func fault(_ error: Segment.WriteError) -> WriteFault {
-        WriteFault(error.code, path: error.path, room: error.code == ENOSPC ? settings.room(settings.directory) : nil)
+        WriteFault(error.code, path: error.path, diskSpace: error.code == ENOSPC ? settings.diskSpace(settings.directory) : nil)
     }
 
     /// Describes an error of creating the next segment.
@@ -61,8 +61,8 @@ extension StoreWriter {
         refusing.trouble = trouble
         guard let trouble else {
             store.state.withLock { $0.statistics.accept(at: wall) }
-            if let former, refusing.isTold { settings.whenWriting?(.recovered(former.fault, seconds: (now - refusing.since) / 1_000)) }
-            refusing.isTold = false
+            if let former, refusing.isLogged { settings.whenWriting?(.recovered(former.fault, seconds: (now - refusing.since) / 1_000)) }
+            refusing.isLogged = false
             return
         }
         refusing.failures += 1
@@ -71,8 +71,8 @@ extension StoreWriter {
             state.statistics.count(trouble.fault)
             state.statistics.refuse(trouble.fault, at: wall)
         }
-        if refusing.toldAt.map({ now - $0 >= Self.tellingMilliseconds }) ?? true {
-            (refusing.toldAt, refusing.isTold) = (now, true)
+        if refusing.loggedAt.map({ now - $0 >= Self.logIntervalMilliseconds }) ?? true {
+            (refusing.loggedAt, refusing.isLogged) = (now, true)
             settings.whenWriting?(.failing(trouble.fault, seconds: (now - refusing.since) / 1_000))
         }
         scheduleRetry(store)
@@ -81,20 +81,20 @@ extension StoreWriter {
     /// Reports that the disk allows less than the configured size.
     /// - Parameter size: size of the next segment in bytes.
     func noteLimit(beside size: Int, _ store: ResponseStore) {
-        let roomBytes = store.state.withLock { state in
-            state.statistics.roomBytes = min(state.statistics.roomBytes, state.segments.bytes + size)
-            return state.statistics.roomBytes
+        let usableBytes = store.state.withLock { state in
+            state.statistics.usableBytes = min(state.statistics.usableBytes, state.segments.bytes + size)
+            return state.statistics.usableBytes
         }
         let now = Self.milliseconds(CLOCK_MONOTONIC)
-        guard refusing.limitToldAt.map({ now - $0 >= Self.limitTellingMilliseconds }) ?? true else { return }
-        refusing.limitToldAt = now
-        settings.whenWriting?(.limited(roomBytes: roomBytes))
+        guard refusing.limitLoggedAt.map({ now - $0 >= Self.limitLogIntervalMilliseconds }) ?? true else { return }
+        refusing.limitLoggedAt = now
+        settings.whenWriting?(.limited(usableBytes: usableBytes))
     }
 
     /// Starts in the refusing state, because the directory could not be opened for writing, and schedules a retry.
     func refuse(_ fault: WriteFault, _ store: ResponseStore) {
         serial.sync {
-            (refusing.trouble, refusing.isTold, refusing.since) = (.noRoom(fault), true, Self.milliseconds(CLOCK_MONOTONIC))
+            (refusing.trouble, refusing.isLogged, refusing.since) = (.noSpace(fault), true, Self.milliseconds(CLOCK_MONOTONIC))
             scheduleRetry(store)
         }
     }
@@ -114,7 +114,7 @@ extension StoreWriter {
         guard refusing.trouble != nil, waiting.withLock({ $0.isOurs }) else { return }
         let keyError = directory.saveKey()
         guard keyError == 0 else {
-            return note(.noRoom(fault(Segment.WriteError(code: keyError, path: directory.path + "/key"))), store)
+            return note(.noSpace(fault(Segment.WriteError(code: keyError, path: directory.path + "/key"))), store)
         }
         store.state.withLock { $0.statistics.canOpen = true }
         writeBuffer(store)

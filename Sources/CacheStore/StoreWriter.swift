@@ -71,7 +71,7 @@ final class StoreWriter: @unchecked Sendable {
     /// next start.
     private static let removalLimit = 1 << 17
 
-    /// - Parameter isHeld: nothing is written before `goOn`.
+    /// - Parameter isHeld: nothing is written before `resume`.
     init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64, start: Position, isHeld: Bool = false) {
         waiting = Mutex(WriterQueue(isHeld: isHeld))
         encoder = ItemEncoder(settings)
@@ -176,7 +176,7 @@ final class StoreWriter: @unchecked Sendable {
     /// - Parameters:
     ///   - position: where another process stopped writing; nil to continue at this process's position.
     ///   - leftOut: segments over the limit; their files are deleted.
-    func goOn(_ store: ResponseStore, from position: Position? = nil, without leftOut: LeftOutSegments = LeftOutSegments()) {
+    func resume(_ store: ResponseStore, from position: Position? = nil, without leftOut: LeftOutSegments = LeftOutSegments()) {
         serial.sync {
             if let position { (self.position, active, firstUnsynchronized) = (position, nil, 0) }
             writeAgain(leftOut, store)
@@ -198,10 +198,10 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     /// Sends removals and marks to another process from now on; nil stops it.
-    func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { waiting.withLock { $0.tell(peer) } }
+    func setPeer(_ peer: (@Sendable (PassedChange) -> Void)?) { waiting.withLock { $0.setPeer(peer) } }
 
     /// Sends the other process a change that is not written.
-    func tell(_ change: PassedChange) { waiting.withLock { $0.tell(change) } }
+    func sendToPeer(_ change: PassedChange) { waiting.withLock { $0.sendToPeer(change) } }
 
     private func drain(_ store: ResponseStore) {
         let all = waiting.withLock { $0.takeAll() }
@@ -235,7 +235,7 @@ final class StoreWriter: @unchecked Sendable {
     /// Writes work in order.
     /// - Parameter all: the work, with the encoded contents of items.
     private func write(_ all: [(work: Work, encoded: [UInt8]?)], _ store: ResponseStore) {
-        let wasWell = refusing.trouble == nil
+        let wasHealthy = refusing.trouble == nil
         // Work that has waited precedes new work.
         if removalsWait, all.contains(where: { $0.work.takesBack }) { tryAgain(store) }
         var isFailing = !directory.isWritable
@@ -252,7 +252,7 @@ final class StoreWriter: @unchecked Sendable {
         }
         writeBuffer(store)
         // Another part of the disk may accept the write.
-        if wasWell, refusing.trouble?.isFailedWrite == true { tryAgain(store) }
+        if wasHealthy, refusing.trouble?.isFailedWrite == true { tryAgain(store) }
     }
 
     /// Handles work that could not be written. Removals and marks stay queued, and items stay in memory. An item too large for any segment
@@ -320,20 +320,20 @@ final class StoreWriter: @unchecked Sendable {
     private func append(_ work: Work, _ encoded: [UInt8]?, isNeeded: Bool, _ store: ResponseStore) {
         let header = work.header(encoded)
         // Usually one iteration. A second one is needed if other kept marks fill the new segment. Marks are kept once, so the loop ends.
-        while !hasRoom(for: header.recordBytes) {
+        while !hasCapacity(for: header.recordBytes) {
             writeBuffer(store)
-            guard makeRoom(for: header.recordBytes, isNeeded: isNeeded, store) else { return giveUp(work, isNeeded: isNeeded, store) }
+            guard makeSpace(for: header.recordBytes, isNeeded: isNeeded, store) else { return giveUp(work, isNeeded: isNeeded, store) }
         }
-        place(work, encoded, header, isNeeded: isNeeded)
+        appendRecord(work, encoded, header, isNeeded: isNeeded)
     }
 
     /// Whether a record of this size fits into the segment after the buffer.
-    func hasRoom(for size: Int) -> Bool { active.map { position.offset + buffer.count + size <= $0.size } ?? false }
+    func hasCapacity(for size: Int) -> Bool { active.map { position.offset + buffer.count + size <= $0.size } ?? false }
 
     /// Appends a record to the buffer. The caller has checked that there is space.
-    func place(_ work: Work, _ encoded: [UInt8]?, _ header: RecordHeader, isNeeded: Bool) {
+    func appendRecord(_ work: Work, _ encoded: [UInt8]?, _ header: RecordHeader, isNeeded: Bool) {
         let offset = position.offset + buffer.count
-        place(header) { if case .item(let item) = work { item.appendPayload(encoded, to: &$0) } }
+        appendRecord(header) { if case .item(let item) = work { item.appendPayload(encoded, to: &$0) } }
         placed.append(Placed(work: work, offset: offset, isNeeded: isNeeded))
         if encoded != nil {
             self.encoded.add(EncodedCounts(contents: 1, plainBytes: header.plainBytes, codedBytes: header.bodyBytes))
@@ -342,7 +342,7 @@ final class StoreWriter: @unchecked Sendable {
 
     /// Appends a record to the buffer.
     /// - Parameter payload: appends the record's key, metadata, head and body.
-    func place(_ header: RecordHeader, _ payload: (inout [UInt8]) -> Void = { _ in }) {
+    func appendRecord(_ header: RecordHeader, _ payload: (inout [UInt8]) -> Void = { _ in }) {
         var header = header
         let offset = position.offset + buffer.count
         let start = buffer.count

@@ -44,13 +44,13 @@ public struct WriteFault: Error, Sendable, Equatable {
     /// Path of the file that could not be written.
     public let path: String
 
-    /// - Parameter room: free space of the file system. It distinguishes missing inodes from missing blocks.
-    init(_ code: Int32, path: String, room: DiskRoom?) {
+    /// - Parameter diskSpace: free space of the file system. It distinguishes missing inodes from missing blocks.
+    init(_ code: Int32, path: String, diskSpace: DiskSpace?) {
         self.code = code
         self.path = path
         cause =
             switch code {
-            case ENOSPC: room?.hasNoInodes == true ? .noInodes : .noSpace
+            case ENOSPC: diskSpace?.hasNoInodes == true ? .noInodes : .noSpace
             case EDQUOT: .quota
             case EROFS: .readOnly
             case EIO: .ioError
@@ -83,11 +83,11 @@ public enum WritingEvent: Sendable, Equatable {
     case failing(WriteFault, seconds: Int64)
     case recovered(WriteFault, seconds: Int64)
     /// The disk is too small for the configured size, so the store is limited to this many bytes.
-    case limited(roomBytes: Int)
+    case limited(usableBytes: Int)
 }
 
 /// Free space of a file system.
-public struct DiskRoom: Sendable, Equatable {
+public struct DiskSpace: Sendable, Equatable {
     /// Bytes that this user can still write.
     public var freeBytes: Int
     public var totalBytes: Int
@@ -98,12 +98,12 @@ public struct DiskRoom: Sendable, Equatable {
     }
 
     /// Returns nil if the system does not report it.
-    public static func read(_ directory: String) -> DiskRoom? {
+    public static func read(_ directory: String) -> DiskSpace? {
         var system = statvfs()
         guard statvfs(directory, &system) == 0, system.f_blocks > 0 else { return nil }
         let block = Int(clamping: system.f_frsize)
         func bytes(_ blocks: fsblkcnt_t) -> Int { Int(clamping: blocks).multipliedReportingOverflow(by: block).partialValue }
-        return DiskRoom(
+        return DiskSpace(
             freeBytes: bytes(system.f_bavail), totalBytes: bytes(system.f_blocks),
             hasNoInodes: system.f_files > 0 && system.f_favail == 0)
     }
@@ -115,7 +115,7 @@ public struct DiskRoom: Sendable, Equatable {
 /// Size of the next segment, on a disk that may have less space than the settings allow.
 struct SegmentPlan: Equatable {
     /// Bytes that the store may have on this disk.
-    let roomBytes: Int
+    let usableBytes: Int
     /// Whether the disk allows less than the settings do.
     let isLimited: Bool
     /// The largest record that can be stored.
@@ -132,12 +132,12 @@ struct SegmentPlan: Equatable {
     /// - Parameters:
     ///   - held: bytes of the store's segments, including evicted ones with files on the disk.
     ///   - count: number of those segments.
-    ///   - room: free space of the file system; nil if unknown.
-    init(_ settings: StoreSettings.Sizes, held: Int, count: Int, room: DiskRoom?) {
+    ///   - diskSpace: free space of the file system; nil if unknown.
+    init(_ settings: StoreSettings.Sizes, held: Int, count: Int, diskSpace: DiskSpace?) {
         self.settings = settings
-        let growth = Self.growth(room, count: count) ?? .max
+        let growth = Self.growth(diskSpace, count: count) ?? .max
         let bytes = min(settings.limitBytes, held.addingReportingOverflow(growth).overflow ? .max : held + growth)
-        roomBytes = bytes
+        usableBytes = bytes
         isLimited = bytes < settings.limitBytes
         // On a full disk no record is too large: the writer reports the full disk instead.
         let isNone = bytes < Self.leastBytes
@@ -146,12 +146,12 @@ struct SegmentPlan: Equatable {
 
     /// Bytes by which the store may grow; nil if unknown.
     /// - Parameter count: number of segments. The first two may use all free space.
-    static func growth(_ room: DiskRoom?, count: Int) -> Int? {
-        room.map { max(0, $0.freeBytes - (count < 2 ? 0 : $0.headroomBytes)) }
+    static func growth(_ diskSpace: DiskSpace?, count: Int) -> Int? {
+        diskSpace.map { max(0, $0.freeBytes - (count < 2 ? 0 : $0.headroomBytes)) }
     }
 
-    private static func largestSegment(_ settings: StoreSettings.Sizes, _ roomBytes: Int) -> Int {
-        min(settings.segmentBytes, max(rounded(roomBytes / largestParts), leastBytes))
+    private static func largestSegment(_ settings: StoreSettings.Sizes, _ usableBytes: Int) -> Int {
+        min(settings.segmentBytes, max(rounded(usableBytes / largestParts), leastBytes))
     }
 
     static func rounded(_ bytes: Int) -> Int { bytes / granularity * granularity }
@@ -161,9 +161,9 @@ struct SegmentPlan: Equatable {
         guard isLimited else { return record <= settings.segmentBytes ? settings.segmentBytes : nil }
         guard record + RecordHeader.bytes <= settings.segmentBytes else { return nil }
         let least = min(settings.segmentBytes, max(Self.leastBytes, Self.leastSegment(for: record)))
-        let largest = Self.largestSegment(settings, roomBytes)
-        guard least <= largest, least <= roomBytes else { return nil }
-        return min(largest, max(least, Self.rounded(roomBytes / Self.parts)))
+        let largest = Self.largestSegment(settings, usableBytes)
+        guard least <= largest, least <= usableBytes else { return nil }
+        return min(largest, max(least, Self.rounded(usableBytes / Self.parts)))
     }
 
     /// Minimum size of a segment that holds this record and the record of the segment's size.

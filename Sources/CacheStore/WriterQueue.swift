@@ -142,10 +142,10 @@ struct WriterQueue {
     var hasPeer: Bool { course != .written || peer != nil }
 
     /// - Parameter peer: called in the order of the changes; nil for no process.
-    mutating func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { self.peer = peer }
+    mutating func setPeer(_ peer: (@Sendable (PassedChange) -> Void)?) { self.peer = peer }
 
     /// Sends a change that is not written to the other process.
-    func tell(_ change: PassedChange) { peer?(change) }
+    func sendToPeer(_ change: PassedChange) { peer?(change) }
 }
 
 extension StoreWriter.Work {

@@ -18,7 +18,7 @@ public struct ExchangeMachine {
         /// Waiting for a collapsed fetch.
         case waiting(isLast: Bool)
         /// A fetch is running; no part of its response has been sent.
-        case asking
+        case fetching
         /// Only the store is still needed: the response to send is looked up, or is being read from disk.
         case ending
         /// The upstream's response is forwarded as it arrives.
@@ -30,7 +30,7 @@ public struct ExchangeMachine {
     public enum Event: Sendable, Equatable {
         case begun
         case admitted(FailureAdmission)
-        case joined(FlightPlace)
+        case joined(FlightRole)
         case softDeadlinePassed
         case waitedTooLong
         /// The follower becomes a second leader. Followers wait for both fetches; the first to end wakes them.
@@ -56,14 +56,14 @@ public struct ExchangeMachine {
     /// The meaning of an `OutcomeDecision` for this machine.
     public enum Next: Sendable, Equatable {
         case respond
-        case askAnew(isLast: Bool)
-        case askAlone
+        case fetchAgain(isLast: Bool)
+        case fetchAlone
         case keepWaiting
     }
 
     public enum Action: Sendable, Equatable {
         case nothing
-        case askFailureMemory
+        case consultFailureMemory
         case join
         case wait
         /// - Parameter leads: whether followers wait for the result.
@@ -98,28 +98,28 @@ public struct ExchangeMachine {
         switch ending {
         case .failed: state == .ending
         case .flight, .wait: isWaiting
-        case .softDeadline: isWaiting || state == .asking
-        case .copyTaken: state == .asking
+        case .softDeadline: isWaiting || state == .fetching
+        case .copyTaken: state == .fetching
         }
     }
 
     public mutating func handle(_ event: Event) -> Action {
         switch event {
-        case .begun: return .askFailureMemory
+        case .begun: return .consultFailureMemory
         case .admitted(let admission): return admitted(admission)
-        case .joined(let place): return joined(place)
+        case .joined(let role): return joined(role)
         case .softDeadlinePassed: return expects(.softDeadline) ? .decide(.softDeadline) : .nothing
         case .copyTaken: return expects(.copyTaken) ? .decide(.copyTaken) : .nothing
         case .waitedTooLong: return expects(.wait) ? .decide(.wait) : .nothing
         case .leadsToo:
             guard isWaiting else { return .nothing }
-            state = .asking
+            state = .fetching
             return .fetch(leads: true)
         case .flightEnded(let outcome): return expects(.flight(outcome)) ? .decide(.flight(outcome)) : .nothing
         case .decided(let next, let ending): return expects(ending) ? decided(next, ending) : .nothing
-        case .responseCame: return asked(.accept, then: .ending)
-        case .fetchFailed(let failure): return asked(.decide(.failed(failure)), then: .ending)
-        case .streamBegan: return asked(.accept, then: .streaming)
+        case .responseCame: return handleFetch(.accept, then: .ending)
+        case .fetchFailed(let failure): return handleFetch(.decide(.failed(failure)), then: .ending)
+        case .streamBegan: return handleFetch(.accept, then: .streaming)
         case .streamEnded: return streamed(.accept)
         case .streamBroke(_, isTakenBack: false): return streamed(.accept)
         case .streamBroke(let failure, isTakenBack: true):
@@ -141,23 +141,23 @@ public struct ExchangeMachine {
         switch admission {
         case .go:
             guard !mayJoin else { return .join }
-            state = .asking
+            state = .fetching
             return .fetch(leads: false)
-        case .serveCopy(let stop, looksBehind: _), .refuse(let stop):
+        case .serveCopy(let stop, checksInBackground: _), .refuse(let stop):
             state = .ending
             return .decide(.failed(.stopped(stop)))
         }
     }
 
-    private mutating func joined(_ place: FlightPlace) -> Action {
+    private mutating func joined(_ role: FlightRole) -> Action {
         guard case .entering(let isLast) = state else { return .nothing }
-        switch place {
+        switch role {
         case .follower:
             state = .waiting(isLast: isLast)
             return .wait
         case .leader, .alone:
-            state = .asking
-            return .fetch(leads: place == .leader)
+            state = .fetching
+            return .fetch(leads: role == .leader)
         }
     }
 
@@ -166,23 +166,23 @@ public struct ExchangeMachine {
         case .respond:
             state = .ending
             return ending == .softDeadline || ending == .copyTaken ? .leaveAndAccept : .accept
-        case .askAnew(let isLast):
+        case .fetchAgain(let isLast):
             state = .entering(isLast: isLast)
-            return .askFailureMemory
-        case .keepWaiting where state == .asking: return .nothing
-        case .askAlone where ending.isFailure:
+            return .consultFailureMemory
+        case .keepWaiting where state == .fetching: return .nothing
+        case .fetchAlone where ending.isFailure:
             // The awaited failures may have opened a failure scope that stops this request.
             (mayJoin, state) = (false, .entering(isLast: true))
-            return .askFailureMemory
-        case .askAlone, .keepWaiting:
-            state = .asking
+            return .consultFailureMemory
+        case .fetchAlone, .keepWaiting:
+            state = .fetching
             if case .flight = ending { return .fetch(leads: false) }
             return .fetchInstead
         }
     }
 
-    private mutating func asked(_ action: Action, then next: State) -> Action {
-        guard state == .asking else { return .nothing }
+    private mutating func handleFetch(_ action: Action, then next: State) -> Action {
+        guard state == .fetching else { return .nothing }
         state = next
         return action
     }
@@ -195,7 +195,7 @@ public struct ExchangeMachine {
 
     private mutating func mustRespond() -> Action {
         switch state {
-        case .waiting, .asking:
+        case .waiting, .fetching:
             state = .ending
             return .leaveAndDecide(.failed(.slow))
         // `Exchange` aborts the stream; the client may have received nothing of it.
@@ -206,7 +206,7 @@ public struct ExchangeMachine {
 }
 
 /// The role of a request among the requests for one key.
-public enum FlightPlace: Sendable, Equatable {
+public enum FlightRole: Sendable, Equatable {
     case leader
     /// Notified once.
     case follower

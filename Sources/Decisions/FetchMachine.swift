@@ -123,10 +123,10 @@ public struct FetchMachine {
         return switch decision {
         case .fail(let fault): go(.discarding(bytes: 0), .fail(fault))
         case .confirm: go(.confirming, .nothing)
-        case .askWithoutConditions: go(.misled(discardedBytes: 0), .nothing)
+        case .fetchUnconditionally: go(.misled(discardedBytes: 0), .nothing)
         case .collect(let purpose): go(.collecting(purpose), .collect(purpose))
         case .stream(let reason): go(.streaming, .stream(reason))
-        case .turnAway: end(.rejectStream)
+        case .refuseStream: end(.rejectStream)
         }
     }
 

@@ -7,14 +7,14 @@ import HTTPCore
 
 public enum OutcomeDecision<Response: AnyObject> {
     /// Serve the response that a collapsed fetch has stored.
-    case serveShared(Response, age: Int64)
+    case serveCollapsed(Response, age: Int64)
     /// Serve a stored response instead of the failed upstream response.
     case rescue(Rescue<Response>, FetchFailure)
     /// Ask the failure memory again, then lead a fetch or wait for another one.
     /// - Parameter isLast: there is no further attempt after this one.
-    case askAnew(isLast: Bool)
+    case fetchAgain(isLast: Bool)
     /// Fetch separately, regardless of collapsed requests.
-    case askAlone
+    case fetchAlone
     /// Give the upstream more time.
     case keepWaiting
     /// Respond with an error, because no stored response may be served.
@@ -25,9 +25,9 @@ extension OutcomeDecision {
     /// The corresponding event for the exchange's state machine.
     public var next: ExchangeMachine.Next {
         switch self {
-        case .serveShared, .rescue, .refuse: .respond
-        case .askAnew(let isLast): .askAnew(isLast: isLast)
-        case .askAlone: .askAlone
+        case .serveCollapsed, .rescue, .refuse: .respond
+        case .fetchAgain(let isLast): .fetchAgain(isLast: isLast)
+        case .fetchAlone: .fetchAlone
         case .keepWaiting: .keepWaiting
         }
     }
@@ -41,7 +41,7 @@ public struct Rescue<Response: AnyObject> {
         /// Newer than the request's stored response; states that the resource is gone.
         case gone
         /// Stored for requests without credentials.
-        case shared(SharedCopyPermission)
+        case sharedRescue(SharedRescuePermission)
     }
 
     public let response: Response
@@ -64,7 +64,7 @@ public enum NoCopyReason: Sendable, Equatable {
     case nothingStored
     case forbidden(NoRescueReason)
     /// No response is stored for the request itself, and the one stored without credentials may not be served.
-    case sharedForbidden(NoSharedRescueReason)
+    case sharedRescueForbidden(NoSharedRescueReason)
 }
 
 /// The event that requires the second decision.
@@ -81,7 +81,7 @@ public enum Ending: Sendable, Equatable {
     case copyTaken
 
     /// Whether the decision depends on the stored responses.
-    public var looksIntoStore: Bool {
+    public var dependsOnStore: Bool {
         switch self {
         case .failed, .flight(.stored), .flight(.outdated), .flight(.failed), .softDeadline, .copyTaken: true
         case .flight(.unshareable), .flight(.overtaken), .flight(.abandoned), .wait: false
@@ -132,9 +132,9 @@ public struct StoredNow<Response: AnyObject> {
     /// A response newer than both which states that the resource is gone; nil if none.
     public var gone: Copy?
     /// The response stored without credentials. Looked up if the request has credentials and no stored response.
-    public var shared = SharedCopy.nothing
+    public var sharedRescue = SharedRescueCandidate.nothing
 
-    public enum SharedCopy {
+    public enum SharedRescueCandidate {
         case nothing
         case allowed(Rescue<Response>)
         case forbidden(NoSharedRescueReason)
@@ -157,7 +157,7 @@ extension OutcomeFacts {
         switch ending {
         case .failed(let failure): end(failure)
         case .flight(let outcome): follow(outcome)
-        case .wait: .askAlone
+        case .wait: .fetchAlone
         case .softDeadline: ownRescue.map { .rescue($0, .slow) } ?? .keepWaiting
         case .copyTaken: shareFresh()
         }
@@ -166,20 +166,20 @@ extension OutcomeFacts {
     private func follow(_ outcome: FlightOutcome) -> OutcomeDecision<Response> {
         switch outcome {
         // The leader's fields may differ, and its response may have been stored for requests with those fields only.
-        case .stored where isUntouched: return .askAlone
+        case .stored where isUntouched: return .fetchAlone
         case .stored: return share()
         // The request did not wait for a response that was stored before it arrived.
-        case .outdated where isUnchanged: return hasWaited ? .askAlone : .askAnew(isLast: true)
+        case .outdated where isUnchanged: return hasWaited ? .fetchAlone : .fetchAgain(isLast: true)
         case .outdated: return share()
-        case .unshareable: return .askAlone
-        case .overtaken: return hasWaited ? .askAlone : .askAnew(isLast: true)
-        case .abandoned: return .askAnew(isLast: hasWaited)
+        case .unshareable: return .fetchAlone
+        case .overtaken: return hasWaited ? .fetchAlone : .fetchAgain(isLast: true)
+        case .abandoned: return .fetchAgain(isLast: hasWaited)
         case .failed(.tooManyStreams): return end(.tooManyStreams)
         case .failed(let failure):
             // The failure may be about the leader's request. No follower waits behind another one to find that out.
-            guard let rescue = ownRescue else { return .askAlone }
+            guard let rescue = ownRescue else { return .fetchAlone }
             guard isOfAnotherClient else { return .rescue(rescue, failure) }
-            return hasWaited ? .askAlone : .askAnew(isLast: true)
+            return hasWaited ? .fetchAlone : .fetchAgain(isLast: true)
         }
     }
 
@@ -195,10 +195,10 @@ extension OutcomeFacts {
     }
 
     private func share() -> OutcomeDecision<Response> {
-        guard let current = stored.current else { return .askAlone }
+        guard let current = stored.current else { return .fetchAlone }
         // Under `strict`, requests share a response only if each may be served from the store without validation (RFC 9111 §4).
-        if strictness == .strict, case .validate = Reuse.decide(current.metadata, directives, now: now) { return .askAlone }
-        return .serveShared(current.response, age: Freshness.currentAge(of: current.metadata, now: now))
+        if strictness == .strict, case .validate = Reuse.decide(current.metadata, directives, now: now) { return .fetchAlone }
+        return .serveCollapsed(current.response, age: Freshness.currentAge(of: current.metadata, now: now))
     }
 
     /// Serves the response if no validation is needed; otherwise continues to wait for the upstream.
@@ -206,7 +206,7 @@ extension OutcomeFacts {
         guard let current = stored.current, case .serve(_, let age) = Reuse.decide(current.metadata, directives, now: now) else {
             return .keepWaiting
         }
-        return .serveShared(current.response, age: age)
+        return .serveCollapsed(current.response, age: age)
     }
 
     private func end(_ failure: FetchFailure) -> OutcomeDecision<Response> {
@@ -217,9 +217,9 @@ extension OutcomeFacts {
         case .forbidden(let reason)?: return .refuse(failure, .forbidden(reason))
         case nil: break
         }
-        switch stored.shared {
+        switch stored.sharedRescue {
         case .allowed(let rescue): return .rescue(rescue, failure)
-        case .forbidden(let reason): return .refuse(failure, .sharedForbidden(reason))
+        case .forbidden(let reason): return .refuse(failure, .sharedRescueForbidden(reason))
         case .nothing: return .refuse(failure, .nothingStored)
         }
     }

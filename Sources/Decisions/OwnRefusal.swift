@@ -72,7 +72,7 @@ extension NoCopyReason {
     /// Clients must not learn whether other users have a stored response, so the text then says that nothing is stored.
     fileprivate var clause: String {
         switch self {
-        case .nothingStored, .sharedForbidden, .forbidden(.authorized): "nothing is stored for this request"
+        case .nothingStored, .sharedRescueForbidden, .forbidden(.authorized): "nothing is stored for this request"
         case .forbidden: "the stored response may not be served"
         }
     }

@@ -9,13 +9,13 @@ import HTTPCore
 /// `Response` is the caller's type of a stored response.
 public enum RequestDecision<Response: AnyObject> {
     /// Serve a stored response without contacting the upstream.
-    case serve(Response, Serving)
+    case serve(Response, ServingBasis)
     /// Serve a stored response, and fetch a new one in the background.
-    case serveAndRefresh(Response, Serving, BackgroundCause, RequestPlace)
+    case serveAndRefresh(Response, ServingBasis, BackgroundCause, FetchTarget)
     /// Validate a matching stored response before it is used. It may serve as the rescue.
-    case validate(StoredCopy<Response>, ValidationCause, RequestPlace)
+    case validate(StoredCopy<Response>, ValidationCause, FetchTarget)
     /// Forward the request, because no stored response matches. The response is stored if permitted.
-    case forward(MissReason, RequestPlace)
+    case forward(MissReason, FetchTarget)
     /// Forward a range request. The response is not stored; a stored complete response may serve as the rescue.
     case part(StoredCopy<Response>?)
     /// Bypass the store. nil: there is no store.
@@ -25,7 +25,7 @@ public enum RequestDecision<Response: AnyObject> {
 }
 
 /// How a stored response is served.
-public struct Serving: Sendable, Equatable {
+public struct ServingBasis: Sendable, Equatable {
     public enum Cause: Sendable, Equatable {
         /// The response is fresh, or the request accepts it stale (`max-stale`).
         case fresh
@@ -83,7 +83,7 @@ public enum Refusal: Sendable, Equatable {
     /// Whether the request may belong to none of several APIs.
     public var isOfNoAPI: Bool {
         switch self {
-        case .request(.access(let refusal)): refusal.isOfPlace
+        case .request(.access(let refusal)): refusal.isAboutTarget
         case .request, .offline, .onlyIfCached: false
         }
     }
@@ -106,7 +106,7 @@ public final class KeyedTarget: Sendable, Equatable {
 }
 
 /// The key for the response to a request, and whether its fetch may be shared.
-public struct RequestPlace: Sendable, Equatable {
+public struct FetchTarget: Sendable, Equatable {
     public let target: KeyedTarget
     public let sharing: Sharing
 
@@ -218,7 +218,7 @@ extension RequestFacts {
         switch storeUse {
         case .noStore: return .pass(nil)
         case .bypassed(let reason): return isForStoredOnly ? .refuse(.onlyIfCached) : .pass(reason)
-        case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached) : ask(rating, lookedUp)
+        case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached) : contactUpstream(rating, lookedUp)
         }
     }
 
@@ -231,8 +231,8 @@ extension RequestFacts {
     ) -> RequestDecision<Response>? {
         switch mode {
         case .record: nil
-        case .offline: serveWhatIsStored(response, found, lookedUp)
-        case .replay: serveWhatIsStored(response, found, lookedUp) ?? serveByRules(response, found, lookedUp, mayRefresh)
+        case .offline: serveRegardlessOfAge(response, found, lookedUp)
+        case .replay: serveRegardlessOfAge(response, found, lookedUp) ?? serveByRules(response, found, lookedUp, mayRefresh)
         case .live: serveByRules(response, found, lookedUp, mayRefresh)
         }
     }
@@ -244,18 +244,18 @@ extension RequestFacts {
         switch found.reuse {
         case .validate: return nil
         case .serve(let ttl, let age):
-            let serving = Serving(age: age, ttl: ttl, .fresh)
-            let place = place(lookedUp)
+            let serving = ServingBasis(age: age, ttl: ttl, .fresh)
+            let fetchTarget = fetchTarget(lookedUp)
             // RFC 8246 §2: an immutable response is not revalidated while it is fresh.
-            guard lookedUp.isRefreshDue, place.sharing == .repeated, !found.stored.flags.contains(.immutable) else {
+            guard lookedUp.isRefreshDue, fetchTarget.sharing == .repeated, !found.stored.flags.contains(.immutable) else {
                 return .serve(response, serving)
             }
-            return .serveAndRefresh(response, serving, .refreshAhead, place)
+            return .serveAndRefresh(response, serving, .refreshAhead, fetchTarget)
         // Only a GET can be sent again without its client.
         case .serveWhileValidating where method != .get || lookedUp.isForPart || !mayRefresh: return nil
         case .serveWhileValidating(let ttl, let age):
-            let serving = Serving(age: age, ttl: ttl, .staleWhileRevalidate)
-            return .serveAndRefresh(response, serving, .staleWhileRevalidate, place(lookedUp))
+            let serving = ServingBasis(age: age, ttl: ttl, .staleWhileRevalidate)
+            return .serveAndRefresh(response, serving, .staleWhileRevalidate, fetchTarget(lookedUp))
         }
     }
 
@@ -264,35 +264,35 @@ extension RequestFacts {
         guard case .found(let gone, let metadata) = lookedUp.gone, metadata.isNegative,
             case .serve(let ttl, let age) = Reuse.decide(metadata, directives, now: now)
         else { return nil }
-        return .serve(gone, Serving(age: age, ttl: ttl, .fresh))
+        return .serve(gone, ServingBasis(age: age, ttl: ttl, .fresh))
     }
 
     /// Serves a stored response regardless of its age, unless the rules forbid it altogether.
-    private func serveWhatIsStored(
+    private func serveRegardlessOfAge(
         _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>
     ) -> RequestDecision<Response>? {
         if case .serve(let ttl, let age) = found.reuse {
-            return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
+            return .serve(response, ServingBasis(age: age, ttl: ttl, .mode(mode)))
         }
         if case .found(let gone, let metadata) = lookedUp.gone,
             case .allowed(let age, let ttl) = Reuse.rescueGone(metadata, directives, strictness: strictness, now: now)
         {
-            return .serve(gone, Serving(age: age, ttl: ttl, .gone(mode)))
+            return .serve(gone, ServingBasis(age: age, ttl: ttl, .gone(mode)))
         }
         // The operator chose this mode to receive stored responses of any age.
         guard case .allowed(let age, let ttl) = Reuse.rescue(found.stored, directives, strictness: strictness, now: now) else { return nil }
-        return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
+        return .serve(response, ServingBasis(age: age, ttl: ttl, .mode(mode)))
     }
 
     /// - Parameter found: result for the stored response; nil if there is none.
-    private func ask(_ found: Rating?, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response> {
+    private func contactUpstream(_ found: Rating?, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response> {
         guard let found, case .found(let response, _) = lookedUp.result else {
             if lookedUp.isForPart { return .part(nil) }
-            if case .otherVariant = lookedUp.result { return .forward(.otherVariant, place(lookedUp)) }
-            return .forward(.nothingStored, place(lookedUp))
+            if case .otherVariant = lookedUp.result { return .forward(.otherVariant, fetchTarget(lookedUp)) }
+            return .forward(.nothingStored, fetchTarget(lookedUp))
         }
         let copy = StoredCopy(response: response, mayRescue: mode != .record && mayRescue(found.stored))
-        return lookedUp.isForPart ? .part(copy) : .validate(copy, validationCause(found), place(lookedUp))
+        return lookedUp.isForPart ? .part(copy) : .validate(copy, validationCause(found), fetchTarget(lookedUp))
     }
 
     private func mayRescue(_ stored: StoredMetadata) -> Bool {
@@ -307,8 +307,8 @@ extension RequestFacts {
         }
     }
 
-    private func place(_ lookedUp: LookUpFacts<Response>) -> RequestPlace {
-        let sharing: RequestPlace.Sharing =
+    private func fetchTarget(_ lookedUp: LookUpFacts<Response>) -> FetchTarget {
+        let sharing: FetchTarget.Sharing =
             if mode == .record || wantsStream || directives != RequestCacheControl() {
                 .none
             } else if method == .get {
@@ -316,7 +316,7 @@ extension RequestFacts {
             } else {
                 lookedUp.isKeptByContent ? .collapsed : .none
             }
-        return RequestPlace(lookedUp.target, sharing: sharing)
+        return FetchTarget(lookedUp.target, sharing: sharing)
     }
 }
 
@@ -327,19 +327,19 @@ extension RequestDecision {
     /// - `copy`: the stored response with which the upstream's response is compared, and which a validation confirms.
     /// - `mayRescue`: whether the stored response may be served while the upstream fails. Faults of the upstream's response then count as
     ///   failures.
-    /// - `place`: nil if the response is not stored.
-    public var copyAndPlace: (copy: Response?, mayRescue: Bool, place: RequestPlace?) {
+    /// - `fetchTarget`: nil if the response is not stored.
+    public var copyAndTarget: (copy: Response?, mayRescue: Bool, fetchTarget: FetchTarget?) {
         switch self {
         // The response was just served.
-        case .serveAndRefresh(let response, _, _, let place): (response, true, place)
-        case .validate(let copy, _, let place): (copy.response, copy.mayRescue, place)
-        case .forward(_, let place): (nil, false, place)
+        case .serveAndRefresh(let response, _, _, let fetchTarget): (response, true, fetchTarget)
+        case .validate(let copy, _, let fetchTarget): (copy.response, copy.mayRescue, fetchTarget)
+        case .forward(_, let fetchTarget): (nil, false, fetchTarget)
         case .part(let copy): (copy?.response, copy?.mayRescue ?? false, nil)
         case .serve, .pass, .refuse: (nil, false, nil)
         }
     }
 
-    public var place: RequestPlace? { copyAndPlace.place }
+    public var fetchTarget: FetchTarget? { copyAndTarget.fetchTarget }
 
     public var refusal: Refusal? { if case .refuse(let refusal) = self { refusal } else { nil } }
 
@@ -357,7 +357,7 @@ extension RequestDecision {
     }
 
     /// Whether the shared store of the fleet is searched before this decision is carried out.
-    public var looksAtOthers: Bool {
+    public var searchesFleet: Bool {
         switch self {
         case .forward, .validate: true
         case .serve, .serveAndRefresh, .part, .pass, .refuse: false

@@ -10,13 +10,13 @@ public enum ResponseDecision: Sendable, Equatable {
     /// A 304 to Cistern's own conditions: the stored response is still valid.
     case confirm
     /// A response to Cistern's own conditions that does not answer the client's request. The request is sent again without conditions.
-    case askWithoutConditions
+    case fetchUnconditionally
     /// The response is buffered completely before any of it is sent.
     case collect(CollectedFor)
     /// The response is forwarded as it arrives, and is not stored.
     case stream(NotStoredReason)
     /// The response is a stream, and the limit on streams is reached. It is aborted.
-    case turnAway
+    case refuseStream
 }
 
 extension ResponseDecision {
@@ -24,7 +24,7 @@ extension ResponseDecision {
     public var isUse: Bool {
         switch self {
         case .confirm, .collect, .stream: true
-        case .fail, .askWithoutConditions, .turnAway: false
+        case .fail, .fetchUnconditionally, .refuseStream: false
         }
     }
 }
@@ -103,18 +103,18 @@ public struct ResponseFacts: ~Copyable {
     /// - Parameters:
     ///   - response: head without hop-by-hop fields.
     ///   - stored: head of the stored response; empty if there is none.
-    ///   - hasStandIn: whether a stored response without credentials may be served. Called only if the request has no stored response and
+    ///   - hasSharedRescue: whether a stored response without credentials may be served. Called only if the request has no stored response and
     ///     the upstream reports trouble; other faults may concern this user only.
     ///   - seen: answers a question about an unexpected response. Called only if needed.
     public func judge(
-        _ response: ResponseHead, beside stored: Span<UInt8>, hasStandIn: () -> Bool, _ seen: (UnexpectedResponse) -> Bool
+        _ response: ResponseHead, beside stored: Span<UInt8>, hasSharedRescue: () -> Bool, _ seen: (UnexpectedResponse) -> Bool
     ) -> ResponseDecision? {
         if Validation.isUnasked(status, request: sent) { return .fail(.unexpectedStatus) }
         // Checked before the stored response, which is never a stream.
         if isStream { return .stream(.stream) }
         if let answered = answersConditions(response, stored) { return answered }
         guard let copy else {
-            return status != 429 && LastGood.isTrouble(status) && hasStandIn() ? .fail(.serverError) : nil
+            return status != 429 && LastGood.isTrouble(status) && hasSharedRescue() ? .fail(.serverError) : nil
         }
         guard mayRescue else { return nil }
         return fault(response, beside: copy, stored, seen).map { .fail($0) }
@@ -126,9 +126,9 @@ public struct ResponseFacts: ~Copyable {
         // RFC 9111 §4.3.4: a 304 that does not match the stored response is useless to every client.
         case 304:
             return Validation.applies(response, to: copy, head: stored, strictness: strictness)
-                ? .confirm : .askWithoutConditions
+                ? .confirm : .fetchUnconditionally
         // RFC 9110 §13.1.2 specifies 412 for methods other than GET and HEAD, which may include QUERY.
-        case 412 where sent.contains(.ifNoneMatch) || sent.contains(.ifModifiedSince): return .askWithoutConditions
+        case 412 where sent.contains(.ifNoneMatch) || sent.contains(.ifModifiedSince): return .fetchUnconditionally
         default: return nil
         }
     }
@@ -152,7 +152,7 @@ public struct ResponseFacts: ~Copyable {
     // MARK: Usable responses
 
     /// Limits for buffering a response.
-    public struct Room: Sendable {
+    public struct Capacity: Sendable {
         /// Length of the response in bytes; nil if unknown.
         public let length: Int?
         public let limitBytes: Int
@@ -175,12 +175,12 @@ public struct ResponseFacts: ~Copyable {
     /// - Parameters:
     ///   - storage: whether the rules permit storing.
     ///   - saysGone: whether the head states that the resource is gone.
-    ///   - room: evaluated only if the response would be buffered.
-    public func use(_ storage: StorageDecision, saysGone: Bool, _ room: @autoclosure () -> Room) -> ResponseDecision {
+    ///   - capacity: evaluated only if the response would be buffered.
+    public func use(_ storage: StorageDecision, saysGone: Bool, _ capacity: @autoclosure () -> Capacity) -> ResponseDecision {
         if isLookedUp, request.method != .head, let purpose = purpose(storage, saysGone) {
-            let room = room()
-            if room.isRefused { return .stream(.storeRefused) }
-            if !room.isTooLarge { return .collect(purpose) }
+            let capacity = capacity()
+            if capacity.isRefused { return .stream(.storeRefused) }
+            if !capacity.isTooLarge { return .collect(purpose) }
         }
         if case .forbidden(let reason) = storage { return .stream(reason) }
         return .stream(.tooLarge)

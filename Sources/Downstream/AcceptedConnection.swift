@@ -24,14 +24,14 @@ protocol AcceptedConnection: EventHandler {
     /// What the connection waits for from its client; nil if it works for the client, or is closed.
     var clientWait: ClientWait? { get }
     /// Closes the connection so that others can be accepted. Called only while it waits for its client.
-    func giveUpRoom()
+    func closeForOthers()
     /// Sends the output that was gathered (`ClientConnections.pushAtEndOfBatch`).
     func pushNow()
 }
 
 extension AcceptedConnection {
     func endNow() { closeNow() }
-    func giveUpRoom() { closeNow() }
+    func closeForOthers() { closeNow() }
     func pushNow() {}
 }
 

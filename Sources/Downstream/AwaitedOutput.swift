@@ -17,12 +17,12 @@ protocol AwaitingOutput: AnyObject, SendableMetatype {
 }
 
 extension AwaitingOutput {
-    func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) {
+    func load(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) {
         isOutputAwaited = true
-        output.broughtIn = bytes.baseAddress
+        output.loadedPiece = bytes.baseAddress
         let own = LoopBound(value: self)
-        table.contentMemory?.bringIn(bytes, of: owner) { [loop = table.loop] in
-            loop.execute { own.value.goOn() }
+        table.contentMemory?.load(bytes, of: owner) { [loop = table.loop] in
+            loop.execute { own.value.resume() }
         }
     }
 
@@ -41,10 +41,10 @@ extension AwaitingOutput {
             isOutputAwaited = false
             return outputBroke()
         }
-        goOn()
+        resume()
     }
 
-    private func goOn() {
+    private func resume() {
         isOutputAwaited = false
         if !isClosed { outputCame() }
     }

@@ -117,10 +117,10 @@ extension ClientConnection {
     public func spareOutput() -> [UInt8] { table.takeSpareOutput() }
 
     /// Bytes that `startResponse` and the first content append to a head, so that the caller can reserve them.
-    public func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int {
-        var room = lines.count + Self.framingBytes
-        if case .length(let count) = framing, count < Self.gatherBytes { room += count }
-        return room
+    public func spaceNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int {
+        var capacity = lines.count + Self.framingBytes
+        if case .length(let count) = framing, count < Self.gatherBytes { capacity += count }
+        return capacity
     }
 
     /// Maximum bytes of the framing and connection fields.
@@ -286,7 +286,7 @@ extension ClientConnection {
         case .broken:
             vanished()
             return false
-        case .onDisk(let bytes, let owner): bringIn(bytes, of: owner)
+        case .onDisk(let bytes, let owner): load(bytes, of: owner)
         case .unmade(let producer): make(producer)
         }
         guard !output.isEmpty else {

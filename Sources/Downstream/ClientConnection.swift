@@ -292,7 +292,7 @@ public final class ClientConnection: AcceptedConnection {
         case .nothing: break
         case .close: closeNow()
         case .linger: linger()
-        case .tellEnd:
+        case .notifyEnd:
             updateInterest()
             exchange?.clientEnded()
         case .abandon:
@@ -352,7 +352,7 @@ public final class ClientConnection: AcceptedConnection {
 
     private func beginDiscarding() {
         table.counters[.uploadsDiscarded] += 1
-        discarding = table.budget.discard(for: client.place)
+        discarding = table.budget.discard(for: client.clientAddress)
         if discarding == nil { table.counters[.uploadsCut] += 1 }
     }
 
@@ -392,7 +392,7 @@ public final class ClientConnection: AcceptedConnection {
         }
     }
 
-    func giveUpRoom() { perform(.abandon) }
+    func closeForOthers() { perform(.abandon) }
 
     func drain() {
         if state.drain() { readDeadline = table.drainDeadline }

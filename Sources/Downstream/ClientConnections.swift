@@ -253,9 +253,9 @@ public final class ClientConnections {
     }
 
     /// Makes a listener accept again after other connections have ended.
-    func awaitRoom(_ listener: Listener, _ cause: RoomReport.Cause) {
+    func awaitCapacity(_ listener: Listener, _ cause: CapacityReport.Cause) {
         if !paused.contains(where: { $0 === listener }) { paused.append(listener) }
-        budget.makeRoom(cause)
+        budget.makeSpace(cause)
     }
 
     func resumeAccepting() {
@@ -269,12 +269,12 @@ public final class ClientConnections {
     private func sweep(from first: Int = 0) {
         coarseNow = loop.time.monotonicMilliseconds
         let ended = counters[.connectionsTimedOut]
-        var place = first
-        while place < min(first + Self.sweepLimit, byDescriptor.count), counters[.connectionsTimedOut] < ended + Self.endLimit {
-            byDescriptor[place]?.checkDeadline(coarseNow)
-            place += 1
+        var index = first
+        while index < min(first + Self.sweepLimit, byDescriptor.count), counters[.connectionsTimedOut] < ended + Self.endLimit {
+            byDescriptor[index]?.checkDeadline(coarseNow)
+            index += 1
         }
-        let next = place < byDescriptor.count ? place : 0
+        let next = index < byDescriptor.count ? index : 0
         loop.schedule(after: next == 0 ? Self.sweepInterval : .zero) { self.sweep(from: next) }
     }
 }

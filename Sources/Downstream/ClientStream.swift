@@ -62,7 +62,7 @@ public protocol ClientStream: AnyObject {
     /// Returns an empty array for the next head, with reused memory if available.
     func spareOutput() -> [UInt8]
     /// Bytes that `startResponse` appends to a head, so that the caller can reserve them.
-    func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int
+    func spaceNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int
     /// Begins a response with content that follows in pieces.
     /// - Parameters:
     ///   - head: status line and field lines, with reserved capacity.

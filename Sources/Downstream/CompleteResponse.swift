@@ -9,7 +9,7 @@ public final class CompleteResponse {
     /// Offset of the last field line.
     private lazy var lastLineStart = Self.lastLineStart(of: bytes, before: contentStart)
     /// The fields for HTTP/2. Created when the first HTTP/2 client receives the response.
-    private(set) lazy var fields = HTTP2KeptFields(
+    private(set) lazy var fields = HTTP2ReusableFields(
         HTTP2ResponseFields.make(
             head: UnsafeRawBufferPointer(rebasing: bytes[..<max(0, contentStart - 2)]), lines: UnsafeRawBufferPointer(start: nil, count: 0))
     )

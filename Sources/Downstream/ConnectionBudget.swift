@@ -17,7 +17,7 @@ public final class ConnectionBudget: Sendable {
         var mostUnsentBytes = 0
         /// Open connections by client address.
         var byAddress: [UInt128: Int] = [:]
-        var turnedAway = 0
+        var rejectedConnections = 0
         var unsentBytes = 0
         /// Part of `unsentBytes` for each address.
         var unsentByAddress: [UInt128: Int] = [:]
@@ -26,9 +26,9 @@ public final class ConnectionBudget: Sendable {
         var discarding: [UInt128: Int] = [:]
         /// The tables of all shards that use this budget.
         var tables: [ConnectionTable] = []
-        var isMakingRoom = false
+        var isMakingSpace = false
 
-        func counted(_ peer: PeerAddress) -> UInt128? { peer.place.counted(besides: limits.trustedProxies) }
+        func counted(_ peer: PeerAddress) -> UInt128? { peer.clientAddress.counted(besides: limits.trustedProxies) }
 
         /// Returns the unsent bytes of the address after the change; 0 if its connections are not counted.
         mutating func holdUnsent(_ change: Int, _ peer: PeerAddress) -> Int {
@@ -42,10 +42,10 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Called from any shard's loop, once for each round (`RoomRound`), whether or not it closes connections.
-    public let onFull: @Sendable (RoomReport) -> Void
+    /// Called from any shard's loop, once for each round (`ClosingRound`), whether or not it closes connections.
+    public let onFull: @Sendable (CapacityReport) -> Void
 
-    public init(_ settings: DownstreamSettings, onFull: @escaping @Sendable (RoomReport) -> Void = { _ in }) {
+    public init(_ settings: DownstreamSettings, onFull: @escaping @Sendable (CapacityReport) -> Void = { _ in }) {
         state = Mutex(State(limits: settings))
         self.onFull = onFull
     }
@@ -74,7 +74,7 @@ public final class ConnectionBudget: Sendable {
     public var unsentBytes: Int { state.withLock { $0.unsentBytes } }
 
     /// Number of connections that were closed because their address had too many.
-    public var turnedAway: Int { state.withLock { $0.turnedAway } }
+    public var rejectedConnections: Int { state.withLock { $0.rejectedConnections } }
 
     /// Number of connections to admin listeners that are accepted above the limit, because administrators may be able to solve the problem.
     public static let reserve = 32
@@ -114,7 +114,7 @@ public final class ConnectionBudget: Sendable {
             guard let client = state.counted(peer) else { return true }
             let (count, limit) = (state.byAddress[client, default: 0], state.limits.connectionsPerAddress)
             guard limit == 0 || count < limit else {
-                state.turnedAway += 1
+                state.rejectedConnections += 1
                 return false
             }
             state.byAddress[client] = count + 1
@@ -197,29 +197,29 @@ public final class ConnectionBudget: Sendable {
     private static let roundLimit = 256
 
     /// Closes connections that wait for their client, if there are any. Only one round runs at a time; calls during a round have no effect.
-    func makeRoom(_ cause: RoomReport.Cause) {
-        let begun = state.withLock { state -> (round: RoomRound, tables: [ConnectionTable])? in
-            guard !state.isMakingRoom, !state.tables.isEmpty else { return nil }
-            state.isMakingRoom = true
+    func makeSpace(_ cause: CapacityReport.Cause) {
+        let begun = state.withLock { state -> (round: ClosingRound, tables: [ConnectionTable])? in
+            guard !state.isMakingSpace, !state.tables.isEmpty else { return nil }
+            state.isMakingSpace = true
             let (byAddress, tables, open) = (state.byAddress, state.tables, state.open)
             let wanted = max(1, min(Self.roundLimit, state.limits.maximumConnections / Self.roundPart))
-            let round = RoomRound(byAddress: byAddress, state.limits, wanted: wanted, tables: tables.count) { [self] chosen in
+            let round = ClosingRound(byAddress: byAddress, state.limits, wanted: wanted, tables: tables.count) { [self] chosen in
                 let most = byAddress.max { $0.value < $1.value }
                 let address = most.map { IPAddress.text(ofClient: $0.key) }
-                onFull(RoomReport(cause: cause, open: open, most: most?.value ?? 0, address: address, closed: chosen.count))
+                onFull(CapacityReport(cause: cause, open: open, most: most?.value ?? 0, address: address, closed: chosen.count))
                 end(chosen, tables)
             }
             return (round, tables)
         }
         guard let begun else { return }
         for one in begun.tables {
-            let share = RoomRound.Share(begun.round)
+            let share = ClosingRound.Share(begun.round)
             one.table.loop.execute { one.table.nameCandidates(for: begun.round, share) }
         }
     }
 
-    private func end(_ chosen: [RoomRound.Candidate], _ tables: [ConnectionTable]) {
-        state.withLock { $0.isMakingRoom = false }
+    private func end(_ chosen: [ClosingRound.Candidate], _ tables: [ConnectionTable]) {
+        state.withLock { $0.isMakingSpace = false }
         guard !chosen.isEmpty else { return }
         for one in tables {
             let own = ObjectIdentifier(one.table)

@@ -13,17 +13,17 @@ public final class ConnectionSecurity: Sendable {
     /// Value of the pseudo field that represents the certificate (`ConnectionField.certificate`); nil without a certificate.
     public let certificateField: [UInt8]?
     /// Index of the server certificate that the client received.
-    private let place: Int
+    private let index: Int
     private let certificates: ServerCertificates
     /// The listener's rule for client certificates, for all server names; nil if each certificate's settings apply.
     private let verification: ClientVerification?
 
-    init(_ tls: ClientTLS, _ serverName: String, place: Int, of certificates: ServerCertificates, on listener: ListenerSettings) {
+    init(_ tls: ClientTLS, _ serverName: String, index: Int, of certificates: ServerCertificates, on listener: ListenerSettings) {
         version = tls.version
         self.serverName = serverName
         certificate = tls.certificate(by: certificates.settings.identification)
         certificateField = certificate?.fieldValue(isSentOn: certificates.settings.sendsCertificate)
-        (self.place, self.certificates) = (place, certificates)
+        (self.index, self.certificates) = (index, certificates)
         verification = listener.verification
     }
 
@@ -32,7 +32,7 @@ public final class ConnectionSecurity: Sendable {
     /// - Parameter authority: the host, perhaps with a port.
     public func mayServe(_ authority: @autoclosure () -> String) -> Bool {
         guard certificates.entries.count > 1 else { return true }
-        return certificates.askTheSame(Self.place(of: authority(), in: certificates), place, on: verification)
+        return certificates.requestSameCertificates(Self.index(of: authority(), in: certificates), index, on: verification)
     }
 
     /// Whether the present rules for a host require the client certificate that this connection's rules required.
@@ -40,13 +40,13 @@ public final class ConnectionSecurity: Sendable {
     ///   - current: the server certificates in use now.
     ///   - verification: the listener's present rule for client certificates.
     func hasPresented(_ authority: String, what current: ServerCertificates, asks verification: ClientVerification?) -> Bool {
-        current.rule(Self.place(of: authority, in: current), on: verification) == certificates.rule(place, on: self.verification)
+        current.rule(Self.index(of: authority, in: current), on: verification) == certificates.rule(index, on: self.verification)
     }
 
-    private static func place(of authority: String, in certificates: ServerCertificates) -> Int {
+    private static func index(of authority: String, in certificates: ServerCertificates) -> Int {
         var host = authority[...]
         if !host.hasSuffix("]"), let colon = host.lastIndex(of: ":") { host = host[..<colon] }
-        return certificates.names.place(of: String(host)) ?? 0
+        return certificates.names.index(of: String(host)) ?? 0
     }
 }
 

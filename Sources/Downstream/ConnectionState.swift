@@ -21,7 +21,7 @@ struct ConnectionState {
         case nothing
         case close
         /// Notify the exchange that the client, after a complete request, has closed its sending side.
-        case tellEnd
+        case notifyEnd
         /// Shut down the sending side, and wait for the client to do so too. The connection is then lingering.
         case linger
         /// Close the connection and notify the exchange that its client has left.
@@ -312,7 +312,7 @@ struct ConnectionState {
     mutating func peerEnded() -> Action {
         guard !hasPeerEnded else { return .nothing }
         hasPeerEnded = true
-        return .tellEnd
+        return .notifyEnd
     }
 
     /// Handles a read timeout.

@@ -16,7 +16,7 @@ public enum StreamingReason: Sendable {
     /// The content is longer than the limit for one request.
     case tooLong
     /// The process-wide limit leaves no memory for it.
-    case noRoom
+    case noCapacity
 }
 
 public struct ContentRules: Sendable {
@@ -52,10 +52,10 @@ public struct ContentRules: Sendable {
     public func decide(held: Int, used: Int, limit: Int) -> ContentTaking {
         guard held <= limit else { return .streamed(.tooLong) }
         let left = totalBytes - used
-        guard left >= 0 else { return .streamed(.noRoom) }
-        if held > eachBytes { return left >= totalBytes / 2 ? .whole : .streamed(.noRoom) }
+        guard left >= 0 else { return .streamed(.noCapacity) }
+        if held > eachBytes { return left >= totalBytes / 2 ? .whole : .streamed(.noCapacity) }
         guard left < totalBytes / 4 else { return .whole }
-        return Double(held) <= Double(eachBytes) * 4 * Double(left) / Double(totalBytes) ? .whole : .streamed(.noRoom)
+        return Double(held) <= Double(eachBytes) * 4 * Double(left) / Double(totalBytes) ? .whole : .streamed(.noCapacity)
     }
 }
 

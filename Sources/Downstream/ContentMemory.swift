@@ -5,7 +5,7 @@
 public protocol ContentMemory: AnyObject {
     func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool
     /// Loads the bytes. `then` is called once, on any thread.
-    func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void)
+    func load(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void)
 }
 
 /// Carries a loop's value through another thread back to the loop. `@unchecked Sendable` because no other thread uses the value.

@@ -24,7 +24,7 @@ public struct DownstreamSettings: Sendable {
     public var writeTimeout = Duration.seconds(60)
     /// Maximum number of requests on one connection; 0 for no limit.
     public var requestsPerConnection = 0
-    /// Maximum number of open connections. At the limit idle connections are closed (`RoomRound`). If there are none, new ones wait in the
+    /// Maximum number of open connections. At the limit idle connections are closed (`ClosingRound`). If there are none, new ones wait in the
     /// kernel's queue.
     public var maximumConnections = 10_000
     /// Maximum number of open connections of one client address, or of one /64 network for IPv6. Further connections are closed at once. 0

@@ -37,7 +37,7 @@ extension HTTP2Connection {
         pushing = []
         for stream in streams { stream.push() }
         guard sendNew() else { return }
-        tellDrained()
+        notifyDrained()
         guard !isClosed else { return }
         // Output that the kernel has not accepted precedes the end.
         if session.isFinished, !isBlocked { return linger() }
@@ -67,7 +67,7 @@ extension HTTP2Connection {
     /// - Returns: false if the connection broke.
     private func sendNew() -> Bool {
         let buffer = table.frameBuffer
-        let count = session.write(into: buffer, telling: self)
+        let count = session.write(into: buffer, notifying: self)
         guard count > 0, !isClosed else { return !isClosed }
         let bytes = UnsafeRawBufferPointer(rebasing: buffer[..<count])
         guard let taken = transport.send(bytes) else {
@@ -85,7 +85,7 @@ extension HTTP2Connection {
         return true
     }
 
-    private func tellDrained() {
+    private func notifyDrained() {
         let streams = drained
         drained = []
         for stream in streams where !stream.state.isClosed { stream.exchange?.responseDrained() }

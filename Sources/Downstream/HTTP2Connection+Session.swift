@@ -18,7 +18,7 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         let limit = table.settings.requestsPerConnection
         if limit > 0, requests >= limit, phase == .open {
             table.counters[.connectionsRequestLimit] += 1
-            takeNoMore()
+            stopAccepting()
         }
     }
 
@@ -30,14 +30,14 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     func receivedEnd(of number: Int32) { streams[number]?.receivedEnd() }
 
     func receivedPingAcknowledgement() {
-        if case .announcing = phase { takeNoMore() }
+        if case .announcing = phase { stopAccepting() }
     }
 
     func offerContent(of number: Int32, limit: Int) -> HTTP2ContentOffer { streams[number]?.offerContent(limit: limit) ?? .broken }
 
-    func takeContent(of number: Int32, into place: UnsafeMutableRawBufferPointer) {
+    func takeContent(of number: Int32, into buffer: UnsafeMutableRawBufferPointer) {
         conduct.sentContent()
-        streams[number]?.takeContent(into: place)
+        streams[number]?.takeContent(into: buffer)
     }
 
     func sentEnd(of number: Int32) { streams[number]?.sentEnd() }

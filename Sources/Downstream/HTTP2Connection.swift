@@ -195,7 +195,7 @@ final class HTTP2Connection: AcceptedConnection {
     /// Passes bytes to the session.
     /// - Returns: false if no more bytes must be read.
     private func give(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        if case .ended = session.receive(bytes, telling: self) { return false }
+        if case .ended = session.receive(bytes, notifying: self) { return false }
         return !isClosed
     }
 
@@ -219,9 +219,9 @@ final class HTTP2Connection: AcceptedConnection {
     // MARK: Ends
 
     /// Accepts no more requests. Active requests continue.
-    func takeNoMore() {
+    func stopAccepting() {
         phase = .finishing
-        session.takeNoMore()
+        session.stopAccepting()
         pushLater()
     }
 
@@ -235,7 +235,7 @@ final class HTTP2Connection: AcceptedConnection {
 
     func endNow() {
         for stream in streams.values { stream.exchange?.respondNow() }
-        if !isClosed { takeNoMore() }
+        if !isClosed { stopAccepting() }
         if !isClosed { flush() }
         vanish()
     }
@@ -288,12 +288,12 @@ final class HTTP2Connection: AcceptedConnection {
         return deadlines.min().map { ClientWait(kind: .slow, deadline: $0) }
     }
 
-    func giveUpRoom() { endNow() }
+    func closeForOthers() { endNow() }
 
     func checkDeadline(_ now: Int64) {
         switch phase {
         case .lingering(_, let until): return now >= until ? closeNow() : ()
-        case .announcing(let until) where now >= until: takeNoMore()
+        case .announcing(let until) where now >= until: stopAccepting()
         default: break
         }
         if writeDeadline > 0, now >= writeDeadline { return timeOut { vanish() } }

@@ -73,9 +73,9 @@ private struct Parts {
     }
 
     private mutating func take(_ name: Span<UInt8>, _ value: Range<Int>) -> Bool {
-        func put(_ place: inout Range<Int>?) -> Bool {
-            guard place == nil else { return false }
-            place = value
+        func put(_ field: inout Range<Int>?) -> Bool {
+            guard field == nil else { return false }
+            field = value
             return true
         }
         if name.equals(":method") { return put(&method) }

@@ -14,7 +14,7 @@ enum HTTP2ResponseFields {
         // "HTTP/1.1 200 OK"
         let status = head.count >= 12 ? UnsafeBufferPointer(rebasing: head[9..<12]) : UnsafeBufferPointer(start: nil, count: 0)
         fields.append(":status", status)
-        let firstLine = head.place(of: 0x0a, from: 0, before: head.count) + 1
+        let firstLine = head.index(of: 0x0a, from: 0, before: head.count) + 1
         if firstLine < head.count { append(UnsafeBufferPointer(rebasing: head[firstLine...]), to: &fields) }
         append(lines.bindMemory(to: UInt8.self), to: &fields)
         if let length { Array(String(length).utf8).withUnsafeBufferPointer { fields.append("content-length", $0) } }
@@ -34,8 +34,8 @@ enum HTTP2ResponseFields {
     private static func append(_ lines: UnsafeBufferPointer<UInt8>, to fields: inout HTTP2FieldList) {
         var start = 0
         while start < lines.count {
-            let end = lines.place(of: 0x0a, from: start, before: lines.count)
-            let colon = lines.place(of: 0x3a, from: start, before: end)
+            let end = lines.index(of: 0x0a, from: start, before: lines.count)
+            let colon = lines.index(of: 0x3a, from: start, before: end)
             if colon < end, colon > start {
                 let name = UnsafeBufferPointer(rebasing: lines[start..<colon])
                 if KnownField(Span(_unsafeElements: name)).map(ofConnection.contains) != true {

@@ -63,7 +63,7 @@ extension HTTP2Stream {
         connection.submitInformational(HTTP2ResponseFields.make(head), on: number)
     }
 
-    func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { 0 }
+    func spaceNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { 0 }
 
     func startResponse(head: consuming [UInt8], lines: [UInt8], framing: ResponseFraming, readAhead: Int) {
         guard state.beginResponse(framing, readAhead: readAhead, isFirstOutput: true) != nil else { return }
@@ -142,7 +142,7 @@ extension HTTP2Stream {
                 return awaitContent()
             }
             return .bytes(count, isLast: isLast)
-        case .onDisk(let bytes, let owner): bringIn(bytes, of: owner)
+        case .onDisk(let bytes, let owner): load(bytes, of: owner)
         case .unmade(let producer): make(producer)
         }
         return awaitContent()
@@ -153,8 +153,8 @@ extension HTTP2Stream {
         return .later
     }
 
-    func takeContent(into place: UnsafeMutableRawBufferPointer) {
-        output.take(into: place)
+    func takeContent(into buffer: UnsafeMutableRawBufferPointer) {
+        output.take(into: buffer)
         if output.isEmpty { writeDeadline = 0 } else { startWriteClock() }
         noteMemory()
         if output.count <= table.settings.outputHighWaterBytes / 4, state.resumeResponse() { connection.drained(self) }

@@ -19,7 +19,7 @@ final class HTTP2Stream {
     /// Permission to discard the rest of the request's content after the response; nil if none is held.
     private(set) var discarding: ConnectionBudget.Discarding?
     private var discardedBytes = 0
-    private var isTelling = false
+    private var isDelivering = false
     private(set) var client: RequestClient
     /// Whether the client has ended its side of the stream.
     private(set) var hasInputEnded = false
@@ -47,7 +47,7 @@ final class HTTP2Stream {
     enum PendingHead {
         case made(HTTP2FieldList)
         /// The fields of a response that is sent again.
-        case kept(HTTP2KeptFields)
+        case kept(HTTP2ReusableFields)
     }
 
     var table: ClientConnections { connection.table }
@@ -93,41 +93,41 @@ final class HTTP2Stream {
         unconsumedBytes += bytes.count
         if discarding != nil { return discard(bytes.count) }
         guard let progress = state.current, !progress.content.isWhole else { return giveBack() }
-        guard held.isEmpty, progress.takesContent, !isTelling else {
+        guard held.isEmpty, progress.takesContent, !isDelivering else {
             held += bytes
             return noteMemory()
         }
-        tell(bytes)
+        deliver(bytes)
     }
 
     func receivedEnd() {
         hasInputEnded = true
-        if held.isEmpty, !isTelling { endContent() }
+        if held.isEmpty, !isDelivering { endContent() }
     }
 
-    private func tell(_ bytes: UnsafeRawBufferPointer) {
+    private func deliver(_ bytes: UnsafeRawBufferPointer) {
         startContentClock()
         var position = 0
         let bytes = bytes.bindMemory(to: UInt8.self)
-        isTelling = true
+        isDelivering = true
         while position < bytes.count, let progress = state.current, !progress.content.isWhole {
             switch state.takeContent(Span(_unsafeElements: bytes), &position, limit: table.settings.contentLimitBytes) {
             case .piece(let range, let isLast):
                 exchange?.requestContent(Span(_unsafeElements: UnsafeBufferPointer(rebasing: bytes[range])))
-                if isLast { tellEnd() }
+                if isLast { notifyEnd() }
             case .failed(let action): perform(action)
             case .ended, .needsMore: break
             }
         }
-        isTelling = false
+        isDelivering = false
         if state.current?.isContentPaused != true { giveBack() }
     }
 
     private func endContent() {
-        if state.endContent() { tellEnd() }
+        if state.endContent() { notifyEnd() }
     }
 
-    private func tellEnd() {
+    private func notifyEnd() {
         guard state.current != nil else { return }
         readDeadline = 0
         exchange?.requestEnded()
@@ -142,13 +142,13 @@ final class HTTP2Stream {
     /// Drops held content that is no longer needed.
     func forgetContent() {
         held = []
-        if !isTelling { giveBack() }
+        if !isDelivering { giveBack() }
     }
 
     /// Starts to discard the rest of the content after the whole response was sent.
     func beginDiscarding() {
         table.counters[.uploadsDiscarded] += 1
-        discarding = table.budget.discard(for: client.place)
+        discarding = table.budget.discard(for: client.clientAddress)
         guard discarding != nil else { return cutContent() }
         forgetContent()
         readDeadline = table.deadline(after: table.settings.discarding.timeout)
@@ -185,7 +185,7 @@ final class HTTP2Stream {
     func perform(_ action: ConnectionState.Action) {
         switch action {
         // HTTP/2 streams do not switch protocols (RFC 9113 §8.6).
-        case .nothing, .awaitRequest, .close, .linger, .tellEnd, .endContent: break
+        case .nothing, .awaitRequest, .close, .linger, .notifyEnd, .endContent: break
         case .abandon: connection.reset(self, .cancel)
         case .refuse(let rejection):
             dismissExchange()
@@ -272,10 +272,10 @@ extension HTTP2Stream: ClientStream {
         guard state.resumeContent() else { return }
         startContentClock()
         // The exchange may resume from within the delivery of content. Held content then follows afterwards.
-        if isTelling { return }
+        if isDelivering { return }
         let bytes = held
         held = []
-        if bytes.isEmpty { giveBack() } else { bytes.withUnsafeBytes { tell($0) } }
+        if bytes.isEmpty { giveBack() } else { bytes.withUnsafeBytes { deliver($0) } }
         noteMemory()
         if hasInputEnded, held.isEmpty { endContent() }
         connection.pushLater()

@@ -13,14 +13,14 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     case ipv6(host: String, port: UInt16)
     case unix(path: String)
     /// A socket of systemd. Its address is known from the socket only; the descriptor is -1 if there is none yet.
-    case handed(name: String, descriptor: Int32)
+    case activated(name: String, descriptor: Int32)
 
     /// Parses `HOST:PORT`, `:PORT` (every IPv4 address), `[ADDRESS]:PORT`, `unix:PATH` or `systemd:NAME`.
     public init?(_ text: String) {
         if text.hasPrefix("systemd:") {
             let name = String(text.dropFirst(8))
             guard !name.isEmpty, !name.contains(":") else { return nil }
-            self = .handed(name: name, descriptor: -1)
+            self = .activated(name: name, descriptor: -1)
             return
         }
         if text.hasPrefix("unix:") {
@@ -49,7 +49,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         case .ipv4(let host, let port): "\(host):\(port)"
         case .ipv6(let host, let port): "[\(host)]:\(port)"
         case .unix(let path): "unix:\(path)"
-        case .handed(let name, _): "systemd:\(name)"
+        case .activated(let name, _): "systemd:\(name)"
         }
     }
 
@@ -59,7 +59,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         case .ipv4(let host, _): host.hasPrefix("127.")
         case .ipv6(let host, _): host == "::1"
         case .unix: true
-        case .handed: false
+        case .activated: false
         }
     }
 
@@ -67,7 +67,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     public var port: UInt16? {
         switch self {
         case .ipv4(_, let port), .ipv6(_, let port): port
-        case .unix, .handed: nil
+        case .unix, .activated: nil
         }
     }
 
@@ -76,7 +76,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         switch self {
         case .ipv4(let host, _): host == "0.0.0.0"
         case .ipv6(let host, _): host == "::"
-        case .unix, .handed: false
+        case .unix, .activated: false
         }
     }
 
@@ -89,7 +89,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         switch self {
         case .ipv4(let host, _): .ipv4(host: host, port: port)
         case .ipv6(let host, _): .ipv6(host: host, port: port)
-        case .unix, .handed: self
+        case .unix, .activated: self
         }
     }
 
@@ -98,7 +98,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         case .ipv4: AF_INET
         case .ipv6: AF_INET6
         case .unix: AF_UNIX
-        case .handed: AF_UNSPEC
+        case .activated: AF_UNSPEC
         }
     }
 
@@ -123,7 +123,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
                 inet_pton(AF_INET6, host, &address.pointee.sin6_addr)
                 return socklen_t(MemoryLayout<sockaddr_in6>.size)
             }
-        case .handed: length = 0
+        case .activated: length = 0
         case .unix(let path):
             length = withUnsafeMutableBytes(of: &storage) { bytes in
                 bytes.storeBytes(of: sa_family_t(AF_UNIX), as: sa_family_t.self)
@@ -173,7 +173,7 @@ public struct PeerAddress: Sendable {
     /// Whether a load balancer sent a PROXY protocol header without an address.
     private let isUnknown: Bool
 
-    public var place: ClientAddress { address.map { .known($0) } ?? (isUnknown ? .unknown : .local) }
+    public var clientAddress: ClientAddress { address.map { .known($0) } ?? (isUnknown ? .unknown : .local) }
 
     public init(_ address: IPAddress?, port: UInt16) { (self.address, self.port, isUnknown) = (address, port, false) }
 

@@ -33,7 +33,7 @@ public final class BoundSocket: Sendable {
     ///     port with another process by accident would give each a part of the clients.
     ///   - mode: permissions of a Unix socket's file from its creation; nil for those of the process's umask.
     public init(_ wanted: ListenAddress, backlog: Int32, isShared: Bool = false, mode: mode_t? = nil) throws(ListenError) {
-        if case .handed(_, let descriptor) = wanted {
+        if case .activated(_, let descriptor) = wanted {
             guard let actual = ListenAddress(boundTo: descriptor) else { throw ListenError(address: wanted, code: ENOTSOCK) }
             _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
             _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
@@ -49,7 +49,7 @@ public final class BoundSocket: Sendable {
         var one: Int32 = 1
         let size = socklen_t(MemoryLayout<Int32>.size)
         switch wanted {
-        case .handed: break
+        case .activated: break
         case .unix(let path):
             Self.removeStaleSocket(at: path, wanted)
             // Linux gives the file the mode that the socket has when it is bound.
@@ -81,7 +81,7 @@ public final class BoundSocket: Sendable {
 
     /// Returns why this process could not listen on the address now; nil if it could. Leaves nothing behind.
     public static func whyNot(_ address: ListenAddress) -> ListenError? {
-        if case .handed = address { return nil }
+        if case .activated = address { return nil }
         do throws(ListenError) {
             try checkFree(address)
         } catch {
@@ -160,7 +160,7 @@ public final class Listener: EventHandler {
     /// Maximum number of batches accepted before the socket is closed.
     public static let lastBatches = 256
     /// Maximum number of attempts to accept waiting connections of a removed address at the connection limit.
-    private static let roomTries = 50
+    private static let spaceTries = 50
     /// Time for which accepting pauses.
     private static let retryDelay = Duration.milliseconds(100)
 
@@ -223,7 +223,7 @@ public final class Listener: EventHandler {
     ///   - successor: settings of another listener of this process on the socket; nil if there is none.
     public func retire(isKept: Bool, successor: ListenerSettings?) {
         self.successor = successor
-        retire(isKept: isKept, tries: Self.roomTries)
+        retire(isKept: isKept, tries: Self.spaceTries)
     }
 
     /// Whether a reload has changed the access rules so that an open connection might not be accepted again. Its requests then get 421.
@@ -244,9 +244,9 @@ public final class Listener: EventHandler {
         }
         connections.drain(self)
         // At the limit, waiting connections are accepted later, when others have ended.
-        if tries > 0, case .noRoom(let cause) = acceptBatch() {
+        if tries > 0, case .noCapacity(let cause) = acceptBatch() {
             stop()
-            connections.budget.makeRoom(cause)
+            connections.budget.makeSpace(cause)
             loop.schedule(after: Self.retryDelay) { self.retire(isKept: false, tries: tries - 1) }
             return
         }
@@ -254,18 +254,18 @@ public final class Listener: EventHandler {
     }
 
     public func ready(_ events: ReadyEvents) {
-        if case .noRoom(let cause) = acceptBatch() { pause(cause) }
+        if case .noCapacity(let cause) = acceptBatch() { pause(cause) }
     }
 
     private enum Accepted: Equatable {
         case all, mayBeMore
-        case noRoom(RoomReport.Cause)
+        case noCapacity(CapacityReport.Cause)
     }
 
     private func acceptBatch() -> Accepted {
         guard let socket else { return .all }
         for _ in 0..<Self.acceptBatchLimit {
-            guard connections.budget.take(isReserved: isReserved) else { return isAwaited(socket) ? .noRoom(.connections) : .all }
+            guard connections.budget.take(isReserved: isReserved) else { return isAwaited(socket) ? .noCapacity(.connections) : .all }
             var storage = sockaddr_storage()
             var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
             let client = Descriptor(
@@ -275,7 +275,7 @@ public final class Listener: EventHandler {
             guard client.isOpen else {
                 let code = errno
                 connections.budget.giveBack()
-                return [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) ? .noRoom(.descriptors) : .all
+                return [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) ? .noCapacity(.descriptors) : .all
             }
             if storage.ss_family != sa_family_t(AF_UNIX) {
                 var one: Int32 = 1
@@ -298,12 +298,12 @@ public final class Listener: EventHandler {
     }
 
     /// Pauses accepting. The kernel queues new connections meanwhile.
-    private func pause(_ cause: RoomReport.Cause) {
+    private func pause(_ cause: CapacityReport.Cause) {
         guard isAccepting else { return }
         connections.counters[.acceptPauses] += 1
         stop()
         pausing = loop.schedule(after: Self.retryDelay) { [weak self] in self?.start() }
-        connections.awaitRoom(self, cause)
+        connections.awaitCapacity(self, cause)
     }
 
     /// Resumes a paused listener, because connections may have ended.

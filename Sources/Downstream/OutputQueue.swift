@@ -148,7 +148,7 @@ struct OutputQueue: ~Copyable {
 
     /// Start of the bytes that were loaded last. They are sent without a new check, because on a machine with too little memory the check
     /// could fail forever.
-    var broughtIn: UnsafeRawPointer?
+    var loadedPiece: UnsafeRawPointer?
 
     /// Maximum bytes of borrowed content that are checked and sent at once.
     private static let borrowedBytes = 1 << 20
@@ -168,7 +168,7 @@ struct OutputQueue: ~Copyable {
             if case .borrowed(let bytes, let owner) = tail, let memory {
                 piece = tailSent..<min(tail.count, tailSent + Self.borrowedBytes)
                 let next = UnsafeRawBufferPointer(rebasing: bytes[piece])
-                guard next.baseAddress == broughtIn || memory.isInMemory(next, of: owner) else { return .onDisk(next, owner: owner) }
+                guard next.baseAddress == loadedPiece || memory.isInMemory(next, of: owner) else { return .onDisk(next, owner: owner) }
             }
             guard let count = tail.withBytes({ transport.send(UnsafeRawBufferPointer(rebasing: $0[piece])) }) else { return .broken }
             tailSent += count
@@ -177,7 +177,7 @@ struct OutputQueue: ~Copyable {
         }
         (tail, tailSent) = (.none, 0)
         guard let producer else { return .sent }
-        if let memory, let (bytes, owner) = producer.source, bytes.baseAddress != broughtIn, !memory.isInMemory(bytes, of: owner) {
+        if let memory, let (bytes, owner) = producer.source, bytes.baseAddress != loadedPiece, !memory.isInMemory(bytes, of: owner) {
             return .onDisk(bytes, owner: owner)
         }
         return .unmade(producer)
@@ -218,7 +218,7 @@ struct OutputQueue: ~Copyable {
             // The beginning was in memory at the look-up a moment ago.
             if tailSent > 0, case .borrowed(let bytes, let owner) = tail, let memory {
                 let piece = UnsafeRawBufferPointer(rebasing: bytes[tailSent..<tailSent + next])
-                guard piece.baseAddress == broughtIn || memory.isInMemory(piece, of: owner) else {
+                guard piece.baseAddress == loadedPiece || memory.isInMemory(piece, of: owner) else {
                     let more = bytes[tailSent..<min(tail.count, tailSent + Self.borrowedBytes)]
                     return .onDisk(UnsafeRawBufferPointer(rebasing: more), owner: owner)
                 }
@@ -226,7 +226,7 @@ struct OutputQueue: ~Copyable {
             return offered(next)
         }
         guard let producer else { return offered(0) }
-        if let memory, let (bytes, owner) = producer.source, bytes.baseAddress != broughtIn, !memory.isInMemory(bytes, of: owner) {
+        if let memory, let (bytes, owner) = producer.source, bytes.baseAddress != loadedPiece, !memory.isInMemory(bytes, of: owner) {
             return .onDisk(bytes, owner: owner)
         }
         return .unmade(producer)
@@ -235,19 +235,19 @@ struct OutputQueue: ~Copyable {
     private func offered(_ bytes: Int) -> Offer { .bytes(bytes, isAll: bytes == count && producer == nil) }
 
     /// Takes bytes that were offered, from the pieces or from the borrowed body.
-    mutating func take(into place: UnsafeMutableRawBufferPointer) {
-        sentBytes += place.count
+    mutating func take(into buffer: UnsafeMutableRawBufferPointer) {
+        sentBytes += buffer.count
         if first == pieces.count {
-            tail.withBytes { place.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[tailSent..<tailSent + place.count])) }
-            tailSent += place.count
+            tail.withBytes { buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[tailSent..<tailSent + buffer.count])) }
+            tailSent += buffer.count
             if tailSent == tail.count { (tail, tailSent) = (.none, 0) }
             return
         }
         var filled = 0
-        while filled < place.count {
-            let taken = min(place.count - filled, pieces[first].count - sent)
+        while filled < buffer.count {
+            let taken = min(buffer.count - filled, pieces[first].count - sent)
             pieces[first].withUnsafeBytes {
-                UnsafeMutableRawBufferPointer(rebasing: place[filled...]).copyMemory(
+                UnsafeMutableRawBufferPointer(rebasing: buffer[filled...]).copyMemory(
                     from: UnsafeRawBufferPointer(rebasing: $0[sent..<sent + taken]))
             }
             filled += taken

@@ -45,7 +45,7 @@ final class ProxyHeaderPhase: AcceptedConnection {
         case .needsMore: take(new.count)
         case .header(let header, let bytes):
             take(bytes - known)
-            goOn(header)
+            proceed(header)
         }
     }
 
@@ -54,7 +54,7 @@ final class ProxyHeaderPhase: AcceptedConnection {
         _ = socket?.transport.receive(into: UnsafeMutableBufferPointer(rebasing: table.readBuffer[..<count]))
     }
 
-    private func goOn(_ header: ProxyHeader) {
+    private func proceed(_ header: ProxyHeader) {
         guard var next = socket.take() else { return }
         if let peer = header.source.map({ PeerAddress($0.address, port: $0.port) }) ?? (header.isUnknown ? .unknown : nil) {
             next.peer = peer

@@ -5,7 +5,7 @@ import Addresses
 /// The connection's peer, or the client that a trusted proxy names. Created once per connection, because every forwarded request refers to
 /// it.
 public final class RequestClient: Sendable {
-    public let place: ClientAddress
+    public let clientAddress: ClientAddress
     /// The address as text; empty if there is none.
     public let text: [UInt8]
     /// Whether the client uses https.
@@ -17,19 +17,19 @@ public final class RequestClient: Sendable {
     /// TLS version of the connection, such as TLSv1.3; nil for cleartext.
     public let tls: String?
 
-    public init(_ place: ClientAddress, isSecure: Bool, subject: String?, tls: String? = nil) {
+    public init(_ clientAddress: ClientAddress, isSecure: Bool, subject: String?, tls: String? = nil) {
         self.tls = tls
-        self.place = place
+        self.clientAddress = clientAddress
         self.isSecure = isSecure
         self.subject = subject
-        text = place.address?.text ?? []
+        text = clientAddress.address?.text ?? []
     }
 
     /// The client of the connection itself.
     convenience init(_ peer: PeerAddress, _ security: ConnectionSecurity?) {
-        self.init(peer.place, isSecure: security != nil, subject: security?.certificate?.subject, tls: security?.version)
+        self.init(peer.clientAddress, isSecure: security != nil, subject: security?.certificate?.subject, tls: security?.version)
     }
 
-    public var address: IPAddress? { place.address }
+    public var address: IPAddress? { clientAddress.address }
     public var isIPv6: Bool { address?.isIPv6 ?? false }
 }

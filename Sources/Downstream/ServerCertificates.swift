@@ -28,18 +28,19 @@ public struct ServerCertificates: Sendable {
     ///     are excluded.
     ///   - takes: whether the client supports keys that sign with a scheme.
     /// - Returns: an index in `entries`.
-    func place(for name: String, on verification: ClientVerification?, takes: (Int32) -> Bool) -> Int {
-        let all = names.places(of: name) ?? names.twins(of: 0)
-        let places = all.filter { askTheSame(all[0], $0, on: verification) }
-        guard places.count > 1 else { return places.first ?? 0 }
-        return places.first { entries[$0].facts.scheme.map(takes) ?? false } ?? places.first { entries[$0].facts.isRSA } ?? places[0]
+    func index(for name: String, on verification: ClientVerification?, takes: (Int32) -> Bool) -> Int {
+        let all = names.indices(of: name) ?? names.twins(of: 0)
+        let indices = all.filter { requestSameCertificates(all[0], $0, on: verification) }
+        guard indices.count > 1 else { return indices.first ?? 0 }
+        return indices.first { entries[$0].facts.scheme.map(takes) ?? false } ?? indices.first { entries[$0].facts.isRSA } ?? indices[0]
     }
 
     /// Whether clients of both certificates are asked for equal client certificates.
     /// - Parameter verification: the listener's rule, which has precedence over that of each certificate; nil if it has none.
-    func askTheSame(_ one: Int, _ other: Int, on verification: ClientVerification?) -> Bool {
-        let asked = [one, other].map { verification ?? entries[$0].settings.verification }
-        return asked[0] == asked[1] && (asked[0] == .off || entries[one].authoritiesNumber == entries[other].authoritiesNumber)
+    func requestSameCertificates(_ one: Int, _ other: Int, on verification: ClientVerification?) -> Bool {
+        let verifications = [one, other].map { verification ?? entries[$0].settings.verification }
+        return verifications[0] == verifications[1]
+            && (verifications[0] == .off || entries[one].authoritiesNumber == entries[other].authoritiesNumber)
     }
 
     /// The rules for client certificates of each certificate. Connections that were accepted under other rules must be established anew.
@@ -52,11 +53,11 @@ public struct ServerCertificates: Sendable {
     }
 
     /// The rules for clients that receive this certificate, without its server names.
-    func rule(_ place: Int, on verification: ClientVerification?) -> ClientRules {
-        let asked = verification ?? entries[place].settings.verification
-        guard asked != .off else { return ClientRules(names: [], verification: .off, authorities: [], identification: .subject) }
+    func rule(_ index: Int, on verification: ClientVerification?) -> ClientRules {
+        let required = verification ?? entries[index].settings.verification
+        guard required != .off else { return ClientRules(names: [], verification: .off, authorities: [], identification: .subject) }
         return ClientRules(
-            names: [], verification: asked, authorities: entries[place].authorities, identification: settings.identification)
+            names: [], verification: required, authorities: entries[index].authorities, identification: settings.identification)
     }
 
     public struct ClientRules: Equatable, Sendable {
@@ -68,7 +69,7 @@ public struct ServerCertificates: Sendable {
 
     /// An error or a warning about a certificate, in words for the operator.
     public struct Remark: Sendable, Equatable, CustomStringConvertible {
-        public let place: Int
+        public let index: Int
         public let sentence: String
         public var description: String { "tls.certificates: \(sentence)" }
     }
@@ -86,8 +87,8 @@ public struct ServerCertificates: Sendable {
         var reading = Reading()
         var entries: [Entry] = []
         var authorities: [[UInt8]] = []
-        for (place, one) in settings.certificates.enumerated() {
-            var remarks = Remarks(place: place)
+        for (index, one) in settings.certificates.enumerated() {
+            var remarks = Remarks(index: index)
             if let entry = entry(one, now: now, &authorities, &remarks) { entries.append(entry) }
             reading.mistakes += remarks.mistakes
             reading.warnings += remarks.warnings
@@ -100,12 +101,12 @@ public struct ServerCertificates: Sendable {
     }
 
     private struct Remarks {
-        let place: Int
+        let index: Int
         var mistakes: [Remark] = []
         var warnings: [Remark] = []
 
-        mutating func mistake(_ sentence: String) { mistakes.append(Remark(place: place, sentence: sentence)) }
-        mutating func warning(_ sentence: String) { warnings.append(Remark(place: place, sentence: sentence)) }
+        mutating func mistake(_ sentence: String) { mistakes.append(Remark(index: index, sentence: sentence)) }
+        mutating func warning(_ sentence: String) { warnings.append(Remark(index: index, sentence: sentence)) }
     }
 
     private static func entry(

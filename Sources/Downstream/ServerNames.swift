@@ -8,14 +8,14 @@ public struct ServerNames: Sendable {
 
     /// - Parameter names: the names of each certificate.
     public init(_ names: [[String]]) {
-        for (place, names) in names.enumerated() {
+        for (index, names) in names.enumerated() {
             let names = Set(names.map { $0.lowercased() })
             self.names.append(names)
             for name in names {
                 if name.hasPrefix("*.") {
-                    wildcards[String(name.dropFirst()), default: []].append(place)
+                    wildcards[String(name.dropFirst()), default: []].append(index)
                 } else {
-                    exact[name, default: []].append(place)
+                    exact[name, default: []].append(index)
                 }
             }
         }
@@ -23,17 +23,17 @@ public struct ServerNames: Sendable {
 
     /// Returns the indices of the certificates for a name, in order; nil if there are none. Certificates with a wildcard for the first
     /// label are used only if none has the exact name.
-    public func places(of name: String) -> [Int]? {
+    public func indices(of name: String) -> [Int]? {
         var name = name.lowercased()
         // A trailing dot marks an absolute name; certificates do not contain it. More than one dot is removed, as some upstreams do.
         while name.hasSuffix(".") { name.removeLast() }
-        if let places = exact[name] { return places }
+        if let indices = exact[name] { return indices }
         guard let dot = name.firstIndex(of: "."), dot > name.startIndex else { return nil }
         return wildcards[String(name[dot...])]
     }
 
-    public func place(of name: String) -> Int? { places(of: name)?.first }
+    public func index(of name: String) -> Int? { indices(of: name)?.first }
 
     /// Returns the indices of all certificates with equal names, including this one.
-    public func twins(of place: Int) -> [Int] { names.indices.filter { names[$0] == names[place] } }
+    public func twins(of index: Int) -> [Int] { names.indices.filter { names[$0] == names[index] } }
 }

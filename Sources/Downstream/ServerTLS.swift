@@ -101,9 +101,9 @@ public final class ServerTLS {
     /// Selects the certificate and the rules by server name.
     /// - Returns: index of the certificate; nil if memory is exhausted.
     func choose(for handshake: ClientTLS, name: String, _ listener: ListenerSettings) -> Int? {
-        let place = certificates.place(for: name, on: listener.verification, takes: handshake.takes)
-        let verification = listener.verification ?? certificates.entries[place].settings.verification
-        return handshake.choose(contexts[place], verification, for: listener) ? place : nil
+        let index = certificates.index(for: name, on: listener.verification, takes: handshake.takes)
+        let verification = listener.verification ?? certificates.entries[index].settings.verification
+        return handshake.choose(contexts[index], verification, for: listener) ? index : nil
     }
 
     // MARK: Running handshakes
@@ -153,19 +153,19 @@ public final class ServerTLS {
 
     /// Continues a handshake that has input: now, or after other handshakes had their turn.
     func schedule(_ handshake: TLSHandshake) {
-        if waiting.isEmpty, mayGoOn { return goOn(handshake) }
+        if waiting.isEmpty, mayResume { return resume(handshake) }
         waiting.append(handshake)
         queueTurn()
     }
 
-    private var mayGoOn: Bool {
+    private var mayResume: Bool {
         if turnBegan != loop.batchMicroseconds { (turnBegan, turnMicroseconds) = (loop.batchMicroseconds, 0) }
         return turnMicroseconds < Self.turnLimit
     }
 
-    private func goOn(_ handshake: TLSHandshake) {
+    private func resume(_ handshake: TLSHandshake) {
         let began = SystemTime.monotonicMicroseconds
-        handshake.goOn()
+        handshake.resume()
         turnMicroseconds += SystemTime.monotonicMicroseconds - began
     }
 
@@ -178,9 +178,9 @@ public final class ServerTLS {
     private func takeTurn() {
         isTurnQueued = false
         var done = 0
-        while done < waiting.count, mayGoOn {
+        while done < waiting.count, mayResume {
             done += 1
-            goOn(waiting[done - 1])
+            resume(waiting[done - 1])
         }
         waiting.removeFirst(done)
         if !waiting.isEmpty { queueTurn() }

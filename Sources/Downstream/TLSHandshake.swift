@@ -20,7 +20,7 @@ final class TLSHandshake: AcceptedConnection {
     private let table: ClientConnections
     private var deadline: Int64
     /// The server name that the client requested, and the index of the certificate that it receives.
-    private var chosen: (name: String, place: Int) = ("", 0)
+    private var chosen: (name: String, index: Int) = ("", 0)
     /// Whether the handshake waits for its turn.
     private var isScheduled = false
 
@@ -30,7 +30,7 @@ final class TLSHandshake: AcceptedConnection {
 
     init(_ socket: consuming AcceptedSocket, _ tls: ClientTLS, _ server: ServerTLS, table: ClientConnections) {
         peer = socket.peer
-        client = socket.peer.place.counted(besides: table.settings.trustedProxies)
+        client = socket.peer.clientAddress.counted(besides: table.settings.trustedProxies)
         descriptor = socket.transport.descriptor
         listener = socket.listener
         self.socket = consume socket
@@ -63,7 +63,7 @@ final class TLSHandshake: AcceptedConnection {
     }
 
     /// Continues the handshake in its turn.
-    func goOn() {
+    func resume() {
         isScheduled = false
         while isUnderWay {
             switch tls.step() {
@@ -71,8 +71,8 @@ final class TLSHandshake: AcceptedConnection {
             case .wantsRead: return table.loop.modify(descriptor, .readable)
             case .wantsWrite: return table.loop.modify(descriptor, .writable)
             case .wantsChoice(let name):
-                guard let place = server.choose(for: tls, name: name, listener.settings) else { return fail(.malformed) }
-                chosen = (name, place)
+                guard let index = server.choose(for: tls, name: name, listener.settings) else { return fail(.malformed) }
+                chosen = (name, index)
             case .failed(.clear): return refuseClear()
             case .failed(let failure): return fail(failure)
             }
@@ -81,7 +81,7 @@ final class TLSHandshake: AcceptedConnection {
 
     var clientWait: ClientWait? { socket == nil ? nil : ClientWait(kind: .opening, deadline: deadline) }
 
-    func giveUpRoom() { fail(.crowded) }
+    func closeForOthers() { fail(.crowded) }
 
     func checkDeadline(_ now: Int64) {
         guard isUnderWay, now >= deadline else { return }
@@ -97,7 +97,7 @@ final class TLSHandshake: AcceptedConnection {
     private func finish() {
         guard var socket = socket.take() else { return }
         server.end(self, nil, isResumed: tls.isResumed)
-        socket.security = ConnectionSecurity(tls, chosen.name, place: chosen.place, of: certificates, on: listener.settings)
+        socket.security = ConnectionSecurity(tls, chosen.name, index: chosen.index, of: certificates, on: listener.settings)
         if tls.speaksHTTP2 { socket.chosen = .http2 }
         socket.transport.secure(by: tls)
         socket.phase = .handshake

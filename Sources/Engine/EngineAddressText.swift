@@ -10,7 +10,7 @@ public enum EngineAddressProblem: String, Error, Sendable {
 }
 
 extension EngineServer {
-    public static let usualPort: UInt16 = 6379
+    public static let defaultPort: UInt16 = 6379
 
     /// - Returns: the server, whether the text asks for TLS, and the database.
     public static func read(_ text: String) throws(EngineAddressProblem) -> (server: EngineServer, isTLS: Bool, database: Int) {
@@ -42,7 +42,7 @@ extension EngineServer {
 
     private static func network(_ text: Substring) throws(EngineAddressProblem) -> EngineServer {
         if text.contains(where: { "?#".contains($0) }) { throw .rest }
-        var (host, port) = (text, Substring(String(usualPort)))
+        var (host, port) = (text, Substring(String(defaultPort)))
         if text.first == "[" {
             guard let (inner, rest) = text.dropFirst().cut("]") else { throw .host }
             guard rest.isEmpty || rest.first == ":" else { throw .rest }

@@ -38,14 +38,14 @@ final class EngineCall: ReplyReceiver {
     ) {
         (self.commands, self.deadline, self.isUrgent, self.pinned) = (commands, deadline, isUrgent, pinned)
         (self.late, self.then) = (late, then)
-        slot = commands.places.first { $0.slot != nil }?.slot
+        slot = commands.entries.first { $0.slot != nil }?.slot
         replies = []
         replies.reserveCapacity(commands.count)
         for _ in 0..<commands.count { replies.append(.failed(.timedOut)) }
-        open = commands.count <= Self.fewPlaces.count ? Self.fewPlaces[..<commands.count] : Array(0..<commands.count)[...]
+        open = commands.count <= Self.fewIndexes.count ? Self.fewIndexes[..<commands.count] : Array(0..<commands.count)[...]
     }
 
-    private static let fewPlaces = Array(0..<8)
+    private static let fewIndexes = Array(0..<8)
 
     func wait(in line: PatienceLine<EngineCall>, since now: Int64) {
         number = line.add(self, at: now)
@@ -57,7 +57,7 @@ final class EngineCall: ReplyReceiver {
     }
 
     /// All commands, if all are open and none blocks.
-    var placesInOnePiece: Range<Int>? { open.count == commands.count && !commands.areHeld ? 0..<commands.count : nil }
+    var contiguousIndexes: Range<Int>? { open.count == commands.count && !commands.areHeld ? 0..<commands.count : nil }
 
     /// Maximum size.
     var writtenBytes: Int { commands.bytes.count + (isAsking ? 32 * open.count : 0) }
@@ -66,26 +66,26 @@ final class EngineCall: ReplyReceiver {
         (self.node, sent, missing) = (node, now, open.count)
     }
 
-    func take(_ reply: EngineReply, at place: Int) {
+    func take(_ reply: EngineReply, at index: Int) {
         guard let node, !isFinished else { return }
-        replies[place] = reply
+        replies[index] = reply
         missing -= 1
         node.noteReply(reply, to: self)
         if missing == 0 { node.settle(self) }
     }
 
     func fail(_ failure: EngineFailure, at node: EngineNode) {
-        for place in open { replies[place] = .failed(failure) }
+        for index in open { replies[index] = .failed(failure) }
         node.settle(self)
     }
 
     /// - Parameter again: indexes that are still open.
     func settle(leaving again: [Int]) { (open, isUnderWay) = (again[...], false) }
 
-    func put(_ reply: EngineReply, at place: Int) { replies[place] = reply }
+    func put(_ reply: EngineReply, at index: Int) { replies[index] = reply }
 
     func fill(_ failure: EngineFailure) {
-        for place in open { replies[place] = .failed(failure) }
+        for index in open { replies[index] = .failed(failure) }
         open = []
     }
 
@@ -93,7 +93,7 @@ final class EngineCall: ReplyReceiver {
         guard !isFinished else { return }
         isFinished = true
         let (result, then, late) = (replies, then, late)
-        letGo()
+        releaseContent()
         if let then { then(result) } else { late?(result) }
     }
 
@@ -103,18 +103,18 @@ final class EngineCall: ReplyReceiver {
         isExpired = true
         if isUnderWay, let sent { node?.noteTimeOut(sent: sent) }
         var result = replies
-        for place in open { result[place] = .failed(.timedOut) }
+        for index in open { result[index] = .failed(.timedOut) }
         let then = then
         self.then = nil
         if !isUnderWay {
             isFinished = true
-            letGo()
+            releaseContent()
         }
         then?(result)
     }
 
     /// The content may be large, and the call may be referenced elsewhere.
-    private func letGo() {
+    private func releaseContent() {
         isUnderWay = false
         line?.leave(number)
         line = nil

@@ -34,7 +34,7 @@ extension EngineClient {
         lookUp.isUnderWay = true
         lookUp.last = loop.time.monotonicMilliseconds
         (lookUp.candidates, lookUp.failure) = (candidates(avoiding: server), nil)
-        askNext()
+        askNextServer()
     }
 
     private func candidates(avoiding avoided: EngineServer?) -> [EngineServer] {
@@ -44,13 +44,13 @@ extension EngineClient {
         return all.filter { $0 != avoided } + all.filter { $0 == avoided }
     }
 
-    private func askNext() {
+    private func askNextServer() {
         guard !isClosed else { return }
         guard !lookUp.candidates.isEmpty else { return failLookUp() }
         let server = lookUp.candidates.removeFirst()
         counted.figures.mapLookUps += 1
         let patience = limits.probeMilliseconds
-        askServer(server, [EngineCommand("CLUSTER", "SLOTS")], patienceMilliseconds: patience) { [self] in takeMap($0[0], from: server) }
+        sendToServer(server, [EngineCommand("CLUSTER", "SLOTS")], patienceMilliseconds: patience) { [self] in takeMap($0[0], from: server) }
     }
 
     public func refreshMap() {
@@ -60,7 +60,7 @@ extension EngineClient {
 
     /// Sends commands to this server, whichever slots it has. Redirections are not followed.
     /// - Parameter then: called once, on the loop, not from within this call.
-    public func askServer(
+    public func sendToServer(
         _ server: EngineServer, _ commands: [EngineCommand], patienceMilliseconds patience: Int64, then: @escaping ([EngineReply]) -> Void
     ) {
         let now = loop.time.monotonicMilliseconds
@@ -77,17 +77,17 @@ extension EngineClient {
         switch reply {
         case .list:
             // A server without slots may have left the Cluster.
-            guard let map = SlotMap(reply, from: server, limit: limits.servers), !map.primaries.isEmpty else { return askNext() }
+            guard let map = SlotMap(reply, from: server, limit: limits.servers), !map.primaries.isEmpty else { return askNextServer() }
             lookUp.isCluster = true
             adopt(map)
         case .error, .failed(.denied), .failed(.commandForbidden):
             // No Cluster, or no permission to ask. Ignored once a Cluster is known.
-            guard !lookUp.isCluster, nodes[server]?.isGreeted == true else { return askNext() }
+            guard !lookUp.isCluster, nodes[server]?.isHandshakeDone == true else { return askNextServer() }
             if settings.servers.count == 1 { return adopt(SlotMap(single: server)) }
             // It is unknown which of several single servers is the primary.
             lookUp.failure = reply.failure ?? .notCluster
-            askNext()
-        case .status, .integer, .bytes, .nothing, .failed: askNext()
+            askNextServer()
+        case .status, .integer, .bytes, .nothing, .failed: askNextServer()
         }
     }
 

@@ -11,8 +11,8 @@ extension EngineClient {
         if let server = call.pinned { return send(call, to: server) }
         guard map != nil else { return hold(call) }
         if let slot = call.slot {
-            guard let place = map?.ownerPlace(of: slot) else { return waitForMap(call) }
-            return send(call, to: primaryNode(place))
+            guard let index = map?.ownerIndex(of: slot) else { return waitForMap(call) }
+            return send(call, to: primaryNode(index))
         }
         guard let server = anyServer() else { return waitForMap(call) }
         send(call, to: server)
@@ -57,20 +57,20 @@ extension EngineClient {
         guard !call.isFinished else { return }
         var next = NextStep.none
         var again: [Int] = []
-        for place in call.open {
+        for index in call.open {
             // A callback may close the client.
             guard !call.isFinished else { return }
             // A command without a key follows the one before it.
-            if call.commands.places[place].slot == nil, !again.isEmpty {
-                again.append(place)
+            if call.commands.entries[index].slot == nil, !again.isEmpty {
+                again.append(index)
                 continue
             }
-            let step = call.pinned == nil ? judge(call.replies[place], from: node) : judgePinned(call.replies[place], from: node)
+            let step = call.pinned == nil ? judge(call.replies[index], from: node) : judgePinned(call.replies[index], from: node)
             switch step {
             case .none: break
-            case .fail(let failure): call.put(.failed(failure), at: place)
+            case .fail(let failure): call.put(.failed(failure), at: index)
             case .server, .later:
-                again.append(place)
+                again.append(index)
                 next = step
             }
         }

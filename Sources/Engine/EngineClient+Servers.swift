@@ -22,7 +22,7 @@ public struct EngineServerState: Sendable, Equatable {
 public enum EngineServerChange: Sendable, Equatable {
     /// Its breaker has opened.
     case fails(EngineFailure)
-    case isWell
+    case recovered
     /// It failed, and the Cluster has given its slots to others.
     case dropped
 }

@@ -14,7 +14,7 @@ public final class EngineClient: @unchecked Sendable {
     public private(set) var isOpen = true
 
     var limits: EngineLimits { settings.limits }
-    let counted = Counted()
+    let counted = EngineCounters()
     let space = ReadSpace()
     lazy var worker = LoopWorker(loop: loop)
     private(set) var nodes: [EngineServer: EngineNode] = [:] {
@@ -172,12 +172,12 @@ public final class EngineClient: @unchecked Sendable {
         return node
     }
 
-    /// - Parameter place: index in the map's primaries.
-    func primaryNode(_ place: Int) -> EngineNode? {
-        if place < primaryNodes.count, let node = primaryNodes[place] { return node }
-        guard let primaries = map?.primaries, let node = node(primaries[place]) else { return nil }
+    /// - Parameter index: index in the map's primaries.
+    func primaryNode(_ index: Int) -> EngineNode? {
+        if index < primaryNodes.count, let node = primaryNodes[index] { return node }
+        guard let primaries = map?.primaries, let node = node(primaries[index]) else { return nil }
         while primaryNodes.count < primaries.count { primaryNodes.append(nil) }
-        primaryNodes[place] = node
+        primaryNodes[index] = node
         return node
     }
 
@@ -203,7 +203,7 @@ public final class EngineClient: @unchecked Sendable {
 
     func breakerChanged(of node: EngineNode) {
         judge()
-        onChange?(node.server, node.breaker.isClosed ? .isWell : .fails(node.lastFailure))
+        onChange?(node.server, node.breaker.isClosed ? .recovered : .fails(node.lastFailure))
     }
 
     func judge() {

@@ -52,33 +52,33 @@ public struct EngineWords: Sendable {
 }
 
 public struct EngineCommands: Sendable {
-    struct Place: Sendable {
+    struct Entry: Sendable {
         let end: Int
         let slot: Int?
         let holdMilliseconds: Int64
     }
 
     private(set) var bytes: [UInt8] = []
-    private(set) var places: [Place] = []
+    private(set) var entries: [Entry] = []
     private(set) var areHeld = false
 
     public init(room: Int = 0) {
         bytes.reserveCapacity(room)
-        places.reserveCapacity(2)
+        entries.reserveCapacity(2)
     }
 
     public init(_ commands: [EngineCommand]) {
         bytes.reserveCapacity(commands.reduce(0) { $0 + $1.bytes.count })
         for command in commands {
             bytes += command.bytes
-            places.append(Place(end: bytes.count, slot: command.slot, holdMilliseconds: command.holdMilliseconds))
+            entries.append(Entry(end: bytes.count, slot: command.slot, holdMilliseconds: command.holdMilliseconds))
             if command.holdMilliseconds > 0 { areHeld = true }
         }
     }
 
-    public var count: Int { places.count }
+    public var count: Int { entries.count }
 
-    func bytes(of place: Int) -> ArraySlice<UInt8> { bytes[(place == 0 ? 0 : places[place - 1].end)..<places[place].end] }
+    func bytes(of index: Int) -> ArraySlice<UInt8> { bytes[(index == 0 ? 0 : entries[index - 1].end)..<entries[index].end] }
 
     /// - Parameter words: name, and arguments before the key.
     public mutating func add(_ words: EngineWords, _ key: EngineKey, _ rest: EngineWords = .none) {
@@ -86,7 +86,7 @@ public struct EngineCommands: Sendable {
         bytes += words.bytes
         bytes.append(word: key.bytes)
         bytes += rest.bytes
-        places.append(Place(end: bytes.count, slot: key.slot, holdMilliseconds: 0))
+        entries.append(Entry(end: bytes.count, slot: key.slot, holdMilliseconds: 0))
     }
 
     public mutating func add(
@@ -101,7 +101,7 @@ public struct EngineCommands: Sendable {
         precondition(bytes.count == start + valueBytes, "a value is not as long as was said")
         bytes.appendLineEnd()
         bytes += rest.bytes
-        places.append(Place(end: bytes.count, slot: key.slot, holdMilliseconds: 0))
+        entries.append(Entry(end: bytes.count, slot: key.slot, holdMilliseconds: 0))
     }
 }
 

@@ -44,7 +44,7 @@ public struct RoundTrips: Sendable {
 }
 
 /// Touched by the client's loop only.
-final class Counted {
+final class EngineCounters {
     var figures = EngineFigures()
     var heldBytes = 0
 

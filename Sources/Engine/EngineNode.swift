@@ -53,9 +53,9 @@ final class EngineNode {
 
     var isReady: Bool { if case .ready = phase { breaker.isClosed } else { false } }
     /// Connected, with the breaker closed or not.
-    var isGreeted: Bool { if case .ready = phase { true } else { false } }
+    var isHandshakeDone: Bool { if case .ready = phase { true } else { false } }
 
-    var isComingUp: Bool {
+    var isConnecting: Bool {
         switch phase {
         case .preparing, .connecting, .greeting: true
         case .idle, .ready, .resting, .closed: false
@@ -89,20 +89,20 @@ final class EngineNode {
     private func write(_ call: EngineCall, _ connection: NodeConnection) {
         // An expired call is not sent.
         guard !call.isExpired else { return call.fail(.timedOut, at: self) }
-        guard connection.hasRoom(commands: call.open.count * (call.isAsking ? 2 : 1), bytes: call.writtenBytes) else {
+        guard connection.hasCapacity(commands: call.open.count * (call.isAsking ? 2 : 1), bytes: call.writtenBytes) else {
             return call.fail(.queueFull, at: self)
         }
         let times = NodeConnection.Times(milliseconds: now, microseconds: SystemTime.monotonicMicroseconds)
         call.noteSent(by: self, at: times.milliseconds)
-        if !call.isAsking, let places = call.placesInOnePiece {
-            connection.send(call.commands.bytes[...], for: call, places, isUrgent: call.isUrgent, at: times)
+        if !call.isAsking, let indexes = call.contiguousIndexes {
+            connection.send(call.commands.bytes[...], for: call, indexes, isUrgent: call.isUrgent, at: times)
             return listenForSilence()
         }
-        for place in call.open {
-            let command = call.commands.places[place]
+        for index in call.open {
+            let command = call.commands.entries[index]
             if call.isAsking, command.slot != nil { connection.send(Self.asking.bytes[...], for: ReplyClosure.none, at: times) }
             connection.send(
-                call.commands.bytes(of: place), command.holdMilliseconds, for: call, place..<place + 1, isUrgent: call.isUrgent, at: times)
+                call.commands.bytes(of: index), command.holdMilliseconds, for: call, index..<index + 1, isUrgent: call.isUrgent, at: times)
         }
         listenForSilence()
     }
@@ -316,7 +316,7 @@ final class EngineNode {
 
     private func judgeSilence() {
         guard case .ready(let connection) = phase, let oldest = connection.oldest else { return }
-        let quiet = now - max(oldest.sent.milliseconds, connection.lastHeard) - oldest.holdMilliseconds
+        let quiet = now - max(oldest.sent.milliseconds, connection.lastReceived) - oldest.holdMilliseconds
         if quiet >= limits.silenceMilliseconds, breaker.open() { opened(.timedOut) }
         if quiet >= limits.deadMilliseconds { return connection.end(.timedOut) }
         let wait = (quiet < limits.silenceMilliseconds ? limits.silenceMilliseconds : limits.deadMilliseconds) - quiet
@@ -336,7 +336,7 @@ final class EngineNode {
     private func probe() {
         switch phase {
         case .ready(let connection):
-            guard !isProbing, connection.hasRoom(commands: 1, bytes: 64) else { return }
+            guard !isProbing, connection.hasCapacity(commands: 1, bytes: 64) else { return }
             isProbing = true
             probes += 1
             let (sent, token) = (now, Array("cistern-\(probes)".utf8))

@@ -13,11 +13,11 @@ enum ErrorMeaning: Equatable {
         switch words.first {
         case "MOVED":
             guard words.count >= 3, let slot = Int(words[1]), (0..<KeySlot.count).contains(slot),
-                let server = EngineServer(told: words[2], by: asked)
+                let server = EngineServer(reported: words[2], by: asked)
             else { return .failure(.protocolError) }
             return .moved(slot: slot, server)
         case "ASK":
-            guard words.count >= 3, let server = EngineServer(told: words[2], by: asked) else { return .failure(.protocolError) }
+            guard words.count >= 3, let server = EngineServer(reported: words[2], by: asked) else { return .failure(.protocolError) }
             return .ask(server)
         case "TRYAGAIN": return .tryAgain
         case "LOADING": return .failure(.loading)
@@ -46,7 +46,7 @@ enum ErrorMeaning: Equatable {
 
 extension EngineServer {
     /// `host:port`, with IPv6 unbracketed, so the last colon counts.
-    init?(told text: String, by asked: EngineServer) {
+    init?(reported text: String, by asked: EngineServer) {
         guard let colon = text.lastIndex(of: ":"), let port = Int64(text[text.index(after: colon)...]) else { return nil }
         self.init(toldHost: String(text[..<colon]), port: port, by: asked)
     }

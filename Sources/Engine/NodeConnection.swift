@@ -6,13 +6,13 @@ import Reactor
 
 /// Gets the reply, or the failure, once, and not from within `send`.
 protocol ReplyReceiver: AnyObject {
-    func take(_ reply: EngineReply, at place: Int)
+    func take(_ reply: EngineReply, at index: Int)
 }
 
 final class ReplyClosure: ReplyReceiver {
     private let then: (EngineReply) -> Void
     init(_ then: @escaping (EngineReply) -> Void) { self.then = then }
-    func take(_ reply: EngineReply, at place: Int) { then(reply) }
+    func take(_ reply: EngineReply, at index: Int) { then(reply) }
 
     static var none: ReplyClosure { ReplyClosure { _ in } }
 }
@@ -27,7 +27,7 @@ final class NodeConnection: EventHandler {
         let sent: Times
         let holdMilliseconds: Int64
         let receiver: any ReplyReceiver
-        var places: Range<Int>
+        var indexes: Range<Int>
     }
 
     /// Milliseconds of the loop's clock; microseconds of the machine's.
@@ -51,7 +51,7 @@ final class NodeConnection: EventHandler {
     private let limits: EngineLimits
     private let reader: ReplyReader
     private let space: ReadSpace
-    private let counted: Counted
+    private let counted: EngineCounters
     private var owner: EngineNode?
     private var state = State.connecting
     private var flights = FlightLine()
@@ -67,7 +67,7 @@ final class NodeConnection: EventHandler {
     private(set) var number: UInt64 = 0
     /// When it was up, and when it last received bytes: milliseconds of the loop's clock.
     private(set) var upSince: Int64 = 0
-    private(set) var lastHeard: Int64 = 0
+    private(set) var lastReceived: Int64 = 0
 
     /// Work of one event, some hundred microseconds.
     private static let repliesPerTurn = 128
@@ -77,7 +77,7 @@ final class NodeConnection: EventHandler {
     private static let heldMilliseconds = 2
     private static let heldBytesLimit = 64 * 1024
 
-    init(_ stream: NodeStream, loop: EventLoop, limits: EngineLimits, space: ReadSpace, counted: Counted, owner: EngineNode) {
+    init(_ stream: NodeStream, loop: EventLoop, limits: EngineLimits, space: ReadSpace, counted: EngineCounters, owner: EngineNode) {
         (self.stream, self.loop, self.limits, self.space, self.counted, self.owner) = (stream, loop, limits, space, counted, owner)
         reader = ReplyReader(limits: limits)
         loop.add(stream.descriptor, .writable, self)
@@ -124,7 +124,7 @@ final class NodeConnection: EventHandler {
         case .failed(let failure): end(failure)
         case .agreed:
             state = .open
-            (upSince, lastHeard) = (now, now)
+            (upSince, lastReceived) = (now, now)
             counted.figures.connections += 1
             number = counted.figures.connections
             watch()
@@ -143,25 +143,25 @@ final class NodeConnection: EventHandler {
         loop.modify(stream.descriptor, events)
     }
 
-    func hasRoom(commands: Int, bytes: Int) -> Bool {
+    func hasCapacity(commands: Int, bytes: Int) -> Bool {
         flights.count + commands <= limits.commandsUnderWay && output.count - sentBytes + bytes <= limits.unsentBytes
     }
 
     /// - Parameters:
     ///   - commands: encoded.
-    ///   - places: identify the replies to the receiver.
+    ///   - indexes: identify the replies to the receiver.
     func send(
-        _ commands: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ places: Range<Int> = 0..<1,
+        _ commands: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ indexes: Range<Int> = 0..<1,
         isUrgent: Bool = true, at times: Times
     ) {
         // The kernel has not accepted all, and the loop waits for it.
         let isBlocked = holding == .nothing && sentBytes < output.count
         output.append(contentsOf: commands)
-        flights.append(Flight(sent: times, holdMilliseconds: holdMilliseconds, receiver: receiver, places: places))
+        flights.append(Flight(sent: times, holdMilliseconds: holdMilliseconds, receiver: receiver, indexes: indexes))
         guard holding != .briefly else { return }
         if isUrgent || isBlocked || output.count - sentBytes > Self.heldBytesLimit {
             holding = .briefly
-            loop.atEndOfBatch { [self] in goOn() }
+            loop.atEndOfBatch { [self] in resume() }
         } else {
             holding = .forOthers
             holdForOthers()
@@ -174,11 +174,11 @@ final class NodeConnection: EventHandler {
         loop.schedule(after: .milliseconds(Self.heldMilliseconds)) { [weak self] in
             guard let self else { return }
             isHoldingTimed = false
-            if holding == .forOthers { goOn() }
+            if holding == .forOthers { resume() }
         }
     }
 
-    private func goOn() {
+    private func resume() {
         holding = .nothing
         flush()
     }
@@ -232,7 +232,7 @@ final class NodeConnection: EventHandler {
             switch stream.receive(into: space.bytes) {
             case .bytes(let count):
                 bytes += count
-                lastHeard = now
+                lastReceived = now
                 // The kernel had no more. TLS may hold more.
                 isDrained = count < space.bytes.count && !stream.mayHoldBytes
                 reader.feed(UnsafeRawBufferPointer(rebasing: space.bytes[..<count]))
@@ -258,9 +258,9 @@ final class NodeConnection: EventHandler {
     }
 
     private func deliver(_ reply: EngineReply, at microseconds: Int64) {
-        guard let (receiver, place, sent) = flights.takeNext() else { return end(.protocolError) }
+        guard let (receiver, index, sent) = flights.takeNext() else { return end(.protocolError) }
         counted.figures.roundTrips.note(microseconds - sent)
-        receiver.take(reply, at: place)
+        receiver.take(reply, at: index)
     }
 
     func end(_ failure: EngineFailure) {
@@ -276,7 +276,7 @@ final class NodeConnection: EventHandler {
         // The owner uses another connection from here on.
         owner?.connection(self, endedBy: failure, hadFlights: !left.isEmpty)
         owner = nil
-        for flight in left.all { for place in flight.places { flight.receiver.take(.failed(failure), at: place) } }
+        for flight in left.all { for index in flight.indexes { flight.receiver.take(.failed(failure), at: index) } }
     }
 }
 
@@ -290,15 +290,15 @@ private struct FlightLine {
 
     mutating func append(_ flight: NodeConnection.Flight) {
         flights.append(flight)
-        count += flight.places.count
+        count += flight.indexes.count
     }
 
     /// Receiver, index and sending time (microseconds) of the next reply; nil: none is expected.
-    mutating func takeNext() -> (receiver: any ReplyReceiver, place: Int, sent: Int64)? {
+    mutating func takeNext() -> (receiver: any ReplyReceiver, index: Int, sent: Int64)? {
         guard !isEmpty, let flight = flights[head] else { return nil }
         count -= 1
-        if flight.places.count > 1 { flights[head]?.places.removeFirst() } else { removeFirst() }
-        return (flight.receiver, flight.places.lowerBound, flight.sent.microseconds)
+        if flight.indexes.count > 1 { flights[head]?.indexes.removeFirst() } else { removeFirst() }
+        return (flight.receiver, flight.indexes.lowerBound, flight.sent.microseconds)
     }
 
     private mutating func removeFirst() {

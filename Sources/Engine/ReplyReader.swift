@@ -43,14 +43,14 @@ final class ReplyReader {
             return nil
         }
         guard token != nil else {
-            isBroken = !mayGoOn
+            isBroken = !mayResume
             return nil
         }
         bytesSinceReply = chiredis_unread_count(reader)
         return builder.takeReply()
     }
 
-    private var mayGoOn: Bool {
+    private var mayResume: Bool {
         guard bytesSinceReply <= limits.replyBytes + Self.lineLimitBytes else { return false }
         let bytes = UnsafeRawBufferPointer(start: chiredis_unread(reader), count: chiredis_unread_count(reader))
         let type = chiredis_type(reader)
@@ -86,11 +86,11 @@ private final class ReplyBuilder {
         parts.initialize(
             to: chiredis_parts(
                 owner: nil,
-                bytes: { owner, type, text, count in ReplyBuilder.of(owner).place(type, UnsafeRawBufferPointer(start: text, count: count))
+                bytes: { owner, type, text, count in ReplyBuilder.of(owner).add(type, UnsafeRawBufferPointer(start: text, count: count))
                 },
                 list: { owner, count in ReplyBuilder.of(owner).begin(count) },
-                integer: { owner, number in ReplyBuilder.of(owner).place(.integer(number)) },
-                nothing: { owner in ReplyBuilder.of(owner).place(.nothing) }))
+                integer: { owner, number in ReplyBuilder.of(owner).add(.integer(number)) },
+                nothing: { owner in ReplyBuilder.of(owner).add(.nothing) }))
         parts.pointee.owner = Unmanaged.passUnretained(self).toOpaque()
     }
 
@@ -108,16 +108,16 @@ private final class ReplyBuilder {
         return whole ?? .nothing
     }
 
-    private func place(_ type: Int32, _ bytes: UnsafeRawBufferPointer) -> Int32 {
+    private func add(_ type: Int32, _ bytes: UnsafeRawBufferPointer) -> Int32 {
         guard bytes.count <= byteLimit else { return refuse() }
         return switch type {
-        case REDIS_REPLY_ERROR: place(.error([UInt8](bytes)))
-        case REDIS_REPLY_STATUS: place(.status([UInt8](bytes)))
-        default: place(.bytes([UInt8](bytes)))
+        case REDIS_REPLY_ERROR: add(.error([UInt8](bytes)))
+        case REDIS_REPLY_STATUS: add(.status([UInt8](bytes)))
+        default: add(.bytes([UInt8](bytes)))
         }
     }
 
-    private func place(_ reply: EngineReply) -> Int32 {
+    private func add(_ reply: EngineReply) -> Int32 {
         elements += 1
         guard elements <= elementLimit else { return refuse() }
         var reply = reply
@@ -132,7 +132,7 @@ private final class ReplyBuilder {
     }
 
     private func begin(_ count: Int) -> Int32 {
-        guard count > 0 else { return place(.list([])) }
+        guard count > 0 else { return add(.list([])) }
         elements += 1
         guard count <= elementLimit - elements, open.count < Self.depthLimit else { return refuse() }
         open.append(([], count))

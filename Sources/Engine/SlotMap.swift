@@ -5,12 +5,12 @@ struct SlotMap: Equatable {
     private(set) var replicas: Set<EngineServer> = []
     /// Index in `primaries` of each slot; -1: none.
     private var owners: [Int16]
-    private var places: [EngineServer: Int16] = [:]
+    private var indexes: [EngineServer: Int16] = [:]
 
     init(single server: EngineServer) {
         primaries = [server]
         owners = [Int16](repeating: 0, count: KeySlot.count)
-        places = [server: 0]
+        indexes = [server: 0]
     }
 
     /// - Parameter reply: to CLUSTER SLOTS: lists of first slot, last slot, primary and replicas (host, port, more).
@@ -22,11 +22,11 @@ struct SlotMap: Equatable {
         for range in ranges {
             guard let parts = range.list, parts.count >= 3, let first = parts[0].integer, let last = parts[1].integer, first >= 0,
                 first <= last,
-                last < KeySlot.count, let primary = Self.server(parts[2], by: asked), let place = place(of: primary, limit: limit)
+                last < KeySlot.count, let primary = Self.server(parts[2], by: asked), let index = index(of: primary, limit: limit)
             else { return nil }
             covered += Int(last - first) + 1
             guard covered <= KeySlot.count else { return nil }
-            for slot in Int(first)...Int(last) { owners[slot] = place }
+            for slot in Int(first)...Int(last) { owners[slot] = index }
             for part in parts[3...] where replicas.count < limit { Self.server(part, by: asked).map { _ = replicas.insert($0) } }
         }
     }
@@ -37,27 +37,27 @@ struct SlotMap: Equatable {
         return EngineServer(toldHost: host, port: port, by: asked)
     }
 
-    private mutating func place(of server: EngineServer, limit: Int) -> Int16? {
-        if let place = places[server] { return place }
+    private mutating func index(of server: EngineServer, limit: Int) -> Int16? {
+        if let index = indexes[server] { return index }
         guard primaries.count < min(limit, Int(Int16.max)) else { return nil }
         primaries.append(server)
-        places[server] = Int16(primaries.count - 1)
+        indexes[server] = Int16(primaries.count - 1)
         return Int16(primaries.count - 1)
     }
 
-    func slotCount(of server: EngineServer) -> Int { places[server].map { place in owners.count { $0 == place } } ?? 0 }
+    func slotCount(of server: EngineServer) -> Int { indexes[server].map { index in owners.count { $0 == index } } ?? 0 }
 
-    func owner(of slot: Int) -> EngineServer? { ownerPlace(of: slot).map { primaries[$0] } }
+    func owner(of slot: Int) -> EngineServer? { ownerIndex(of: slot).map { primaries[$0] } }
 
-    func ownerPlace(of slot: Int) -> Int? {
-        let place = owners[slot]
-        return place < 0 ? nil : Int(place)
+    func ownerIndex(of slot: Int) -> Int? {
+        let index = owners[slot]
+        return index < 0 ? nil : Int(index)
     }
 
     /// - Returns: false: too many servers.
     mutating func move(_ slot: Int, to server: EngineServer, limit: Int) -> Bool {
-        guard let place = place(of: server, limit: limit) else { return false }
-        owners[slot] = place
+        guard let index = index(of: server, limit: limit) else { return false }
+        owners[slot] = index
         return true
     }
 }
@@ -83,8 +83,8 @@ public enum KeySlot {
         return crc
     }
 
-    private static let table: [UInt16] = (0..<256).map { place in
-        var value = UInt16(place) << 8
+    private static let table: [UInt16] = (0..<256).map { index in
+        var value = UInt16(index) << 8
         for _ in 0..<8 { value = value & 0x8000 != 0 ? value << 1 ^ 0x1021 : value << 1 }
         return value
     }

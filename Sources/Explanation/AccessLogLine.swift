@@ -101,7 +101,7 @@ public struct AccessLogLine {
         case .result: Self.append("result", "\(record.result.label)", to: &line)
         case .reason: Self.append("reason", record.loggedReason, to: &line)
         case .age: Self.append("age", record.age, to: &line)
-        case .shared: Self.append("shared", record.found.shared?.outcome.rawValue, to: &line)
+        case .shared: Self.append("shared", record.found.fleetReply?.outcome.rawValue, to: &line)
         case .upstream: Self.append("upstream_us", record.upstream.microseconds < 0 ? nil : record.upstream.microseconds, to: &line)
         case .upstreamStatus: Self.append("upstream_status", record.upstream.status > 0 ? Int64(record.upstream.status) : nil, to: &line)
         case .upstreamAddress: Self.append("upstream_address", upstreamAddress, to: &line)

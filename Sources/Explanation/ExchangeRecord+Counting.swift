@@ -11,10 +11,12 @@ extension LabelledFigures {
         count(.responseBytes, exchange.source.rawValue, by: UInt64(exchange.bodyBytes))
         if exchange.source == .store { count(.savedBytes, exchange.result.rawValue, by: UInt64(exchange.bodyBytes)) }
         if let cause = exchange.rescueCause { count(.rescued, cause) }
-        if exchange.result == .rescued, let permission = exchange.reasons.sharedPermission { count(.rescuedWithShared, of: permission) }
-        if let place = exchange.loggedNotStored.flatMap(MetricNames.place(of:)) {
-            count(.notStored, place)
-            if exchange.isServerError { count(.errorsNotStored, place) }
+        if exchange.result == .rescued, let permission = exchange.reasons.sharedRescuePermission {
+            count(.rescuedWithShared, of: permission)
+        }
+        if let index = exchange.loggedNotStored.flatMap(MetricNames.index(of:)) {
+            count(.notStored, index)
+            if exchange.isServerError { count(.errorsNotStored, index) }
         }
     }
 
@@ -22,9 +24,9 @@ extension LabelledFigures {
         count(.routeRequests, RequestLabels.index(exchange.result, StatusClass.index(of: exchange.status)))
         observe(.routeDuration, 0, exchange.durationMicroseconds)
         if let cause = exchange.rescueCause { count(.routeRescued, cause) }
-        if let place = exchange.loggedNotStored.flatMap(MetricNames.place(of:)) {
-            count(.routeNotStored, place)
-            if exchange.isServerError { count(.errorsNotStored, place) }
+        if let index = exchange.loggedNotStored.flatMap(MetricNames.index(of:)) {
+            count(.routeNotStored, index)
+            if exchange.isServerError { count(.errorsNotStored, index) }
         }
     }
 
@@ -32,9 +34,9 @@ extension LabelledFigures {
     public mutating func recordOfAPI(_ exchange: borrowing ExchangeRecord) {
         count(.apiRequests, exchange.result.rawValue)
         if exchange.isServerError { count(.apiServerErrors) }
-        if let place = exchange.loggedNotStored.flatMap(MetricNames.place(of:)) {
-            count(.notStored, place)
-            if exchange.isServerError { count(.errorsNotStored, place) }
+        if let index = exchange.loggedNotStored.flatMap(MetricNames.index(of:)) {
+            count(.notStored, index)
+            if exchange.isServerError { count(.errorsNotStored, index) }
         }
     }
 }

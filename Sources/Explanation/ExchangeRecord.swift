@@ -31,9 +31,9 @@ public struct ExchangeRecord: Sendable {
         /// Number of a field that prevented a hit; 0 if none did.
         public var unknownField: UInt8 = 0
         /// Result of the lookup in the fleet's shared store; nil if there was none.
-        public var shared: SharedReply?
+        public var fleetReply: FleetReply?
         /// Why that lookup was skipped; nil if it was not.
-        public var obstacle: SharedObstacle?
+        public var obstacle: FleetObstacle?
     }
 
     /// The upstream's part of the exchange, and of its span.
@@ -69,8 +69,8 @@ public struct ExchangeRecord: Sendable {
         public var isBypassedStream = false
         public var notRescued: NoRescueReason?
         /// What permitted serving a response stored without credentials, or why it was not served.
-        public var sharedPermission: SharedCopyPermission?
-        public var notStoodIn: NoSharedRescueReason?
+        public var sharedRescuePermission: SharedRescuePermission?
+        public var sharedRescueRefusal: NoSharedRescueReason?
         /// Violation of the operator's requirements by a response that was forwarded; nil if none.
         public var fault: UpstreamFault?
         /// Why Cistern responded itself without contacting the upstream; nil if it did not.
@@ -148,7 +148,7 @@ extension ExchangeRecord {
     public var isServerError: Bool { status >= 500 }
 
     /// Index in `MetricNames.rescueCauses` if a stored response was served instead; nil otherwise.
-    var rescueCause: Int? { result == .rescued ? upstream.failure.flatMap(MetricNames.place(of:)) : nil }
+    var rescueCause: Int? { result == .rescued ? upstream.failure.flatMap(MetricNames.index(of:)) : nil }
 
     /// Why the response was not stored, as metrics and the access log name it.
     var loggedNotStored: NotStoredReason? { reasons.isBypassedStream ? nil : reasons.notStored }

@@ -62,32 +62,32 @@ public struct FrequentTargets: Sendable {
             targets = Array(repeating: 0, count: capacity * Self.targetBytes)
         }
         let hash = Self.hash(target, api)
-        if let place = hashes.withUnsafeBufferPointer({ $0.firstIndex(of: hash) }) {
-            ranks[place].increase()
+        if let slotIndex = hashes.withUnsafeBufferPointer({ $0.firstIndex(of: hash) }) {
+            ranks[slotIndex].increase()
         } else if slots.count < capacity {
             keep(target, at: slots.count)
             slots.append(Slot(others: 0, api: api, length: target.count))
             hashes.append(hash)
             ranks.append(Rank(1, isCertain: true))
         } else {
-            let place = ranks.withUnsafeBufferPointer { Self.least(of: $0) }
-            keep(target, at: place)
-            let others = ranks[place].count
-            slots[place] = Slot(others: others, api: api, length: target.count)
-            hashes[place] = hash
-            ranks[place] = Rank(others + 1, isCertain: false)
+            let slotIndex = ranks.withUnsafeBufferPointer { Self.least(of: $0) }
+            keep(target, at: slotIndex)
+            let others = ranks[slotIndex].count
+            slots[slotIndex] = Slot(others: others, api: api, length: target.count)
+            hashes[slotIndex] = hash
+            ranks[slotIndex] = Rank(others + 1, isCertain: false)
         }
     }
 
     /// Returns the index of the smallest rank; the first one of several.
     private static func least(of ranks: UnsafeBufferPointer<Rank>) -> Int {
-        var place = 0
-        for index in ranks.indices where ranks[index].value < ranks[place].value { place = index }
-        return place
+        var slotIndex = 0
+        for index in ranks.indices where ranks[index].value < ranks[slotIndex].value { slotIndex = index }
+        return slotIndex
     }
 
-    private mutating func keep(_ target: ArraySlice<UInt8>, at place: Int) {
-        let first = place * Self.targetBytes
+    private mutating func keep(_ target: ArraySlice<UInt8>, at slotIndex: Int) {
+        let first = slotIndex * Self.targetBytes
         targets.withUnsafeMutableBytes { targets in
             target.withUnsafeBytes {
                 UnsafeMutableRawBufferPointer(rebasing: targets[first...]).copyMemory(
@@ -105,11 +105,12 @@ public struct FrequentTargets: Sendable {
 
     /// The counted targets, unordered.
     public var counted: [CountedTarget] {
-        slots.enumerated().map { place, slot in
+        slots.enumerated().map { slotIndex, slot in
             let kept = min(slot.length, Self.targetBytes)
             return CountedTarget(
-                api: slot.api, hash: hashes[place], target: Array(targets[place * Self.targetBytes..<place * Self.targetBytes + kept]),
-                isCut: slot.length > kept, count: ranks[place].count - slot.others, isAtLeast: slot.others > 0)
+                api: slot.api, hash: hashes[slotIndex],
+                target: Array(targets[slotIndex * Self.targetBytes..<slotIndex * Self.targetBytes + kept]),
+                isCut: slot.length > kept, count: ranks[slotIndex].count - slot.others, isAtLeast: slot.others > 0)
         }
     }
 }

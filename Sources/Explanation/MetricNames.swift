@@ -26,7 +26,7 @@ public enum MetricNames {
         case .apiServerErrors, .upstreamResponseBytes, .spansExported, .spanExportFailures, .tracedOverLimit: [""]
         case .contents: ContentOutcome.allCases.map(\.rawValue)
         case .rescued, .routeRescued: rescueCauses
-        case .rescuedWithShared: SharedCopyPermission.allCases.map(\.rawValue)
+        case .rescuedWithShared: SharedRescuePermission.allCases.map(\.rawValue)
         case .notStored, .errorsNotStored, .routeNotStored: notStored.map(\.rawValue)
         case .refused: refusals
         case .upstreamErrors: UpstreamError.allCases.map(\.rawValue)
@@ -41,12 +41,12 @@ public enum MetricNames {
         }
     }
 
-    public static func place(of refusal: AccessRefusal) -> Int? { refusals.firstIndex(of: refusal.rawValue) }
-    public static func place(of rejection: RequestRejection.Kind) -> Int? { refusals.firstIndex(of: rejection.rawValue) }
-    public static func place(of reason: NotStoredReason) -> Int? {
+    public static func index(of refusal: AccessRefusal) -> Int? { refusals.firstIndex(of: refusal.rawValue) }
+    public static func index(of rejection: RequestRejection.Kind) -> Int? { refusals.firstIndex(of: rejection.rawValue) }
+    public static func index(of reason: NotStoredReason) -> Int? {
         // Called for almost every response: `firstIndex` would use a witness table for each comparison.
-        for place in notStored.indices where notStored[place] == reason { return place }
+        for index in notStored.indices where notStored[index] == reason { return index }
         return nil
     }
-    public static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
+    public static func index(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
 }

@@ -19,7 +19,7 @@ public struct StateSentence: Sendable {
             (self.name, self.seconds, self.cause, self.silentSeconds) = (name, seconds, cause, silentSeconds)
         }
 
-        public init(_ upstream: ShownUpstream) {
+        public init(_ upstream: UpstreamSummary) {
             let silence = upstream.report.wasDown ? (upstream.now - (upstream.report.attemptedAt ?? upstream.now)) / 1_000 : nil
             self.init(name: upstream.name, seconds: upstream.seconds, cause: upstream.cause, silentSeconds: silence)
         }
@@ -37,22 +37,22 @@ public struct StateSentence: Sendable {
 
         public let kind: Kind
         /// `the route search`, `3 paths`; for a pause, who requested it, and for what.
-        public let place: String
+        public let subject: String
         public let isMany: Bool
         public let seconds: Int64
         public let cause: String
 
-        public init(_ kind: Kind = .failing, place: String, isMany: Bool, seconds: Int64, cause: String) {
-            (self.kind, self.place, self.isMany, self.seconds, self.cause) = (kind, place, isMany, seconds, cause)
+        public init(_ kind: Kind = .failing, subject: String, isMany: Bool, seconds: Int64, cause: String) {
+            (self.kind, self.subject, self.isMany, self.seconds, self.cause) = (kind, subject, isMany, seconds, cause)
         }
 
         var text: String {
-            let span = ShownFigures.span(seconds)
+            let span = NumberText.span(seconds)
             let have = isMany ? "have" : "has"
             switch kind {
-            case .failing: return "\(place) \(have) been failing for \(span) (\(cause))"
-            case .pause: return "\(place) \(span) ago (\(cause))"
-            case .address: return "\(place) \(have) been down for \(span) (\(cause))"
+            case .failing: return "\(subject) \(have) been failing for \(span) (\(cause))"
+            case .pause: return "\(subject) \(span) ago (\(cause))"
+            case .address: return "\(subject) \(have) been down for \(span) (\(cause))"
             }
         }
     }
@@ -71,16 +71,16 @@ public struct StateSentence: Sendable {
     }
 
     /// Upstreams that are not down.
-    public var upstreams: [ShownUpstream] = []
+    public var upstreams: [UpstreamSummary] = []
     /// Sorted by duration, longest first.
     public var outages: [Outage] = []
     public var troubles: [Trouble] = []
     /// Counts since the beginning of the first failure, for APIs with a failure.
     public var since = Counts()
     /// Failed requests within the last five minutes of APIs that are down.
-    public var failedLately: UInt64 = 0
+    public var failedRecently: UInt64 = 0
     /// Counts within the last five minutes of all other APIs.
-    public var lately = Counts()
+    public var recent = Counts()
     /// Of several APIs, those with failed requests within the last five minutes but no known failure; the most affected first.
     public var failing: [String] = []
     /// Age in seconds of the oldest response that rescued a request within the last five minutes; nil if none.
@@ -102,8 +102,8 @@ public struct StateSentence: Sendable {
 
     public var level: Level {
         // A rescue is a success: an outage that clients do not notice is not an alarm.
-        if !outages.isEmpty { return upstreams.isEmpty || since.rescued == 0 || failedLately > 0 ? .down : .strained }
-        let isQuiet = troubles.isEmpty && lately == Counts() && upstreams.allSatisfy { !$0.isAlarming }
+        if !outages.isEmpty { return upstreams.isEmpty || since.rescued == 0 || failedRecently > 0 ? .down : .strained }
+        let isQuiet = troubles.isEmpty && recent == Counts() && upstreams.allSatisfy { !$0.isAlarming }
         let isPlain = faults == 0 && modes.isEmpty && isStoreWritable != false && !isStopping
         return isQuiet && isPlain ? .well : .strained
     }
@@ -119,35 +119,35 @@ public struct StateSentence: Sendable {
 
     private var main: String {
         if !outages.isEmpty { return outageWords + "; " + rescueWords(since) }
-        var words = ShownUpstream.words(upstreams)
+        var words = UpstreamSummary.words(upstreams)
         let isFailing = upstreams.contains { $0.report.state == .failing }
         if !troubles.isEmpty { words += (isFailing ? ", and " : ", but ") + troubleWords }
         if isCountedSince { return words + "; " + rescueWords(since) }
-        if lately.failed > 0 {
+        if recent.failed > 0 {
             words += "\(troubles.isEmpty ? ", but" : ";") \(failedWords)"
-            return lately.rescued > 0 ? words + "; " + rescueWords(Counts(rescued: lately.rescued)) : words
+            return recent.rescued > 0 ? words + "; " + rescueWords(Counts(rescued: recent.rescued)) : words
         }
-        return lately.rescued > 0 ? words + "; within the last 5 min \(rescueWords(lately))" : words
+        return recent.rescued > 0 ? words + "; within the last 5 min \(rescueWords(recent))" : words
     }
 
     private var failedWords: String {
         let upstream = failing.isEmpty ? "" : " for " + Self.named(failing)
-        return "\(ShownFigures.count(lately.failed, "request", "requests"))\(upstream) failed in the last 5 min"
+        return "\(NumberText.count(recent.failed, "request", "requests"))\(upstream) failed in the last 5 min"
     }
 
     private var troubleWords: String { Self.named(troubles.map(\.text)) }
 
     private var outageWords: String {
         let down = outages.filter { $0.silentSeconds == nil }
-        let parts = down.enumerated().map { place, outage in
+        let parts = down.enumerated().map { index, outage in
             let name = outage.name.isEmpty ? "The upstream" : outage.name
-            return "\(name)\(place == 0 ? " has been down" : "") for \(ShownFigures.span(outage.seconds)) (\(outage.cause))"
+            return "\(name)\(index == 0 ? " has been down" : "") for \(NumberText.span(outage.seconds)) (\(outage.cause))"
         }
         let unknown = outages.compactMap { outage in
             outage.silentSeconds.map { silence in
                 let name = outage.name.isEmpty ? "The state of the upstream" : "The state of \(outage.name)"
                 // 0 if another process made the last attempt.
-                let ago = silence > 0 ? ", \(ShownFigures.span(silence)) ago" : ""
+                let ago = silence > 0 ? ", \(NumberText.span(silence)) ago" : ""
                 return "\(name) is unknown: it was down when it was last asked\(ago) (\(outage.cause))"
             }
         }
@@ -155,9 +155,9 @@ public struct StateSentence: Sendable {
     }
 
     private func rescueWords(_ counts: Counts) -> String {
-        var words = counts.rescued == 0 ? "nothing rescued" : "\(ShownFigures.count(counts.rescued, "request", "requests")) rescued"
-        if counts.rescued > 0, let oldestCopy { words += ", oldest copy \(ShownFigures.span(oldestCopy))" }
-        return words + (counts.failed == 0 ? "" : ", \(ShownFigures.count(counts.failed)) failed")
+        var words = counts.rescued == 0 ? "nothing rescued" : "\(NumberText.count(counts.rescued, "request", "requests")) rescued"
+        if counts.rescued > 0, let oldestCopy { words += ", oldest copy \(NumberText.span(oldestCopy))" }
+        return words + (counts.failed == 0 ? "" : ", \(NumberText.count(counts.failed)) failed")
     }
 
     // MARK: Remarks
@@ -166,10 +166,10 @@ public struct StateSentence: Sendable {
         var remarks: [String] = []
         // The main sentence is about the outages in this case.
         if !outages.isEmpty {
-            if let words = ShownUpstream.alarm(upstreams) { remarks.append(words + ".") }
+            if let words = UpstreamSummary.alarm(upstreams) { remarks.append(words + ".") }
             if !troubles.isEmpty { remarks.append("Besides, \(troubleWords).") }
         }
-        if isCountedSince, lately.failed > 0 { remarks.append("Elsewhere \(failedWords).") }
+        if isCountedSince, recent.failed > 0 { remarks.append("Elsewhere \(failedWords).") }
         if !modes.isEmpty { remarks.append("The mode is \(Self.joined(modes)), not live.") }
         if exceptions > 0 {
             remarks.append(exceptions == 1 ? "One mode is for some paths only." : "\(exceptions) modes are for some paths only.")

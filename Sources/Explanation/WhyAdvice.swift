@@ -181,7 +181,7 @@ extension ValidationReason {
     }
 }
 
-extension SharedReply {
+extension FleetReply {
     var sentence: String {
         let time = "\(microseconds / 1_000).\(microseconds / 100 % 10) ms"
         return switch outcome {
@@ -197,7 +197,7 @@ extension SharedReply {
     }
 }
 
-extension SharedRefusal {
+extension FleetRefusal {
     /// Reason clause of a sentence about a response of another node that may not be used.
     fileprivate var sentence: String {
         switch self {
@@ -217,15 +217,15 @@ extension SharedRefusal {
     }
 }
 
-extension SharedObstacle {
+extension FleetObstacle {
     var sentence: String {
         let reason =
             switch self {
             case .failing: "the engine fails, and is not asked (cistern share status says why)"
-            case .blind: "what other nodes purge cannot be seen just now (cistern share status says why)"
+            case .disconnected: "what other nodes purge cannot be seen just now (cistern share status says why)"
             case .slow: "a round trip to the engine takes too long"
             case .unshareable: "the last response could not be shared, or the upstream failed, so each node asks for itself for a while"
-            case .told: "responses of users identified by the upstream (credentials.identity.lookup) are not shared"
+            case .lookedUp: "responses of users identified by the upstream (credentials.identity.lookup) are not shared"
             }
         return "What other nodes had stored was not looked for: \(reason)."
     }
@@ -290,13 +290,13 @@ extension NoRescueReason {
     }
 }
 
-extension SharedCopyPermission {
+extension SharedRescuePermission {
     /// Name of the response that was served.
     public var copy: String {
         switch self {
         case .isPublic, .ownCookies, .always: "The stored response to those without credentials"
         case .expiredToken: "The stored response of the token's user"
-        case .toldBefore: "The stored response of the credentials' user"
+        case .lookedUpBefore: "The stored response of the credentials' user"
         }
     }
 
@@ -307,7 +307,7 @@ extension SharedCopyPermission {
         case .ownCookies: "the request's cookies are those that the upstream gave to a client without any"
         case .always: "the operator allows any (cache.rescue_with_shared: always)"
         case .expiredToken: "the token has just ended (credentials.identity.jwt.rescue_expired)"
-        case .toldBefore:
+        case .lookedUpBefore:
             "the upstream cannot identify the user now; this is its last answer (credentials.identity.lookup.keep)"
         }
     }

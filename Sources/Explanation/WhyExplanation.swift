@@ -33,7 +33,7 @@ public struct WhyExplanation {
     private let route: ExplainedRoute
     /// Empty if there is only one API.
     private let api: String
-    private let before: NotStoredBefore?
+    private let before: PreviousNotStored?
     private let unknownField: String?
     private let refusal: Refusal?
 
@@ -52,14 +52,14 @@ public struct WhyExplanation {
     ///   - before: why earlier responses were not stored; nil if unknown or irrelevant.
     ///   - refusal: reason for which the store wrote nothing at that time; nil if it wrote.
     public init(
-        _ record: WhyRecord, route: ExplainedRoute, api: String = "", unknownField: String? = nil, before: NotStoredBefore? = nil,
+        _ record: WhyRecord, route: ExplainedRoute, api: String = "", unknownField: String? = nil, before: PreviousNotStored? = nil,
         refusal: Refusal? = nil
     ) {
         self.refusal = record.exchange.reasons.notStored == .storeRefused || record.exchange.isStored ? refusal : nil
         self.unknownField = unknownField
         self.api = api
         // A statement that the target is gone is a sufficient explanation.
-        self.before = record.lacksCopy && record.exchange.reasons.notStoodIn != .gone ? before : nil
+        self.before = record.lacksCopy && record.exchange.reasons.sharedRescueRefusal != .gone ? before : nil
         self.record = record
         exchange = record.exchange
         self.route = route
@@ -139,7 +139,7 @@ public struct WhyExplanation {
         }
         if let failure { sentences.append(failure.sentence(status: exchange.upstream.status)) }
         if exchange.upstream.patience > 0 {
-            let time = ShownFigures.duration(microseconds: Int64(exchange.upstream.patience) * 1_000)
+            let time = NumberText.duration(microseconds: Int64(exchange.upstream.patience) * 1_000)
             sentences.append("This request is slow by nature: the upstream had \(time), twice the usual time.")
         }
         if exchange.found.isGone {
@@ -149,7 +149,7 @@ public struct WhyExplanation {
                 exchange.result == .rescued
                     ? "The client got the upstream's latest answer: \(meaning). The older copy stays, and returns with the next 200 or 304."
                     : "It is remembered beside the stored copy: while the upstream fails, this response is served.")
-        } else if let permission = exchange.reasons.sharedPermission {
+        } else if let permission = exchange.reasons.sharedRescuePermission {
             sentences.append("\(permission.copy) was served instead: \(permission.sentence).")
         } else if exchange.result == .rescued {
             sentences.append("The stored response was served instead.")
@@ -161,7 +161,7 @@ public struct WhyExplanation {
         if exchange.result == .error, let reason = exchange.reasons.notRescued {
             sentences.append("The stored copy may not be served in an outage: \(reason.sentence).")
         }
-        if exchange.result == .error, let reason = exchange.reasons.notStoodIn {
+        if exchange.result == .error, let reason = exchange.reasons.sharedRescueRefusal {
             sentences.append("The stored response for clients without credentials may not be served in its stead: \(reason.sentence).")
         }
         if let identity = exchange.identity { sentences.append(identity.sentence) }
@@ -174,7 +174,7 @@ public struct WhyExplanation {
         }
         if let sentence = exchange.content.outcome?.sentence { sentences.append(sentence) }
         if exchange.found.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
-        if let shared = exchange.found.shared { sentences.append(shared.sentence) }
+        if let reply = exchange.found.fleetReply { sentences.append(reply.sentence) }
         if let obstacle = exchange.found.obstacle, exchange.reasons.bypass == nil { sentences.append(obstacle.sentence) }
         if exchange.reasons.carriesGrant {
             sentences.append("Scripts of the request's origin can read it, as the upstream let them read the last good response.")
@@ -267,7 +267,7 @@ public struct WhyExplanation {
         if let one = exchange.content.outcome?.advice, !advice.contains(one) { advice.append(one) }
         if case .request(.access(let refusal)) = exchange.reasons.refusal { advice.append(refusal.advice) }
         if let one = exchange.identity?.advice { advice.append(one) }
-        if exchange.result == .error, let one = exchange.reasons.notRescued?.advice ?? exchange.reasons.notStoodIn?.advice {
+        if exchange.result == .error, let one = exchange.reasons.notRescued?.advice ?? exchange.reasons.sharedRescueRefusal?.advice {
             advice.append(one)
         }
         return advice
@@ -277,13 +277,13 @@ public struct WhyExplanation {
     public var copySentence: String? {
         let found = exchange.found
         guard exchange.result == .rescued, found.age >= 0 else { return nil }
-        let words = "The stored response was \(ShownFigures.span(found.age)) old"
+        let words = "The stored response was \(NumberText.span(found.age)) old"
         guard let staleFor = route.staleFor else {
             return words + "; the age of a copy that is served in an outage has no limit (cache.stale_for)."
         }
         let left = max(0, staleFor - max(0, found.age - max(0, found.lifetime)))
         return words
-            + "; it may be served in an outage for another \(ShownFigures.span(left)) (cache.stale_for: \(ShownFigures.span(staleFor)))."
+            + "; it may be served in an outage for another \(NumberText.span(left)) (cache.stale_for: \(NumberText.span(staleFor)))."
     }
 
     /// Without a stored response, more frequent requests to a failing upstream do not help.
@@ -320,8 +320,8 @@ public struct WhyExplanation {
             "behind": text(exchange.background.map { "\(record.shard)-\($0.behind)" }),
             "request_content": requestContent, "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
             "advice": .array(advice.map { ["setting": .string($0.setting), "effect": .string($0.effect)] }),
-            "disk_reads": .integer(Int(exchange.found.diskReads)), "shared": text(exchange.found.shared?.outcome.rawValue),
-            "shared_us": exchange.found.shared.map { .integer(Int($0.microseconds)) } ?? .null,
+            "disk_reads": .integer(Int(exchange.found.diskReads)), "shared": text(exchange.found.fleetReply?.outcome.rawValue),
+            "shared_us": exchange.found.fleetReply.map { .integer(Int($0.microseconds)) } ?? .null,
             "bytes": .integer(exchange.bodyBytes), "duration_seconds": .number(Double(exchange.durationMicroseconds) / 1e6),
         ]
     }
@@ -378,7 +378,7 @@ public struct WhyExplanation {
         if exchange.isStored { text += "; stored" }
         if let reason = exchange.reasons.notStored { text += "; not-stored=\(reason.rawValue)" }
         if exchange.found.diskReads > 0 { text += "; disk-reads=\(exchange.found.diskReads)" }
-        if let shared = exchange.found.shared { text += "; shared=\(shared.outcome.rawValue)" }
+        if let reply = exchange.found.fleetReply { text += "; shared=\(reply.outcome.rawValue)" }
         if isLookedUp { text += "; key=\(SecretNames.redacted(canonicalTarget).asStringItem)" }
         for advice in advice { text += "; setting=\"\(advice.setting)\"" }
         return Array("Cistern-Why: \(text)\r\n".utf8)

@@ -113,21 +113,21 @@ public final class WhyRing {
     private static let (pieceCost, takenCost) = (1_000, 10)
 
     /// Examines more records; returns whether there are others. Records written meanwhile are not found, nor are those that they overwrite.
-    public func lookFurther(_ search: inout Search) -> Bool {
-        if let after = search.after { return lookAhead(&search, from: after.indices.contains(shard) ? after[shard] : 0) }
+    public func searchMore(_ search: inout Search) -> Bool {
+        if let after = search.after { return searchForward(&search, from: after.indices.contains(shard) ? after[shard] : 0) }
         if search.position == nil { search.next = written }
         let oldest = max(0, written - capacity)
         var (position, piece) = (search.position ?? written, Piece(search))
         while position > oldest, piece.goesOn {
             position -= 1
-            look(at: position, for: search, &piece)
+            examine(at: position, for: search, &piece)
         }
         search.take(piece, at: position)
         return position > oldest && search.count < search.limit
     }
 
     /// Examines more records, oldest first.
-    private func lookAhead(_ search: inout Search, from start: Int) -> Bool {
+    private func searchForward(_ search: inout Search, from start: Int) -> Bool {
         let oldest = max(0, written - capacity)
         var (position, piece) = (min(search.position ?? start, written), Piece(search))
         if position < oldest {
@@ -135,7 +135,7 @@ public final class WhyRing {
             position = oldest
         }
         while position < written, piece.goesOn {
-            look(at: position, for: search, &piece)
+            examine(at: position, for: search, &piece)
             position += 1
         }
         search.take(piece, at: position)
@@ -167,7 +167,7 @@ public final class WhyRing {
         }
     }
 
-    private func look(at position: Int, for search: borrowing Search, _ piece: inout Piece) {
+    private func examine(at position: Int, for search: borrowing Search, _ piece: inout Piece) {
         piece.note(record(at: position, for: search))
     }
 
@@ -185,7 +185,7 @@ public final class WhyRing {
     /// Searches without interruption.
     public func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
         var search = Search(limit: limit, filter: WhyFilter(prefix: prefix), number: number)
-        while lookFurther(&search) {}
+        while searchMore(&search) {}
         return search.records
     }
 }

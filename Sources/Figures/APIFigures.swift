@@ -30,41 +30,41 @@ public struct APICounts: Sendable {
 public struct APILine: Sendable {
     public let name: String
     /// Index of the API's counts.
-    public let place: Int
+    public let index: Int
     public let report: UpstreamReport
     /// The upstream's addresses in order, and whether each is reachable.
     public let addresses: [(address: String, isUp: Bool)]
 
-    public init(name: String, place: Int, report: UpstreamReport, addresses: [(address: String, isUp: Bool)] = []) {
-        (self.name, self.place, self.report, self.addresses) = (name, place, report, addresses)
+    public init(name: String, index: Int, report: UpstreamReport, addresses: [(address: String, isUp: Bool)] = []) {
+        (self.name, self.index, self.report, self.addresses) = (name, index, report, addresses)
     }
 }
 
 extension MetricsSnapshot {
     /// Adds the counts of one API.
     public mutating func addGone(_ event: String, _ count: UInt64) {
-        if let place = gone.firstIndex(where: { $0.event == event }) { gone[place].count += count } else { gone.append((event, count)) }
+        if let index = gone.firstIndex(where: { $0.event == event }) { gone[index].count += count } else { gone.append((event, count)) }
     }
 
     /// Adds the counts of one API.
     public mutating func addUnknownField(_ field: String, _ finding: String, _ count: UInt64) {
-        if let place = unknownFields.firstIndex(where: { $0.field == field && $0.finding == finding }) {
-            unknownFields[place].count += count
+        if let index = unknownFields.firstIndex(where: { $0.field == field && $0.finding == finding }) {
+            unknownFields[index].count += count
         } else {
             unknownFields.append((field, finding, count))
         }
     }
 
-    public mutating func add(_ counts: APICounts, ofAPI place: Int) {
-        while apiCounts.count <= place { apiCounts.append(APICounts()) }
-        apiCounts[place].add(counts)
+    public mutating func add(_ counts: APICounts, ofAPI index: Int) {
+        while apiCounts.count <= index { apiCounts.append(APICounts()) }
+        apiCounts[index].add(counts)
     }
 
     /// The counts of an API. Requests are counted only if there are several APIs.
-    public func counts(of api: APILine) -> APICounts { counts(ofAPI: api.place) }
+    public func counts(of api: APILine) -> APICounts { counts(ofAPI: api.index) }
 
     /// The counts of the API at this index.
-    public func counts(ofAPI place: Int) -> APICounts { apiCounts.indices.contains(place) ? apiCounts[place] : APICounts() }
+    public func counts(ofAPI index: Int) -> APICounts { apiCounts.indices.contains(index) ? apiCounts[index] : APICounts() }
 
     /// Writes the metrics of each upstream, with API labels if there are several.
     func writeUpstreams(to writer: inout MetricsWriter) {

@@ -34,12 +34,12 @@ public struct Exemplars: Sendable {
 
     mutating func merge(_ other: Exemplars) {
         if latest.isEmpty { latest = Array(repeating: nil, count: other.latest.count) }
-        for place in other.latest.indices {
-            guard let exemplar = other.latest[place], exemplar.wall >= latest[place]?.wall ?? .min else { continue }
-            latest[place] = exemplar
+        for index in other.latest.indices {
+            guard let exemplar = other.latest[index], exemplar.wall >= latest[index]?.wall ?? .min else { continue }
+            latest[index] = exemplar
         }
     }
 
     /// The exemplar of the bucket at this index; nil if there is none.
-    subscript(_ place: Int) -> Exemplar? { latest.isEmpty ? nil : latest[place] }
+    subscript(_ index: Int) -> Exemplar? { latest.isEmpty ? nil : latest[index] }
 }

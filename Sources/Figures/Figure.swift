@@ -6,10 +6,10 @@ public enum Figure: Int, CaseIterable, Sendable {
     case requestsInFlight
     case requestBytes
     case stored
-    case examinedBeside
+    case examinedOffLoop
     case writesBeforeMarks
     case clientDirectivesIgnored
-    case carriedGrants
+    case corsFieldsAdded
     case adminRefused
     case compressedWhole
     case compressedPassed
@@ -17,7 +17,7 @@ public enum Figure: Int, CaseIterable, Sendable {
     case compressing
     case recodedMade
     case recodedFromMemory
-    case recodedBeside
+    case recodedOffLoop
     case recodedMemoryBytes
     case repeatedHits
     case upstreamRequests
@@ -32,16 +32,16 @@ public enum Figure: Int, CaseIterable, Sendable {
     case upstreamHandshakesResumed
     case connectionAttempts
     case upstreamRetries
-    case upstreamMovedOn
-    case namesFound
-    case namesFailed
-    case upstreamTurnedAway
+    case upstreamFailovers
+    case nameLookUpsDone
+    case nameLookUpsFailed
+    case upstreamRejected
     case upstreamWaiting
-    case upstreamLeftQueue
+    case upstreamCancelledInQueue
     case streams
     case streamsBegun
-    case streamsTurnedAway
-    case cookieSetsLeftOut
+    case streamsRejected
+    case setCookiesOmitted
     case collapsedWaiting
     case backgroundRunning
     case backgroundStarted
@@ -54,8 +54,8 @@ public enum Figure: Int, CaseIterable, Sendable {
     case connectionsOpen
     case connectionsLimit
     case connectionsAccepted
-    case connectionsTurnedAway
-    case connectionsClosedForRoom
+    case connectionsRejected
+    case connectionsEvicted
     case connectionsCut
     case connectionsRequestLimit
     case unsentBytes
@@ -97,7 +97,7 @@ public enum Figure: Int, CaseIterable, Sendable {
         .init(.counter, "cistern_stored", "Responses handed to the store.", .stored),
         .init(
             .counter, "cistern_content_examined_beside",
-            "Content of requests and responses that was too long to be looked at on the loop.", .examinedBeside),
+            "Content of requests and responses that was too long to be looked at on the loop.", .examinedOffLoop),
         .init(
             .counter, "cistern_writes_before_marks",
             "Responses to writes that were sent before their marks were in the files of the store. A crash may bring back older copies.",
@@ -107,7 +107,7 @@ public enum Figure: Int, CaseIterable, Sendable {
             "Hits served despite no-cache or max-age of the request, which the operator ignores.", .clientDirectivesIgnored),
         .init(
             .counter, "cistern_carried_grants",
-            "Responses that scripts of other origins can read by what the upstream said with an earlier one.", .carriedGrants),
+            "Responses that scripts of other origins can read by what the upstream said with an earlier one.", .corsFieldsAdded),
         .init(
             .counter, "cistern_admin_refused",
             "Requests to the administrator's interface that were refused, such as for a wrong token.", .adminRefused),
@@ -119,7 +119,7 @@ public enum Figure: Int, CaseIterable, Sendable {
         .init(
             .counter, "cistern_recoded_contents",
             "Stored contents that were sent in another coding than the stored one, or in none.",
-            [("from=\"made\"", .recodedMade), ("from=\"memory\"", .recodedFromMemory), ("from=\"beside\"", .recodedBeside)]),
+            [("from=\"made\"", .recodedMade), ("from=\"memory\"", .recodedFromMemory), ("from=\"beside\"", .recodedOffLoop)]),
         .init(.gauge, "cistern_recoded_memory_bytes", "Memory for such contents, to be sent again.", .recodedMemoryBytes),
         .init(.counter, "cistern_repeated_hits", "Hits that got the response of a moment ago, without a look-up.", .repeatedHits),
         .init(.counter, "cistern_upstream_requests", "Requests sent to the upstream.", .upstreamRequests),
@@ -142,24 +142,24 @@ public enum Figure: Int, CaseIterable, Sendable {
             .counter, "cistern_connection_attempts",
             "Connections tried in the background while the upstream could not be reached.", .connectionAttempts),
         .init(.counter, "cistern_upstream_retries", "Requests sent for the second time.", .upstreamRetries),
-        .init(.counter, "cistern_upstream_moved_on", "Requests that went on to another address of the upstream.", .upstreamMovedOn),
+        .init(.counter, "cistern_upstream_moved_on", "Requests that went on to another address of the upstream.", .upstreamFailovers),
         .init(
             .counter, "cistern_upstream_name_lookups",
             "Look-ups of upstreams' names behind requests; those that fail change nothing.",
-            [("result=\"found\"", .namesFound), ("result=\"failed\"", .namesFailed)]),
-        .init(.counter, "cistern_upstream_turned_away", "Requests not sent because too many waited.", .upstreamTurnedAway),
+            [("result=\"found\"", .nameLookUpsDone), ("result=\"failed\"", .nameLookUpsFailed)]),
+        .init(.counter, "cistern_upstream_turned_away", "Requests not sent because too many waited.", .upstreamRejected),
         .init(.gauge, "cistern_upstream_waiting_requests", "Requests that wait for a connection now.", .upstreamWaiting),
         .init(
             .counter, "cistern_upstream_left_queue",
-            "Requests cancelled while they waited for a connection, because no client waited for them any more.", .upstreamLeftQueue),
+            "Requests cancelled while they waited for a connection, because no client waited for them any more.", .upstreamCancelledInQueue),
         .init(.gauge, "cistern_streams", "Responses that are streams and are passed on now.", .streams),
         .init(.counter, "cistern_streams_begun", "Those begun.", .streamsBegun),
         .init(
             .counter, "cistern_streams_turned_away",
-            "Those that got 503, since streams held half of the connections.", .streamsTurnedAway),
+            "Those that got 503, since streams held half of the connections.", .streamsRejected),
         .init(
             .counter, "cistern_cookie_sets_left_out",
-            "Sets of cookies of new clients that were not remembered, because too many came.", .cookieSetsLeftOut),
+            "Sets of cookies of new clients that were not remembered, because too many came.", .setCookiesOmitted),
         .init(.gauge, "cistern_collapsed_waiting", "Requests that wait for another's fetch now.", .collapsedWaiting),
         .init(.gauge, "cistern_background_fetches", "Fetches that no client waits for, now.", .backgroundRunning),
         .init(.counter, "cistern_background_fetches_started", "Those started.", .backgroundStarted),
@@ -176,10 +176,10 @@ public enum Figure: Int, CaseIterable, Sendable {
         .init(.counter, "cistern_connections_accepted", "Client connections accepted.", .connectionsAccepted),
         .init(
             .counter, "cistern_connections_turned_away",
-            "Client connections closed at once, since their address had too many.", .connectionsTurnedAway),
+            "Client connections closed at once, since their address had too many.", .connectionsRejected),
         .init(
             .counter, "cistern_connections_closed_for_room",
-            "Idle client connections closed to free capacity for others.", .connectionsClosedForRoom),
+            "Idle client connections closed to free capacity for others.", .connectionsEvicted),
         .init(
             .counter, "cistern_connections_cut",
             "Client connections ended because too much waited to be sent in all.", .connectionsCut),

@@ -75,12 +75,12 @@ public struct LabelledFigures: Sendable {
             for (index, count) in other.counts[figure.rawValue].enumerated() { self.count(figure, index, by: count) }
         }
         for figure in HistogramFigure.allCases {
-            let place = figure.rawValue
-            let (histograms, latest) = (other.histograms[place], other.latest[place])
-            if !histograms.isEmpty, self.histograms[place].count < histograms.count { grow(figure, to: histograms.count) }
-            for (index, histogram) in histograms.enumerated() { self.histograms[place][index].merge(histogram) }
+            let figureIndex = figure.rawValue
+            let (histograms, latest) = (other.histograms[figureIndex], other.latest[figureIndex])
+            if !histograms.isEmpty, self.histograms[figureIndex].count < histograms.count { grow(figure, to: histograms.count) }
+            for (index, histogram) in histograms.enumerated() { self.histograms[figureIndex][index].merge(histogram) }
             extend(figure, to: latest.count)
-            for (index, exemplars) in latest.enumerated() { self.latest[place][index].merge(exemplars) }
+            for (index, exemplars) in latest.enumerated() { self.latest[figureIndex][index].merge(exemplars) }
         }
     }
 }

@@ -95,7 +95,7 @@ public enum MetricsPage {
         writer.counter(
             "cistern_tokens",
             "Tokens of requests that were looked at, by what that came to. Those that are remembered are not looked at again.",
-            tokens.looked.sorted { $0.key < $1.key }.map { ("result=\"\($0.key)\"", Double($0.value)) })
+            tokens.lookUpResults.sorted { $0.key < $1.key }.map { ("result=\"\($0.key)\"", Double($0.value)) })
         writer.counter(
             "cistern_identity_lookups", "How often the upstream was asked whom credentials belong to, by what that came to.",
             tokens.lookUps.sorted { $0.key < $1.key }.map { ("result=\"\($0.key)\"", Double($0.value)) })

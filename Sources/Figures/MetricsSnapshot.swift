@@ -35,8 +35,8 @@ public struct MetricsSnapshot: Sendable {
         /// Adds only the number of times that scopes opened.
         public mutating func addOpened(_ other: Failures) {
             let known = scopes
-            scopes = other.scopes.enumerated().map { place, line in
-                ScopeLine(scope: line.scope, open: 0, opened: line.opened + (place < known.count ? known[place].opened : 0))
+            scopes = other.scopes.enumerated().map { index, line in
+                ScopeLine(scope: line.scope, open: 0, opened: line.opened + (index < known.count ? known[index].opened : 0))
             }
         }
 
@@ -105,7 +105,7 @@ public struct MetricsSnapshot: Sendable {
     /// Tokens of requests, and look-ups of identities.
     public struct Tokens: Sendable {
         /// Number of evaluated tokens, by result.
-        public var looked: [String: UInt64] = [:]
+        public var lookUpResults: [String: UInt64] = [:]
         /// Number of identity look-ups at the upstream, by result.
         public var lookUps: [String: UInt64] = [:]
 
@@ -147,8 +147,8 @@ public struct MetricsSnapshot: Sendable {
         public var entriesApplied: UInt64 = 0
         public var entriesAppended: UInt64 = 0
         public var gaps: [Line] = []
-        public var isSeeing = false
-        public var blindings: UInt64 = 0
+        public var isUpToDate = false
+        public var disconnections: UInt64 = 0
         public var unopened: UInt64 = 0
         public var foreign: UInt64 = 0
         /// Causes of blindness: 1 for the present one.
@@ -199,8 +199,8 @@ public struct MetricsSnapshot: Sendable {
     /// Adds the oldest ages of one shard.
     /// - Parameter now: milliseconds since 1970.
     public mutating func add(_ ages: OldestAges, now: Int64) {
-        for (place, age) in ages.latest(at: now).enumerated() where age ?? -1 > oldestAges[place] ?? -1 {
-            oldestAges[place] = age
+        for (index, age) in ages.latest(at: now).enumerated() where age ?? -1 > oldestAges[index] ?? -1 {
+            oldestAges[index] = age
         }
     }
 }

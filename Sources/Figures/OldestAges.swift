@@ -20,8 +20,8 @@ public struct OldestAges: Sendable {
     ///   - now: milliseconds since 1970. The record restarts if the clock is set back.
     public mutating func note(_ age: Int64, _ result: CacheResult, at now: Int64) {
         if now - began >= Self.milliseconds || now < began { moveOn(to: now) }
-        let place = span * Self.results + result.rawValue
-        if age > oldest[place] { oldest[place] = age }
+        let index = span * Self.results + result.rawValue
+        if age > oldest[index] { oldest[index] = age }
     }
 
     private mutating func moveOn(to now: Int64) {

@@ -9,11 +9,11 @@ public final class RouteFigures {
     public init(name: String) { self.name = name }
 
     /// Adds the figures to those of other shards.
-    /// - Parameter place: probable index of the route. Shards have equal routes in equal order.
-    public func add(to snapshot: inout MetricsSnapshot, at place: Int) {
-        let isThere = snapshot.routes.indices.contains(place) && snapshot.routes[place].name == name
-        if let place = isThere ? place : snapshot.routes.firstIndex(where: { $0.name == name }) {
-            snapshot.routes[place].figures.add(figures)
+    /// - Parameter index: probable index of the route. Shards have equal routes in equal order.
+    public func add(to snapshot: inout MetricsSnapshot, at index: Int) {
+        let isThere = snapshot.routes.indices.contains(index) && snapshot.routes[index].name == name
+        if let index = isThere ? index : snapshot.routes.firstIndex(where: { $0.name == name }) {
+            snapshot.routes[index].figures.add(figures)
         } else {
             // A shared copy would force the loop to copy its arrays with the next request.
             var sum = LabelledFigures()

@@ -20,8 +20,8 @@ extension MetricsSnapshot.Sharing {
         writer.gauge(
             "cistern_share_servers", "Servers of the engine, by whether they are asked just now; once for each event loop.",
             servers.map { ("state=\"\($0.isAsked ? "asked" : "failing")\"", Double($0.count)) })
-        writer.gauge("cistern_share_seeing", "Whether what other nodes purge is seen.", isSeeing ? 1 : 0)
-        writer.counter("cistern_share_blind_times", "Times that it was seen no more.", blindings)
+        writer.gauge("cistern_share_seeing", "Whether what other nodes purge is seen.", isUpToDate ? 1 : 0)
+        writer.counter("cistern_share_blind_times", "Times that it was seen no more.", disconnections)
         writer.gauge("cistern_share_blind", "Whether it is not seen, by cause.", labelled("cause", troubles))
         writer.gauge(
             "cistern_share_slow_loops", "Event loops with misses that do not query the engine, because its round trip is too slow.",

@@ -33,7 +33,7 @@ public enum LeaseState: Sendable, Equatable {
 public struct LeaseWait: Sendable {
     public enum Question: Sendable, Equatable {
         case take
-        case look
+        case check
         case poll
     }
 
@@ -61,11 +61,11 @@ public struct LeaseWait: Sendable {
             let since = freeSince ?? now
             freeSince = since
             // The holder has stored a record, given the lease back, or ended.
-            guard question != .poll else { return .ask(.look) }
+            guard question != .poll else { return .ask(.check) }
             // The holder has ended, and its response is of no use to this node.
             if hasOldRecord { return .ask(.take) }
             let left = since + LeaseTimes.grace - now
-            return left <= 0 ? .ask(.take) : later(.look, min(LeaseTimes.poll, left), now)
+            return left <= 0 ? .ask(.take) : later(.check, min(LeaseTimes.poll, left), now)
         }
     }
 

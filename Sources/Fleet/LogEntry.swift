@@ -82,7 +82,7 @@ public struct LogEntry: Hashable, Sendable {
     public static let foreign = LogEntry(LogMessage(.hello), origin: nil)
 }
 
-public struct PlacedEntry: Hashable, Sendable {
+public struct PositionedEntry: Hashable, Sendable {
     public var position: LogPosition
     public var entry: LogEntry
 
@@ -163,14 +163,14 @@ public struct Fence: Hashable, Sendable {
     }
 
     /// - Returns: nil: no fence. A damaged fence doubts all below.
-    init?(_ placed: PlacedEntry) {
-        guard placed.entry.message.kind == .fence else { return nil }
-        let texts = placed.entry.message.argument.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
+    init?(_ positioned: PositionedEntry) {
+        guard positioned.entry.message.kind == .fence else { return nil }
+        let texts = positioned.entry.message.argument.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
         let positions = texts.compactMap { LogPosition(text: $0) }
         guard positions.count == texts.count, (1...2).contains(positions.count) else {
-            self.init(at: placed.position, doubtedAfter: .beginning)
+            self.init(at: positioned.position, doubtedAfter: .beginning)
             return
         }
-        self.init(at: placed.position, doubtedAfter: positions[0], lostUpTo: positions.dropFirst().first)
+        self.init(at: positioned.position, doubtedAfter: positions[0], lostUpTo: positions.dropFirst().first)
     }
 }

@@ -1,38 +1,38 @@
 // Connects to the log, and compares its state with what this node knows.
 
 extension LogFollower {
-    mutating func leave(_ cause: BlindCause) -> [Action] {
-        let wasSeeing = state == .seeing
-        state = .away
-        owesReading = false
+    mutating func disconnect(_ cause: DisconnectCause) -> [Action] {
+        let wasUpToDate = state == .upToDate
+        state = .disconnected
+        isReadPaused = false
         echo.awaited = nil
-        return wasSeeing ? [.blind(since: lastAnswer, cause)] : []
+        return wasUpToDate ? [.disconnected(since: lastAnswer, cause)] : []
     }
 
     mutating func tick(_ now: Int64) -> [Action] {
         let wasStopped = now - lastTick > limits.silence
         lastTick = now
-        if state != .away, now - lastAnswer > limits.silence { return leave(wasStopped ? .stopped : .silence) + [.reconnect] }
+        if state != .disconnected, now - lastAnswer > limits.silence { return disconnect(wasStopped ? .stopped : .silence) + [.reconnect] }
         if case .missing(let until) = state, now >= until { return abandonMissing() + checkpoint() }
-        if let failing = listenForEcho(now) { return failing }
-        let greeting = greetInTime(now)
+        if let failing = checkEchoTimeout(now) { return failing }
+        let greeting = sendHelloIfQuiet(now)
         // A node that does not read sees no other reply.
-        let rest = owesReading ? limits.looking / 4 : limits.looking
-        let mayLook = state == .seeing || state == .mute || (owesReading && state != .away)
-        guard mayLook, now - lastLook >= rest else { return greeting }
-        lastLook = now
-        return greeting + [.look]
+        let rest = isReadPaused ? limits.infoInterval / 4 : limits.infoInterval
+        let mayCheck = state == .upToDate || state == .writesFailing || (isReadPaused && state != .disconnected)
+        guard mayCheck, now - lastInfoRead >= rest else { return greeting }
+        lastInfoRead = now
+        return greeting + [.readInfo]
     }
 
     /// The engine's clock counts during a stop of this machine. If it was set, the log is met again as well.
     mutating func noteTime(_ time: UInt64) -> [Action] {
         defer { engineTime = time }
         guard let engineTime, time > engineTime, time - engineTime > limits.stillness else { return [] }
-        return leave(.stopped) + [.reconnect]
+        return disconnect(.stopped) + [.reconnect]
     }
 
     mutating func connect(_ info: LogInfo, fleetMilliseconds: UInt64?) -> [Action] {
-        var actions = leave(.lost)
+        var actions = disconnect(.lost)
         let former = reached
         // A former log that returns lacks entries. Its epoch is replaced.
         if former?.formerEpochs.contains(info.epoch) == true { return actions + [.renewEpoch, .reconnect] }
@@ -54,48 +54,48 @@ extension LogFollower {
             for index in checkpoints.indices { checkpoints[index].kept = nil }
             (applied, formerCeiling) = (nil, .beginning)
         }
-        (obeyed, next) = (position, remembers ? min(position, info.last) : .beginning)
+        (storeApplied, next) = (position, remembers ? min(position, info.last) : .beginning)
         let isTrimmed = isTrimmed(info)
         if isTrimmed {
             actions += [.raiseFloor(info.floor)] + (isOtherLog ? [] : [.gap(.trimmed)])
             reached?.added = isOtherLog ? info.removed : nil
         }
         let isNewPrimary = former.map { isOtherLog || $0.primary != info.primary || info.last < highest } ?? false
-        losses.meet(info, isOtherLog: isOtherLog, isNewPrimary: isNewPrimary, read: position, hasGoneBack: info.last < highest)
-        let fence = isNewPrimary && !isOtherLog ? meet(info, fleetMilliseconds ?? 0, &actions) : nil
-        if !remembers { past = met == nil || isOtherLog ? obeyed : min(past, obeyed) }
+        losses.noteConnection(info, isOtherLog: isOtherLog, isNewPrimary: isNewPrimary, read: position, hasGoneBack: info.last < highest)
+        let fence = isNewPrimary && !isOtherLog ? followNewPrimary(info, fleetMilliseconds ?? 0, &actions) : nil
+        if !remembers { past = connectedLog == nil || isOtherLog ? storeApplied : min(past, storeApplied) }
         highest = max(highest, info.last)
         // An unchanged primary has all entries that an earlier process has read.
         if !isNewPrimary { formerCeiling = min(formerCeiling, highest) }
         if !remembers || isNewPrimary { (verified, removed) = (next, info.removed) }
         if isTrimmed { (verified, removed) = (max(next, info.floor), info.removed) }
         counted = isTrimmed ? nil : reached?.added
-        (isCounting, isMeeting, onTheWay) = (false, isNewPrimary && !isOtherLog, 0)
+        (isCounting, isPrimaryUnread, entriesSinceInfo) = (false, isNewPrimary && !isOtherLog, 0)
         if isNewPrimary { losses.lift(to: highest) }
-        (met, engineTime, state) = (info, nil, .catchingUp(to: info.last))
+        (connectedLog, engineTime, state) = (info, nil, .catchingUp(to: info.last))
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
     }
 
     /// Verifies that no entry was removed unread.
     mutating func verify(_ info: LogInfo, _ now: Int64) -> [Action] {
-        if let change = change(to: info) { return leave(change) + [.reconnect] }
-        lastLook = now
+        if let change = change(to: info) { return disconnect(change) + [.reconnect] }
+        lastInfoRead = now
         var actions: [Action] = []
         let isWhole = info.removed == removed || (info.last == next && info.added == counted)
         if info.lastDeleted > verified || !isWhole && info.floor > verified {
             actions.append(.raiseFloor(info.floor))
-            if info.floor > obeyed { actions += passed() }
+            if info.floor > storeApplied { actions += passed() }
             verified = info.floor
         }
         (verified, removed) = (max(verified, next), info.removed)
-        guard state == .verifying else { return actions + keepOnTheWay() }
+        guard state == .verifying else { return actions + keepDuringCatchUp() }
         isFilled = true
-        if let met { startCounting(met) }
+        if let connectedLog { startCounting(connectedLog) }
         counted = reached?.added
-        actions += tellLosses(floor: info.floor)
-        if losses.owed == nil { reached?.primary = info.primary }
+        actions += announceLosses(floor: info.floor)
+        if losses.unannounced == nil { reached?.primary = info.primary }
         state = .missing(until: now + limits.waitForMissing)
-        return actions + lookForMissing(now) + checkpoint()
+        return actions + checkMissing(now) + checkpoint()
     }
 
     /// The number of entries removed unread is not known before the catch-up ends.
@@ -105,9 +105,9 @@ extension LogFollower {
     }
 
     /// Why it is another log; nil: it is the one that was met.
-    private func change(to info: LogInfo) -> BlindCause? {
+    private func change(to info: LogInfo) -> DisconnectCause? {
         guard info.epoch == reached?.epoch else { return .otherLog }
-        guard info.primary == met?.primary else { return .otherPrimary }
+        guard info.primary == connectedLog?.primary else { return .otherPrimary }
         // A log with fewer entries than were read was made anew.
         return info.last >= next && info.added >= counted ?? 0 ? nil : .removed
     }
@@ -123,9 +123,9 @@ extension LogFollower {
     }
 
     /// Another primary, or one with fewer entries: entries may be lost, and ids may repeat.
-    private mutating func meet(_ info: LogInfo, _ fleetMilliseconds: UInt64, _ actions: inout [Action]) -> Fence? {
-        obeyed = min(position, info.last).earlier(byMilliseconds: limits.readAgain)
-        next = min(next, obeyed)
+    private mutating func followNewPrimary(_ info: LogInfo, _ fleetMilliseconds: UInt64, _ actions: inout [Action]) -> Fence? {
+        storeApplied = min(position, info.last).earlier(byMilliseconds: limits.readAgain)
+        next = min(next, storeApplied)
         reached?.added = nil
         // Upper bound of the former primary's ids.
         let bound = max(highest, position, formerCeiling, LogPosition(fleetMilliseconds))

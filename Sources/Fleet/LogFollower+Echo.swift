@@ -3,71 +3,71 @@
 extension LogFollower {
     struct Echo: Hashable, Sendable {
         var last: Int64
-        var hasGreeted = false
+        var isHelloSent = false
         /// An own entry that is in the log and was not read, and until when it may be missing.
         var awaited: LogPosition?
         var awaitedUntil: Int64 = 0
         /// Why entries may not come through; nil: they do.
-        var failure: BlindCause?
+        var failure: DisconnectCause?
 
         init(last: Int64) { self.last = last }
 
-        mutating func read(_ now: Int64) { (last, hasGreeted) = (now, false) }
+        mutating func read(_ now: Int64) { (last, isHelloSent) = (now, false) }
 
         /// Nodes that connect together do not greet together.
-        mutating func meet(_ now: Int64, _ quiet: Int64) { (last, hasGreeted) = (max(last, now - quiet / 2), false) }
+        mutating func noteConnection(_ now: Int64, _ quiet: Int64) { (last, isHelloSent) = (max(last, now - quiet / 2), false) }
     }
 
     /// Milliseconds of quiet until this node greets: between half of `quiet` and all of it, by node.
-    var greetsAfter: Int64 {
+    var helloAfter: Int64 {
         let half = max(1, limits.quiet / 2)
         return half + Int64(node % UInt64(half))
     }
 
-    mutating func greetInTime(_ now: Int64) -> [Action] {
-        guard state == .seeing || state == .mute, !echo.hasGreeted, now - echo.last >= greetsAfter else { return [] }
-        echo.hasGreeted = true
-        return [.greet]
+    mutating func sendHelloIfQuiet(_ now: Int64) -> [Action] {
+        guard state == .upToDate || state == .writesFailing, !echo.isHelloSent, now - echo.last >= helloAfter else { return [] }
+        echo.isHelloSent = true
+        return [.sendHello]
     }
 
     mutating func finishReading() -> [Action] {
         guard let failure = echo.failure else {
-            state = .seeing
-            return [.seeing]
+            state = .upToDate
+            return [.upToDate]
         }
-        state = .mute
+        state = .writesFailing
         // The writer repeats refused entries automatically; after an unread entry this node greets again.
-        return [.blind(since: echo.last, failure)] + (failure == .unheard ? [.greet] : [])
+        return [.disconnected(since: echo.last, failure)] + (failure == .unheard ? [.sendHello] : [])
     }
 
     mutating func noteAppended(_ position: LogPosition, _ now: Int64) -> [Action] {
-        guard state != .away else { return [] }
+        guard state != .disconnected else { return [] }
         if echo.awaited == nil { (echo.awaited, echo.awaitedUntil) = (position, now + limits.silence) }
-        return hear()
+        return checkEcho()
     }
 
     mutating func noteRefused() -> [Action] {
         echo.failure = .refused
-        guard state == .seeing else { return [] }
-        state = .mute
-        return [.blind(since: echo.last, .refused)]
+        guard state == .upToDate else { return [] }
+        state = .writesFailing
+        return [.disconnected(since: echo.last, .refused)]
     }
 
-    mutating func hear() -> [Action] {
+    mutating func checkEcho() -> [Action] {
         guard let awaited = echo.awaited, awaited <= next else { return [] }
         (echo.awaited, echo.failure) = (nil, nil)
-        guard state == .mute else { return [] }
+        guard state == .writesFailing else { return [] }
         return finishReading()
     }
 
     /// - Returns: nil: not overdue.
-    mutating func listenForEcho(_ now: Int64) -> [Action]? {
-        guard state == .seeing || state == .mute, !owesReading else {
+    mutating func checkEchoTimeout(_ now: Int64) -> [Action]? {
+        guard state == .upToDate || state == .writesFailing, !isReadPaused else {
             echo.awaitedUntil = now + limits.silence
             return nil
         }
         guard echo.awaited != nil, now > echo.awaitedUntil else { return nil }
         echo.failure = .unheard
-        return leave(.unheard) + [.reconnect]
+        return disconnect(.unheard) + [.reconnect]
     }
 }

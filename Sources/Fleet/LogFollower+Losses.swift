@@ -18,10 +18,10 @@ extension LogFollower {
         /// An earlier process has applied the fences up to here.
         private let start: LogPosition
         /// The last lost entries that were announced, and for which a gap was counted.
-        private var told = LogPosition.beginning
-        private var obeyed = LogPosition.beginning
+        private var announced = LogPosition.beginning
+        private var countedLoss = LogPosition.beginning
         /// To be announced.
-        var owed: LogPosition?
+        var unannounced: LogPosition?
 
         private static let limit = 16
 
@@ -31,11 +31,11 @@ extension LogFollower {
             changes = kept.map { [Change(end: $0, read: .beginning)] } ?? []
         }
 
-        mutating func meet(_ info: LogInfo, isOtherLog: Bool, isNewPrimary: Bool, read: LogPosition, hasGoneBack: Bool) {
+        mutating func noteConnection(_ info: LogInfo, isOtherLog: Bool, isNewPrimary: Bool, read: LogPosition, hasGoneBack: Bool) {
             sought = sought.mapValues { _ in false }
             if isOtherLog {
                 // A new log puts all stored responses in doubt anyway.
-                (changes, sought, owed, primary) = ([Change(end: info.last, read: LogPosition(.max, .max))], [:], nil, nil)
+                (changes, sought, unannounced, primary) = ([Change(end: info.last, read: LogPosition(.max, .max))], [:], nil, nil)
                 return
             }
             guard isNewPrimary, primary != info.primary || hasGoneBack else { return }
@@ -59,36 +59,36 @@ extension LogFollower {
                 for end in sought.keys where fence.doubtedAfter < end && end < fence.position { sought[end] = false }
             }
             guard let lost = fence.lostUpTo else { return nil }
-            told = max(told, lost)
-            if let owed, owed <= told { self.owed = nil }
+            announced = max(announced, lost)
+            if let unannounced, unannounced <= announced { self.unannounced = nil }
             let change = changes.first { $0.end > lost } ?? changes.last
-            guard fence.position > start, lost > obeyed, change.map({ $0.read < lost }) ?? false else { return nil }
-            obeyed = lost
+            guard fence.position > start, lost > countedLoss, change.map({ $0.read < lost }) ?? false else { return nil }
+            countedLoss = lost
             return lost
         }
 
         /// - Returns: the loss to be announced.
         mutating func finish(floor: LogPosition) -> LogPosition? {
             let lost = sought.filter { !$0.value && $0.key > floor }.keys.max()
-            if let lost { owed = max(owed ?? .beginning, lost) }
+            if let lost { unannounced = max(unannounced ?? .beginning, lost) }
             sought = [:]
-            if let owed, owed <= told { self.owed = nil }
-            return owed
+            if let unannounced, unannounced <= announced { self.unannounced = nil }
+            return unannounced
         }
     }
 
     mutating func takeLosses(of fence: Fence) -> [Action] {
         let missed = losses.take(fence)
         switch state {
-        case .seeing, .mute, .missing: if losses.owed == nil, let met { reached?.primary = met.primary }
-        case .away, .catchingUp, .verifying: break
+        case .upToDate, .writesFailing, .missing: if losses.unannounced == nil, let connectedLog { reached?.primary = connectedLog.primary }
+        case .disconnected, .catchingUp, .verifying: break
         }
         // A table filled since then lacks the lost marks.
         let floor = fence.lostUpTo.map { [Action.raiseFloor($0)] } ?? []
         return floor + (missed == nil ? [] : [.gap(.lostEntries)])
     }
 
-    mutating func tellLosses(floor: LogPosition) -> [Action] {
+    mutating func announceLosses(floor: LogPosition) -> [Action] {
         losses.finish(floor: floor).map { [.append(Fence(at: highest, doubtedAfter: highest, lostUpTo: $0))] } ?? []
     }
 }

@@ -1,46 +1,46 @@
 // Reads entries: which of them are applied, when the catch-up ends, and which are missing.
 
 extension LogFollower {
-    mutating func take(_ entries: [PlacedEntry], _ now: Int64) -> [Action] {
+    mutating func take(_ entries: [PositionedEntry], _ now: Int64) -> [Action] {
         var actions: [Action] = []
         let before = position
-        for placed in entries where placed.position > next {
-            take(placed, &actions)
+        for positioned in entries where positioned.position > next {
+            take(positioned, &actions)
             // Later entries are read again.
-            if next < placed.position { break }
+            if next < positioned.position { break }
         }
         if position > before { echo.read(now) }
-        return finishBatch(isEnd: false, now, actions + hear())
+        return finishBatch(isEnd: false, now, actions + checkEcho())
     }
 
-    private mutating func take(_ placed: PlacedEntry, _ actions: inout [Action]) {
-        next = placed.position
+    private mutating func take(_ positioned: PositionedEntry, _ actions: inout [Action]) {
+        next = positioned.position
         highest = max(highest, next)
         losses.found(next)
         let isLate = next <= position
         count(isLate: isLate)
         if !isLate {
             reached?.position = next
-            onTheWay += 1
+            entriesSinceInfo += 1
         }
-        guard placed.entry.origin.map({ seen.note($0, at: placed.position) }) ?? true else { return }
-        if let fence = Fence(placed) {
+        guard positioned.entry.origin.map({ seen.note($0, at: positioned.position) }) ?? true else { return }
+        if let fence = Fence(positioned) {
             actions.append(.doubt(after: fence.doubtedAfter, before: fence.position))
             actions += takeLosses(of: fence)
             readBehind(fence, &actions)
             return
         }
-        guard placed.entry.message.kind != .hello else { return }
-        if next <= obeyed || placed.entry.origin?.node == node {
-            actions.append(.note(placed))
+        guard positioned.entry.message.kind != .hello else { return }
+        if next <= storeApplied || positioned.entry.origin?.node == node {
+            actions.append(.note(positioned))
             return
         }
-        if isLate, remembers, placed.entry.origin != nil {
+        if isLate, remembers, positioned.entry.origin != nil {
             lowestLate = min(lowestLate ?? next, next)
             actions.append(.doubt(after: next.previous, before: highest))
         }
-        actions.append(.apply(placed))
-        handedBytes += placed.entry.memoryBytes
+        actions.append(.apply(positioned))
+        unreportedBytes += positioned.entry.memoryBytes
     }
 
     /// The fence's sender met a log that ended where its doubt begins. A node that comes later finds the log lifted by the fence, and reads
@@ -48,9 +48,11 @@ extension LogFollower {
     /// entries.
     private mutating func readBehind(_ fence: Fence, _ actions: inout [Action]) {
         let start = fence.doubtedAfter.earlier(byMilliseconds: limits.readAgain)
-        guard isMeeting, !isCounting, let met, obeyed > start, fence.doubtedAfter > .beginning || met.removed == 0 else { return }
-        if met.floor > fence.doubtedAfter { actions += [.raiseFloor(met.floor), .gap(.trimmed)] }
-        obeyed = start
+        guard isPrimaryUnread, !isCounting, let connectedLog, storeApplied > start,
+            fence.doubtedAfter > .beginning || connectedLog.removed == 0
+        else { return }
+        if connectedLog.floor > fence.doubtedAfter { actions += [.raiseFloor(connectedLog.floor), .gap(.trimmed)] }
+        storeApplied = start
         if remembers {
             next = start
         } else {
@@ -62,16 +64,16 @@ extension LogFollower {
     }
 
     private mutating func count(isLate: Bool) {
-        if let met, next > met.last { startCounting(met) }
+        if let connectedLog, next > connectedLog.last { startCounting(connectedLog) }
         // The engine's number may be wrong: it only has to differ from a later one.
         if !isLate, let count = counted { counted = count &+ 1 }
         if isCounting || !isLate, let added = reached?.added { reached?.added = added &+ 1 }
     }
 
-    mutating func startCounting(_ met: LogInfo) {
+    mutating func startCounting(_ connectedLog: LogInfo) {
         guard !isCounting else { return }
         isCounting = true
-        reached?.added = met.added
+        reached?.added = connectedLog.added
     }
 
     /// - Parameter isEnd: no more entries for now.
@@ -79,31 +81,31 @@ extension LogFollower {
         var actions = before
         if case .catchingUp(let last) = state, next >= last || isEnd {
             state = .verifying
-            actions.append(.look)
+            actions.append(.readInfo)
         }
         switch state {
-        case .catchingUp: actions += lookOnTheWay()
-        case .away: break
-        case .verifying, .missing, .seeing, .mute:
+        case .catchingUp: actions += readInfoDuringCatchUp()
+        case .disconnected: break
+        case .verifying, .missing, .upToDate, .writesFailing:
             if let late = lowestLate {
                 lowestLate = nil
                 actions.append(.append(Fence(at: highest, doubtedAfter: late.previous)))
             }
-            actions += seen.isMissingTooMuch ? abandonMissing() : lookForMissing(now)
+            actions += seen.isMissingTooMuch ? abandonMissing() : checkMissing(now)
         }
         return actions + checkpoint() + read()
     }
 
-    mutating func lookForMissing(_ now: Int64) -> [Action] {
+    mutating func checkMissing(_ now: Int64) -> [Action] {
         switch (state, seen.isMissingSome()) {
-        case (.seeing, true):
+        case (.upToDate, true):
             state = .missing(until: now + limits.waitForMissing)
-            return [.blind(since: now, .missing)]
-        case (.mute, true):
+            return [.disconnected(since: now, .missing)]
+        case (.writesFailing, true):
             state = .missing(until: now + limits.waitForMissing)
             return []
         case (.missing, false): return finishReading()
-        case (.seeing, false), (.mute, false), (.missing, true), (.away, _), (.catchingUp, _), (.verifying, _): return []
+        case (.upToDate, false), (.writesFailing, false), (.missing, true), (.disconnected, _), (.catchingUp, _), (.verifying, _): return []
         }
     }
 
@@ -118,15 +120,15 @@ extension LogFollower {
     }
 
     /// A long catch-up may be overtaken by trimming, or by the end of the process.
-    private mutating func lookOnTheWay() -> [Action] {
-        guard onTheWay >= limits.entriesOnTheWay else { return [] }
-        onTheWay = 0
-        return [.look]
+    private mutating func readInfoDuringCatchUp() -> [Action] {
+        guard entriesSinceInfo >= limits.entriesPerInfo else { return [] }
+        entriesSinceInfo = 0
+        return [.readInfo]
     }
 
     /// All entries up to here were read, so the next process may continue here, unless an entry is missing.
-    mutating func keepOnTheWay() -> [Action] {
-        guard case .catchingUp = state, !isMeeting, !seen.isMissingSome(shownAfter: past), let reached, !reached.isSame(as: kept),
+    mutating func keepDuringCatchUp() -> [Action] {
+        guard case .catchingUp = state, !isPrimaryUnread, !seen.isMissingSome(shownAfter: past), let reached, !reached.isSame(as: kept),
             checkpoints.last?.kept != reached
         else { return [] }
         return report(keeping: reached)
@@ -134,36 +136,36 @@ extension LogFollower {
 
     mutating func checkpoint() -> [Action] {
         switch state {
-        case .away: return []
-        case .seeing, .mute:
+        case .disconnected: return []
+        case .upToDate, .writesFailing:
             // Until the loss is announced, the next process has to find it again.
-            guard losses.owed == nil else { return handedBytes < limits.portionBytes ? [] : report(keeping: nil) }
-            guard let reached, reached != checkpoints.last?.kept ?? applied || handedBytes > 0 else { return [] }
+            guard losses.unannounced == nil else { return unreportedBytes < limits.portionBytes ? [] : report(keeping: nil) }
+            guard let reached, reached != checkpoints.last?.kept ?? applied || unreportedBytes > 0 else { return [] }
             return report(keeping: reached)
         case .catchingUp, .verifying, .missing:
             // The next process reads all of this again. Reports still bound the memory.
-            return handedBytes < limits.portionBytes ? [] : report(keeping: nil)
+            return unreportedBytes < limits.portionBytes ? [] : report(keeping: nil)
         }
     }
 
     private mutating func report(keeping kept: KeptPosition?) -> [Action] {
         lastReport += 1
-        checkpoints.append(Checkpoint(report: lastReport, kept: kept, bytes: handedBytes))
-        handedBytes = 0
+        checkpoints.append(Checkpoint(report: lastReport, kept: kept, bytes: unreportedBytes))
+        unreportedBytes = 0
         return [.report(lastReport)]
     }
 
     private mutating func read() -> [Action] {
-        let ahead = checkpoints.reduce(handedBytes) { $0 + $1.bytes }
-        owesReading = checkpoints.count > limits.batches || ahead > limits.aheadBytes
-        return owesReading ? [] : [.readFrom(next)]
+        let ahead = checkpoints.reduce(unreportedBytes) { $0 + $1.bytes }
+        isReadPaused = checkpoints.count > limits.batches || ahead > limits.aheadBytes
+        return isReadPaused ? [] : [.readFrom(next)]
     }
 
     mutating func applied(_ report: UInt64, _ now: Int64) -> [Action] {
         guard let last = checkpoints.lastIndex(where: { $0.report <= report }) else { return [] }
         applied = checkpoints[...last].last { $0.kept != nil }?.kept ?? applied
         checkpoints.removeSubrange(...last)
-        return keepIfDue(now) + (owesReading && state != .away ? readOn() : [])
+        return keepIfDue(now) + (isReadPaused && state != .disconnected ? readOn() : [])
     }
 
     /// At once for another log or primary, or above the ceiling: no record could be written otherwise.
@@ -194,7 +196,7 @@ extension LogFollower {
     /// A pause in reading is no stop of the process.
     private mutating func readOn() -> [Action] {
         let actions = read()
-        if !owesReading { engineTime = nil }
+        if !isReadPaused { engineTime = nil }
         return actions
     }
 }

@@ -24,8 +24,8 @@ public struct LogFollower: Hashable, Sendable {
         /// Bytes between two reports during a catch-up: about a thousand entries.
         public var portionBytes = 256 << 10
         /// Entries between two looks at the log during a catch-up. If none was removed unread, the position is kept.
-        public var entriesOnTheWay = 4_096
-        public var looking: Int64 = 2_000
+        public var entriesPerInfo = 4_096
+        public var infoInterval: Int64 = 2_000
         /// Milliseconds without an entry until a node appends one: half of how long a node may be disconnected without harm.
         public var quiet: Int64 = 15_000
         public var nodes = 8_192
@@ -35,14 +35,14 @@ public struct LogFollower: Hashable, Sendable {
     }
 
     public enum State: Hashable, Sendable {
-        case away
+        case disconnected
         case catchingUp(to: LogPosition)
         /// All is read; a look is pending for entries that were removed unread.
         case verifying
         case missing(until: Int64)
-        case seeing
+        case upToDate
         /// All is read, but this node's entries are refused or not read.
-        case mute
+        case writesFailing
     }
 
     /// Times are milliseconds of a monotonic clock.
@@ -50,13 +50,13 @@ public struct LogFollower: Hashable, Sendable {
         /// - Parameter fleetMilliseconds: upper bound of the fleet's time before this connection (`FleetClock.latest`).
         case connected(LogInfo, fleetMilliseconds: UInt64?)
         /// In the order of the log, opened by the shell.
-        case entries([PlacedEntry])
+        case entries([PositionedEntry])
         case nothingNew
         /// The engine's time when the next entries were requested, milliseconds.
         case engineTime(UInt64)
         case epoch(UInt64?)
-        /// Reply to `look`, on the reading connection.
-        case looked(LogInfo)
+        /// Reply to `readInfo`, on the reading connection.
+        case infoRead(LogInfo)
         case lost
         /// All orders before this report are applied, in memory.
         case applied(report: UInt64)
@@ -73,10 +73,10 @@ public struct LogFollower: Hashable, Sendable {
 
     public enum Action: Hashable, Sendable {
         case readFrom(LogPosition)
-        case look
-        case apply(PlacedEntry)
+        case readInfo
+        case apply(PositionedEntry)
         /// To the table of marks only.
-        case note(PlacedEntry)
+        case note(PositionedEntry)
         case startAnew(epoch: UInt64, floor: LogPosition)
         case raiseFloor(LogPosition)
         case doubt(after: LogPosition, before: LogPosition)
@@ -91,15 +91,15 @@ public struct LogFollower: Hashable, Sendable {
         case mayAppend(fence: Fence?, isNewPrimary: Bool)
         /// To the writer, at an id of the engine.
         case append(Fence)
-        case greet
-        case seeing
-        case blind(since: Int64, BlindCause)
+        case sendHello
+        case upToDate
+        case disconnected(since: Int64, DisconnectCause)
         case reconnect
     }
 
     public let limits: Limits
     let node: UInt64
-    public internal(set) var state = State.away
+    public internal(set) var state = State.disconnected
     /// Position in the log, of this process or an earlier one.
     var reached: KeptPosition?
     /// Applied position that may be kept.
@@ -112,7 +112,7 @@ public struct LogFollower: Hashable, Sendable {
     var formerCeiling: LogPosition
     var next = LogPosition.beginning
     /// Entries up to here were applied by the store: they only fill the table.
-    var obeyed = LogPosition.beginning
+    var storeApplied = LogPosition.beginning
     /// Applied before the process began: entries missing up to there do not count.
     var past = LogPosition.beginning
     /// Upper bound of ids, as far as known.
@@ -122,9 +122,9 @@ public struct LogFollower: Hashable, Sendable {
     /// Whether entries that are read again can be recognized.
     var remembers = false
     var seen: SeenSequences
-    var met: LogInfo?
+    var connectedLog: LogInfo?
     /// Whether the log comes from a primary that was not read to the end before.
-    var isMeeting = false
+    var isPrimaryUnread = false
     /// Whether all of it was read, so that `added` counts.
     var isCounting = false
     /// The lowest entry below the position: its id was given twice, and the other entry is lost.
@@ -139,15 +139,15 @@ public struct LogFollower: Hashable, Sendable {
     var lastTick: Int64
     /// The engine's time of the last reply; nil: none since the log was met.
     var engineTime: UInt64?
-    var lastLook: Int64
+    var lastInfoRead: Int64
     /// Positions that will be kept once they are applied.
     var checkpoints: [Checkpoint] = []
     var lastReport: UInt64 = 0
-    var owesReading = false
+    var isReadPaused = false
     /// Bytes since the last report.
-    var handedBytes = 0
+    var unreportedBytes = 0
     /// Entries since the last look at the log, during a catch-up.
-    var onTheWay = 0
+    var entriesSinceInfo = 0
     var echo: Echo
     var losses: Losses
 
@@ -159,7 +159,7 @@ public struct LogFollower: Hashable, Sendable {
 
     /// - Parameter kept: position of an earlier process; nil: none.
     public init(node: UInt64, kept: KeptPosition?, now: Int64, limits: Limits = Limits()) {
-        (self.node, self.limits, reached, lastAnswer, lastLook) = (node, limits, kept, now, now)
+        (self.node, self.limits, reached, lastAnswer, lastInfoRead) = (node, limits, kept, now, now)
         (self.kept, lastTick, askedAt) = (kept, now, now - limits.keepInterval)
         formerCeiling = kept.map { max($0.ceiling, $0.position) } ?? .beginning
         reached?.ceiling = .beginning
@@ -171,15 +171,15 @@ public struct LogFollower: Hashable, Sendable {
     /// Version for the record of a request that is sent now; nil: the response is not shared. It is at most the ceiling on the disk, so the
     /// next process knows a bound of this one's records.
     public var version: RecordVersion? {
-        guard state == .seeing, let reached, let kept, kept.epoch == reached.epoch, kept.primary == reached.primary else { return nil }
+        guard state == .upToDate, let reached, let kept, kept.epoch == reached.epoch, kept.primary == reached.primary else { return nil }
         return RecordVersion(epoch: reached.epoch, position: min(max(kept.ceiling, kept.position), reached.position))
     }
 
     public var epoch: UInt64? { reached?.epoch }
 
-    public var isSeeing: Bool { state == .seeing }
+    public var isUpToDate: Bool { state == .upToDate }
 
-    public var seesUntil: Int64? { state == .seeing ? lastAnswer + limits.silence : nil }
+    public var connectedUntil: Int64? { state == .upToDate ? lastAnswer + limits.silence : nil }
 
     public var position: LogPosition { reached?.position ?? .beginning }
 
@@ -187,28 +187,28 @@ public struct LogFollower: Hashable, Sendable {
         switch event {
         case .connected(let info, let fleetMilliseconds):
             lastAnswer = now
-            echo.meet(now, limits.quiet)
+            echo.noteConnection(now, limits.quiet)
             return connect(info, fleetMilliseconds: fleetMilliseconds)
         case .applied(let report): return applied(report, now)
         case .kept(let position):
             kept = position
             return []
-        case .lost: return leave(.lost)
+        case .lost: return disconnect(.lost)
         case .tick: return tick(now) + keepIfDue(now)
         case .appended(let position): return noteAppended(position, now)
         case .refused: return noteRefused()
-        case .entries, .nothingNew, .engineTime, .epoch, .looked, .clockJumped:
-            guard state != .away else { return [] }
+        case .entries, .nothingNew, .engineTime, .epoch, .infoRead, .clockJumped:
+            guard state != .disconnected else { return [] }
             // Replies that waited while this process was stopped are outdated.
-            guard now - lastAnswer <= limits.silence else { return leave(.stopped) + [.reconnect] }
+            guard now - lastAnswer <= limits.silence else { return disconnect(.stopped) + [.reconnect] }
             lastAnswer = now
         }
         switch event {
         case .entries(let entries): return take(entries, now)
         case .nothingNew: return finishBatch(isEnd: true, now, [])
         case .engineTime(let time): return noteTime(time)
-        case .epoch(let epoch): return epoch == reached?.epoch ? [] : leave(.otherLog) + [.reconnect]
-        case .looked(let info): return verify(info, now)
+        case .epoch(let epoch): return epoch == reached?.epoch ? [] : disconnect(.otherLog) + [.reconnect]
+        case .infoRead(let info): return verify(info, now)
         case .clockJumped:
             return [.raiseFloor(max(highest, position)), .append(Fence(at: highest, doubtedAfter: .beginning))]
         case .connected, .applied, .kept, .lost, .tick, .appended, .refused: return []
@@ -217,7 +217,7 @@ public struct LogFollower: Hashable, Sendable {
 }
 
 /// Why a node is disconnected.
-public enum BlindCause: String, Sendable, Hashable, CaseIterable {
+public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     /// The connection was lost, or a reply was of no use. The shell knows more.
     case lost
     case silence

@@ -17,7 +17,7 @@ public struct LogTrimming: Hashable, Sendable {
 
     /// - Parameter fleetNow: the fleet's time; nil: unknown, nothing is trimmed.
     /// - Returns: position before which entries are removed.
-    public mutating func looked(first: LogPosition?, fleetNow: Int64?, now: Int64) -> LogPosition? {
+    public mutating func noteInfo(first: LogPosition?, fleetNow: Int64?, now: Int64) -> LogPosition? {
         guard let first, let fleetNow, let oldest = oldest(fleetNow),
             first < LogPosition(oldest.milliseconds).earlier(byMilliseconds: UInt64(slack)),
             isOver(first == lastFirst ? Self.longRest : Self.rest, now)
@@ -62,10 +62,10 @@ public struct ReadCount: Hashable, Sendable {
         }
     }
 
-    /// - Parameter isSeeing: the catch-up has ended. Before, the number does not grow: a node that starts over after a failure would fail
+    /// - Parameter isUpToDate: the catch-up has ended. Before, the number does not grow: a node that starts over after a failure would fail
     ///   again.
-    public mutating func came(isSeeing: Bool) {
-        guard isSeeing else { return }
+    public mutating func came(isUpToDate: Bool) {
+        guard isUpToDate else { return }
         count = min(Self.most, count + max(1, count / 8))
     }
 }

@@ -6,32 +6,32 @@ extension LogWriter {
         let covering = isCovered ? .everythingStale : message
         var actions: [Action] = []
         if unsentWrites[covering] == nil {
-            guard unsentWrites.count < limits.writes else { return sayEverything(token, now) }
+            guard unsentWrites.count < limits.writes else { return markEverythingStale(token, now) }
             unsentWrites[covering] = []
             queue.append(Item(message: covering, since: now))
             actions.append(.hold(covering))
         }
         guard let token else { return actions }
         // While the engine is away or refuses, no response waits.
-        if phase == .away || pausedUntil > .min || unsentWrites[covering, default: []].count >= limits.waiters {
-            actions.append(.tell(token, .later))
+        if phase == .disconnected || pausedUntil > .min || unsentWrites[covering, default: []].count >= limits.waiters {
+            actions.append(.report(token, .later))
         } else {
             unsentWrites[covering, default: []].append(token)
         }
         return actions
     }
 
-    private mutating func sayEverything(_ token: Token?, _ now: Int64) -> [Action] {
+    private mutating func markEverythingStale(_ token: Token?, _ now: Int64) -> [Action] {
         var actions: [Action] = [.hold(.everythingStale)]
         queue.removeAll { item in
             guard !item.isPurge, !item.isKept, item.sequence == nil, let tokens = unsentWrites[item.message] else { return false }
             actions.append(.settle(item.message, at: nil))
-            actions += tokens.map { .tell($0, .later) }
+            actions += tokens.map { .report($0, .later) }
             return true
         }
         unsentWrites = [.everythingStale: []]
         queue.append(Item(message: .everythingStale, since: now))
-        if let token { actions.append(.tell(token, .later)) }
+        if let token { actions.append(.report(token, .later)) }
         return actions
     }
 
@@ -42,41 +42,41 @@ extension LogWriter {
     }
 
     mutating func appendPurge(_ message: LogMessage, _ token: Token?, isKept: Bool, _ now: Int64) -> [Action] {
-        if !isKept, !hasRoom(for: message) { return token.map { [.tell($0, .refused)] } ?? [] }
+        if !isKept, !hasCapacity(for: message) { return token.map { [.report($0, .refused)] } ?? [] }
         let message = message.argument.count > limits.argumentBytes ? LogMessage(.all, isSoft: message.isSoft) : message
         var item = Item(message: message, isPurge: true, isKept: isKept, tokens: token.map { [$0] } ?? [], since: now)
         var actions: [Action] = [.hold(message)]
-        if phase == .away { actions += Self.tell(&item, .notReached) }
+        if phase == .disconnected { actions += Self.reportOnce(&item, .notReached) }
         // The engine has just refused the entries before it.
-        if phase != .away, now < pausedUntil { actions += Self.tell(&item, .refused) }
+        if phase != .disconnected, now < pausedUntil { actions += Self.reportOnce(&item, .refused) }
         queue.append(item)
         pending.add(item)
         return actions
     }
 
-    private func hasRoom(for message: LogMessage) -> Bool {
+    private func hasCapacity(for message: LogMessage) -> Bool {
         pending.count < limits.purges && pending.bytes + message.argument.count <= limits.purgeBytes
     }
 
     /// Reports a purge as pending once, after it is kept. Static: a writer that is called while one of its items changes is copied.
-    static func tell(_ item: inout Item, _ cause: Pending) -> [Action] {
+    static func reportOnce(_ item: inout Item, _ cause: Pending) -> [Action] {
         guard item.isPurge, !item.isKept else { return [] }
         item.isKept = true
-        return item.tokens.flatMap { [.keepPending($0, item.message), .tell($0, .pending(cause))] }
+        return item.tokens.flatMap { [.keepPending($0, item.message), .report($0, .pending(cause))] }
     }
 
-    mutating func tellUnreplicated() -> [Action] { unreplicated.indices.flatMap { Self.tell(&unreplicated[$0], .notReplicated) } }
+    mutating func reportUnreplicated() -> [Action] { unreplicated.indices.flatMap { Self.reportOnce(&unreplicated[$0], .notReplicated) } }
 
     /// Reports purges that are not in the log for too long.
-    mutating func tellPending(_ now: Int64) -> [Action] {
+    mutating func reportPending(_ now: Int64) -> [Action] {
         var actions: [Action] = []
         let cause = pausedUntil > .min ? Pending.refused : .notReached
         for index in queue.indices where queue[index].isPurge && now - queue[index].since >= limits.patience {
-            actions += Self.tell(&queue[index], cause)
+            actions += Self.reportOnce(&queue[index], cause)
         }
         if case .sending(var items) = phase {
             for index in items.indices where now - items[index].since >= limits.patience {
-                actions += Self.tell(&items[index], .notReached)
+                actions += Self.reportOnce(&items[index], .notReached)
             }
             phase = .sending(items)
         }
@@ -91,28 +91,28 @@ extension LogWriter {
         func add(_ items: [Item], _ cause: Pending) {
             for item in items where item.isPurge { for token in item.tokens { causes[token] = cause } }
         }
-        add(queue, phase != .away && pausedUntil > .min ? .refused : .notReached)
+        add(queue, phase != .disconnected && pausedUntil > .min ? .refused : .notReached)
         if case .sending(let items) = phase { add(items, .notReached) }
         return causes
     }
 
     /// After the loss of the connection no response waits.
-    mutating func leave(_ now: Int64) -> [Action] {
+    mutating func disconnect(_ now: Int64) -> [Action] {
         takeBack()
-        if phase != .away { lostAt = lostAt ?? now }
-        phase = .away
+        if phase != .disconnected { lostAt = lostAt ?? now }
+        phase = .disconnected
         var actions: [Action] = []
         for index in queue.indices {
-            actions += Self.tell(&queue[index], .notReached)
+            actions += Self.reportOnce(&queue[index], .notReached)
             guard !queue[index].isPurge, !queue[index].isKept else { continue }
-            actions += queue[index].tokens.map { .tell($0, .later) }
+            actions += queue[index].tokens.map { .report($0, .later) }
             queue[index].tokens = []
         }
         for (message, tokens) in unsentWrites where !tokens.isEmpty {
-            actions += tokens.map { .tell($0, .later) }
+            actions += tokens.map { .report($0, .later) }
             unsentWrites[message] = []
         }
-        return actions + tellUnreplicated()
+        return actions + reportUnreplicated()
     }
 
     /// Writes that are not in the log, for the next process: read after `lost`.

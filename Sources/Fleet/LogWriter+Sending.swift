@@ -2,18 +2,18 @@
 
 extension LogWriter {
     mutating func connect(isNewPrimary: Bool, fence: Fence?, replicas: Int, _ now: Int64) -> [Action] {
-        var actions = leave(now)
+        var actions = disconnect(now)
         self.replicas = max(0, replicas)
         (phase, hasAppended, pausedUntil, pause, waitsAgainAt) = (.idle, false, .min, limits.firstPause, nil)
         if let fence { add(Outgoing(entry: fence.entry, position: fence.position)) }
         if isNewPrimary, lastSequence > 0 { actions += repeatLastMinute(now) }
-        if isNewPrimary ? lastSequence > 0 : !unreplicated.isEmpty { greet(now) }
+        if isNewPrimary ? lastSequence > 0 : !unreplicated.isEmpty { sendHello(now) }
         lostAt = nil
         return actions
     }
 
     /// Shows how far the sequence has come, and makes a `WAIT` for earlier entries meaningful.
-    mutating func greet(_ now: Int64) {
+    mutating func sendHello(_ now: Int64) {
         guard !queue.contains(where: { $0.message.kind == .hello && $0.sequence == nil }) else { return }
         queue.append(Item(message: LogMessage(.hello), since: now))
     }
@@ -66,14 +66,14 @@ extension LogWriter {
     private mutating func nextBatch(_ now: Int64) -> [Item] {
         var batch: [Item] = []
         var left: [Item] = []
-        var (looked, bytes) = (0, 0)
-        for item in queue.prefix(limits.lookedAt) {
+        var (examined, bytes) = (0, 0)
+        for item in queue.prefix(limits.examinedItems) {
             bytes += item.message.argument.count
             guard batch.count < limits.batch, batch.isEmpty || bytes <= limits.batchBytes else { break }
-            looked += 1
+            examined += 1
             if isMerging(item, now) { left.append(item) } else { batch.append(ready(item, now)) }
         }
-        queue.replaceSubrange(..<looked, with: left)
+        queue.replaceSubrange(..<examined, with: left)
         return batch
     }
 
@@ -84,20 +84,20 @@ extension LogWriter {
         item.sequence = lastSequence
         guard !item.isPurge, !item.isKept, item.message.kind != .hello else { return item }
         item.tokens = unsentWrites.removeValue(forKey: item.message) ?? []
-        if lately.count >= limits.writes { lately = lately.filter { now - $0.value < limits.mergeWindow } }
-        if lately.count < limits.writes { lately[item.message] = now }
+        if recentWrites.count >= limits.writes { recentWrites = recentWrites.filter { now - $0.value < limits.mergeWindow } }
+        if recentWrites.count < limits.writes { recentWrites[item.message] = now }
         return item
     }
 
     private func isMerging(_ item: Item, _ now: Int64) -> Bool {
-        guard item.sequence == nil, !item.isPurge, !item.isKept, let last = lately[item.message] else { return false }
+        guard item.sequence == nil, !item.isPurge, !item.isKept, let last = recentWrites[item.message] else { return false }
         return now - last < limits.mergeWindow
     }
 
     /// When `tick` is due; nil: not before another event.
     public var nextTick: Int64? {
         // A disconnected writer has reported all of them.
-        var next = phase == .away ? nil : queue.lazy.filter { !$0.isKept && $0.isPurge }.map { $0.since + limits.patience }.min()
+        var next = phase == .disconnected ? nil : queue.lazy.filter { !$0.isKept && $0.isPurge }.map { $0.since + limits.patience }.min()
         if case .sending(let items) = phase {
             next = least(next, items.lazy.filter { !$0.isKept && $0.isPurge }.map { $0.since + limits.patience }.min())
         }
@@ -105,7 +105,7 @@ extension LogWriter {
         next = least(next, waitsAgainAt)
         guard !queue.isEmpty || !fences.isEmpty else { return next }
         if pausedUntil > .min { return least(next, pausedUntil) }
-        return least(next, queue.prefix(limits.lookedAt).compactMap { lately[$0.message].map { $0 + limits.mergeWindow } }.min())
+        return least(next, queue.prefix(limits.examinedItems).compactMap { recentWrites[$0.message].map { $0 + limits.mergeWindow } }.min())
     }
 
     private func least(_ one: Int64?, _ other: Int64?) -> Int64? {
@@ -136,15 +136,15 @@ extension LogWriter {
                 }
             }
             for index in refused.indices {
-                actions += Self.tell(&refused[index], .refused)
+                actions += Self.reportOnce(&refused[index], .refused)
                 guard !refused[index].isPurge, !refused[index].isKept else { continue }
-                actions += refused[index].tokens.map { .tell($0, .later) }
+                actions += refused[index].tokens.map { .report($0, .later) }
                 refused[index].tokens = []
             }
             queue.insert(contentsOf: refused, at: 0)
             if refused.isEmpty { (pause, pausedUntil) = (limits.firstPause, .min) } else { pauseSending(now) }
             return actions + (items.contains(where: \.isPurge) || waitsAgainAt == nil ? askReplicas(now) : [])
-        case .away, .idle, .waiting: return []
+        case .disconnected, .idle, .waiting: return []
         }
     }
 
@@ -173,13 +173,13 @@ extension LogWriter {
         // No response waits for a write of an earlier process.
         if !item.isPurge, item.isKept { return [.settle(item.message, at: position)] + item.tokens.map { .dropPending($0) } }
         return (wasHeld ? [.settle(item.message, at: position)] : [])
-            + (wasSettled ? [] : item.tokens.map { .tell($0, .appended(position)) })
+            + (wasSettled ? [] : item.tokens.map { .report($0, .appended(position)) })
             + (item.isPurge && replicas == 0 ? finish(item, .noReplica) : [])
     }
 
     private mutating func finish(_ item: Item, _ outcome: Outcome) -> [Action] {
         pending.remove(item)
-        return item.tokens.flatMap { (item.isKept ? [.dropPending($0)] : []) + [.tell($0, outcome)] }
+        return item.tokens.flatMap { (item.isKept ? [.dropPending($0)] : []) + [.report($0, outcome)] }
     }
 
     private mutating func remember(_ entry: Remembered) {
@@ -203,7 +203,7 @@ extension LogWriter {
 
     /// No replica has the entries: asked again with growing pauses.
     private mutating func waitAgain(_ now: Int64) -> [Action] {
-        let actions = tellUnreplicated()
+        let actions = reportUnreplicated()
         if (waitsAgainAt ?? .min) <= now {
             waitsAgainAt = now + pause
             pause = min(pause * 2, limits.longestPause)

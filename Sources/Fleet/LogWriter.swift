@@ -18,7 +18,7 @@ public struct LogWriter: Hashable, Sendable {
         public var batchBytes = 1 << 20
         /// Bytes of one argument. Beyond, a wider message replaces it.
         public var argumentBytes = 1 << 20
-        public var lookedAt = 1_024
+        public var examinedItems = 1_024
         public var waiters = 256
         /// Entries of the last milliseconds before the loss of a primary are sent again. `remembered` is their maximum number.
         public var sentAgain: Int64 = 60_000
@@ -65,7 +65,7 @@ public struct LogWriter: Hashable, Sendable {
         case replicas(Int)
         case lost
         case fence(Fence)
-        case greet
+        case sendHello
         /// One reply for each entry, in their order.
         case answered([Reply])
         case waited(replicas: Int)
@@ -107,14 +107,14 @@ public struct LogWriter: Hashable, Sendable {
         /// `MarkTable.hold` and `settle`: once for each entry, and again if it is sent again.
         case hold(LogMessage)
         case settle(LogMessage, at: LogPosition?)
-        /// Keep it durably before a following `tell` reports it as pending.
+        /// Keep it durably before a following `report` reports it as pending.
         case keepPending(Token, LogMessage)
         case dropPending(Token)
-        case tell(Token, Outcome)
+        case report(Token, Outcome)
     }
 
     enum Phase: Hashable, Sendable {
-        case away
+        case disconnected
         case idle
         case sendingFence(Outgoing)
         case sending([Item])
@@ -151,7 +151,7 @@ public struct LogWriter: Hashable, Sendable {
 
     public let limits: Limits
     let node: UInt64
-    var phase = Phase.away
+    var phase = Phase.disconnected
     public internal(set) var lastSequence: UInt64 = 0
     /// Oldest first; items with a sequence before those without.
     var queue: [Item] = []
@@ -162,7 +162,7 @@ public struct LogWriter: Hashable, Sendable {
     var unreplicated: [Item] = []
     /// Pending purges: queued, sent, or in `unreplicated`.
     var pending = Load()
-    var lately: [LogMessage: Int64] = [:]
+    var recentWrites: [LogMessage: Int64] = [:]
     var remembered: [Remembered] = []
     /// When an entry was forgotten that a new primary might need.
     var forgotten: Int64?
@@ -195,16 +195,16 @@ public struct LogWriter: Hashable, Sendable {
         case .replicas(let count):
             replicas = max(0, count)
             return []
-        case .lost: return leave(now)
+        case .lost: return disconnect(now)
         case .fence(let fence):
             add(Outgoing(entry: fence.entry, position: nil))
             return proceed(now)
-        case .greet:
-            if phase != .away { greet(now) }
+        case .sendHello:
+            if phase != .disconnected { sendHello(now) }
             return proceed(now)
         case .answered(let replies): return answer(replies, now) + proceed(now)
         case .waited(let replicas): return wait(replicas, now) + proceed(now)
-        case .tick: return tellPending(now) + proceed(now)
+        case .tick: return reportPending(now) + proceed(now)
         }
     }
 }

@@ -9,7 +9,7 @@ public enum Mark: Hashable, Sendable {
     case all
 }
 
-/// Why a shared record is not taken. Raw values are those of `SharedRefusal`.
+/// Why a shared record is not taken. Raw values are those of `FleetRefusal`.
 public enum TakeRefusal: String, Sendable, CaseIterable {
     case otherEpoch = "other_epoch"
     /// Older than the table's marks.
@@ -120,8 +120,8 @@ public struct MarkTable: Sendable, Hashable {
             guard selections[same].position < position else { return }
             selections.remove(at: same)
         }
-        let place = selections.lastIndex { $0.position <= position }.map { $0 + 1 } ?? 0
-        selections.insert(Selection(argument: argument, position: position), at: place)
+        let index = selections.lastIndex { $0.position <= position }.map { $0 + 1 } ?? 0
+        selections.insert(Selection(argument: argument, position: position), at: index)
         if selections.count > limits.selections { raiseFloor(to: selections.removeFirst().position) }
     }
 

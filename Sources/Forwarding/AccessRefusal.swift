@@ -42,7 +42,7 @@ public enum AccessRefusal: String, Error, CaseIterable {
     }
 
     /// Whether the requested resource does not exist here.
-    public var isOfPlace: Bool { self == .misdirected || self == .noAPI || self == .notProxied }
+    public var isAboutTarget: Bool { self == .misdirected || self == .noAPI || self == .notProxied }
 
     public var sentence: String {
         switch self {

@@ -32,22 +32,22 @@ public final class ClientResponseHead {
     /// - Parameters:
     ///   - response: head without hop-by-hop fields.
     ///   - date: current date, for a response without Date (RFC 9110 §6.6.1).
-    ///   - room: additional capacity to reserve, in bytes.
+    ///   - extraCapacity: additional capacity to reserve, in bytes.
     ///   - space: empty buffer to reuse.
-    public func make(_ response: ResponseHead, date: [UInt8], room: Int = 0, in space: consuming [UInt8] = []) -> [UInt8] {
-        guard !hiddenFields.isEmpty else { return write(response, date, room, space) }
+    public func make(_ response: ResponseHead, date: [UInt8], extraCapacity: Int = 0, in space: consuming [UInt8] = []) -> [UInt8] {
+        guard !hiddenFields.isEmpty else { return write(response, date, extraCapacity, space) }
         var response = response
         for name in hiddenFields where response.fields.contains(named: name.span) { response.fields.remove(named: name.span) }
-        return write(response, date, room, space)
+        return write(response, date, extraCapacity, space)
     }
 
-    private func write(_ response: ResponseHead, _ date: [UInt8], _ room: Int, _ space: consuming [UInt8]) -> [UInt8] {
+    private func write(_ response: ResponseHead, _ date: [UInt8], _ extraCapacity: Int, _ space: consuming [UInt8]) -> [UInt8] {
         var bytes = space
         let fields = location.kept(response.fields) ?? response.fields
         let viaLine = viaLine(response.version)
-        let fieldBytes = FieldSerializer.room(for: fields)
-        let own = ResponseSerializer.statusLineRoom(response.reason) + viaLine.count + date.count + Self.ownBytes
-        bytes.append(atMost: fieldBytes + own + room) { head in
+        let fieldBytes = FieldSerializer.capacity(for: fields)
+        let own = ResponseSerializer.statusLineCapacity(response.reason) + viaLine.count + date.count + Self.ownBytes
+        bytes.append(atMost: fieldBytes + own + extraCapacity) { head in
             ResponseSerializer.writeStatusLine(response.status, reason: response.reason, to: &head)
             FieldSerializer.write(fields, without: Self.omitted, to: &head)
             if !response.fields.contains(.date) { FieldSerializer.write(.date, date, to: &head) }

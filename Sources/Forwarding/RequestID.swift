@@ -35,7 +35,7 @@ public enum RequestID {
             var others: [UInt8]?
             var (start, copied) = (0, 0)
             while start < bytes.count {
-                let end = min(bytes.place(of: 0x0a, from: start, before: bytes.count) + 1, bytes.count)
+                let end = min(bytes.index(of: 0x0a, from: start, before: bytes.count) + 1, bytes.count)
                 if bytes[start] | 0x20 == UInt8(ascii: "x"), isLine(bytes[start..<end]) {
                     others = (others ?? []) + bytes[copied..<start]
                     copied = end

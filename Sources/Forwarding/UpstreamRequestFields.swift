@@ -85,7 +85,7 @@ public final class UpstreamRequestFields {
         /// Whether the client used https.
         public var isSecure = false
         /// Whether the request came through a trusted proxy. If not, its forwarding fields are ignored, whatever the policy is.
-        public var isBelieved = true
+        public var isTrusted = true
 
         public init(address: [UInt8], isIPv6: Bool, host: ArraySlice<UInt8>) {
             self.address = address
@@ -102,7 +102,7 @@ public final class UpstreamRequestFields {
 
     /// - Parameter head: the client's request.
     public func make(from head: RequestHead, client: Client) -> Fields {
-        let overrides = client.isBelieved ? overrides : overridesOfStrangers
+        let overrides = client.isTrusted ? overrides : overridesOfStrangers
         var fields = constant
         fields.reserve(bytes: head.fields.bytes.count + 256, lines: head.fields.count + 8)
         if settings.preserveHost { fields.append(.host, client.host.span) }
@@ -217,7 +217,7 @@ public final class UpstreamRequestFields {
     }
 
     private func addForwarding(to fields: inout Fields, source: Fields, client: Client) {
-        let policy = client.isBelieved || settings.forwarded == .off ? settings.forwarded : .replace
+        let policy = client.isTrusted || settings.forwarded == .off ? settings.forwarded : .replace
         switch policy {
         case .off:
             return

@@ -61,7 +61,7 @@ public struct HTTP2FieldList: Sendable {
 }
 
 /// Field lines that are sent repeatedly, in the library's form and in stable memory. The library need not copy them.
-public final class HTTP2KeptFields {
+public final class HTTP2ReusableFields {
     let list: HTTP2FieldList
     private let bytes: UnsafeMutableBufferPointer<UInt8>
     let pairs: UnsafeMutableBufferPointer<nghttp2_nv>
@@ -72,12 +72,12 @@ public final class HTTP2KeptFields {
         (bytes, pairs) = list.withPairs { pairs, count in
             let own = UnsafeMutableBufferPointer<nghttp2_nv>.allocate(capacity: count)
             let bytes = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: list.byteCount)
-            var place = bytes.baseAddress
+            var target = bytes.baseAddress
             func copy(_ part: UnsafeMutablePointer<UInt8>?, _ length: Int) -> UnsafeMutablePointer<UInt8>? {
-                guard let part, length > 0 else { return place }
-                defer { place = place.map { $0 + length } }
-                place?.update(from: part, count: length)
-                return place
+                guard let part, length > 0 else { return target }
+                defer { target = target.map { $0 + length } }
+                target?.update(from: part, count: length)
+                return target
             }
             for index in 0..<count {
                 var pair = pairs![index]

@@ -68,12 +68,12 @@ public struct HTTP2FieldSection: ~Copyable {
         if lineCount == lines.count { Self.grow(&lines, lineCount, to: lineCount + 1) }
         let (nameLength, valueLength) = (UInt32(name.count), UInt32(value.count))
         // The space was reserved above. Checking it for each part would double the time.
-        if var place = space.baseAddress.map({ UnsafeMutableRawPointer($0 + filled) }) {
-            place.storeBytes(of: nameLength, as: UInt32.self)
-            place.storeBytes(of: valueLength, toByteOffset: 4, as: UInt32.self)
-            place += Self.lengthBytes
-            if let name = name.baseAddress { place.copyMemory(from: name, byteCount: Int(nameLength)) }
-            if let value = value.baseAddress { (place + Int(nameLength)).copyMemory(from: value, byteCount: Int(valueLength)) }
+        if var target = space.baseAddress.map({ UnsafeMutableRawPointer($0 + filled) }) {
+            target.storeBytes(of: nameLength, as: UInt32.self)
+            target.storeBytes(of: valueLength, toByteOffset: 4, as: UInt32.self)
+            target += Self.lengthBytes
+            if let name = name.baseAddress { target.copyMemory(from: name, byteCount: Int(nameLength)) }
+            if let value = value.baseAddress { (target + Int(nameLength)).copyMemory(from: value, byteCount: Int(valueLength)) }
         }
         lines.initializeElement(
             at: lineCount,
@@ -83,10 +83,10 @@ public struct HTTP2FieldSection: ~Copyable {
         return .taken
     }
 
-    private static let leastRoom = 32
+    private static let minimumSpace = 32
 
     private static func grow<Value: BitwiseCopyable>(_ space: inout UnsafeMutableBufferPointer<Value>, _ filled: Int, to count: Int) {
-        let larger = UnsafeMutableBufferPointer<Value>.allocate(capacity: max(leastRoom, 2 * count))
+        let larger = UnsafeMutableBufferPointer<Value>.allocate(capacity: max(minimumSpace, 2 * count))
         _ = larger.update(fromContentsOf: space[..<filled])
         space.deallocate()
         space = larger

@@ -68,7 +68,7 @@ extension HTTP2Session {
         nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, own in withOwner(own) { $0.sent(frame!) } }
     }
 
-    private var isWriting: Bool { place.baseAddress != nil }
+    private var isWriting: Bool { buffer.baseAddress != nil }
 
     // MARK: Reading
 
@@ -133,9 +133,9 @@ extension HTTP2Session {
     }
 
     private func offerContent(of stream: Int32, _ limit: Int, _ flags: UnsafeMutablePointer<UInt32>) -> Int {
-        let room = place.count - Self.frameHeadBytes
-        guard room >= min(limit, Self.leastContentRoom) else { return Int(paused) }
-        switch delegate?.offerContent(of: stream, limit: min(limit, room)) ?? .broken {
+        let space = buffer.count - Self.frameHeadBytes
+        guard space >= min(limit, Self.minimumContentSpace) else { return Int(paused) }
+        switch delegate?.offerContent(of: stream, limit: min(limit, space)) ?? .broken {
         case .bytes(let count, let isLast, let hasTrailers):
             flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue
             if isLast { flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
@@ -148,11 +148,11 @@ extension HTTP2Session {
 
     private func sendContent(of stream: Int32, _ head: UnsafePointer<UInt8>, _ count: Int) -> Int32 {
         // The space was checked when the content was offered.
-        guard place.count >= Self.frameHeadBytes + count else { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
+        guard buffer.count >= Self.frameHeadBytes + count else { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
         put(UnsafeRawBufferPointer(start: head, count: Self.frameHeadBytes))
         guard count > 0 else { return 0 }
-        delegate?.takeContent(of: stream, into: UnsafeMutableRawBufferPointer(rebasing: place[..<count]))
-        place = UnsafeMutableRawBufferPointer(rebasing: place[count...])
+        delegate?.takeContent(of: stream, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]))
+        buffer = UnsafeMutableRawBufferPointer(rebasing: buffer[count...])
         return 0
     }
 }

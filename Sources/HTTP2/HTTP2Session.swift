@@ -37,16 +37,16 @@ public final class HTTP2Session {
     /// Bytes of a frame that have not fitted into the output. The library owns them until its next call.
     private var rest = UnsafeRawBufferPointer(start: nil, count: 0)
     /// The part of the output buffer that `write` has not filled.
-    var place = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+    var buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     /// Whether no more bytes are read.
     var isEnded = false
     /// Lines that the library uses without a copy, until it has written all output.
-    private var lent: [HTTP2KeptFields] = []
+    private var lent: [HTTP2ReusableFields] = []
     /// Number of such lines above which lines are copied, so that a peer that reads nothing does not keep more of them alive.
     private static let lentLimit = 1_024
 
     /// Minimum space in bytes for a frame of content, unless the content is shorter. Small frames cost more than they carry.
-    static let leastContentRoom = 2_048
+    static let minimumContentSpace = 2_048
     /// Size of a frame's head (RFC 9113 §4.1).
     public static let frameHeadBytes = 9
     /// Maximum size of a frame that is sent or received, including its head.
@@ -91,7 +91,7 @@ public final class HTTP2Session {
     // MARK: Bytes
 
     /// Processes all received bytes and reports their events.
-    public func receive(_ bytes: UnsafeRawBufferPointer, telling delegate: any HTTP2SessionDelegate) -> Receiving {
+    public func receive(_ bytes: UnsafeRawBufferPointer, notifying delegate: any HTTP2SessionDelegate) -> Receiving {
         guard !isEnded else { return .ended }
         enter(delegate)
         defer { leave() }
@@ -102,25 +102,25 @@ public final class HTTP2Session {
     }
 
     /// Writes as much output as fits.
-    /// - Parameter place: space for at least one frame (`frameBytes`).
+    /// - Parameter buffer: space for at least one frame (`frameBytes`).
     /// - Returns: the number of bytes; 0 if there is no output now.
-    public func write(into place: UnsafeMutableRawBufferPointer, telling delegate: any HTTP2SessionDelegate) -> Int {
+    public func write(into buffer: UnsafeMutableRawBufferPointer, notifying delegate: any HTTP2SessionDelegate) -> Int {
         enter(delegate)
-        self.place = place
+        self.buffer = buffer
         defer { leave() }
         while true {
-            let taken = min(rest.count, self.place.count)
+            let taken = min(rest.count, self.buffer.count)
             put(UnsafeRawBufferPointer(rebasing: rest[..<taken]))
             rest = UnsafeRawBufferPointer(rebasing: rest[taken...])
             // The library would continue after the GOAWAY that ends the connection.
-            guard rest.isEmpty, !self.place.isEmpty, nghttp2_session_want_write(session) != 0 else { break }
+            guard rest.isEmpty, !self.buffer.isEmpty, nghttp2_session_want_write(session) != 0 else { break }
             var frame: UnsafePointer<UInt8>?
             let count = nghttp2_session_mem_send(session, &frame)
             guard count > 0 else { break }
             rest = UnsafeRawBufferPointer(start: frame, count: count)
         }
         if !lent.isEmpty, nghttp2_session_get_outbound_queue_size(session) == 0 { lent.removeAll(keepingCapacity: true) }
-        return place.count - self.place.count
+        return buffer.count - self.buffer.count
     }
 
     private func enter(_ delegate: any HTTP2SessionDelegate) {
@@ -132,14 +132,14 @@ public final class HTTP2Session {
         // The delegate may have released this session.
         withExtendedLifetime(self) {
             delegate = nil
-            place = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+            buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         }
     }
 
     func put(_ bytes: UnsafeRawBufferPointer) {
         guard !bytes.isEmpty else { return }
-        place.copyMemory(from: bytes)
-        place = UnsafeMutableRawBufferPointer(rebasing: place[bytes.count...])
+        buffer.copyMemory(from: bytes)
+        buffer = UnsafeMutableRawBufferPointer(rebasing: buffer[bytes.count...])
     }
 
     /// Whether `write` would write something, as far as the library knows.
@@ -184,7 +184,7 @@ public final class HTTP2Session {
 
     /// Sends a response with lines that are not copied.
     @discardableResult
-    public func submitResponse(_ fields: HTTP2KeptFields, hasContent: Bool, on stream: Int32) -> Bool {
+    public func submitResponse(_ fields: HTTP2ReusableFields, hasContent: Bool, on stream: Int32) -> Bool {
         guard lent.count < Self.lentLimit else { return submitResponse(fields.list, hasContent: hasContent, on: stream) }
         lent.append(fields)
         return withSource(hasContent) { nghttp2_submit_response(session, stream, fields.pairs.baseAddress, fields.pairs.count, $0) } == 0
@@ -231,7 +231,7 @@ public final class HTTP2Session {
     public func announceEnd() { nghttp2_submit_shutdown_notice(session) }
 
     /// Accepts no requests beyond those received so far. Active requests continue.
-    public func takeNoMore(_ code: HTTP2ErrorCode = .noError) {
+    public func stopAccepting(_ code: HTTP2ErrorCode = .noError) {
         let last = nghttp2_session_get_last_proc_stream_id(session)
         nghttp2_submit_goaway(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), last, code.rawValue, nil, 0)
     }

@@ -35,7 +35,7 @@ public protocol HTTP2SessionDelegate: AnyObject {
     /// - Parameter limit: maximum number of bytes; never 0.
     func offerContent(of stream: Int32, limit: Int) -> HTTP2ContentOffer
     /// Copies exactly the bytes that were offered last, and removes them from the content.
-    func takeContent(of stream: Int32, into place: UnsafeMutableRawBufferPointer)
+    func takeContent(of stream: Int32, into buffer: UnsafeMutableRawBufferPointer)
 
     /// A request's head was written.
     func sentRequest(on stream: Int32)

@@ -27,14 +27,14 @@ public struct HTTP2StreamTable<Value> {
     @inlinable public var values: [Value] { slots.compactMap { $0?.value } }
 
     public subscript(stream: Int32) -> Value? {
-        @inlinable get { place(of: stream).flatMap { slots[$0]?.value } }
+        @inlinable get { index(of: stream).flatMap { slots[$0]?.value } }
         @inlinable set {
             guard let newValue else {
                 _ = remove(stream)
                 return
             }
-            if let place = place(of: stream) {
-                slots[place] = Slot(stream, newValue)
+            if let index = index(of: stream) {
+                slots[index] = Slot(stream, newValue)
             } else {
                 insert(Slot(stream, newValue))
             }
@@ -42,47 +42,47 @@ public struct HTTP2StreamTable<Value> {
     }
 
     @inlinable public mutating func remove(_ stream: Int32) -> Value? {
-        guard let place = place(of: stream), let slot = slots[place].take() else { return nil }
+        guard let index = index(of: stream), let slot = slots[index].take() else { return nil }
         taken -= 1
-        if place != home(stream) { displaced -= 1 }
-        if displaced > 0 { moveUp(to: place) }
+        if index != home(stream) { displaced -= 1 }
+        if displaced > 0 { moveUp(to: index) }
         return slot.value
     }
 
     /// Moves later values into a freed slot if a search for them would otherwise end there.
     @inlinable mutating func moveUp(to free: Int) {
-        var (hole, place) = (free, next(free))
-        while let number = slots[place]?.number {
-            let distance = (place &- home(number)) & (slots.count &- 1)
-            if distance >= (place &- hole) & (slots.count &- 1) {
-                slots.swapAt(hole, place)
+        var (hole, index) = (free, next(free))
+        while let number = slots[index]?.number {
+            let distance = (index &- home(number)) & (slots.count &- 1)
+            if distance >= (index &- hole) & (slots.count &- 1) {
+                slots.swapAt(hole, index)
                 if hole == home(number) { displaced -= 1 }
-                hole = place
+                hole = index
             }
-            place = next(place)
+            index = next(index)
         }
     }
 
     @inlinable func home(_ stream: Int32) -> Int { Int(stream &>> 1) & (slots.count &- 1) }
 
-    @inlinable func next(_ place: Int) -> Int { (place &+ 1) & (slots.count &- 1) }
+    @inlinable func next(_ index: Int) -> Int { (index &+ 1) & (slots.count &- 1) }
 
-    @inlinable func place(of stream: Int32) -> Int? {
+    @inlinable func index(of stream: Int32) -> Int? {
         guard !slots.isEmpty else { return nil }
-        var place = home(stream)
-        while let number = slots[place]?.number {
-            if number == stream { return place }
-            place = next(place)
+        var index = home(stream)
+        while let number = slots[index]?.number {
+            if number == stream { return index }
+            index = next(index)
         }
         return nil
     }
 
     @inlinable mutating func insert(_ slot: Slot) {
         if 4 * (taken + 1) > 3 * slots.count { grow() }
-        var place = home(slot.number)
-        if slots[place] != nil { displaced += 1 }
-        while slots[place] != nil { place = next(place) }
-        slots[place] = slot
+        var index = home(slot.number)
+        if slots[index] != nil { displaced += 1 }
+        while slots[index] != nil { index = next(index) }
+        slots[index] = slot
         taken += 1
     }
 

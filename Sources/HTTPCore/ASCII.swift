@@ -36,7 +36,7 @@ extension Span where Element == UInt8 {
 
     /// Returns the index of the first `byte` at or after `start`; nil if there is none.
     public func first(_ byte: UInt8, from start: Int = 0) -> Int? {
-        let index = withUnsafeBufferPointer { $0.place(of: byte, from: start, before: count) }
+        let index = withUnsafeBufferPointer { $0.index(of: byte, from: start, before: count) }
         return index < count ? index : nil
     }
 
@@ -97,9 +97,9 @@ public enum DecimalDigits {
         let sign = value < 0 ? 1 : 0
         if sign == 1 { target[0] = UInt8(ascii: "-") }
         var rest = magnitude
-        for place in stride(from: sign + count - 1, through: sign, by: -1) {
+        for index in stride(from: sign + count - 1, through: sign, by: -1) {
             let quotient = rest / 10
-            target[place] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest - quotient * 10)
+            target[index] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest - quotient * 10)
             rest = quotient
         }
         return sign + count

@@ -2,18 +2,18 @@
 // cost more than the piece. Writing beyond the reserved memory is a programming error and stops the program.
 
 public struct ByteWriter {
-    @usableFromInline var place: UnsafeMutablePointer<UInt8>
+    @usableFromInline var cursor: UnsafeMutablePointer<UInt8>
     @usableFromInline let end: UnsafeMutablePointer<UInt8>
 
     @inlinable @inline(__always)
-    public init(_ place: UnsafeMutablePointer<UInt8>, before end: UnsafeMutablePointer<UInt8>) { (self.place, self.end) = (place, end) }
+    public init(_ cursor: UnsafeMutablePointer<UInt8>, before end: UnsafeMutablePointer<UInt8>) { (self.cursor, self.end) = (cursor, end) }
 
     @inlinable @inline(__always)
     public mutating func put(_ source: UnsafePointer<UInt8>?, count: Int) {
-        precondition(count <= end - place)
+        precondition(count <= end - cursor)
         guard let source else { return }
-        place.update(from: source, count: count)
-        place += count
+        cursor.update(from: source, count: count)
+        cursor += count
     }
 
     @inlinable @inline(__always)
@@ -32,14 +32,14 @@ public struct ByteWriter {
 
     @inlinable @inline(__always)
     public mutating func put(_ byte: UInt8) {
-        precondition(place < end)
-        place.pointee = byte
-        place += 1
+        precondition(cursor < end)
+        cursor.pointee = byte
+        cursor += 1
     }
 
     public mutating func put(decimal value: Int) {
-        precondition(DecimalDigits.longest <= end - place)
-        place += DecimalDigits.write(value, to: place)
+        precondition(DecimalDigits.longest <= end - cursor)
+        cursor += DecimalDigits.write(value, to: cursor)
     }
 
     /// Writes Content-Length (RFC 9110 §8.6).
@@ -54,24 +54,24 @@ public struct ByteWriter {
 }
 
 extension [UInt8] {
-    /// - Parameter room: maximum number of bytes to write.
+    /// - Parameter capacity: maximum number of bytes to write.
     @inlinable @inline(__always)
-    public mutating func append(atMost room: Int, _ write: (inout ByteWriter) -> Void) {
-        append(addingCapacity: room) { output in
+    public mutating func append(atMost capacity: Int, _ write: (inout ByteWriter) -> Void) {
+        append(addingCapacity: capacity) { output in
             output.withUnsafeMutableBufferPointer { space, written in
                 guard let base = space.baseAddress else { return }
                 var writer = ByteWriter(base + written, before: base + space.count)
                 write(&writer)
-                written = writer.place - base
+                written = writer.cursor - base
             }
         }
     }
 
-    /// - Parameter room: maximum number of bytes to write.
+    /// - Parameter capacity: maximum number of bytes to write.
     @inlinable @inline(__always)
-    public init(atMost room: Int, _ write: (inout ByteWriter) -> Void) {
+    public init(atMost capacity: Int, _ write: (inout ByteWriter) -> Void) {
         // `init(unsafeUninitializedCapacity:)` looks up the type of its storage each time, which costs more than writing the bytes.
         self.init()
-        append(atMost: room, write)
+        append(atMost: capacity, write)
     }
 }

@@ -32,12 +32,12 @@ public enum ContentCoding: Sendable, Equatable, CaseIterable {
         }
         let codings = FieldLists.members(of: .contentEncoding, in: fields, limit: FieldListLimit.members + 1)
         guard codings.count <= FieldListLimit.members else { return nil }
-        let telling = codings.filter { !$0.equalsIgnoringCase("identity") && !Self.isNone($0, fields) }
-        guard let first = telling.first else {
+        let effective = codings.filter { !$0.equalsIgnoringCase("identity") && !Self.isNone($0, fields) }
+        guard let first = effective.first else {
             self = .identity
             return
         }
-        guard telling.count == 1, let coding = ContentCoding(named: first) else { return nil }
+        guard effective.count == 1, let coding = ContentCoding(named: first) else { return nil }
         self = coding
     }
 

@@ -7,9 +7,9 @@ struct EightBytes {
 
     private(set) var bits: UInt64
 
-    /// - Parameter place: address of at least eight readable bytes.
+    /// - Parameter offset: address of at least eight readable bytes.
     @inline(__always)
-    init(at place: UnsafePointer<UInt8>) { bits = UInt64(littleEndian: UnsafeRawPointer(place).loadUnaligned(as: UInt64.self)) }
+    init(at address: UnsafePointer<UInt8>) { bits = UInt64(littleEndian: UnsafeRawPointer(address).loadUnaligned(as: UInt64.self)) }
 
     /// The bytes with A–Z converted to a–z; other bytes are unchanged.
     @inline(__always)
@@ -43,10 +43,10 @@ struct EightBytes {
 extension UnsafeBufferPointer<UInt8> {
     /// Returns the index of the first `byte` at or after `start`; `limit` if there is none before it.
     @inline(__always)
-    public func place(of byte: UInt8, from start: Int, before limit: Int) -> Int {
+    public func index(of byte: UInt8, from start: Int, before limit: Int) -> Int {
         var index = start
         while limit - index >= 8 {
-            if let place = EightBytes(at: baseAddress! + index).first(byte) { return index + place }
+            if let offset = EightBytes(at: baseAddress! + index).first(byte) { return index + offset }
             index += 8
         }
         while index < limit, self[index] != byte { index += 1 }
@@ -58,11 +58,11 @@ extension UnsafeBufferPointer<UInt8> {
     func endOfFieldValue(from start: Int, before limit: Int) -> Int {
         var index = start
         while limit - index >= 8 {
-            guard let place = EightBytes(at: baseAddress! + index).firstControl else {
+            guard let offset = EightBytes(at: baseAddress! + index).firstControl else {
                 index += 8
                 continue
             }
-            index += place
+            index += offset
             guard self[index] == 0x09 else { return index }
             index += 1
         }

@@ -16,7 +16,7 @@ struct FieldLine {
     /// - Returns: nil if the line does not begin with a name and a colon: white space before the colon, or a folded line.
     @inline(__always)
     init?(in bytes: UnsafeBufferPointer<UInt8>, from start: Int, before limit: Int) {
-        let colon = bytes.place(of: 0x3a, from: start, before: limit)
+        let colon = bytes.index(of: 0x3a, from: start, before: limit)
         guard colon > start, colon < limit else { return nil }
         let known = KnownField(Span(_unsafeElements: UnsafeBufferPointer(rebasing: bytes[start..<colon])))
         // Known names are tokens.
@@ -34,7 +34,7 @@ struct FieldLine {
     /// Parses a line with white space between name and colon, which a proxy must remove from a response (RFC 9112 §5.1).
     @inline(never)
     init?(spacedIn bytes: UnsafeBufferPointer<UInt8>, from start: Int, before limit: Int) {
-        let colon = bytes.place(of: 0x3a, from: start, before: limit)
+        let colon = bytes.index(of: 0x3a, from: start, before: limit)
         guard colon < limit else { return nil }
         var nameEnd = colon
         while nameEnd > start, bytes[nameEnd - 1].isOptionalWhitespace { nameEnd -= 1 }

@@ -7,15 +7,15 @@ public enum FieldSerializer {
     static let endBytes = 2
 
     /// Maximum length of the serialized fields in bytes.
-    public static func room(for fields: Fields) -> Int { fields.bytes.count + (separatorBytes + endBytes) * fields.count }
+    public static func capacity(for fields: Fields) -> Int { fields.bytes.count + (separatorBytes + endBytes) * fields.count }
 
-    public static func room(for field: KnownField, _ value: [UInt8]) -> Int {
+    public static func capacity(for field: KnownField, _ value: [UInt8]) -> Int {
         field.name.utf8CodeUnitCount + value.count + separatorBytes + endBytes
     }
 
     /// - Parameter omitted: fields to leave out.
     public static func append(_ fields: Fields, without omitted: KnownFieldSet = [], to out: inout [UInt8]) {
-        out.append(atMost: room(for: fields)) { write(fields, without: omitted, to: &$0) }
+        out.append(atMost: capacity(for: fields)) { write(fields, without: omitted, to: &$0) }
     }
 
     public static func write(_ fields: Fields, without omitted: KnownFieldSet, to writer: inout ByteWriter) {

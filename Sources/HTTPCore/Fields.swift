@@ -186,12 +186,12 @@ public struct Fields: Sendable {
     public mutating func append(_ field: KnownField, _ value: String) { append(field, Array(value.utf8)) }
 
     /// - Parameters:
-    ///   - room: maximum length of the value in bytes.
+    ///   - capacity: maximum length of the value in bytes.
     ///   - write: writes the value.
-    public mutating func append(_ field: KnownField, atMost room: Int, _ write: (inout ByteWriter) -> Void) {
+    public mutating func append(_ field: KnownField, atMost capacity: Int, _ write: (inout ByteWriter) -> Void) {
         let nameStart = bytes.count
         let name = field.name
-        bytes.append(atMost: name.utf8CodeUnitCount + room + FieldSerializer.separatorBytes + FieldSerializer.endBytes) { writer in
+        bytes.append(atMost: name.utf8CodeUnitCount + capacity + FieldSerializer.separatorBytes + FieldSerializer.endBytes) { writer in
             writer.put(name)
             writer.put(": ")
             write(&writer)

@@ -8,8 +8,8 @@ enum FixedDate {
     static func parse(_ text: Span<UInt8>) -> Int64? {
         guard text.count == count, isDay(text), isFrame(text), let month = month(text) else { return nil }
         var isNumber = true
-        func two(_ place: Int) -> Int {
-            let (tens, ones) = (text[place] &- 0x30, text[place + 1] &- 0x30)
+        func two(_ index: Int) -> Int {
+            let (tens, ones) = (text[index] &- 0x30, text[index + 1] &- 0x30)
             isNumber = isNumber && tens < 10 && ones < 10
             return Int(tens) * 10 + Int(ones)
         }
@@ -20,8 +20,8 @@ enum FixedDate {
     }
 
     /// Returns three bytes as a number.
-    private static func three(_ text: Span<UInt8>, at place: Int) -> UInt32 {
-        UInt32(text[place]) << 16 | UInt32(text[place + 1]) << 8 | UInt32(text[place + 2])
+    private static func three(_ text: Span<UInt8>, at index: Int) -> UInt32 {
+        UInt32(text[index]) << 16 | UInt32(text[index + 1]) << 8 | UInt32(text[index + 2])
     }
 
     private static func isDay(_ text: Span<UInt8>) -> Bool {

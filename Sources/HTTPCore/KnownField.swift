@@ -152,7 +152,7 @@ private struct KnownFieldTable: @unchecked Sendable {
         for (index, field) in KnownField.allCases.enumerated() {
             let name = field.name.withUTF8Buffer { $0.map(\.asciiLowercased) }
             lengths[index] = UInt8(name.count)
-            for (place, byte) in name.enumerated() { names[index * Self.width + place] = byte }
+            for (offset, byte) in name.enumerated() { names[index * Self.width + offset] = byte }
             var slot = Self.slot(of: name.span)
             while slots[slot] != Self.empty { slot = (slot + 1) & 1023 }
             slots[slot] = UInt8(index)

@@ -8,10 +8,10 @@ public struct MediaType: Sendable {
     private let slash: Int
 
     public init?(_ value: ArraySlice<UInt8>) {
-        guard let place = Self.place(in: value.span) else { return nil }
+        guard let ranges = Self.ranges(in: value.span) else { return nil }
         let start = value.startIndex
-        spelt = value[start + place.essence.lowerBound..<start + place.essence.upperBound]
-        slash = start + place.slash
+        spelt = value[start + ranges.essence.lowerBound..<start + ranges.essence.upperBound]
+        slash = start + ranges.slash
     }
 
     /// The media type in Content-Type; nil if the field is missing or invalid.
@@ -20,7 +20,7 @@ public struct MediaType: Sendable {
         self.init(value)
     }
 
-    private static func place(in text: Span<UInt8>) -> (essence: Range<Int>, slash: Int)? {
+    private static func ranges(in text: Span<UInt8>) -> (essence: Range<Int>, slash: Int)? {
         // Fast path for the most common type.
         if text.equalsIgnoringCase("application/json") { return (0..<text.count, "application".utf8.count) }
         let start = text.endOfWhitespace(from: 0)

@@ -156,10 +156,10 @@ public final class RequestHead: Sendable {
     /// Number of the request, used as its identifier if it has no request ID; 0 if no identifier is needed.
     public let number: UInt64
     /// The span recorded for the request; `none` if it is not traced.
-    public let span: SpanPlace
+    public let span: SpanContext
 
     public init(
-        method: Method, target: ArraySlice<UInt8>, version: HTTPVersion, fields: Fields, number: UInt64 = 0, span: SpanPlace = .none
+        method: Method, target: ArraySlice<UInt8>, version: HTTPVersion, fields: Fields, number: UInt64 = 0, span: SpanContext = .none
     ) {
         self.method = method
         self.target = target
@@ -193,7 +193,7 @@ public final class RequestHead: Sendable {
     }
 
     /// Returns the request with another span.
-    public func recorded(as span: SpanPlace) -> RequestHead {
+    public func recorded(as span: SpanContext) -> RequestHead {
         RequestHead(method: method, target: target, version: version, fields: fields, number: number, span: span)
     }
 

@@ -27,8 +27,8 @@ public enum RFC3339 {
         var milliseconds: Int64 = 0
         if rest.first == UInt8(ascii: ".") {
             let fraction = rest.dropFirst().prefix(while: \.isASCIIDigit)
-            for (place, unit) in [Int64(100), 10, 1].enumerated() where place < fraction.count {
-                milliseconds += Int64(fraction[fraction.startIndex + place] - 0x30) * unit
+            for (index, unit) in [Int64(100), 10, 1].enumerated() where index < fraction.count {
+                milliseconds += Int64(fraction[fraction.startIndex + index] - 0x30) * unit
             }
             rest = rest[fraction.endIndex...]
         }

@@ -73,7 +73,7 @@ public struct RequestParser: Sendable {
         var index = max(start, searched - 3) + 3
         let found: Int? = bytes.withUnsafeBufferPointer { buffer in
             while index < count {
-                index = buffer.place(of: 0x0a, from: index, before: count) + 1
+                index = buffer.index(of: 0x0a, from: index, before: count) + 1
                 if index <= count, buffer[index - 2] == 0x0d, buffer[index - 3] == 0x0a, buffer[index - 4] == 0x0d { return index }
             }
             return nil

@@ -66,7 +66,7 @@ public struct ResponseHeadParser: Sendable {
                 guard lineBytes <= limits.headBytes, fields.count <= limits.fieldCount else { return (.refused(excess(limits)), position) }
                 continue
             }
-            let end = bytes.place(of: 0x0a, from: start, before: bytes.count)
+            let end = bytes.index(of: 0x0a, from: start, before: bytes.count)
             guard end < bytes.count else { break }
             position = end + 1
             let line = start..<(end > start && bytes[end - 1] == 0x0d ? end - 1 : end)

@@ -121,13 +121,13 @@ public struct ResponseReader: ~Copyable, Sendable {
     private mutating func nextOfHead(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
         guard position < bytes.count else { return .needsMore }
         state = .head
-        guard line.isEmpty else { return goOnWithLine(bytes, &position) }
+        guard line.isEmpty else { return resumeLine(bytes, &position) }
         let (event, count) = head.take(bytes.extracting(position...), limits: limits)
         position += count
         return count > 0 ? take(event) : hold(bytes, &position)
     }
 
-    private mutating func goOnWithLine(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
+    private mutating func resumeLine(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
         for index in position..<bytes.count where bytes[index] == 0x0a {
             line.append(copying: bytes.extracting(position...index))
             position = index + 1

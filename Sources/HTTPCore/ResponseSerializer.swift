@@ -8,11 +8,11 @@ public enum ResponseSerializer {
     }
 
     public static func appendStatusLine(_ status: Status, reason: [UInt8], to out: inout [UInt8]) {
-        out.append(atMost: statusLineRoom(reason)) { writeStatusLine(status, reason: reason, to: &$0) }
+        out.append(atMost: statusLineCapacity(reason)) { writeStatusLine(status, reason: reason, to: &$0) }
     }
 
     /// Maximum length of a status line in bytes.
-    public static func statusLineRoom(_ reason: [UInt8]) -> Int { 64 + reason.count }
+    public static func statusLineCapacity(_ reason: [UInt8]) -> Int { 64 + reason.count }
 
     /// Writes a status line. An empty reason, or one with a control character, is replaced by the standard phrase.
     public static func writeStatusLine(_ status: Status, reason: [UInt8], to writer: inout ByteWriter) {

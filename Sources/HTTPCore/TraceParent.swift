@@ -18,7 +18,7 @@ public struct TraceID: Sendable, Hashable {
 }
 
 /// Identifier of one span in one trace.
-public struct SpanPlace: Sendable, Hashable {
+public struct SpanContext: Sendable, Hashable {
     public let trace: TraceID
     /// Identifier of the span, 8 bytes (§3.2.2.4); 0 if there is none.
     public let span: UInt64
@@ -26,7 +26,7 @@ public struct SpanPlace: Sendable, Hashable {
     public init(trace: TraceID, span: UInt64) { (self.trace, self.span) = (trace, span) }
 
     /// Value for requests that are not traced.
-    public static let none = SpanPlace(trace: TraceID(high: 0, low: 0), span: 0)
+    public static let none = SpanContext(trace: TraceID(high: 0, low: 0), span: 0)
 
     @inlinable public var isRecorded: Bool { span != 0 }
 }
@@ -61,7 +61,7 @@ public struct TraceParent: Sendable, Equatable {
     /// Whether the sender may have recorded the trace.
     public var isSampled: Bool { flags & Self.sampled != 0 }
 
-    public init(_ place: SpanPlace, flags: UInt8) { (trace, span, self.flags) = (place.trace, place.span, flags) }
+    public init(_ context: SpanContext, flags: UInt8) { (trace, span, self.flags) = (context.trace, context.span, flags) }
 
     /// nil if the field is missing, repeated or invalid.
     public init?(_ fields: Fields) {
@@ -84,10 +84,10 @@ public struct TraceParent: Sendable, Equatable {
     }
 
     /// Parses hexadecimal digits in lower case; nil for others.
-    private static func number(_ bytes: Span<UInt8>, _ places: Range<Int>) -> UInt64? {
+    private static func number(_ bytes: Span<UInt8>, _ range: Range<Int>) -> UInt64? {
         var number: UInt64 = 0
-        for place in places {
-            let (digit, letter) = (bytes[place] &- UInt8(ascii: "0"), bytes[place] &- UInt8(ascii: "a"))
+        for index in range {
+            let (digit, letter) = (bytes[index] &- UInt8(ascii: "0"), bytes[index] &- UInt8(ascii: "a"))
             guard digit < 10 || letter < 6 else { return nil }
             number = number << 4 | UInt64(digit < 10 ? digit : letter + 10)
         }

@@ -92,7 +92,7 @@ public struct KeySet: Sendable {
     }
 
     /// Why a set has no usable keys, as a continuation of "it has".
-    public var whyUnusable: String {
+    public var unusableReason: String {
         "no key that can be used" + (refused.first.map { " (\($0.name): \($0.reason.rawValue))" } ?? "")
     }
 

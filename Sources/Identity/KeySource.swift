@@ -6,7 +6,7 @@ import Reactor
 import Synchronization
 
 public final class KeySource: Sendable {
-    public enum Place: Sendable, Equatable {
+    public enum Location: Sendable, Equatable {
         case file(String)
         /// - Parameters:
         ///   - kept: path of the file that stores fetched keys; nil to store none.
@@ -37,19 +37,19 @@ public final class KeySource: Sendable {
     /// Interval between reads of the keys. A withdrawn key is trusted for up to this long.
     public static let refreshMilliseconds: Int64 = 600_000
 
-    public let place: Place
+    public let location: Location
     private let state = Mutex(State())
     private let changes = Atomic<UInt64>(0)
-    private let tell: @Sendable (Event) -> Void
+    private let onEvent: @Sendable (Event) -> Void
     /// Runs blocking work off the event loops.
     private let run: @Sendable (@escaping @Sendable () -> Void) -> Bool
 
-    /// - Parameter tell: called on any thread.
+    /// - Parameter onEvent: called on any thread.
     public init(
-        _ place: Place, run: @escaping @Sendable (@escaping @Sendable () -> Void) -> Bool = PlainThread.start,
-        tell: @escaping @Sendable (Event) -> Void
+        _ location: Location, run: @escaping @Sendable (@escaping @Sendable () -> Void) -> Bool = PlainThread.start,
+        onEvent: @escaping @Sendable (Event) -> Void
     ) {
-        (self.place, self.run, self.tell) = (place, run, tell)
+        (self.location, self.run, self.onEvent) = (location, run, onEvent)
     }
 
     /// Increases whenever the keys change. Earlier verification results are then invalid.
@@ -77,7 +77,7 @@ public final class KeySource: Sendable {
 
     /// Reads the file, or stored keys, and starts to fetch keys from a URL. Blocks while a file is read.
     public func start(now: Int64) {
-        switch place {
+        switch location {
         case .file: readNow(now: now)
         case .url(let url, let kept, _):
             if let kept, let text = Self.kept(of: url, in: kept), let set = KeySet(text) { use(set, text, at: nil) }
@@ -120,21 +120,21 @@ public final class KeySource: Sendable {
             }
             // A set without usable keys must be a mistake of the issuer, so the former keys remain in use.
             guard !set.keys.isEmpty else {
-                throw KeyFetch.Failure(sentence: "it has \(set.whyUnusable)")
+                throw KeyFetch.Failure(sentence: "it has \(set.unusableReason)")
             }
             use(set, text, at: now)
-            if case .url(let url, let kept?, _) = place { Self.keep(text, of: url, in: kept) }
+            if case .url(let url, let kept?, _) = location { Self.keep(text, of: url, in: kept) }
         } catch {
             let hasKeys = state.withLock { state in
                 state.failedCount += 1
                 return !state.keys.keys.isEmpty
             }
-            tell(.failed(error.sentence, hasKeys: hasKeys))
+            onEvent(.failed(error.sentence, hasKeys: hasKeys))
         }
     }
 
     private func text() throws(KeyFetch.Failure) -> [UInt8] {
-        switch place {
+        switch location {
         case .url(let url, _, let authorities): return try KeyFetch.get(url, authorities: authorities)
         case .file(let path):
             guard let text = Self.contents(path) else { throw KeyFetch.Failure(sentence: SystemError.words()) }
@@ -155,7 +155,7 @@ public final class KeySource: Sendable {
         }
         guard isNew else { return }
         changes.add(1, ordering: .acquiringAndReleasing)
-        tell(.read(keys: set.keys.count, refused: set.refused.map { "\($0.name): \($0.reason.rawValue)" }))
+        onEvent(.read(keys: set.keys.count, refused: set.refused.map { "\($0.name): \($0.reason.rawValue)" }))
     }
 
     // MARK: Files

@@ -46,14 +46,14 @@ public enum RequestIdentity: Sendable {
     /// The token identifies no user, for this reason.
     case refused(TokenRefusal)
     /// The result of a look-up at the upstream.
-    case told(ToldIdentity)
+    case lookedUp(LookedUpIdentity)
 
     public var outcome: IdentityOutcome {
         switch self {
         case .verified: .verified
         case .expired: .expired
         case .refused(let reason): .refused(reason)
-        case .told(let told): told.partition == nil ? .untold : told.isCurrent ? .told : .toldBefore
+        case .lookedUp(let lookedUp): lookedUp.partition == nil ? .notIdentified : lookedUp.isCurrent ? .lookedUp : .lookedUpBefore
         }
     }
 
@@ -61,7 +61,7 @@ public enum RequestIdentity: Sendable {
     public var isUnchanged: Bool {
         switch self {
         case .verified(let identity): identity.isCurrent
-        case .told(let told): told.isUnchanged
+        case .lookedUp(let lookedUp): lookedUp.isUnchanged
         case .expired, .refused: true
         }
     }
@@ -70,7 +70,7 @@ public enum RequestIdentity: Sendable {
     public var partition: [UInt8]? {
         switch self {
         case .verified(let identity): identity.partition
-        case .told(let told): told.isCurrent ? told.partition : nil
+        case .lookedUp(let lookedUp): lookedUp.isCurrent ? lookedUp.partition : nil
         case .expired, .refused: nil
         }
     }
@@ -79,7 +79,7 @@ public enum RequestIdentity: Sendable {
     public var ends: Int64 {
         switch self {
         case .verified(let identity): identity.ends
-        case .told(let told): told.isCurrent ? told.ends : .max
+        case .lookedUp(let lookedUp): lookedUp.isCurrent ? lookedUp.ends : .max
         case .expired, .refused: .max
         }
     }
@@ -93,7 +93,7 @@ public final class RequestIdentities {
     private var keysVersion: UInt64 = 0
     private var budget = VerificationBudget()
     /// When the age of the keys was last checked.
-    private var lookedAfterKeys = Int64.min
+    private var lastKeyCheck = Int64.min
     /// Number of evaluated tokens, by result.
     public private(set) var counts: [String: UInt64] = [:]
 
@@ -124,10 +124,10 @@ public final class RequestIdentities {
     public func identity(
         of fields: Fields, hash: [UInt8], now: Int64, clock: Int64, partition: (_ claims: [UInt8]) -> [UInt8]
     ) -> RequestIdentity {
-        lookAfterKeys(clock)
+        checkKeys(clock)
         if let known = known[hash] { return Self.rated(known, now: now) }
         if let reason = refused[hash] { return .refused(reason) }
-        let finding = look(fields, now: now / 1000, clock: clock)
+        let finding = evaluate(fields, now: now / 1000, clock: clock)
         let identity: RequestIdentity
         switch finding {
         case .verified(let token), .expired(let token):
@@ -152,9 +152,9 @@ public final class RequestIdentities {
 
     /// Updates the cache after a change of the keys. Removing a key invalidates tokens verified with it; a new key may verify refused
     /// tokens.
-    private func lookAfterKeys(_ clock: Int64) {
-        if clock - Self.keyPause >= lookedAfterKeys {
-            lookedAfterKeys = clock
+    private func checkKeys(_ clock: Int64) {
+        if clock - Self.keyPause >= lastKeyCheck {
+            lastKeyCheck = clock
             _ = source.keys(now: clock)
         }
         let version = source.version
@@ -165,7 +165,7 @@ public final class RequestIdentities {
         refused.update { _ in nil }
     }
 
-    private func look(_ fields: Fields, now: Int64, clock: Int64) -> TokenFinding {
+    private func evaluate(_ fields: Fields, now: Int64, clock: Int64) -> TokenFinding {
         switch TokenVerifier.token(of: fields) {
         case .failure(let error): return .refused(error.reason)
         case .success(let token):

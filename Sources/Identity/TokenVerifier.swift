@@ -72,7 +72,7 @@ public struct TokenVerifier: Sendable {
         guard value["cnf"] == nil else { throw Refused(.bound) }
         guard let issuer = value["iss"]?.string, settings.issuers.contains(issuer) else { throw Refused(.issuer) }
         guard isAudience(value["aud"]) else { throw Refused(.audience) }
-        guard value[settings.subject].map(isSomebody) == true else { throw Refused(.subject) }
+        guard value[settings.subject].map(isUserIdentifier) == true else { throw Refused(.subject) }
         guard let expires = value["exp"].flatMap(Self.time) else { throw Refused(.noExpiry) }
         if let start = value["nbf"] {
             guard let start = Self.time(start), start <= now + settings.leeway.components.seconds else { throw Refused(.notYetValid) }
@@ -90,7 +90,7 @@ public struct TokenVerifier: Sendable {
         }
     }
 
-    private func isSomebody(_ value: JSONValue) -> Bool {
+    private func isUserIdentifier(_ value: JSONValue) -> Bool {
         switch value {
         case .string(let text): !text.isEmpty
         case .integer, .number: true

@@ -131,20 +131,20 @@ private struct CanonicalWriter {
     /// Sorts members by the bytes of their names as written.
     /// - Returns: false if a name is repeated.
     private mutating func sortMembers(from first: Int, in start: Int) -> Bool {
-        let places = members.indices[first...]
-        if places.count <= Self.fewMembers {
-            insertionSort(places)
-        } else if places.dropFirst().contains(where: { order(members[$0 - 1].name, members[$0].name) >= 0 }) {
+        let memberIndices = members.indices[first...]
+        if memberIndices.count <= Self.fewMembers {
+            insertionSort(memberIndices)
+        } else if memberIndices.dropFirst().contains(where: { order(members[$0 - 1].name, members[$0].name) >= 0 }) {
             let sorted = members[first...].sorted { order($0.name, $1.name) < 0 }
-            members.replaceSubrange(places, with: sorted)
+            members.replaceSubrange(memberIndices, with: sorted)
         }
-        for index in places.dropFirst() where order(members[index - 1].name, members[index].name) == 0 { return false }
+        for index in memberIndices.dropFirst() where order(members[index - 1].name, members[index].name) == 0 { return false }
         // Nothing moves if the members are already in order.
-        guard places.dropFirst().contains(where: { members[$0 - 1].end > members[$0].end }) else { return true }
+        guard memberIndices.dropFirst().contains(where: { members[$0 - 1].end > members[$0].end }) else { return true }
         scratch.removeAll(keepingCapacity: true)
         scratch.append(contentsOf: out[start...])
         out.removeLast(out.count - start)
-        for index in places {
+        for index in memberIndices {
             if index > first { out.append(UInt8(ascii: ",")) }
             out.append(contentsOf: scratch[members[index].name.lowerBound - start..<members[index].end - start])
         }
@@ -154,15 +154,15 @@ private struct CanonicalWriter {
     /// Maximum number of members that are sorted without allocation; nearly all objects are smaller.
     private static let fewMembers = 24
 
-    private mutating func insertionSort(_ places: Range<Int>) {
-        for index in places.dropFirst() {
+    private mutating func insertionSort(_ memberIndices: Range<Int>) {
+        for index in memberIndices.dropFirst() {
             let member = members[index]
-            var place = index
-            while place > places.lowerBound, order(member.name, members[place - 1].name) < 0 {
-                members[place] = members[place - 1]
-                place -= 1
+            var target = index
+            while target > memberIndices.lowerBound, order(member.name, members[target - 1].name) < 0 {
+                members[target] = members[target - 1]
+                target -= 1
             }
-            if place != index { members[place] = member }
+            if target != index { members[target] = member }
         }
     }
 

@@ -114,9 +114,9 @@ public struct JSONTextChecker: Sendable {
             if state >= JSONState.firstAction {
                 state = act(state)
                 guard state == JSONState.failed.rawValue else { continue }
-                guard let known = recover(from: former, byte), let place = readPending(buffer, from: known.isRead ? index : index - 1)
+                guard let known = recover(from: former, byte), let position = readPending(buffer, from: known.isRead ? index : index - 1)
                 else { return false }
-                (state, index) = (known.state, place)
+                (state, index) = (known.state, position)
             } else if byte == 0x0a {
                 index = JSONScanning.spacesEnd(buffer, from: index)
             }
@@ -209,9 +209,9 @@ public struct JSONTextChecker: Sendable {
 
     /// Uses one bit for each level, so the memory is a small fraction of the text.
     private mutating func openDeep(_ bit: UInt64, object: Bool) {
-        let place = (depth - Self.depthLimit) >> 6
-        if place == deepObjects.count { deepObjects.append(0) }
-        if object { deepObjects[place] |= bit } else { deepObjects[place] &= ~bit }
+        let position = (depth - Self.depthLimit) >> 6
+        if position == deepObjects.count { deepObjects.append(0) }
+        if object { deepObjects[position] |= bit } else { deepObjects[position] &= ~bit }
     }
 
     private mutating func close(object: Bool) -> UInt8 {

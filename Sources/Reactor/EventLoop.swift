@@ -101,7 +101,7 @@ public final class EventLoop: @unchecked Sendable {
         source.activate()
         // Only tests need this. A weak reference anywhere would slow down all reference counting of the loop, which each request uses
         // twenty times.
-        if time.isMovedByHand { time.whenMoved { [weak self] in self?.wake() } }
+        if time.isSetByTests { time.whenMoved { [weak self] in self?.wake() } }
         wake()
     }
 

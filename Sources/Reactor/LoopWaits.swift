@@ -26,8 +26,8 @@ public struct LoopWaits: Sendable {
         sum += duration
         let span = now / Self.spanMicroseconds
         if span != newestSpan { begin(span) }
-        let place = Int(span % Int64(longest.count))
-        if duration > longest[place] { longest[place] = duration }
+        let index = Int(span % Int64(longest.count))
+        if duration > longest[index] { longest[index] = duration }
     }
 
     /// The maximum duration within the last minute, or slightly more.

@@ -3,7 +3,7 @@
 
 /// Belongs to one event loop.
 public final class PatienceLine<Waiting> {
-    private struct Place {
+    private struct Waiter {
         let end: Int64
         /// nil after the object has left.
         var waiting: Waiting?
@@ -12,7 +12,7 @@ public final class PatienceLine<Waiting> {
     private let loop: EventLoop
     private let milliseconds: Int64
     private let isOver: (Waiting) -> Void
-    private var places: [Place] = []
+    private var waiters: [Waiter] = []
     /// Index of the first entry that has not timed out, and number of the first entry since the start.
     private var head = 0
     private var numberOfFirst = 0
@@ -31,19 +31,19 @@ public final class PatienceLine<Waiting> {
     /// - Parameter now: milliseconds of the loop's clock.
     /// - Returns: a number for `leave`.
     public func add(_ waiting: Waiting, at now: Int64) -> Int {
-        places.append(Place(end: now + milliseconds, waiting: waiting))
+        waiters.append(Waiter(end: now + milliseconds, waiting: waiting))
         count += 1
         if timer == nil { schedule(after: milliseconds) }
-        return numberOfFirst + places.count - 1
+        return numberOfFirst + waiters.count - 1
     }
 
     /// Removes an object. Does nothing if it has already timed out.
     public func leave(_ number: Int) {
-        let place = number - numberOfFirst
-        guard place >= head, place < places.count, places[place].waiting != nil else { return }
-        places[place].waiting = nil
+        let index = number - numberOfFirst
+        guard index >= head, index < waiters.count, waiters[index].waiting != nil else { return }
+        waiters[index].waiting = nil
         count -= 1
-        if count == 0 { forget(places.count) }
+        if count == 0 { forget(waiters.count) }
     }
 
     /// Ends all waits.
@@ -51,10 +51,10 @@ public final class PatienceLine<Waiting> {
     public func close(_ end: (Waiting) -> Void) {
         timer?.cancel()
         timer = nil
-        let left = places[head...]
+        let left = waiters[head...]
         count = 0
-        forget(places.count)
-        for place in left { place.waiting.map(end) }
+        forget(waiters.count)
+        for waiter in left { waiter.waiting.map(end) }
     }
 
     private func schedule(after milliseconds: Int64) {
@@ -66,10 +66,10 @@ public final class PatienceLine<Waiting> {
         let now = loop.time.monotonicMilliseconds
         // At most 256 per round, so that other events are handled in between. A callback may add or remove objects.
         var left = 256
-        while head < places.count, left > 0 {
-            if let waiting = places[head].waiting {
-                guard places[head].end <= now else { break }
-                places[head].waiting = nil
+        while head < waiters.count, left > 0 {
+            if let waiting = waiters[head].waiting {
+                guard waiters[head].end <= now else { break }
+                waiters[head].waiting = nil
                 count -= 1
                 left -= 1
                 head += 1
@@ -78,13 +78,13 @@ public final class PatienceLine<Waiting> {
                 head += 1
             }
         }
-        if head * 2 >= places.count { forget(head) }
-        if head < places.count, timer == nil { schedule(after: max(0, places[head].end - now)) }
+        if head * 2 >= waiters.count { forget(head) }
+        if head < waiters.count, timer == nil { schedule(after: max(0, waiters[head].end - now)) }
     }
 
     private func forget(_ some: Int) {
         numberOfFirst += some
         head = max(0, head - some)
-        if some == places.count { places.removeAll(keepingCapacity: some <= 4_096) } else { places.removeFirst(some) }
+        if some == waiters.count { waiters.removeAll(keepingCapacity: some <= 4_096) } else { waiters.removeFirst(some) }
     }
 }

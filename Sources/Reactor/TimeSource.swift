@@ -11,7 +11,7 @@ public protocol TimeSource: AnyObject, Sendable {
     /// Minimum number of real milliseconds until the monotonic clock reaches this value; 0 if it already has.
     func wait(until monotonic: Int64) -> Int64
     /// Whether the clocks are set by a test instead of advancing with time.
-    var isMovedByHand: Bool { get }
+    var isSetByTests: Bool { get }
     /// Calls `wake` whenever a test has set the clocks.
     func whenMoved(_ wake: @escaping @Sendable () -> Void)
 }
@@ -19,7 +19,7 @@ public protocol TimeSource: AnyObject, Sendable {
 extension TimeSource {
     public func wait(until monotonic: Int64) -> Int64 { max(0, monotonic - monotonicMilliseconds) }
 
-    public var isMovedByHand: Bool { false }
+    public var isSetByTests: Bool { false }
 
     public func whenMoved(_ wake: @escaping @Sendable () -> Void) {}
 }

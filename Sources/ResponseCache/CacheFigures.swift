@@ -7,7 +7,7 @@ public struct CacheFigures: Sendable {
     private let store: StoreStatistics
 
     /// - Parameter cache: nil if nothing is stored. The figures then show an empty store that is not writable.
-    public init(_ cache: SharedCacheState?) {
+    public init(_ cache: APICacheState?) {
         guard let cache else {
             var nothing = StoreStatistics()
             nothing.canOpen = false
@@ -24,7 +24,7 @@ public struct CacheFigures: Sendable {
     public var evicted: Int { store.evicted }
     public var writeErrors: Int { store.writeErrors }
     /// Maximum bytes of the store: less than the limit on a small disk.
-    public var roomBytes: Int { store.roomBytes }
+    public var usableBytes: Int { store.usableBytes }
     /// Reason for which the store accepts no new responses; nil if it accepts them.
     public var refusal: StoreRefusal? { store.refusal.map { StoreRefusal($0) } }
 
@@ -33,7 +33,7 @@ public struct CacheFigures: Sendable {
         writer.gauge("cistern_store_limit_bytes", "The limit on the store's files.", Double(store.capacityBytes))
         writer.gauge(
             "cistern_store_room_bytes", "Maximum bytes of the store's files: less than the limit on a small disk.",
-            Double(store.roomBytes))
+            Double(store.usableBytes))
         writer.gauge("cistern_store_entries", "Stored responses.", Double(store.entries))
         writer.gauge("cistern_store_pending_bytes", "Bytes that wait to be written.", Double(store.pendingBytes))
         writer.gauge(
@@ -48,7 +48,7 @@ public struct CacheFigures: Sendable {
         writer.counter("cistern_store_reinserted", "Stored responses written again because they had been used.", UInt64(store.reinserted))
         writer.counter(
             "cistern_store_disk_reads", "Stored responses that were not in memory when they were wanted, and read from the disk first.",
-            UInt64(store.broughtIn))
+            UInt64(store.loaded))
         writer.gauge("cistern_store_disk_reads_waiting", "Of these, reads that have not ended.", Double(store.diskReadsWaiting))
         writer.counter("cistern_store_encoded", "Stored contents that got a coding for it.", UInt64(store.encoded.contents))
         writer.counter(

@@ -9,7 +9,7 @@ public struct CacheGroup: Sendable {
     /// At least one, in the order of the APIs.
     private let caches: [ResponseCache]
     /// Indices of the selected caches, by the APIs' names in keys.
-    private let places: [[UInt8]: Int]
+    private let indices: [[UInt8]: Int]
     /// Names of all served APIs in keys.
     private let served: Set<[UInt8]>
     /// Selected APIs that are not served; nil means all.
@@ -17,20 +17,20 @@ public struct CacheGroup: Sendable {
 
     /// - Parameters:
     ///   - caches: caches of one store.
-    ///   - places: indices of the selected caches. If all are selected, purges include stored responses of APIs that are not served.
+    ///   - cursors: indices of the selected caches. If all are selected, purges include stored responses of APIs that are not served.
     ///   - names: names of the selected APIs, if not all are selected. APIs that are not served have no index.
-    public init(_ caches: [ResponseCache], meaning places: [Int], named names: [String] = []) {
+    public init(_ caches: [ResponseCache], meaning indices: [Int], named names: [String] = []) {
         self.caches = caches
-        self.places = Dictionary(places.map { (caches[$0].keyMaker.authority, $0) }) { first, _ in first }
+        self.indices = Dictionary(indices.map { (caches[$0].keyMaker.authority, $0) }) { first, _ in first }
         served = Set(caches.map(\.keyMaker.authority))
-        unserved = names.isEmpty && places.count == caches.count ? nil : Set(names.map { StoredKey.name(ofAPI: $0) })
+        unserved = names.isEmpty && indices.count == caches.count ? nil : Set(names.map { StoredKey.name(ofAPI: $0) })
     }
 
     private var store: ResponseStore { caches[0].store }
 
     /// Returns the index of the cache for an item; nil if its API is not selected. With a single API, every item belongs to it, also under
     /// an earlier name.
-    private func place(of key: StoredKey) -> Int? { caches[0].settings.isOneOfSeveral ? places[key.authority] : 0 }
+    private func apiIndex(of key: StoredKey) -> Int? { caches[0].settings.isOneOfSeveral ? indices[key.authority] : 0 }
 
     // MARK: Listing
 
@@ -39,22 +39,22 @@ public struct CacheGroup: Sendable {
     /// - Parameter selections: selection for each API, by index.
     /// - Returns: the entries with the indices of their APIs, and the last position if there are more.
     public func list(
-        _ selections: [EntrySelection], after: EntryPlace? = nil, limit: Int
-    ) -> (entries: [(api: Int, entry: StoredEntry)], next: EntryPlace?) {
+        _ selections: [EntrySelection], after: EntryCursor? = nil, limit: Int
+    ) -> (entries: [(api: Int, entry: StoredEntry)], next: EntryCursor?) {
         var page = SortedPage(limit: limit + 1)
         store.visitAll { listed in
             let bytes = Array(listed.key)
-            guard let key = StoredKey(bytes), let api = place(of: key), selections[api].mayContain(key) else { return }
-            let place = EntryPlace(target: key.readableTarget, id: EntryID(listed.id))
-            guard after.map({ $0 < place }) ?? true, page.takes(place), let entry = caches[api].entry(listed, bytes, key),
+            guard let key = StoredKey(bytes), let api = apiIndex(of: key), selections[api].mayContain(key) else { return }
+            let cursor = EntryCursor(target: key.readableTarget, id: EntryID(listed.id))
+            guard after.map({ $0 < cursor }) ?? true, page.takes(cursor), let entry = caches[api].entry(listed, bytes, key),
                 selections[api].contains(entry)
             else { return }
-            page.insert(place, of: api)
+            page.insert(cursor, of: api)
         }
-        let shown = page.places.prefix(limit)
+        let shown = page.cursors.prefix(limit)
         // Entries are read again one by one: stored responses may have changed since the traversal.
-        let entries = shown.compactMap { place, api in caches[api].entry(place.id).map { (api, $0) } }
-        return (entries, page.places.count > limit ? shown.last?.place : nil)
+        let entries = shown.compactMap { cursor, api in caches[api].entry(cursor.id).map { (api, $0) } }
+        return (entries, page.cursors.count > limit ? shown.last?.cursor : nil)
     }
 
     /// Counts the responses that clients could receive, as a purge would find them. Stops at `limit`.
@@ -63,7 +63,7 @@ public struct CacheGroup: Sendable {
         store.visitAll { listed in
             guard count < limit else { return }
             let bytes = Array(listed.key)
-            guard let key = StoredKey(bytes), let api = place(of: key), selections[api].mayContain(key),
+            guard let key = StoredKey(bytes), let api = apiIndex(of: key), selections[api].mayContain(key),
                 let entry = caches[api].entry(listed, bytes, key), selections[api].contains(entry)
             else { return }
             count += 1
@@ -89,10 +89,10 @@ public struct CacheGroup: Sendable {
         var count = 0
         store.visitAll { listed in
             let bytes = Array(listed.key)
-            guard let key = StoredKey(bytes), let api = place(of: key) else { return }
+            guard let key = StoredKey(bytes), let api = apiIndex(of: key) else { return }
             if caches[api].entry(listed, bytes, key) != nil { count += 1 }
         }
-        if isSoft { store.markAllStale() } else { caches[0].shared.removeAll() }
+        if isSoft { store.markAllStale() } else { caches[0].state.removeAll() }
         return count
     }
 
@@ -105,7 +105,7 @@ public struct CacheGroup: Sendable {
     private func purge(_ id: EntryID, isSoft: Bool) -> Int {
         guard let listed = store.item(id.item), StoredMetadata.kind(of: listed.item.metadata.span) == .response else { return 0 }
         let bytes = Array(listed.key)
-        guard let key = StoredKey(bytes), place(of: key) != nil else { return 0 }
+        guard let key = StoredKey(bytes), apiIndex(of: key) != nil else { return 0 }
         if !isSoft { _ = store.remove(store.id(of: GoneMemory.key(bytes))) }
         return (isSoft ? store.markStale(id.item) : store.remove(id.item)) ? 1 : 0
     }
@@ -146,7 +146,7 @@ public struct CacheGroup: Sendable {
             if selections[0].contains(key) { return .goes }
             return isMarker ? nil : fits(listed, bytes, unserved: key, selections[0])
         }
-        guard let api = place(of: key), selections[api].mayContain(key) else { return nil }
+        guard let api = apiIndex(of: key), selections[api].mayContain(key) else { return nil }
         if isMarker, selections[api].tag != nil || isSoft { return nil }
         if let entry = caches[api].entry(listed, bytes, key) { return selections[api].contains(entry) ? .counts : nil }
         if selections[api].contains(key) { return .goes }
@@ -167,19 +167,19 @@ public struct CacheGroup: Sendable {
 /// The first entries in order, with the indices of their APIs.
 private struct SortedPage {
     let limit: Int
-    private(set) var places: [(place: EntryPlace, api: Int)] = []
+    private(set) var cursors: [(cursor: EntryCursor, api: Int)] = []
 
     init(limit: Int) { self.limit = limit }
 
-    func takes(_ place: EntryPlace) -> Bool { places.count < limit || place < places[limit - 1].place }
+    func takes(_ cursor: EntryCursor) -> Bool { cursors.count < limit || cursor < cursors[limit - 1].cursor }
 
-    mutating func insert(_ place: EntryPlace, of api: Int) {
-        var (low, high) = (0, places.count)
+    mutating func insert(_ cursor: EntryCursor, of api: Int) {
+        var (low, high) = (0, cursors.count)
         while low < high {
             let middle = (low + high) / 2
-            if places[middle].place < place { low = middle + 1 } else { high = middle }
+            if cursors[middle].cursor < cursor { low = middle + 1 } else { high = middle }
         }
-        places.insert((place, api), at: low)
-        if places.count > limit { places.removeLast() }
+        cursors.insert((cursor, api), at: low)
+        if cursors.count > limit { cursors.removeLast() }
     }
 }

@@ -1,4 +1,4 @@
-// Records which cookies the upstream gave to clients without credentials, and for which targets (`RescueWithShared.own`). Each set of
+// Records which cookies the upstream gave to clients without credentials, and for which targets (`SharedRescueMode.own`). Each set of
 // cookies has a small record in the store, under a keyed hash of the cookies and the API's name. A set remains recorded while stored
 // responses change it by Set-Cookie. The first request that may be a login removes it: an unsafe request, or one with other credentials.
 // Cookies set in response to such requests are never recorded.
@@ -32,7 +32,7 @@ public final class CookieOrigins: Sendable {
     /// - Parameters:
     ///   - cookies: partition of requests with exactly these cookies.
     ///   - target: key of the target in the partition without credentials.
-    func contains(_ cookies: [UInt8], target: [UInt8], in cache: ResponseCache) throws(NotAtHand) -> Bool {
+    func contains(_ cookies: [UInt8], target: [UInt8], in cache: ResponseCache) throws(NotInMemory) -> Bool {
         Self.targets(in: try cache.item(key(cookies))).contains(hash(target))
     }
 

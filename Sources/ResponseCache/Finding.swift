@@ -21,7 +21,7 @@ public struct FindingBasis: Sendable {
     public internal(set) var identity: RequestIdentity?
 
     /// A response for requests without unknown fields is stored, but does not apply to this request.
-    var isBesidePlain = false
+    var isStoredForPlainOnly = false
 
     /// When the response was stored or confirmed, which limits its use while purges of other nodes cannot be seen. nil if nothing is
     /// shared.
@@ -34,9 +34,9 @@ public struct FindingBasis: Sendable {
     public var ends: Int64 { identity?.ends ?? .max }
 
     /// The identity to look up at the upstream; nil if none is due.
-    public var toldDue: ToldIdentity? {
-        guard case .told(let told)? = identity, told.isDue else { return nil }
-        return told
+    public var lookUpDue: LookedUpIdentity? {
+        guard case .lookedUp(let lookedUp)? = identity, lookedUp.isDue else { return nil }
+        return lookedUp
     }
 
     /// Whether the keys are still based on the current identity.

@@ -77,5 +77,5 @@ public enum PurgeReach: Sendable, Equatable {
 public protocol AnnouncedPurge: Sendable {
     /// Publishes the purge, after it was performed locally.
     /// - Parameter then: called once, from any thread.
-    func tell(then: @escaping @Sendable (PurgeReach) -> Void)
+    func publish(then: @escaping @Sendable (PurgeReach) -> Void)
 }

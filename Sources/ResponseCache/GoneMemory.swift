@@ -34,7 +34,7 @@ public final class GoneMemory: Sendable {
         do throws(OnDisk) {
             try lift(key, by: recency) { (key) throws(OnDisk) in try store.lookUpInMemory(key.span) }
         } catch {
-            store.bringIn(error) { [self] in lift(key, by: recency) { [store] in store.lookUp($0.span) } }
+            store.load(error) { [self] in lift(key, by: recency) { [store] in store.lookUp($0.span) } }
         }
     }
 

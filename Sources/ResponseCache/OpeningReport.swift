@@ -12,7 +12,7 @@ public struct OpeningReport: Sendable {
 
     public let lines: [Line]
 
-    public init(_ cache: SharedCacheState) {
+    public init(_ cache: APICacheState) {
         let (directory, found) = (cache.directory, cache.store.statistics.opening)
         let snapshot = found.isFromSnapshot ? " from the snapshot" : ""
         var lines = [
@@ -24,10 +24,10 @@ public struct OpeningReport: Sendable {
             lines.append(
                 .warning("nothing that is kept in \(directory) can be read: it was kept under another key than that in the file key"))
         }
-        if found.damagedPlaces > 0 {
+        if found.damagedSpans > 0 {
             lines.append(
                 .warning(
-                    "damaged places in the store \(directory): \(found.damagedPlaces). A purge or a write may have been kept there, so what was"
+                    "damaged places in the store \(directory): \(found.damagedSpans). A purge or a write may have been kept there, so what was"
                         + " stored before the last of them counts as stale"))
         }
         if found.hasOpenKey {

@@ -19,8 +19,8 @@ extension RequestKeyMaker {
         for entry in fields.entries where isUnknown(entry, in: fields) {
             let name = fields.bytes[entry.nameRange].map(\.asciiLowercased)
             let value = fields.bytes[entry.valueRange]
-            let isHosts = entry.known == .forwarded && comparesForwardedHosts
-            lines.append(UnknownFieldLine(name: name, value: isHosts ? ForwardedHosts.parts(of: value) : Array(value)))
+            let carriesHost = entry.known == .forwarded && comparesForwardedHosts
+            lines.append(UnknownFieldLine(name: name, value: carriesHost ? ForwardedHosts.parts(of: value) : Array(value)))
         }
         // The order of fields has no meaning; lines with one name keep their order.
         if lines.count > 1 {

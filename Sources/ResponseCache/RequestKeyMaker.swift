@@ -30,7 +30,7 @@ public struct RequestKeyMaker {
     private let ignoresSome: Bool
     /// Verified tokens, indexed as in the credential rules.
     private let tokens: [RequestIdentities]
-    private let lookUps: [ToldIdentities]
+    private let lookUps: [LookedUpIdentities]
     private let carriers: TokenCarriers
     private let time: () -> CacheTime
     /// Prefix of keys without partition and extra parts, which are the most frequent ones.
@@ -85,19 +85,20 @@ public struct RequestKeyMaker {
         let extra = extra(of: head, content)
         let partition = partition(of: head)
         CacheKey.append(to: &own, prefix: prefix(partition.bytes, extra), target: target, rules: rules)
-        guard !partition.bytes.isEmpty else { return (TargetKeys(own: own, shared: own, unknownFields: unknown), nil) }
+        guard !partition.bytes.isEmpty else { return (TargetKeys(own: own, credentialFree: own, unknownFields: unknown), nil) }
         func key(in partition: [UInt8]) -> [UInt8] {
             var key: [UInt8] = []
             CacheKey.append(to: &key, prefix: prefix(partition, extra), target: target, rules: rules)
             return key
         }
-        var keys = TargetKeys(own: own, shared: key(in: []), unknownFields: unknown)
+        var keys = TargetKeys(own: own, credentialFree: key(in: []), unknownFields: unknown)
         keys.common = commonPartition(of: head).map(key)
         switch partition.identity {
         case .expired(let identity) where time().wall.milliseconds < identity.rescueEnds:
             keys.former = FormerKey(key(in: identity.partition), .expiredToken)
-        case .told(let told) where !told.isCurrent: keys.former = told.partition.map { FormerKey(key(in: $0), .toldBefore) }
-        case .verified, .expired, .refused, .told, nil: break
+        case .lookedUp(let identity) where !identity.isCurrent:
+            keys.former = identity.partition.map { FormerKey(key(in: $0), .lookedUpBefore) }
+        case .verified, .expired, .refused, .lookedUp, nil: break
         }
         return (keys, partition.identity)
     }
@@ -106,7 +107,7 @@ public struct RequestKeyMaker {
     func isPlain(_ key: [UInt8]) -> Bool { key.starts(with: plainPrefix) }
 
     /// Appends the target's key in the partition without credentials.
-    func appendShared(
+    func appendCredentialFreeKey(
         to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
     ) {
         CacheKey.append(to: &key, prefix: prefix([], extra(of: head, content)), target: target, rules: rules)
@@ -179,16 +180,16 @@ public struct RequestKeyMaker {
         let parts = credentials(of: head.fields)
         guard !parts.isEmpty else { return ([], nil) }
         let own = partition(parts)
-        guard let rules, rules.looksAtUsers else { return (own, nil) }
+        guard let rules, rules.mapsCredentialsToUsers else { return (own, nil) }
         let time = time()
-        if let place = rules.lookUp, place < lookUps.count {
+        if let index = rules.lookUp, index < lookUps.count {
             // With several hosts, each may identify another user.
-            let asked = isKeyedByHost ? partition(parts + hostPart(of: head)) : own
-            let told = RequestIdentity.told(lookUps[place].find(asked, now: time.wall.milliseconds))
-            return (told.partition ?? own, told)
+            let lookUpKey = isKeyedByHost ? partition(parts + hostPart(of: head)) : own
+            let identity = RequestIdentity.lookedUp(lookUps[index].find(lookUpKey, now: time.wall.milliseconds))
+            return (identity.partition ?? own, identity)
         }
-        guard let place = rules.tokens, place < tokens.count, head.fields.contains(.authorization) else { return (own, nil) }
-        let identity = tokens[place].identity(
+        guard let index = rules.tokens, index < tokens.count, head.fields.contains(.authorization) else { return (own, nil) }
+        let identity = tokens[index].identity(
             of: head.fields, hash: own, now: time.wall.milliseconds, clock: time.monotonic
         ) { partition(credentials(of: head.fields, authorizedBy: .claims($0))) }
         return (identity.partition ?? own, identity)
@@ -196,7 +197,7 @@ public struct RequestKeyMaker {
 
     /// Returns whether the key has no partition derived from the upstream's lookup result. That result may be different for these
     /// credentials later.
-    func isUntold(_ key: [UInt8], of head: RequestHead) -> Bool {
+    func isWithoutLookUp(_ key: [UInt8], of head: RequestHead) -> Bool {
         guard rules.specialRules(for: head)?.lookUp != nil else { return true }
         let parts = credentials(of: head.fields)
         return parts.isEmpty || key.dropFirst(partitionOffset).starts(with: partition(parts))
@@ -212,7 +213,7 @@ public struct RequestKeyMaker {
 
     /// Returns the partition of requests with equal lookup results that agree in all credentials except their tokens.
     public func partition(
-        told values: [UInt8], by settings: LookUpSettings, of fields: Fields, without carrier: TokenCarriers.Carrier
+        identity values: [UInt8], by settings: LookUpSettings, of fields: Fields, without carrier: TokenCarriers.Carrier
     ) -> [UInt8] {
         var parts: [UInt8] = []
         // No field name contains a space.
@@ -241,7 +242,7 @@ public struct RequestKeyMaker {
     }
 
     /// Counts of verified tokens in this instance, for metrics.
-    public var tokenFigures: (looked: [String: UInt64], remembered: Int) {
+    public var tokenFigures: (lookUpResults: [String: UInt64], remembered: Int) {
         tokens.reduce(into: ([:], 0)) { sum, one in
             sum.0.merge(one.counts, uniquingKeysWith: +)
             sum.1 += one.count

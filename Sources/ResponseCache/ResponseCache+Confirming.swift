@@ -32,7 +32,7 @@ extension ResponseCache {
     /// - Returns: the updated response, for the client of this request, and the result for the store, which may hold another response by
     ///   now. nil if the 304 does not apply to the response that was found.
     public func confirm(
-        by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, at time: CacheTime
+        by response: ResponseHead, for request: StorableExchange, _ recency: Recency, at time: CacheTime
     ) -> (confirmation: Confirmation, result: ConfirmationResult)? {
         guard let found = request.found, let fresh = freshened(found, by: response, recency, for: request.head) else { return nil }
         let result = storeConfirmed(found, fresh, by: response, for: request, recency, now: time.wall)
@@ -43,7 +43,8 @@ extension ResponseCache {
 
     /// - Parameter head: the head of `found` after the 304.
     private func storeConfirmed(
-        _ found: FoundResponse, _ head: FreshHead, by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
+        _ found: FoundResponse, _ head: FreshHead, by response: ResponseHead, for request: StorableExchange, _ recency: Recency,
+        now: Timestamp
     ) -> ConfirmationResult {
         guard request.isUserUnchanged else { return .unshareable }
         guard let base = base(of: found, confirmedBy: response, recency, for: request) else { return .outdated }
@@ -56,7 +57,7 @@ extension ResponseCache {
     }
 
     /// Compares a response to HEAD with the response to GET that is stored now, and updates it, unless that was requested later.
-    public func update(by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp) {
+    public func update(by response: ResponseHead, for request: StorableExchange, _ recency: Recency, now: Timestamp) {
         guard request.isUserUnchanged, let base = findWaiting(request.head, at: request.keys).found,
             !recency.isOutdated(by: base.metadata.recency)
         else { return }
@@ -84,7 +85,7 @@ extension ResponseCache {
     /// about the same time, so the stored one is marked stale and the next request validates it.
     /// - Returns: the response to update; nil if the 304 comes too late.
     private func base(
-        of found: FoundResponse, confirmedBy response: ResponseHead, _ recency: Recency, for request: PlacedRequest
+        of found: FoundResponse, confirmedBy response: ResponseHead, _ recency: Recency, for request: StorableExchange
     ) -> FoundResponse? {
         guard let now = findWaiting(request.head, at: request.keys).found else {
             // An evicted response is stored again. A response that no longer matches this request was replaced.
@@ -118,16 +119,16 @@ extension ResponseCache {
 
     /// Returns whether an updated response may still be stored (§3): it may have become private, or no-store.
     /// - Parameter response: the 304 or the response to HEAD itself. It contains fields that the stored head omits.
-    private func mayKeep(_ fresh: FreshHead, _ response: ResponseHead, for request: PlacedRequest) -> Bool {
+    private func mayKeep(_ fresh: FreshHead, _ response: ResponseHead, for request: StorableExchange) -> Bool {
         if settings.policy.setCookie == .refuse, response.fields.contains(.setCookie) { return false }
         guard !fresh.metadata.flags.contains(.authorized) || mayShare(fresh.response, for: request) else { return false }
         let own = request.head
-        let asked = own.method == .head ? RequestHead(method: .get, target: own.target, version: own.version, fields: own.fields) : own
-        return decideStoring(fresh.response, for: PlacedRequest(asked, request.directives, keys: request.keys, found: nil)) == .allowed
+        let get = own.method == .head ? RequestHead(method: .get, target: own.target, version: own.version, fields: own.fields) : own
+        return decideStoring(fresh.response, for: StorableExchange(get, request.directives, keys: request.keys, found: nil)) == .allowed
     }
 
     /// Returns whether a response to a request with Authorization may still be shared.
-    private func mayShare(_ response: ResponseHead, for request: PlacedRequest) -> Bool {
+    private func mayShare(_ response: ResponseHead, for request: StorableExchange) -> Bool {
         let control = control(response)
         return request.keys.common == nil ? Storing.mayShare(control) : sharing(of: response.fields, control, to: request.head) != .own
     }
@@ -147,7 +148,7 @@ extension ResponseCache {
 
     /// Writes a confirmation to the store, or only records its time.
     private func keep(
-        _ base: FoundResponse, _ fresh: FreshHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
+        _ base: FoundResponse, _ fresh: FreshHead, for request: StorableExchange, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
         if isKnown(base, fresh), note(base, fresh.metadata) { return .stored }
         return write(base, fresh, for: request, recency, now: now)
@@ -155,7 +156,7 @@ extension ResponseCache {
 
     /// Stores the content with an updated head, if it is still the stored response.
     private func write(
-        _ base: FoundResponse, _ fresh: FreshHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
+        _ base: FoundResponse, _ fresh: FreshHead, for request: StorableExchange, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
         let fields = fresh.response.fields
         var metadata = fresh.metadata
@@ -166,21 +167,21 @@ extension ResponseCache {
         let fitting = isForAll ? request.keys.forAllFields : request.keys
         let keys = isCommon ? fitting.inCommon : fitting
         guard
-            var place = place(
+            var location = location(
                 fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, isCommon: isCommon, metadata.recency, now: now)
         else { return .outdated }
-        place.identity = isCommon ? nil : request.identity
+        location.identity = isCommon ? nil : request.identity
         // The response no longer serves all requests; from now on it serves requests with these unknown fields.
         let movesAway = request.keys.unknownFields != nil && !isForAll && base.metadata.flags.contains(.forAllFields)
         // Vary may have changed.
         let names = selectingNames(fields, of: request.head)
-        if names.isEmpty, place.key == keys.own, !movesAway { place.key = base.key }
+        if names.isEmpty, location.key == keys.own, !movesAway { location.key = base.key }
         let new = NewResponse(
             head: fresh.bytes, metadata: metadata, body: .stored(base.item.body, base.item.form, owner: base.item.owner),
             wantedCoding: wantedCoding(of: base, metadata, fields, for: request.head),
             names: names,
             request: request.head.fields, sentAt: recency.requestTime)
-        return put(new, at: place, inPlaceOf: base)
+        return put(new, at: location, replacing: base)
     }
 
     /// Records the time of a confirmation in memory. Returns false if that is not sufficient.
@@ -230,8 +231,8 @@ extension ResponseCache {
     }
 
     /// Returns whether the response that was found is still stored.
-    public func isStill(_ found: FoundResponse) throws(NotAtHand) -> Bool {
-        if let wanted = firstNotAtHand(of: [found.key]) { throw wanted }
+    public func isStill(_ found: FoundResponse) throws(NotInMemory) -> Bool {
+        if let wanted = firstNotInMemory(of: [found.key]) { throw wanted }
         return isStored(found)
     }
 

@@ -7,7 +7,7 @@ import HTTPCore
 
 extension ResponseCache {
     /// Returns the newer response which states that the resource of this stored response is gone; nil if there is none.
-    public func gone(beside found: FoundResponse) throws(NotAtHand) -> FoundResponse? {
+    public func gone(beside found: FoundResponse) throws(NotInMemory) -> FoundResponse? {
         guard gone != nil, let gone = GoneMemory.gone(in: try item(GoneMemory.key(found.key)), found.key),
             !found.metadata.recency.isLater(than: gone.metadata.recency)
         else { return nil }
@@ -21,7 +21,7 @@ extension ResponseCache {
     /// - Parameter witness: number for the client's address.
     public func isReplaced(_ surprise: Surprise, insteadOf found: FoundResponse, by witness: UInt64, at time: CacheTime) -> Bool {
         if gone == nil, surprise == .notFound || surprise == .forbidden { return false }
-        let (isReplaced, notes) = shared.surprises.odd(surprise, found.key, by: witness, now: time.monotonic)
+        let (isReplaced, notes) = state.surprises.odd(surprise, found.key, by: witness, now: time.monotonic)
         for note in notes { gone?.lift(note) }
         if isReplaced, surprise == .notFound { gone?.count(.disbelieved) }
         return isReplaced
@@ -29,11 +29,11 @@ extension ResponseCache {
 
     /// Returns whether a response of another type than the stored one is a separate representation for requests with this Accept field.
     public func isOtherForm(of found: FoundResponse, for head: RequestHead, at time: CacheTime) -> Bool {
-        shared.surprises.isOtherForm(found.key, accept: Self.accepted(by: head.fields), now: time.monotonic)
+        state.surprises.isOtherForm(found.key, accept: Self.accepted(by: head.fields), now: time.monotonic)
     }
 
     /// Records that the upstream failed for this stored response.
-    public func noteFailed(_ found: FoundResponse, at time: CacheTime) { shared.surprises.failed(found.key, now: time.monotonic) }
+    public func noteFailed(_ found: FoundResponse, at time: CacheTime) { state.surprises.failed(found.key, now: time.monotonic) }
 
     /// Records that the upstream has the resource of this stored response. An earlier statement that it is gone is removed.
     public func notePresent(
@@ -41,7 +41,7 @@ extension ResponseCache {
     ) {
         let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
         let accept = LastGood.isOfOtherType(response, than: copy) ? nil : Self.accepted(by: head.fields)
-        shared.surprises.found(found.key, accept: accept, by: witness, now: time.monotonic)
+        state.surprises.found(found.key, accept: accept, by: witness, now: time.monotonic)
         gone?.lift(found.key, by: recency)
     }
 
@@ -54,7 +54,7 @@ extension ResponseCache {
 
     /// Hash of a request's distinguishing fields besides target and credentials; requests with one hash count as equal. Never 0.
     /// - Parameter isForAll: whether the response serves requests with any unknown fields.
-    static func likeness(of request: PlacedRequest, isForAll: Bool = false) -> UInt64 {
+    static func likeness(of request: StorableExchange, isForAll: Bool = false) -> UInt64 {
         likeness(of: request.head.fields, request.keys, isForAll: isForAll)
     }
 
@@ -66,7 +66,7 @@ extension ResponseCache {
     /// Returns whether a response, once complete, may be stored as a statement that the resource is gone. Its request must equal the one
     /// that fetched the stored response; other requests are no evidence.
     /// - Parameter decision: a response that is stored normally is not handled here.
-    public func saysGone(_ response: ResponseHead, _ decision: StorageDecision, for request: PlacedRequest) -> Bool {
+    public func saysGone(_ response: ResponseHead, _ decision: StorageDecision, for request: StorableExchange) -> Bool {
         guard gone != nil, decision != .allowed, request.head.method == .get, let found = request.found,
             !request.keys.isCommon(found.key), !found.metadata.isNegative,
             found.metadata.likeness == Self.likeness(of: request)
@@ -85,7 +85,7 @@ extension ResponseCache {
 
     /// Returns whether a 403 revokes a user's access. A 403 from a rate limit is temporary, and one without credentials may come from a
     /// firewall.
-    private func takesRights(_ response: ResponseHead, from request: PlacedRequest, _ found: FoundResponse) -> Bool {
+    private func takesRights(_ response: ResponseHead, from request: StorableExchange, _ found: FoundResponse) -> Bool {
         response.status == 403 && MediaType.isJSON(response.fields, orElse: found.metadata.flags.contains(.isJSON))
             && request.keys.isPartitioned
             && UserCredentials.arePresent(in: request.head.fields, settings: policy(for: request.head).settings)
@@ -94,10 +94,10 @@ extension ResponseCache {
 
     /// Stores a complete response as a statement that the resource is gone, if it states that and may be stored.
     /// - Returns: whether the response was stored.
-    public func rememberGone(_ response: WholeResponse, for request: PlacedRequest, at time: CacheTime) -> Bool {
+    public func rememberGone(_ response: WholeResponse, for request: StorableExchange, at time: CacheTime) -> Bool {
         guard let gone, request.isUserUnchanged, let found = request.found,
             ContentCoding(response.head.fields) == .identity || response.isDecoded,
-            !isMarkedNow(Self.invalidationKey(request.keys.shared), since: response.recency.requestTime),
+            !isMarkedNow(Self.invalidationKey(request.keys.credentialFree), since: response.recency.requestTime),
             !isOutdated(response.recency, at: [found.key])
         else { return false }
         // A response that must not be stored is not stored here either, whatever its status.
@@ -111,7 +111,7 @@ extension ResponseCache {
         guard decision == .allowed, let item = gone.remember(make(response, for: request), beside: found.key) else { return false }
         // A gateway without its routes does not send 410, and an imported 404 is intended.
         if response.head.status == 404, !response.recency.isImported {
-            shared.surprises.attach(item, to: found.key, now: time.monotonic)
+            state.surprises.attach(item, to: found.key, now: time.monotonic)
         }
         return true
     }

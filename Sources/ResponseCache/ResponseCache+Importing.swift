@@ -64,10 +64,10 @@ extension ResponseCache {
         let control = control(archived.response)
         // An unsuccessful response may be stored next to a successful one.
         let isGood = archived.response.status.isSuccessful
-        let found = isGood ? nil : (try? waiting { () throws(NotAtHand) in try find(head, from: keys) })?.result.found
-        let decision = decideStoring(archived.response, for: PlacedRequest(head, keys: keys, found: found), good: good)
+        let found = isGood ? nil : (try? waiting { () throws(NotInMemory) in try find(head, from: keys) })?.result.found
+        let decision = decideStoring(archived.response, for: StorableExchange(head, keys: keys, found: found), good: good)
         let recency = Recency(
-            order: shared.sent.take(), isImported: true, requestTime: min(archived.requestTime, time.wall),
+            order: state.sent.take(), isImported: true, requestTime: min(archived.requestTime, time.wall),
             responseTime: archived.responseTime)
         var whole = WholeResponse(
             archived.response, control, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency,
@@ -83,7 +83,7 @@ extension ResponseCache {
         if archived.origin.isAuthorized, isForOne, !Storing.mayShare(control) {
             return .notStored(.authorized)
         }
-        switch store(whole, for: PlacedRequest(head, keys: keys, found: nil), at: time).result {
+        switch store(whole, for: StorableExchange(head, keys: keys, found: nil), at: time).result {
         case .stored:
             if archived.origin.isStale { markStale(head, keys) }
             return .stored
@@ -95,7 +95,7 @@ extension ResponseCache {
     }
 
     private func markStale(_ head: RequestHead, _ keys: TargetKeys) {
-        guard let found = (try? waiting { () throws(NotAtHand) in try find(head, from: keys) })?.result.found else { return }
+        guard let found = (try? waiting { () throws(NotInMemory) in try find(head, from: keys) })?.result.found else { return }
         _ = store.markStale(store.id(of: found.key))
     }
 
@@ -104,9 +104,9 @@ extension ResponseCache {
     private func rememberGone(
         _ response: WholeResponse, to head: RequestHead, _ keys: TargetKeys, isFaulty: Bool, at time: CacheTime
     ) -> Bool {
-        guard let found = (try? waiting { () throws(NotAtHand) in try find(head, from: keys) })?.result.found,
+        guard let found = (try? waiting { () throws(NotInMemory) in try find(head, from: keys) })?.result.found,
             Self.saysGone(response.head, instead: found), response.head.status == 410 || !isFaulty
         else { return false }
-        return rememberGone(response, for: PlacedRequest(head, keys: keys, found: found), at: time)
+        return rememberGone(response, for: StorableExchange(head, keys: keys, found: found), at: time)
     }
 }

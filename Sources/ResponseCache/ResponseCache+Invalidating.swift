@@ -28,7 +28,7 @@ extension ResponseCache {
             }
         case .makesStale:
             marks.isDoubtful = true
-            shared.storeMemory.doubts.note(at: shared.times.ofMark(now))
+            state.storeMemory.doubts.note(at: state.times.ofMark(now))
             for head in heads { makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &marks) }
         }
         if !marks.keys.isEmpty { level.invalidated(marks.keys, isDoubtful: marks.isDoubtful) }
@@ -48,13 +48,13 @@ extension ResponseCache {
         let path = head.pathAndQuery
         var keys: [[UInt8]] = []
         if !sparingTarget {
-            keys.append(Self.invalidationKey(sharedKey(of: path, for: head)))
+            keys.append(Self.invalidationKey(credentialFreeKey(of: path, for: head)))
             if let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: path, for: head)) {
-                keys.append(Self.invalidationKey(self.keys(for: head, target: Array(path), variance, unknown: nil).shared))
+                keys.append(Self.invalidationKey(self.keys(for: head, target: Array(path), variance, unknown: nil).credentialFree))
             }
         }
         if withCollection, let collection = Invalidation.collection(of: path) {
-            keys.append(Self.collectionKey(sharedKey(of: collection[...], for: head)))
+            keys.append(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)))
         }
         for key in keys { mark(DoubtfulWrites.markKey(key), at: now) }
         marks.keys += keys
@@ -71,34 +71,36 @@ extension ResponseCache {
         let groups = CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation")
         for group in groups.prefix(settings.policy.memberLimit) { mark(groupKey(group), at: now, &marks) }
         guard withCollection, let collection = Invalidation.collection(of: path) else { return }
-        mark(Self.collectionKey(sharedKey(of: collection[...], for: head)), at: now, &marks)
+        mark(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)), at: now, &marks)
     }
 
     /// Loads the records that a write to this target will need while the upstream is processing the write, so that its response need not
     /// wait.
     public func readAhead(forWrite head: RequestHead) {
-        var keys = [Self.invalidationKey(sharedKey(of: head.pathAndQuery, for: head))]
+        var keys = [Self.invalidationKey(credentialFreeKey(of: head.pathAndQuery, for: head))]
         if variances?.isEmpty == false { keys.append(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head))) }
         store.readAhead(keys)
     }
 
     /// Invalidates a target in every partition, and under the No-Vary-Search of its path.
     func invalidate(target: [UInt8], for head: RequestHead, at now: Timestamp, _ marks: inout WrittenMarks) {
-        invalidate(sharedKey(of: target[...], for: head), at: now, &marks)
+        invalidate(credentialFreeKey(of: target[...], for: head), at: now, &marks)
         guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target[...], for: head)) else { return }
-        invalidate(keys(for: head, target: target, variance, unknown: nil).shared, at: now, &marks)
+        invalidate(keys(for: head, target: target, variance, unknown: nil).credentialFree, at: now, &marks)
     }
 
     /// Invalidates a shared key, in every partition and for every variant and content. The mark is stored first: a concurrent store
     /// operation then either sees the mark, or its response is removed.
-    private func invalidate(_ sharedKey: [UInt8], at now: Timestamp, _ marks: inout WrittenMarks) {
+    private func invalidate(_ credentialFreeKey: [UInt8], at now: Timestamp, _ marks: inout WrittenMarks) {
         // The time is part of keys, so it must differ from that of the last write: several writes may happen within one millisecond.
         var time = now
-        if let last = Self.time(of: store.lookUp(Self.invalidationKey(sharedKey).span)), 0..<1000 ~= last.milliseconds - now.milliseconds {
+        if let last = Self.time(of: store.lookUp(Self.invalidationKey(credentialFreeKey).span)),
+            0..<1000 ~= last.milliseconds - now.milliseconds
+        {
             time = Timestamp(milliseconds: last.milliseconds + 1)
         }
-        mark(Self.invalidationKey(sharedKey), at: time, &marks)
-        store.remove(sharedKey.span)
+        mark(Self.invalidationKey(credentialFreeKey), at: time, &marks)
+        store.remove(credentialFreeKey.span)
     }
 
     private func mark(_ key: [UInt8], at time: Timestamp, _ marks: inout WrittenMarks) {
@@ -106,20 +108,20 @@ extension ResponseCache {
         marks.keys.append(key)
     }
 
-    func mark(_ key: [UInt8], at now: Timestamp) { shared.mark(key, at: now) }
+    func mark(_ key: [UInt8], at now: Timestamp) { state.mark(key, at: now) }
 
     // MARK: Checking marks
 
     /// Returns whether an unsafe request has invalidated a stored response since it was requested.
     /// - Parameters:
-    ///   - sharedKey: the target's key without partition, if the response's key has one. The mark for all partitions is stored next to it.
+    ///   - credentialFreeKey: the target's key without partition, if the response's key has one. The mark for all partitions is stored next to it.
     ///   - collection: shared key of the target without arguments, if writes to members invalidate collections.
     func isInvalid(
-        _ metadata: StoredMetadata, _ head: Span<UInt8>, sharedKey: [UInt8]?, collection: [UInt8]?,
+        _ metadata: StoredMetadata, _ head: Span<UInt8>, credentialFreeKey: [UInt8]?, collection: [UInt8]?,
         _ basis: inout FindingBasis
-    ) throws(NotAtHand) -> Bool {
+    ) throws(NotInMemory) -> Bool {
         let time = metadata.requestTime
-        if let sharedKey, try isMarked(Self.invalidationKey(sharedKey), since: time, &basis) { return true }
+        if let credentialFreeKey, try isMarked(Self.invalidationKey(credentialFreeKey), since: time, &basis) { return true }
         if let collection, try isMarked(Self.collectionKey(collection), since: time, &basis) { return true }
         guard metadata.flags.contains(.hasGroups) else { return false }
         guard let groups = Self.groups(of: head) else { return true }
@@ -129,26 +131,26 @@ extension ResponseCache {
 
     /// Returns whether a login or a captive portal has answered a write since a stored response was requested.
     /// - Parameters:
-    ///   - sharedKeys: shared keys of the target, with and without the key's other parts.
+    ///   - credentialFreeKeys: shared keys of the target, with and without the key's other parts.
     ///   - collection: shared key of the target without arguments, if writes to members invalidate collections.
     func isDoubted(
-        _ metadata: StoredMetadata, sharedKeys: [[UInt8]], collection: [UInt8]?, _ basis: inout FindingBasis
-    ) throws(NotAtHand) -> Bool {
+        _ metadata: StoredMetadata, credentialFreeKeys: [[UInt8]], collection: [UInt8]?, _ basis: inout FindingBasis
+    ) throws(NotInMemory) -> Bool {
         let time = metadata.requestTime
-        guard shared.storeMemory.doubts.mayConcern(time) else { return false }
-        let keys = sharedKeys.map(Self.invalidationKey) + (collection.map { [Self.collectionKey($0)] } ?? [])
+        guard state.storeMemory.doubts.mayConcern(time) else { return false }
+        let keys = credentialFreeKeys.map(Self.invalidationKey) + (collection.map { [Self.collectionKey($0)] } ?? [])
         for key in keys { if try isMarked(DoubtfulWrites.markKey(key), since: time, &basis) { return true } }
         return false
     }
 
     /// Returns whether another node has purged a target's preflights since this one was requested.
-    /// - Parameter sharedKey: shared key of the target without the preflight's identity.
-    func isPurged(preflight metadata: StoredMetadata, sharedKey: [UInt8], _ basis: inout FindingBasis) throws(NotAtHand) -> Bool {
-        try isMarked(Self.preflightsKey(sharedKey), since: metadata.requestTime, &basis)
+    /// - Parameter credentialFreeKey: shared key of the target without the preflight's identity.
+    func isPurged(preflight metadata: StoredMetadata, credentialFreeKey: [UInt8], _ basis: inout FindingBasis) throws(NotInMemory) -> Bool {
+        try isMarked(Self.preflightsKey(credentialFreeKey), since: metadata.requestTime, &basis)
     }
 
     /// Returns whether a mark exists from the time of the request or later. A mark of that millisecond counts.
-    private func isMarked(_ key: [UInt8], since requestTime: Timestamp, _ basis: inout FindingBasis) throws(NotAtHand) -> Bool {
+    private func isMarked(_ key: [UInt8], since requestTime: Timestamp, _ basis: inout FindingBasis) throws(NotInMemory) -> Bool {
         Self.time(of: try item(key, &basis)).map { requestTime <= $0 } ?? false
     }
 
@@ -156,15 +158,15 @@ extension ResponseCache {
     func isMarkedNow(_ key: [UInt8], since requestTime: Timestamp) -> Bool {
         guard let time = Self.time(of: store.lookUp(key.span)), requestTime <= time else { return false }
         // The mark may be from before a restart, with a clock that was ahead. Requests from now on get later times.
-        shared.times.note(markAt: time)
+        state.times.note(markAt: time)
         return true
     }
 
     /// Returns the keys of the marks that may invalidate a new response; nil if its groups cannot be determined.
-    func marks(for new: NewResponse, at place: StoringPlace) -> [[UInt8]]? {
+    func marks(for new: NewResponse, at location: StorageLocation) -> [[UInt8]]? {
         guard let groups = new.metadata.flags.contains(.hasGroups) ? Self.groups(of: new.head.span) : [] else { return nil }
         var keys: [[UInt8]] = []
-        appendMarks(place.sharedKeys, place.collection, groups, to: &keys)
+        appendMarks(location.credentialFreeKeys, location.collection, groups, to: &keys)
         return keys
     }
 
@@ -173,27 +175,27 @@ extension ResponseCache {
         let time = new.metadata.requestTime
         // An archived response was not in flight, so only stored marks apply. A response updated by HEAD keeps an earlier time.
         let sentAt = new.metadata.flags.contains(.imported) ? nil : max(time, new.sentAt)
-        let isDoubted = sentAt.map { shared.storeMemory.doubts.mayConcern($0) } ?? false
+        let isDoubted = sentAt.map { state.storeMemory.doubts.mayConcern($0) } ?? false
         return marks.contains { key in
             if isMarkedNow(key, since: time) { return true }
-            if isDoubted, let sentAt, shared.marks.mayHaveOvertaken(DoubtfulWrites.markKey(key), sentAt) { return true }
-            return sentAt.map { shared.marks.mayHaveOvertaken(key, $0) } ?? shared.marks.hasOvertaken(key, time)
+            if isDoubted, let sentAt, state.marks.mayHaveOvertaken(DoubtfulWrites.markKey(key), sentAt) { return true }
+            return sentAt.map { state.marks.mayHaveOvertaken(key, $0) } ?? state.marks.hasOvertaken(key, time)
         }
     }
 
     /// Returns whether a purge or a write since this time may have removed a response that was found then.
-    public func mayBeTakenOut(_ found: FoundResponse, of head: RequestHead, at keys: TargetKeys, since time: Timestamp) -> Bool {
-        guard !shared.purges.isOvertaken(time),
+    public func mayBeInvalidated(_ found: FoundResponse, of head: RequestHead, at keys: TargetKeys, since time: Timestamp) -> Bool {
+        guard !state.purges.isOvertaken(time),
             let groups = found.metadata.flags.contains(.hasGroups) ? Self.groups(of: found.head.span) : []
         else { return true }
         var marks: [[UInt8]] = []
-        appendMarks([keys.shared], collectionKey(of: head), groups, to: &marks)
-        return marks.contains { shared.marks.mayHaveOvertaken($0, time) }
+        appendMarks([keys.credentialFree], collectionKey(of: head), groups, to: &marks)
+        return marks.contains { state.marks.mayHaveOvertaken($0, time) }
     }
 
     /// Appends the keys of the marks that invalidate these targets, this collection or these groups.
-    func appendMarks(_ sharedKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String], to keys: inout [[UInt8]]) {
-        for key in sharedKeys { keys.append(Self.invalidationKey(key)) }
+    func appendMarks(_ credentialFreeKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String], to keys: inout [[UInt8]]) {
+        for key in credentialFreeKeys { keys.append(Self.invalidationKey(key)) }
         if let collection { keys.append(Self.collectionKey(collection)) }
         for group in groups { keys.append(groupKey(group)) }
     }
@@ -211,13 +213,13 @@ extension ResponseCache {
 
     /// The mark has a separate key next to the target's key. A response stored later under the target's key therefore does not revive old
     /// responses in other partitions.
-    static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "I")) }
+    static func invalidationKey(_ credentialFreeKey: [UInt8]) -> [UInt8] { credentialFreeKey.followed(by: UInt8(ascii: "I")) }
 
     /// Key of the mark next to the target's key which records that another node has purged its preflights. Writes do not affect preflights,
     /// so their marks do not apply.
-    static func preflightsKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "O")) }
+    static func preflightsKey(_ credentialFreeKey: [UInt8]) -> [UInt8] { credentialFreeKey.followed(by: UInt8(ascii: "O")) }
 
-    static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "C")) }
+    static func collectionKey(_ credentialFreeKey: [UInt8]) -> [UInt8] { credentialFreeKey.followed(by: UInt8(ascii: "C")) }
 
     /// Each of several APIs has separate groups.
     func groupKey(_ group: String) -> [UInt8] { Self.groupKey(group, ofAPI: settings.isOneOfSeveral ? settings.keyName : nil) }
@@ -248,7 +250,7 @@ extension [UInt8] {
     }
 }
 
-extension SharedCacheState {
+extension APICacheState {
     /// Sets a mark in memory, for pending fetches. The store gets it only if it may hold an affected response, or if another process may. A
     /// write of this node also leaves a mark in the store until other nodes know of the write.
     /// - Parameter isOwn: false if the log of the fleet has the mark, so that the node reads it again after a restart.

@@ -7,7 +7,7 @@ import CacheStore
 import HTTPCore
 
 /// Position of an entry in the order of all entries: by target.
-public struct EntryPlace: Comparable, Sendable {
+public struct EntryCursor: Comparable, Sendable {
     let target: String
     let id: EntryID
 
@@ -24,7 +24,7 @@ public struct EntryPlace: Comparable, Sendable {
 
     public var text: String { "\(id)~\(target)" }
 
-    public static func < (left: EntryPlace, right: EntryPlace) -> Bool { (left.target, left.id) < (right.target, right.id) }
+    public static func < (left: EntryCursor, right: EntryCursor) -> Bool { (left.target, left.id) < (right.target, right.id) }
 }
 
 extension ResponseCache {
@@ -57,14 +57,14 @@ extension ResponseCache {
     /// Returns whether the entry is stale because of a write that a login or a captive portal answered.
     private func isDoubted(_ entry: StoredEntry, _ bytes: [UInt8]) -> Bool {
         let key = entry.key
-        guard shared.storeMemory.doubts.mayConcern(entry.metadata.requestTime), let extra = KeyExtra(key.extra, keyMaker.extraShape),
+        guard state.storeMemory.doubts.mayConcern(entry.metadata.requestTime), let extra = KeyExtra(key.extra, keyMaker.extraShape),
             extra.content.map(Preflight.isIdentity) != true
         else { return false }
-        let sharedKeys = [key.sharedKey(of: bytes), Self.targetKey(key, extra, bytes)]
+        let credentialFreeKeys = [key.credentialFreeKey(of: bytes), Self.targetKey(key, extra, bytes)]
         let collection = settings.checksCollections ? Self.pathKey(key, extra) : nil
-        return looking {
+        return inspecting {
             var basis = FindingBasis()
-            return (try? isDoubted(entry.metadata, sharedKeys: sharedKeys, collection: collection, &basis)) == true
+            return (try? isDoubted(entry.metadata, credentialFreeKeys: credentialFreeKeys, collection: collection, &basis)) == true
         }
     }
 
@@ -78,12 +78,12 @@ extension ResponseCache {
         else { return false }
         let isPreflight = extra.content.map(Preflight.isIdentity) ?? false
         let collection = settings.checksCollections && !isPreflight ? Self.pathKey(key, extra) : nil
-        let sharedKey = key.partition.isEmpty && key.unknownFieldsHash == nil ? nil : key.sharedKey(of: bytes)
-        return looking {
+        let credentialFreeKey = key.partition.isEmpty && key.unknownFieldsHash == nil ? nil : key.credentialFreeKey(of: bytes)
+        return inspecting {
             var basis = FindingBasis()
-            let isInvalid = try? isInvalid(entry.metadata, head, sharedKey: sharedKey, collection: collection, &basis)
+            let isInvalid = try? isInvalid(entry.metadata, head, credentialFreeKey: credentialFreeKey, collection: collection, &basis)
             guard isPreflight, isInvalid == false else { return isInvalid == false }
-            return (try? isPurged(preflight: entry.metadata, sharedKey: Self.targetKey(key, extra, bytes), &basis)) == false
+            return (try? isPurged(preflight: entry.metadata, credentialFreeKey: Self.targetKey(key, extra, bytes), &basis)) == false
         }
     }
 

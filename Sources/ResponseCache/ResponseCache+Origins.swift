@@ -10,14 +10,14 @@ extension ResponseCache {
     private static let markedByOrigin = SelectingFields.encode(byOrigin)
 
     /// Returns whether a response without Vary belongs to stored variants by Origin, and is not readable by scripts of all origins.
-    func belongsBeside(_ new: NewResponse, _ stored: StoredItem) -> Bool {
+    func belongsToVariantsByOrigin(_ new: NewResponse, _ stored: StoredItem) -> Bool {
         new.names.isEmpty && new.metadata.flags.contains(.boundToOrigin) && StoredMetadata.kind(of: stored.metadata.span) == .varyMarker
             && stored.head.elementsEqual(Self.markedByOrigin)
     }
 
     /// Returns the response as a variant by Origin, if it belongs to such variants; nil otherwise.
     func variantByOrigin(_ new: NewResponse, at key: [UInt8]) -> NewResponse? {
-        guard !new.metadata.isNegative, let stored = store.see(key.span).item, belongsBeside(new, stored) else { return nil }
+        guard !new.metadata.isNegative, let stored = store.see(key.span).item, belongsToVariantsByOrigin(new, stored) else { return nil }
         var new = new
         new.names = Self.byOrigin
         return new

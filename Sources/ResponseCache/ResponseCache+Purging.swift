@@ -23,8 +23,8 @@ extension ResponseCache {
     /// From now on, responses requested earlier are not stored: a fetch in flight must not restore a purged response. A thread that has
     /// already checked the clock may still be storing. So each thread must complete its current event between this call and the purge.
     public func beginPurge(at now: Timestamp) {
-        let time = shared.times.ofMark(now)
-        shared.purges.purged(at: time)
-        shared.store.tell(.purge(milliseconds: time.milliseconds))
+        let time = state.times.ofMark(now)
+        state.purges.purged(at: time)
+        state.store.sendToPeer(.purge(milliseconds: time.milliseconds))
     }
 }

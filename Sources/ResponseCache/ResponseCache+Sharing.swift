@@ -16,19 +16,20 @@ extension ResponseCache {
     /// - Parameters:
     ///   - good: `good` of the request's route.
     ///   - kept: `keep_if` of the request's route.
-    public func sharedLookUp(
+    public func fleetLookUp(
         for head: RequestHead, at keys: TargetKeys, good: GoodResponse = GoodResponse(), kept: GoodResponse = GoodResponse()
-    ) -> SharedLookUp? {
-        guard level.isShared, head.method == .get || head.method == .head, isExact(keys, for: head), keyMaker.isUntold(keys.own, of: head)
+    ) -> FleetLookUp? {
+        guard level.isShared, head.method == .get || head.method == .head, isExact(keys, for: head),
+            keyMaker.isWithoutLookUp(keys.own, of: head)
         else { return nil }
         guard let rules = sharingRules else { return nil }
-        var places = sharedPlaces(for: head, at: keys, rules)
+        var locations = fleetLocations(for: head, at: keys, rules)
         // If a marker is known locally, the variant is looked up at the same time.
-        for place in places {
-            guard let marker = marker(at: place.localKey) else { continue }
-            sharedVariant(of: place, named: Array(marker.head), head).map { places.append($0) }
+        for location in locations {
+            guard let marker = marker(at: location.localKey) else { continue }
+            fleetVariant(of: location, named: Array(marker.head), head).map { locations.append($0) }
         }
-        return SharedLookUp(head: head, keys: keys, places: places, good: good, kept: kept)
+        return FleetLookUp(head: head, keys: keys, locations: locations, good: good, kept: kept)
     }
 
     private func isExact(_ keys: TargetKeys, for head: RequestHead) -> Bool {
@@ -38,26 +39,26 @@ extension ResponseCache {
     }
 
     /// Returns the places for each secret of the fleet, in the request's own partition and in the common one.
-    private func sharedPlaces(for head: RequestHead, at keys: TargetKeys, _ sharing: SharingRules) -> [SharedPlace] {
+    private func fleetLocations(for head: RequestHead, at keys: TargetKeys, _ sharing: SharingRules) -> [FleetLocation] {
         func named(_ key: [UInt8]) -> [UInt8] { sharing.named(key, for: head) }
         if keyMaker.isPlain(keys.own), keys.unknownFields == nil {
-            return fleetKeyMakers.indices.map { SharedPlace(secret: $0, key: named(keys.own), localKey: keys.own, isCommon: false) }
+            return fleetKeyMakers.indices.map { FleetLocation(secret: $0, key: named(keys.own), localKey: keys.own, isCommon: false) }
         }
-        func places(_ fleet: TargetKeys, _ local: TargetKeys, secret: Int, isForAll: Bool = false) -> [SharedPlace] {
-            var place = SharedPlace(secret: secret, key: named(fleet.own), localKey: local.own, isCommon: false)
-            place.isForAll = isForAll
-            guard fleet.common != nil, local.common != nil else { return [place] }
-            var common = place
+        func locations(_ fleet: TargetKeys, _ local: TargetKeys, secret: Int, isForAll: Bool = false) -> [FleetLocation] {
+            var location = FleetLocation(secret: secret, key: named(fleet.own), localKey: local.own, isCommon: false)
+            location.isForAll = isForAll
+            guard fleet.common != nil, local.common != nil else { return [location] }
+            var common = location
             (common.key, common.localKey, common.isCommon) = (named(fleet.inCommon.own), local.inCommon.own, true)
-            return [place, common]
+            return [location, common]
         }
         return fleetKeyMakers.enumerated().flatMap { number, maker in
             let fleet = fleetKeys(of: head, keys.unknownFields, by: maker)
-            let own = places(fleet, keys, secret: number)
+            let own = locations(fleet, keys, secret: number)
             guard keys.unknownFields != nil else { return own }
             // A node without support for unknown fields stores every response there, so only a response that is marked for all requests is
             // used.
-            return own + places(fleet.forAllFields, keys.forAllFields, secret: number, isForAll: true)
+            return own + locations(fleet.forAllFields, keys.forAllFields, secret: number, isForAll: true)
         }
     }
 
@@ -79,19 +80,19 @@ extension ResponseCache {
     }
 
     /// - Parameters:
-    ///   - place: place of the marker.
+    ///   - location: place of the marker.
     ///   - names: encoded names of the selecting fields.
-    private func sharedVariant(of place: SharedPlace, named names: [UInt8], _ head: RequestHead) -> SharedPlace? {
+    private func fleetVariant(of location: FleetLocation, named names: [UInt8], _ head: RequestHead) -> FleetLocation? {
         let list = SelectingFields.decode(names.span)
         guard !list.isEmpty, isOpen(list) else { return nil }
-        var variant = place
-        variant.key = Self.sharedVariantKey(place.key, named: names, selecting(list, in: head.fields))
+        var variant = location
+        variant.key = Self.fleetVariantKey(location.key, named: names, selecting(list, in: head.fields))
         variant.names = names
         return variant
     }
 
     /// Generations of markers are local to each node, so a hash of the names replaces the generation.
-    private static func sharedVariantKey(_ key: [UInt8], named names: [UInt8], _ values: [UInt8]) -> [UInt8] {
+    private static func fleetVariantKey(_ key: [UInt8], named names: [UInt8], _ values: [UInt8]) -> [UInt8] {
         var key = key
         CacheKey.appendVariant(to: &key, generation: ContentHash.number(of: names.span), selecting: values)
         return key
@@ -100,8 +101,8 @@ extension ResponseCache {
     // MARK: Offering
 
     /// Offers a response that was stored here to the other nodes.
-    func offer(_ item: NewItem, _ recency: Recency, at place: StoringPlace) {
-        guard let key = sharedKey(at: place, recency, item.body.count) else { return }
+    func offer(_ item: NewItem, _ recency: Recency, at location: StorageLocation) {
+        guard let key = credentialFreeKey(at: location, recency, item.body.count) else { return }
         level.offer(item, as: key, recency)
     }
 
@@ -109,36 +110,37 @@ extension ResponseCache {
     /// - Parameters:
     ///   - names: encoded names of the selecting fields.
     ///   - values: values of these fields in the request.
-    func offerVariant(_ item: NewItem, _ recency: Recency, at place: StoringPlace, named names: [UInt8], _ values: [UInt8]) {
+    func offerVariant(_ item: NewItem, _ recency: Recency, at location: StorageLocation, named names: [UInt8], _ values: [UInt8]) {
         let list = SelectingFields.decode(names.span)
-        guard let key = sharedKey(at: place, recency, item.body.count), isOpen(list) else { return }
+        guard let key = credentialFreeKey(at: location, recency, item.body.count), isOpen(list) else { return }
         let metadata = StoredMetadata.varyMarker(generation: 0, recency)
-        level.offer(NewItem(key: place.key, metadata: metadata, head: names, body: [], retention: .mayRescue), as: key, recency)
-        level.offer(item, as: Self.sharedVariantKey(key, named: names, values), recency)
+        level.offer(NewItem(key: location.key, metadata: metadata, head: names, body: [], retention: .mayRescue), as: key, recency)
+        level.offer(item, as: Self.fleetVariantKey(key, named: names, values), recency)
     }
 
     /// Returns the shared key for a local key; nil if the response is not shared.
-    private func sharedKey(at place: StoringPlace, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
-        guard let rules = sharingRules, let request = place.request, !recency.isImported,
+    private func credentialFreeKey(at location: StorageLocation, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
+        guard let rules = sharingRules, let request = location.request, !recency.isImported,
             contentBytes <= level.contentLimitBytes, level.mayOffer()
         else { return nil }
-        return sharedKey(at: place, of: request).map { rules.named($0, for: request) }
+        return credentialFreeKey(at: location, of: request).map { rules.named($0, for: request) }
     }
 
-    private func sharedKey(at place: StoringPlace, of request: RequestHead) -> [UInt8]? {
-        if keyMaker.isPlain(place.key), place.unknownFields == nil { return place.key }
+    private func credentialFreeKey(at location: StorageLocation, of request: RequestHead) -> [UInt8]? {
+        if keyMaker.isPlain(location.key), location.unknownFields == nil { return location.key }
         guard let maker = fleetKeyMakers.first else { return nil }
         // Keys under No-Vary-Search are known only to nodes that received the field, and keys with a request's content are not shared.
-        guard place.key == localKey(of: request, place), place.isCommon || keyMaker.isUntold(place.key, of: request) else { return nil }
-        let keys = fleetKeys(of: request, place.unknownFields, by: maker)
-        guard place.isCommon else { return keys.own }
+        guard location.key == localKey(of: request, location), location.isCommon || keyMaker.isWithoutLookUp(location.key, of: request)
+        else { return nil }
+        let keys = fleetKeys(of: request, location.unknownFields, by: maker)
+        guard location.isCommon else { return keys.own }
         return keys.common == nil ? nil : keys.inCommon.own
     }
 
     /// Returns the local key of the exact target.
-    private func localKey(of request: RequestHead, _ place: StoringPlace) -> [UInt8] {
-        let keys = keys(for: request, target: Array(request.pathAndQuery), nil, unknown: place.unknownFields)
-        return place.isCommon ? keys.inCommon.own : keys.own
+    private func localKey(of request: RequestHead, _ location: StorageLocation) -> [UInt8] {
+        let keys = keys(for: request, target: Array(request.pathAndQuery), nil, unknown: location.unknownFields)
+        return location.isCommon ? keys.inCommon.own : keys.own
     }
 
     // MARK: Receiving
@@ -147,50 +149,51 @@ extension ResponseCache {
     /// - Parameter responseTime: when that node received the response, by this node's clock. The times in the record are by the other
     ///   node's clock.
     public func take(
-        _ record: SharedRecord, of responseTime: Timestamp, at place: SharedPlace, for lookUp: SharedLookUp
+        _ record: FleetRecord, of responseTime: Timestamp, at location: FleetLocation, for lookUp: FleetLookUp
     ) -> TakingResult {
-        guard record.key == place.key else { return .notTaken }
+        guard record.key == location.key else { return .notTaken }
         switch StoredMetadata.kind(of: record.metadata.span) {
-        case .response: return takeResponse(record, responseTime, at: place, for: lookUp)
-        case .varyMarker: return takeMarker(record, at: place, for: lookUp)
+        case .response: return takeResponse(record, responseTime, at: location, for: lookUp)
+        case .varyMarker: return takeMarker(record, at: location, for: lookUp)
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .notTaken
         }
     }
 
     private func takeResponse(
-        _ record: SharedRecord, _ responseTime: Timestamp, at place: SharedPlace, for lookUp: SharedLookUp
+        _ record: FleetRecord, _ responseTime: Timestamp, at location: FleetLocation, for lookUp: FleetLookUp
     ) -> TakingResult {
         guard var metadata = StoredMetadata(record.metadata.span), !metadata.isNegative,
             metadata.etag.upperBound <= record.head.count, metadata.lastModified.upperBound <= record.head.count,
             let response = StoredHead.parse(record.head.span)
         else { return .notTaken }
-        guard !place.isForAll || metadata.flags.contains(.forAllFields) else { return .notTaken }
+        guard !location.isForAll || metadata.flags.contains(.forAllFields) else { return .notTaken }
         guard isGood(response, record.body, metadata.flags, for: lookUp) else { return .notGood }
         // Keeps the age as the other node computed it, whatever its clock shows.
         metadata.shift(by: responseTime.milliseconds - metadata.responseTime.milliseconds)
         metadata.flags.insert(.imported)
         metadata.flags.subtract(.countsAsStale)
-        metadata.order = shared.sent.take()
-        let head = StoredHead.withoutUnkept(response, &metadata, settings: settings.policy) ?? record.head
+        metadata.order = state.sent.take()
+        let head = StoredHead.withoutUnstoredFields(response, &metadata, settings: settings.policy) ?? record.head
         let new = NewResponse(
             head: head, metadata: metadata, body: record.body,
-            names: SelectingFields.decode(place.names.span).map { Array($0) },
+            names: SelectingFields.decode(location.names.span).map { Array($0) },
             request: lookUp.head.fields, sentAt: metadata.requestTime)
-        let local = StoringPlace(
-            key: place.localKey, sharedKeys: [lookUp.keys.shared], collection: collectionKey(of: lookUp.head), isCommon: place.isCommon)
+        let local = StorageLocation(
+            key: location.localKey, credentialFreeKeys: [lookUp.keys.credentialFree], collection: collectionKey(of: lookUp.head),
+            isCommon: location.isCommon)
         guard put(new, at: local) == .stored else { return .notTaken }
-        if !place.isForAll { noteStored(lookUp.keys.unknownFields, at: local.key, by: 0) }
+        if !location.isForAll { noteStored(lookUp.keys.unknownFields, at: local.key, by: 0) }
         return .taken
     }
 
     /// Returns whether the response violates no requirement and is not worse than a good local response. The other node may have had no
     /// stored response to compare with, or other rules.
-    private func isGood(_ response: ResponseHead, _ body: ItemBody, _ flags: StoredFlags, for lookUp: SharedLookUp) -> Bool {
+    private func isGood(_ response: ResponseHead, _ body: ItemBody, _ flags: StoredFlags, for lookUp: FleetLookUp) -> Bool {
         let found = findWaiting(lookUp.head, at: lookUp.keys).found
         if let found {
             let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
             let isLenient = flags.contains(.isLenient)
-            guard LastGood.obstacle(response, isLenient: isLenient, inPlaceOf: copy, strictness: strictness) == nil else { return false }
+            guard LastGood.obstacle(response, isLenient: isLenient, replacing: copy, strictness: strictness) == nil else { return false }
         }
         let demands = [lookUp.good, lookUp.kept]
         guard demands.allSatisfy({ $0.faultOfHead(response) == nil }) else { return false }
@@ -213,8 +216,8 @@ extension ResponseCache {
 
     /// Returns the variant that a marker refers to. The marker is stored only together with the variant (`insertVariant`); alone, it would
     /// replace a response that may still be served.
-    private func takeMarker(_ record: SharedRecord, at place: SharedPlace, for lookUp: SharedLookUp) -> TakingResult {
-        guard place.names.isEmpty, let variant = sharedVariant(of: place, named: record.head, lookUp.head) else { return .notTaken }
+    private func takeMarker(_ record: FleetRecord, at location: FleetLocation, for lookUp: FleetLookUp) -> TakingResult {
+        guard location.names.isEmpty, let variant = fleetVariant(of: location, named: record.head, lookUp.head) else { return .notTaken }
         return .leads(to: variant)
     }
 
@@ -235,8 +238,8 @@ extension ResponseCache {
     }
 
     /// Returns a function that decides whether a purge may cover a record: by its key, or by its tags if a tag is purged.
-    public func purges(of record: SharedRecord, for lookUp: SharedLookUp) -> (_ selection: [UInt8]) -> Bool {
-        lazy var key = StoredKey(lookUp.keys.shared)
+    public func purges(of record: FleetRecord, for lookUp: FleetLookUp) -> (_ selection: [UInt8]) -> Bool {
+        lazy var key = StoredKey(lookUp.keys.credentialFree)
         lazy var tags = StoredHead.parse(record.head.span).map { CacheTags.tags(of: $0.fields) } ?? []
         return { [settings] selection in
             // A selection that cannot be parsed may include anything.
@@ -249,29 +252,29 @@ extension ResponseCache {
     }
 
     /// Returns the keys of the marks that may apply to the record.
-    public func marks(concerning record: SharedRecord, for lookUp: SharedLookUp) -> [[UInt8]] {
+    public func marks(concerning record: FleetRecord, for lookUp: FleetLookUp) -> [[UInt8]] {
         var keys: [[UInt8]] = []
         let groups = Self.groups(of: record.head.span) ?? []
-        appendMarks([lookUp.keys.shared], collectionKey(of: lookUp.head), groups, to: &keys)
+        appendMarks([lookUp.keys.credentialFree], collectionKey(of: lookUp.head), groups, to: &keys)
         return keys
     }
 }
 
-extension SharedCacheState {
+extension APICacheState {
     /// Applies an invalidation by a write or purge of another node, to stored responses and to pending fetches. Callable on any thread.
     /// - Parameters:
-    ///   - mark: key of the mark, as passed to `SharedLevel.invalidated`.
+    ///   - mark: key of the mark, as passed to `FleetStorage.invalidated`.
     ///   - isDoubtful: whether stored responses become stale instead of being removed.
     public func follow(mark: [UInt8], isDoubtful: Bool = false, at now: Timestamp) {
         guard let letter = mark.last else { return }
         if isDoubtful { storeMemory.doubts.note(at: times.ofMark(now)) }
         self.mark(isDoubtful ? DoubtfulWrites.markKey(mark) : mark, at: now, isOwn: false)
         guard letter == UInt8(ascii: "I") else { return }
-        let sharedKey = Array(mark.dropLast())
-        if !isDoubtful { store.remove(sharedKey.span) }
+        let credentialFreeKey = Array(mark.dropLast())
+        if !isDoubtful { store.remove(credentialFreeKey.span) }
         // Other nodes may not know this node's No-Vary-Search records. Responses stored under them are thus no longer found. The mark may
         // belong to another API.
-        guard varianceSign.isSet, let key = StoredKey(sharedKey) else { return }
-        SearchVarianceMemory.forget(path: key.pathKey(of: sharedKey), in: store)
+        guard varianceSign.isSet, let key = StoredKey(credentialFreeKey) else { return }
+        SearchVarianceMemory.forget(path: key.pathKey(of: credentialFreeKey), in: store)
     }
 }

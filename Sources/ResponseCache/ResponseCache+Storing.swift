@@ -8,7 +8,7 @@ import HTTPCore
 import Identity
 
 /// A request with the keys of its lookup and the response that was found. A class, because each step of storing receives it.
-public final class PlacedRequest {
+public final class StorableExchange {
     public let head: RequestHead
     public let directives: RequestCacheControl
     public let keys: TargetKeys
@@ -91,7 +91,7 @@ struct NewResponse {
 extension ResponseCache {
     /// Decides by RFC 9111 §3 and the route's requirements whether a response may be stored.
     public func decideStoring(
-        _ response: ResponseHead, for request: PlacedRequest, good: GoodResponse = GoodResponse()
+        _ response: ResponseHead, for request: StorableExchange, good: GoodResponse = GoodResponse()
     ) -> StorageDecision {
         decideStoring(
             response, control(response), to: request.head, request.directives, isPartitioned: request.keys.isPartitioned,
@@ -118,7 +118,7 @@ extension ResponseCache {
         let decision = policy.decide(response, control, to: storable(head, directives, isPartitioned: isPartitioned))
         guard decision == .allowed, let found, head.method != .options else { return decision }
         let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
-        return LastGood.obstacle(response, inPlaceOf: copy, strictness: strictness).map { .forbidden($0) } ?? .allowed
+        return LastGood.obstacle(response, replacing: copy, strictness: strictness).map { .forbidden($0) } ?? .allowed
     }
 
     func storable(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool) -> StorableRequest {
@@ -135,7 +135,7 @@ extension ResponseCache {
     /// Stores a response that may be stored.
     /// - Returns: the result, and the response as stored.
     public func store(
-        _ response: WholeResponse, for request: PlacedRequest, at time: CacheTime
+        _ response: WholeResponse, for request: StorableExchange, at time: CacheTime
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata) {
         let new = make(response, for: request)
         let result =
@@ -144,13 +144,13 @@ extension ResponseCache {
         return (result, new.head, new.metadata)
     }
 
-    func make(_ response: WholeResponse, for request: PlacedRequest) -> NewResponse {
+    func make(_ response: WholeResponse, for request: StorableExchange) -> NewResponse {
         guard request.head.method != .options else { return makePreflight(response, for: request) }
         let settings = policy(for: request.head).settings
         var recency = response.recency
         // A POST invalidates earlier responses, so the request time of its response is moved after the invalidation.
         if response.isOfPOST {
-            recency.requestTime = shared.timeOfRequest(at: Timestamp(milliseconds: recency.responseTime.milliseconds + 1))
+            recency.requestTime = state.timeOfRequest(at: Timestamp(milliseconds: recency.responseTime.milliseconds + 1))
         }
         var received = ReceivedResponse(
             keepingReferences(response.head), control: response.control, contentBytes: response.content.count,
@@ -175,7 +175,7 @@ extension ResponseCache {
     }
 
     /// Returns whether a response contains no user's secrets.
-    private func isOpen(_ response: WholeResponse, to request: PlacedRequest) -> Bool {
+    private func isOpen(_ response: WholeResponse, to request: StorableExchange) -> Bool {
         !response.isAuthorized && isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned)
     }
 
@@ -222,7 +222,7 @@ extension ResponseCache {
     }
 
     /// Builds the stored form of a preflight's response: fields without content.
-    private func makePreflight(_ response: WholeResponse, for request: PlacedRequest) -> NewResponse {
+    private func makePreflight(_ response: WholeResponse, for request: StorableExchange) -> NewResponse {
         let recency = response.recency
         let received = ReceivedResponse(
             Preflight.kept(of: response.head), control: ResponseCacheControl(), contentBytes: 0, requestTime: recency.requestTime,
@@ -261,17 +261,18 @@ extension ResponseCache {
 
     /// Stores a response under the key that its fields require. A response shared only while it is validated is also stored in its user's
     /// partition, where it may serve as a rescue.
-    private func put(_ new: NewResponse, _ response: WholeResponse, for request: PlacedRequest, now: Timestamp) -> StoringResult {
+    private func put(_ new: NewResponse, _ response: WholeResponse, for request: StorableExchange, now: Timestamp) -> StoringResult {
         let fields = response.head.fields
         let sharing = request.keys.common == nil || new.metadata.isNegative ? .own : sharing(of: fields, response.control, to: request.head)
         if sharing != .everybody {
             let isForAll = new.metadata.flags.contains(.forAllFields)
             guard
-                var place = place(fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, new.metadata.recency, now: now)
+                var location = location(
+                    fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, new.metadata.recency, now: now)
             else { return .outdated }
-            place.identity = request.identity
-            let result = put(new, at: place)
-            if result == .stored { noteStored(place.unknownFields, at: place.key, by: request.client) }
+            location.identity = request.identity
+            let result = put(new, at: location)
+            if result == .stored { noteStored(location.unknownFields, at: location.key, by: request.client) }
             if sharing == .whileValidated, result == .stored {
                 _ = putCommon(new, fields, for: request, isOnlyThere: false, now: now)
             }
@@ -288,46 +289,46 @@ extension ResponseCache {
     }
 
     private func putCommon(
-        _ new: NewResponse, _ fields: Fields, for request: PlacedRequest, isOnlyThere: Bool, now: Timestamp
+        _ new: NewResponse, _ fields: Fields, for request: StorableExchange, isOnlyThere: Bool, now: Timestamp
     ) -> StoringResult {
         let recency = new.metadata.recency
         // The response has `public`, or is for shared caches.
         let isForAll = new.metadata.flags.contains(.forAllFields)
         guard
-            var place = place(
+            var location = location(
                 fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, isCommon: true, recency, now: now)
         else { return .outdated }
-        if isOnlyThere { place.others.append((isForAll ? request.keys.forAllFields : request.keys).own) }
+        if isOnlyThere { location.others.append((isForAll ? request.keys.forAllFields : request.keys).own) }
         var new = new
         new.metadata.flags.insert(.authorized)
-        return put(new, at: place)
+        return put(new, at: location)
     }
 
     // MARK: Loading records
 
     /// Returns the first record that storing a response needs and that must be loaded; nil if all are in memory.
     /// - Parameter isUpdate: whether an existing response is updated, which requires a lookup.
-    public func firstNotAtHand(
-        storing response: Fields, for request: PlacedRequest, isUpdate: Bool = false, now: Timestamp
-    ) -> NotAtHand? {
+    public func firstNotInMemory(
+        storing response: Fields, for request: StorableExchange, isUpdate: Bool = false, now: Timestamp
+    ) -> NotInMemory? {
         let (head, keys) = (request.head, request.keys)
         var others = cookieKeys(setBy: response, to: head, now: now) + (request.found.map { [$0.key] } ?? [])
-        var places = keys.common == nil ? [keys] : [keys, keys.inCommon]
+        var locations = keys.common == nil ? [keys] : [keys, keys.inCommon]
         if head.method == .get, let variances, !variances.isEmpty {
             let target = Array(head.pathAndQuery)
             let path = pathKey(of: target[...], for: head)
             others.append(SearchVarianceMemory.key(path))
-            if let wanted = firstNotAtHand(of: others) { return wanted }
+            if let wanted = firstNotInMemory(of: others) { return wanted }
             let unknown = keys.unknownFields
-            places.append(self.keys(for: head, target: target, nil, unknown: unknown))
+            locations.append(self.keys(for: head, target: target, nil, unknown: unknown))
             if let variance = variances.variance(of: path) {
-                places.append(self.keys(for: head, target: target, variance, unknown: unknown))
+                locations.append(self.keys(for: head, target: target, variance, unknown: unknown))
             }
         }
-        if keys.unknownFields != nil { places += places.map(\.forAllFields) }
-        if let wanted = firstNotAtHand(storing: response, at: places, others, for: head) { return wanted }
+        if keys.unknownFields != nil { locations += locations.map(\.forAllFields) }
+        if let wanted = firstNotInMemory(storing: response, at: locations, others, for: head) { return wanted }
         guard isUpdate else { return nil }
-        do throws(NotAtHand) {
+        do throws(NotInMemory) {
             _ = try find(head, at: keys)
             return nil
         } catch {
@@ -336,22 +337,22 @@ extension ResponseCache {
     }
 
     /// - Parameter others: further keys that are needed.
-    private func firstNotAtHand(
-        storing response: Fields, at places: [TargetKeys], _ others: [[UInt8]], for head: RequestHead
-    ) -> NotAtHand? {
-        if let wanted = firstNotAtHand(of: others) { return wanted }
-        for place in places {
-            if let wanted = notAtHand(place.own) ?? notAtHand(Self.invalidationKey(place.shared)) { return wanted }
+    private func firstNotInMemory(
+        storing response: Fields, at locations: [TargetKeys], _ others: [[UInt8]], for head: RequestHead
+    ) -> NotInMemory? {
+        if let wanted = firstNotInMemory(of: others) { return wanted }
+        for location in locations {
+            if let wanted = notInMemory(location.own) ?? notInMemory(Self.invalidationKey(location.credentialFree)) { return wanted }
         }
-        if let collection = collectionKey(of: head), let wanted = notAtHand(Self.collectionKey(collection)) { return wanted }
+        if let collection = collectionKey(of: head), let wanted = notInMemory(Self.collectionKey(collection)) { return wanted }
         for group in CacheTags.groups(of: response, named: "cache-groups") ?? [] {
-            if let wanted = notAtHand(groupKey(group)) { return wanted }
+            if let wanted = notInMemory(groupKey(group)) { return wanted }
         }
-        for place in places {
-            guard let marker = store.see(place.own.span).item, StoredMetadata.kind(of: marker.metadata.span) == .varyMarker,
-                let variant = variant(of: marker, place.own, head.fields)
+        for location in locations {
+            guard let marker = store.see(location.own.span).item, StoredMetadata.kind(of: marker.metadata.span) == .varyMarker,
+                let variant = variant(of: marker, location.own, head.fields)
             else { continue }
-            if let wanted = notAtHand(variant.key) { return wanted }
+            if let wanted = notInMemory(variant.key) { return wanted }
         }
         return nil
     }

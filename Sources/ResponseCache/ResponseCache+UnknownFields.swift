@@ -9,13 +9,13 @@ extension ResponseCache {
     /// Returns the request's unknown fields; nil if it has none, or if they are ignored.
     /// - Parameter notes: whether this is the first lookup of the request, so that its values are recorded.
     func unknownFields(of head: RequestHead, by client: @autoclosure () -> UInt64, notes: Bool = false) -> UnknownFields? {
-        keyMaker.unknownFields(of: head.fields) { shared.unknownFields.judge($0, by: client(), notes: notes) }
+        keyMaker.unknownFields(of: head.fields) { state.unknownFields.judge($0, by: client(), notes: notes) }
     }
 
     /// Prefers a good fresh response for all requests. Otherwise the more recent response is used, because the upstream may now select by
     /// the fields. But a response that is worse than the request's own does not replace it, because another request's fields may have
     /// caused it.
-    func findByUnknownFields(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
+    func findByUnknownFields(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
         let plain = try findInPartitions(head, at: keys.forAllFields, &basis)
         let isForAll = plain.found?.metadata.flags.contains(.forAllFields) ?? false
         if isForAll, let found = plain.found, found.metadata.flags.contains(.isJSON), found.metadata.status.isSuccessful,
@@ -25,7 +25,7 @@ extension ResponseCache {
         }
         let own = try findInPartitions(head, at: keys, &basis)
         guard isForAll else {
-            basis.isBesidePlain = plain.found != nil
+            basis.isStoredForPlainOnly = plain.found != nil
             return own
         }
         guard let ownResponse = own.found, let forAll = plain.found else { return plain }
@@ -42,10 +42,11 @@ extension ResponseCache {
         guard strictness == .rescue else { return ([], 0) }
         var field: UInt8 = 0
         if finding.result.found == nil {
-            field = shared.unknownFields.noteMissed(
-                finding.keys.unknownFields, under: finding.keys.forAllFields.own, isBesidePlain: finding.basis.isBesidePlain, by: client)
+            field = state.unknownFields.noteMissed(
+                finding.keys.unknownFields, under: finding.keys.forAllFields.own, isStoredForPlainOnly: finding.basis.isStoredForPlainOnly,
+                by: client)
         }
-        return (shared.unknownFields.takeFindings(), field)
+        return (state.unknownFields.takeFindings(), field)
     }
 
     /// Records a stored response, and removes another variant if there are too many.
@@ -55,7 +56,7 @@ extension ResponseCache {
     func noteStored(_ unknown: UnknownFields?, at key: [UInt8], by client: UInt64) {
         guard let unknown else { return }
         let plain = Array(key.dropLast(UnknownFields.suffixBytes))
-        guard let removed = shared.unknownFields.noteStored(unknown, under: plain, by: client) else { return }
+        guard let removed = state.unknownFields.noteStored(unknown, under: plain, by: client) else { return }
         store.remove(UnknownFields.key(plain, hash: removed).span)
     }
 }

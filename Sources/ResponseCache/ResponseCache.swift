@@ -8,10 +8,10 @@ import HTTPCore
 import Identity
 
 /// One instance for each thread that uses the cache: the shards' event loops and the administrator's queue. Shared state is in
-/// `SharedCacheState`; the memory of an instance belongs to one thread and needs no lock. `@unchecked Sendable` because other threads only
+/// `APICacheState`; the memory of an instance belongs to one thread and needs no lock. `@unchecked Sendable` because other threads only
 /// pass the instance to its thread.
 public final class ResponseCache: @unchecked Sendable {
-    public let shared: SharedCacheState
+    public let state: APICacheState
     public let keyMaker: RequestKeyMaker
     let settings: ResponseCacheSettings
     let store: ResponseStore
@@ -27,9 +27,9 @@ public final class ResponseCache: @unchecked Sendable {
     /// nil if nothing is shared.
     let sharingRules: SharingRules?
     /// nil if nothing is shared.
-    private let sight: FleetSight?
+    private let logLink: FleetLogLink?
     /// Set before the first request, on event loops only.
-    public var level: any SharedLevel = UnsharedLevel.instance
+    public var level: any FleetStorage = NoFleetStorage.instance
     private let memo = SelectingMemo()
     /// Key of the last lookup; its memory is reused.
     private var scratchKey: [UInt8] = []
@@ -42,49 +42,49 @@ public final class ResponseCache: @unchecked Sendable {
     /// How records in the store are read.
     enum Reading {
         /// On an event loop: throws if a record must be loaded first.
-        case atHand
+        case inMemory
         case waiting
         /// May wait for the disk; not counted as a use.
-        case looking
+        case inspecting
     }
 
     /// - Parameters:
     ///   - mayWait: whether the thread may wait for the disk.
     ///   - time: the thread's clock.
-    public init(_ shared: SharedCacheState, mayWait: Bool = false, time: @escaping () -> CacheTime) {
-        self.shared = shared
+    public init(_ state: APICacheState, mayWait: Bool = false, time: @escaping () -> CacheTime) {
+        self.state = state
         self.time = time
-        reading = mayWait ? .waiting : .atHand
-        settings = shared.settings
-        store = shared.store
-        variances = shared.variances
-        gone = shared.gone
-        doubts = shared.storeMemory.doubts
+        reading = mayWait ? .waiting : .inMemory
+        settings = state.settings
+        store = state.store
+        variances = state.variances
+        gone = state.gone
+        doubts = state.storeMemory.doubts
         policies = settings.freshness.map { [policy = settings.policy] in RoutePolicy(policy, $0) }
-        keyMaker = RequestKeyMaker(shared.settings, hash: { [store] in store.credentialPartition($0) }, time: time)
-        var fleetSettings = shared.settings
+        keyMaker = RequestKeyMaker(state.settings, hash: { [store] in store.credentialPartition($0) }, time: time)
+        var fleetSettings = state.settings
         // The users that the upstream identifies refer to this node's partitions.
         fleetSettings.lookUps = []
         fleetKeyMakers =
-            shared.settings.fleet?.hashing.hashes.map { [fleetSettings] in RequestKeyMaker(fleetSettings, hash: $0, time: time) } ?? []
+            state.settings.fleet?.hashing.hashes.map { [fleetSettings] in RequestKeyMaker(fleetSettings, hash: $0, time: time) } ?? []
         sharingRules = settings.fleet == nil ? nil : SharingRules(settings)
-        sight = shared.settings.fleet?.sight
-        let areShared = settings.policy.isPrivate || settings.credentials.ignoresSome
-        concealed = areShared ? settings.policy.credentials.names : CredentialNames([])
+        logLink = state.settings.fleet?.logLink
+        let arePartitionsShared = settings.policy.isPrivate || settings.credentials.ignoresSome
+        concealed = arePartitionsShared ? settings.policy.credentials.names : CredentialNames([])
     }
 
     /// The users that the upstream identified, indexed as in the credential rules.
-    public var lookUps: [ToldIdentities] { settings.lookUps }
+    public var lookUps: [LookedUpIdentities] { settings.lookUps }
 
-    public func lookUpPlace(for head: RequestHead) -> Int? { settings.credentials.specialRules(for: head)?.lookUp }
+    public func lookUpIndex(for head: RequestHead) -> Int? { settings.credentials.specialRules(for: head)?.lookUp }
 
     /// Returns why a stored response counts as stale because of missed purges of other nodes; nil if it does not.
-    public func doubt(of stored: StoredMetadata) -> FleetDoubt? { sight?.doubt(ofStored: stored.responseTime) }
+    public func doubt(of stored: StoredMetadata) -> FleetDoubt? { logLink?.doubt(ofStored: stored.responseTime) }
 
     var strictness: Strictness { settings.policy.strictness }
 
     /// Returns whether an earlier lookup would give an equal result now, as far as that depends on the store.
-    public func holds(_ basis: FindingBasis) -> Bool { shared.holds(basis, now: time().wall) }
+    public func holds(_ basis: FindingBasis) -> Bool { state.holds(basis, now: time().wall) }
 
     /// Returns the storing rules for a request's target.
     func policy(for head: RequestHead) -> RoutePolicy { policies.rules(for: head.pathAndQuery) }
@@ -108,35 +108,35 @@ public final class ResponseCache: @unchecked Sendable {
     /// - Throws: what must be loaded before the lookup can complete.
     public func find(
         _ head: RequestHead, content: [UInt8]? = nil, by client: @autoclosure () -> UInt64 = 0, isFirst: Bool = false
-    ) throws(NotAtHand) -> Finding {
+    ) throws(NotInMemory) -> Finding {
         var basis = FindingBasis()
         let keys = try keys(for: head, content: content, unknown: unknownFields(of: head, by: client(), notes: isFirst), &basis)
         return try find(head, from: keys, &basis)
     }
 
     /// Repeats the lookup of a request. The result may be under another key now: a new response may be the first one with No-Vary-Search.
-    public func find(_ head: RequestHead, from keys: TargetKeys) throws(NotAtHand) -> Finding {
+    public func find(_ head: RequestHead, from keys: TargetKeys) throws(NotInMemory) -> Finding {
         var basis = FindingBasis()
         return try find(head, from: keys, &basis)
     }
 
-    private func find(_ head: RequestHead, from keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> Finding {
+    private func find(_ head: RequestHead, from keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> Finding {
         let exact = try find(head, at: keys, &basis)
         let (keys, result) = try findVaried(exact, head, unknown: keys.unknownFields, &basis) ?? (keys, exact)
         return Finding(keys: keys, result: result, basis: basis)
     }
 
     /// Looks up exactly these keys, and the variant if there is one.
-    public func find(_ head: RequestHead, at keys: TargetKeys) throws(NotAtHand) -> LookUpResult {
+    public func find(_ head: RequestHead, at keys: TargetKeys) throws(NotInMemory) -> LookUpResult {
         var basis = FindingBasis()
         return try find(head, at: keys, &basis)
     }
 
-    func find(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
+    func find(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
         try keys.unknownFields == nil ? findInPartitions(head, at: keys, &basis) : findByUnknownFields(head, at: keys, &basis)
     }
 
-    func findInPartitions(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
+    func findInPartitions(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
         let own = try findOwn(head, at: keys, &basis)
         guard keys.common != nil else { return own }
         return try Self.preferred(own, findOwn(head, at: keys.inCommon, &basis), now: time().wall)
@@ -145,16 +145,16 @@ public final class ResponseCache: @unchecked Sendable {
     /// Selects the more recent response (RFC 9111 §4). A response shared only while it is validated does not hide the user's own response,
     /// which may be served stale.
     private static func preferred(_ own: LookUpResult, _ common: LookUpResult, now: Timestamp) -> LookUpResult {
-        guard let shared = common.found?.metadata else {
+        guard let commonMetadata = common.found?.metadata else {
             if case .nothing = own { return common }
             return own
         }
         guard let known = own.found?.metadata else { return common }
-        let isLater = (known.date, known.responseTime) < (shared.date, shared.responseTime)
-        return isLater && (shared.flags.contains(.isPublic) || Reuse.isFresh(shared, now: now)) ? common : own
+        let isLater = (known.date, known.responseTime) < (commonMetadata.date, commonMetadata.responseTime)
+        return isLater && (commonMetadata.flags.contains(.isPublic) || Reuse.isFresh(commonMetadata, now: now)) ? common : own
     }
 
-    private func findOwn(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
+    private func findOwn(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
         guard let item = try item(keys.own, &basis) else { return .nothing }
         switch StoredMetadata.kind(of: item.metadata.span) {
         case .response: return try accept(item, keys.own, keys, head, &basis)
@@ -169,12 +169,12 @@ public final class ResponseCache: @unchecked Sendable {
 
     /// Looks up keys after their records were loaded. Waits for a record that is nevertheless not in memory.
     func findWaiting(_ head: RequestHead, at keys: TargetKeys) -> LookUpResult {
-        (try? waiting { () throws(NotAtHand) in try find(head, at: keys) }) ?? .nothing
+        (try? waiting { () throws(NotInMemory) in try find(head, at: keys) }) ?? .nothing
     }
 
     private func keys(
         for head: RequestHead, content: [UInt8]?, unknown: UnknownFields?, _ basis: inout FindingBasis
-    ) throws(NotAtHand) -> TargetKeys {
+    ) throws(NotInMemory) -> TargetKeys {
         var content = content
         // Writes do not invalidate preflights.
         if content != nil, head.method != .options { content! += try invalidationPart(of: head, &basis) }
@@ -192,9 +192,9 @@ public final class ResponseCache: @unchecked Sendable {
 
     /// Time of the target's last invalidation, as part of keys that contain a request's content. Such keys cannot be enumerated for removal
     /// (RFC 9111 §4.4).
-    private func invalidationPart(of head: RequestHead, _ basis: inout FindingBasis) throws(NotAtHand) -> [UInt8] {
-        let shared = sharedKey(of: head.pathAndQuery, for: head)
-        guard let time = Self.time(of: try item(Self.invalidationKey(shared), &basis)) else { return [] }
+    private func invalidationPart(of head: RequestHead, _ basis: inout FindingBasis) throws(NotInMemory) -> [UInt8] {
+        let targetKey = credentialFreeKey(of: head.pathAndQuery, for: head)
+        guard let time = Self.time(of: try item(Self.invalidationKey(targetKey), &basis)) else { return [] }
         return Self.invalidationPart(time)
     }
 
@@ -217,7 +217,7 @@ public final class ResponseCache: @unchecked Sendable {
     /// - Parameter key: key of the item.
     private func accept(
         _ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
-    ) throws(NotAtHand) -> LookUpResult {
+    ) throws(NotInMemory) -> LookUpResult {
         guard var metadata = Self.metadata(of: item) else { return .nothing }
         guard try !isInvalid(metadata, item.head.span, keys, head, &basis) else {
             // Otherwise its use could keep it in the store longer than the mark that invalidates it.
@@ -228,35 +228,37 @@ public final class ResponseCache: @unchecked Sendable {
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
         if try isDoubted(metadata, keys, head, &basis) { metadata.flags.insert(.markedStale) }
         let found = FoundResponse(item: item, metadata: metadata, key: key)
-        guard let sight else { return .found(found) }
+        guard let logLink else { return .found(found) }
         basis.confirmed = metadata.responseTime
-        return Self.result(found, sight, now: time().wall)
+        return Self.result(found, logLink, now: time().wall)
     }
 
     private func isInvalid(
         _ metadata: StoredMetadata, _ stored: Span<UInt8>, _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
-    ) throws(NotAtHand) -> Bool {
-        if head.method == .options, try isPurged(preflight: metadata, sharedKey: sharedKey(of: head.pathAndQuery, for: head), &basis) {
+    ) throws(NotInMemory) -> Bool {
+        if head.method == .options,
+            try isPurged(preflight: metadata, credentialFreeKey: credentialFreeKey(of: head.pathAndQuery, for: head), &basis)
+        {
             return true
         }
         // A write removes immediately only the response under the shared key.
         let isElsewhere = keys.isPartitioned || keys.unknownFields != nil
-        let (sharedKey, collection) = (isElsewhere ? keys.shared : nil, collectionKey(of: head))
-        return try isInvalid(metadata, stored, sharedKey: sharedKey, collection: collection, &basis)
+        let (credentialFreeKey, collection) = (isElsewhere ? keys.credentialFree : nil, collectionKey(of: head))
+        return try isInvalid(metadata, stored, credentialFreeKey: credentialFreeKey, collection: collection, &basis)
     }
 
     private func isDoubted(
         _ metadata: StoredMetadata, _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
-    ) throws(NotAtHand) -> Bool {
+    ) throws(NotInMemory) -> Bool {
         guard doubts.mayConcern(metadata.requestTime), head.method != .options else { return false }
-        let target = sharedKey(of: head.pathAndQuery, for: head)
-        let sharedKeys = keys.shared == target ? [target] : [target, keys.shared]
-        return try isDoubted(metadata, sharedKeys: sharedKeys, collection: collectionKey(of: head), &basis)
+        let target = credentialFreeKey(of: head.pathAndQuery, for: head)
+        let credentialFreeKeys = keys.credentialFree == target ? [target] : [target, keys.credentialFree]
+        return try isDoubted(metadata, credentialFreeKeys: credentialFreeKeys, collection: collectionKey(of: head), &basis)
     }
 
     /// Applies the limit on freshness while purges of other nodes cannot be seen.
-    private static func result(_ found: FoundResponse, _ sight: FleetSight, now: Timestamp) -> LookUpResult {
-        switch sight.judge(found.metadata.responseTime, now: now) {
+    private static func result(_ found: FoundResponse, _ logLink: FleetLogLink, now: Timestamp) -> LookUpResult {
+        switch logLink.judge(found.metadata.responseTime, now: now) {
         case .counts: .found(found)
         case .isStale: .found(found.unconfirmed)
         case .isGone: .nothing

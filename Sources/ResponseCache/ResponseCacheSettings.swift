@@ -6,9 +6,9 @@ import HTTPCore
 import Identity
 
 /// The location of the store and its limits.
-public typealias StorePlace = StoreSettings
+public typealias StoreLocation = StoreSettings
 
-extension StorePlace {
+extension StoreLocation {
     /// Returns the path of a file in the cache directory.
     public func path(of name: String) -> String { "\(directory)/\(name)" }
 }
@@ -31,7 +31,7 @@ public struct ResponseCacheSettings: Sendable {
     /// Token rules, indexed as in `credentials`.
     public var tokens: [TokenRules] = []
     /// Users that the upstream identified, indexed as in `credentials`.
-    public var lookUps: [ToldIdentities] = []
+    public var lookUps: [LookedUpIdentities] = []
     /// Whether writes to a member may invalidate its collection. Each lookup then checks the collection's mark.
     public var checksCollections = false
     /// Whether a 410, or a 404 in JSON, is stored and served instead of the stored response while the upstream fails.

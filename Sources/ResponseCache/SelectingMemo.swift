@@ -32,11 +32,11 @@ final class SelectingMemo {
             names = Array(copying: marker)
             decodedNames = SelectingFields.decode(marker)
         }
-        let place = present(request)
+        let index = present(request)
         guard presented.count <= Self.limitBytes else { return (decodedNames, make(decodedNames)) }
-        if entries[place].presented == presented { return (decodedNames, entries[place].values) }
+        if entries[index].presented == presented { return (decodedNames, entries[index].values) }
         let values = make(decodedNames)
-        entries[place] = Entry(presented: presented, values: values)
+        entries[index] = Entry(presented: presented, values: values)
         return (decodedNames, values)
     }
 

@@ -40,12 +40,12 @@ final class StoredPaths: @unchecked Sendable {
     /// traversing the store would take long.
     private static let entryLimit = 1 << 17
 
-    init(store: ResponseStore, isHanded: Bool) {
+    init(store: ResponseStore, isInherited: Bool) {
         self.store = store
         var state = State()
-        state.isComplete = !isHanded && store.statistics.entries == 0
+        state.isComplete = !isInherited && store.statistics.entries == 0
         self.state = Mutex(state)
-        if !isHanded { goThroughStore() }
+        if !isInherited { rebuildFilter() }
     }
 
     private static func bits(_ hash: UInt64) -> [Int] { [Int(hash % UInt64(bitCount)), Int((hash >> 32) % UInt64(bitCount))] }
@@ -64,7 +64,7 @@ final class StoredPaths: @unchecked Sendable {
             for hash in hashes { state.insert(hash) }
             return (state.setBits > Self.setLimit && !state.isGoingThrough, state.pass)
         }
-        if isFull { goThroughStore() }
+        if isFull { rebuildFilter() }
         return pass
     }
 
@@ -102,7 +102,7 @@ final class StoredPaths: @unchecked Sendable {
     // MARK: Rebuilding
 
     /// Rebuilds the filter on a background thread. Until then, every path is assumed to be stored.
-    func goThroughStore() {
+    func rebuildFilter() {
         let entries = store.statistics.entries
         let begins = state.withLock { state in
             guard !state.isComplete || state.setBits > Self.setLimit, !state.isGoingThrough else { return false }

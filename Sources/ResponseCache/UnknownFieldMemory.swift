@@ -58,8 +58,8 @@ public final class UnknownFieldMemory: Sendable {
     /// Returns the name of a reported field, by the number that `noteMissed` returned; nil for 0.
     public func name(ofField number: UInt8) -> String? {
         guard number > 0 else { return nil }
-        let place = Int(number) - 1
-        return state.withLock { $0.reports.indices.contains(place) ? String(decoding: $0.reports[place].name.bytes, as: UTF8.self) : nil }
+        let slot = Int(number) - 1
+        return state.withLock { $0.reports.indices.contains(slot) ? String(decoding: $0.reports[slot].name.bytes, as: UTF8.self) : nil }
     }
 
     /// Returns for each line of a request whether its field changes with each request.
@@ -96,17 +96,17 @@ public final class UnknownFieldMemory: Sendable {
     /// Records that a request found no stored response.
     /// - Parameters:
     ///   - key: the request's own key, without unknown fields.
-    ///   - isBesidePlain: whether a response for requests without unknown fields is stored.
+    ///   - isStoredForPlainOnly: whether a response for requests without unknown fields is stored.
     /// - Returns: number of a field that prevented a hit; 0 if none did.
-    func noteMissed(_ unknown: UnknownFields?, under key: [UInt8], isBesidePlain: Bool, by client: UInt64) -> UInt8 {
+    func noteMissed(_ unknown: UnknownFields?, under key: [UInt8], isStoredForPlainOnly: Bool, by client: UInt64) -> UInt8 {
         let fields = unknown.map(Self.keptValues) ?? []
         return state.withLock { state in
-            var names = isBesidePlain ? fields.map(\.name) : []
+            var names = isStoredForPlainOnly ? fields.map(\.name) : []
             if names.isEmpty { names = state.variants.differences(of: fields, hash: unknown?.hash ?? 0, from: Self.number(of: key)) }
             var field: UInt8 = 0
             for name in names {
                 guard let report = state.report(name, .keptCopyBack, by: client) else { continue }
-                if field == 0 { field = UInt8(clamping: report.place + 1) }
+                if field == 0 { field = UInt8(clamping: report.slot + 1) }
                 report.finding.map { state.findings.append($0) }
             }
             return field
@@ -133,12 +133,12 @@ extension UnknownFieldMemory.State {
     /// - Returns: nil if the limit on names is reached.
     fileprivate mutating func report(
         _ name: ByteKey, _ kind: FieldFinding.Kind, by client: UInt64
-    ) -> (place: Int, finding: FieldFinding?)? {
+    ) -> (slot: Int, finding: FieldFinding?)? {
         let index = FieldFinding.Kind.allCases.firstIndex(of: kind) ?? 0
-        if let place = reports.firstIndex(where: { $0.name == name }) {
-            reports[place].counts[index] += 1
-            let isNew = reports[place].counts[index] == 1
-            return (place, isNew ? FieldFinding(name: String(decoding: name.bytes, as: UTF8.self), kind: kind) : nil)
+        if let slot = reports.firstIndex(where: { $0.name == name }) {
+            reports[slot].counts[index] += 1
+            let isNew = reports[slot].counts[index] == 1
+            return (slot, isNew ? FieldFinding(name: String(decoding: name.bytes, as: UTF8.self), kind: kind) : nil)
         }
         guard reports.count < UnknownFieldMemory.reportLimit,
             reports.count(where: { $0.client == client }) < UnknownFieldMemory.reportsPerClient

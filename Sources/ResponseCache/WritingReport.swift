@@ -22,10 +22,10 @@ public struct WritingReport: Sendable, Equatable {
             level = .notice
             text =
                 "the cache directory \(directory) can be written to again after \(seconds) s (\(fault.systemText)): new responses are stored"
-        case .limited(let roomBytes):
+        case .limited(let usableBytes):
             level = .warning
             text =
-                "the disk of the cache directory \(directory) has space for \(Self.mebibytes(roomBytes)) of responses and not for the "
+                "the disk of the cache directory \(directory) has space for \(Self.mebibytes(usableBytes)) of responses and not for the "
                 + "\(Self.mebibytes(limitBytes)) of store.size: the oldest are evicted earlier; free disk space or lower store.size"
         }
     }
@@ -65,7 +65,7 @@ extension ResponseCache {
     public var refusalWords: String { store.statistics.refusal.map { ": \($0.text)" } ?? "" }
 }
 
-extension SharedCacheState {
+extension APICacheState {
     /// Reason for which the store accepted no new responses in this period; nil if it accepted them.
     /// - Parameter time: milliseconds of the wall clock.
     public func refusal(in time: ClosedRange<Int64>) -> StoreRefusal? { store.statistics.refusal(in: time).map { StoreRefusal($0) } }

@@ -35,11 +35,11 @@ extension ProxySettings {
 struct ProxiedAPIs {
     private let served: ServedAPIs
     /// Indices of the APIs that absolute targets can name.
-    private let places: [Int]
+    private let indices: [Int]
 
     init(_ apis: [ProxySettings]) {
         let known = apis.enumerated().filter { !$0.element.proxiedNames.isEmpty }
-        places = known.map(\.offset)
+        indices = known.map(\.offset)
         served = ServedAPIs(
             known.map { _, api in
                 var scope = api.scope
@@ -51,7 +51,7 @@ struct ProxiedAPIs {
 
     func choose(_ authority: [UInt8], _ target: ArraySlice<UInt8>) -> ServedAPIs.Choice {
         let choice = served.choose(authority[...], target)
-        guard case .api(let place) = choice else { return choice }
-        return .api(places[place])
+        guard case .api(let index) = choice else { return choice }
+        return .api(indices[index])
     }
 }

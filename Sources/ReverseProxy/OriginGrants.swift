@@ -11,8 +11,8 @@ final class OriginGrants: Sendable {
     private struct State {
         /// Recently written or read entries move to the young half. When it is full, it becomes the old half, and the previous old half is
         /// dropped.
-        var young: [[UInt8]: OriginWord] = [:]
-        var old: [[UInt8]: OriginWord] = [:]
+        var young: [[UInt8]: OriginDecision] = [:]
+        var old: [[UInt8]: OriginDecision] = [:]
         var youngBytes = 0
     }
 
@@ -27,7 +27,7 @@ final class OriginGrants: Sendable {
 
     init(isKeyedByHost: Bool) { self.isKeyedByHost = isKeyedByHost }
 
-    func note(_ word: OriginWord, to head: RequestHead) {
+    func note(_ word: OriginDecision, to head: RequestHead) {
         guard let origin = head.fields.first(.origin) else { return }
         let (target, path) = (head.pathAndQuery, head.pathAndQuery.withoutQuery)
         let keys = target.count == path.count ? [key(target, origin, head)] : [key(target, origin, head), key(path, origin, head)]
@@ -37,12 +37,12 @@ final class OriginGrants: Sendable {
     }
 
     /// Permission for this target.
-    func ofTarget(_ head: RequestHead) -> OriginWord? { find(head, head.pathAndQuery) }
+    func ofTarget(_ head: RequestHead) -> OriginDecision? { find(head, head.pathAndQuery) }
 
     /// Permission for the path without its query. Responses of Cistern reveal nothing about the query.
-    func ofPath(_ head: RequestHead) -> OriginWord? { find(head, head.pathAndQuery.withoutQuery) }
+    func ofPath(_ head: RequestHead) -> OriginDecision? { find(head, head.pathAndQuery.withoutQuery) }
 
-    private func find(_ head: RequestHead, _ target: ArraySlice<UInt8>) -> OriginWord? {
+    private func find(_ head: RequestHead, _ target: ArraySlice<UInt8>) -> OriginDecision? {
         guard let origin = head.fields.first(.origin) else { return nil }
         let key = key(target, origin, head)
         return state.withLock { state in
@@ -52,7 +52,7 @@ final class OriginGrants: Sendable {
         }
     }
 
-    private static func set(_ word: OriginWord, _ key: [UInt8], _ state: inout State) {
+    private static func set(_ word: OriginDecision, _ key: [UInt8], _ state: inout State) {
         if let known = state.young[key] {
             if known == word { return }
             state.youngBytes -= size(key, known)
@@ -63,7 +63,7 @@ final class OriginGrants: Sendable {
         if state.youngBytes > limitBytes { (state.old, state.young, state.youngBytes) = (state.young, [:], 0) }
     }
 
-    private static func size(_ key: [UInt8], _ word: OriginWord) -> Int { key.count + (word.grant?.lines.count ?? 0) + entryBytes }
+    private static func size(_ key: [UInt8], _ word: OriginDecision) -> Int { key.count + (word.grant?.lines.count ?? 0) + entryBytes }
 
     /// Only the origin may contain a space, so it comes last.
     private func key(_ target: ArraySlice<UInt8>, _ origin: ArraySlice<UInt8>, _ head: RequestHead) -> [UInt8] {

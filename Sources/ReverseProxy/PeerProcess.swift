@@ -8,13 +8,13 @@ import TakeOver
 public final class PeerProcess: Sendable {
     private struct State {
         /// Sends a message; nil if there is no other process.
-        var tell: (@Sendable (TakeOverMessage) -> Void)?
+        var send: (@Sendable (TakeOverMessage) -> Void)?
         /// The other process is the new one.
         var isSuccessor = false
         /// The other process owns everything, and this one nothing.
         var hasAll = false
         /// Number of numbered messages sent, and of those acknowledged.
-        var told: UInt64 = 0
+        var sent: UInt64 = 0
         var acknowledged: UInt64 = 0
         var waiting: [(number: UInt64, then: @Sendable () -> Void)] = []
         /// A wait for the other process timed out, and it has acknowledged nothing since. No request waits for it until it does.
@@ -44,13 +44,13 @@ public final class PeerProcess: Sendable {
     /// Starts a session.
     /// - Parameters:
     ///   - isSuccessor: whether the other process is the new one.
-    ///   - tell: sends a message. Called in the order of the messages, on any thread; it must only enqueue.
-    public func begin(isSuccessor: Bool, _ tell: @escaping @Sendable (TakeOverMessage) -> Void) {
-        state.withLock { $0 = State(tell: tell, isSuccessor: isSuccessor, session: $0.session + 1) }
+    ///   - send: sends a message. Called in the order of the messages, on any thread; it must only enqueue.
+    public func begin(isSuccessor: Bool, _ send: @escaping @Sendable (TakeOverMessage) -> Void) {
+        state.withLock { $0 = State(send: send, isSuccessor: isSuccessor, session: $0.session + 1) }
     }
 
     /// Whether the other process is the new one, or is about to be. It must receive all counts before clients see them here.
-    public var isSuccessor: Bool { state.withLock { $0.tell != nil && $0.isSuccessor } }
+    public var isSuccessor: Bool { state.withLock { $0.send != nil && $0.isSuccessor } }
 
     /// Whether the other process owns everything. Requests of administrators must go to it.
     public var hasAll: Bool { state.withLock { $0.hasAll } }
@@ -58,18 +58,18 @@ public final class PeerProcess: Sendable {
     public func takeAll() { state.withLock { $0.hasAll = true } }
 
     /// Sends a message. Does nothing if there is no other process.
-    public func tell(_ message: TakeOverMessage) {
+    public func send(_ message: TakeOverMessage) {
         guard DispatchQueue.getSpecific(key: Self.isFollowing) == nil else { return }
         state.withLock { state in
-            guard let tell = state.tell else { return }
-            if message.isNumbered { state.told += 1 }
-            tell(message)
+            guard let send = state.send else { return }
+            if message.isNumbered { state.sent += 1 }
+            send(message)
         }
     }
 
     public func noteAcknowledged(_ count: UInt64) {
         let ready = state.withLock { state in
-            state.acknowledged = max(state.acknowledged, min(count, state.told))
+            state.acknowledged = max(state.acknowledged, min(count, state.sent))
             state.isLate = false
             state.hasFollowed = state.hasFollowed || count > 0
             return Self.takeReady(&state)
@@ -87,24 +87,24 @@ public final class PeerProcess: Sendable {
     /// Ends the session. All waits end.
     public func end() {
         let waiting = state.withLock { state in
-            defer { (state.tell, state.waiting, state.acknowledged) = (nil, [], state.told) }
+            defer { (state.send, state.waiting, state.acknowledged) = (nil, [], state.sent) }
             return state.waiting
         }
         for one in waiting { one.then() }
     }
 
     /// Whether a sent message has not been acknowledged, and a request should wait for that.
-    public var isAwaited: Bool { state.withLock { $0.told > $0.acknowledged && !$0.isLate } }
+    public var isAwaited: Bool { state.withLock { $0.sent > $0.acknowledged && !$0.isLate } }
 
     /// Whether the other process took over and ended before it acknowledged any message, so that it never served.
-    public var isLost: Bool { state.withLock { $0.hasAll && $0.tell == nil && !$0.hasFollowed } }
+    public var isLost: Bool { state.withLock { $0.hasAll && $0.send == nil && !$0.hasFollowed } }
 
     /// Calls `then` once all messages sent so far have been acknowledged, or after a second. It is called at once or on any thread.
     public func whenKnown(_ then: @escaping @Sendable () -> Void) {
         let awaited = state.withLock { state -> (number: UInt64, session: Int)? in
-            guard state.told > state.acknowledged, !state.isLate else { return nil }
-            state.waiting.append((state.told, then))
-            return (state.told, state.session)
+            guard state.sent > state.acknowledged, !state.isLate else { return nil }
+            state.waiting.append((state.sent, then))
+            return (state.sent, state.session)
         }
         guard let awaited else { return then() }
         DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.patience) { [weak self] in

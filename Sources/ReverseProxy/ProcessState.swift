@@ -12,7 +12,7 @@ import Upstream
 
 /// Valid from one reload of the settings to the next. Longer-lived state is passed to the next instance.
 public final class ProcessState: Sendable {
-    /// Settings of the process. Those of each API are in `SharedFlowState`.
+    /// Settings of the process. Those of each API are in `APIState`.
     public let settings: ProxySettings
     public let logger: Logger
     public let accessLog: AccessLog?
@@ -34,8 +34,8 @@ public final class ProcessState: Sendable {
     /// Identifies this process in Via and Forwarded.
     let instance: String
     /// Numbers of APIs in records and counters.
-    let places: APIPlaces
-    private let sharedFaults: SharedFaults
+    let apiIndices: APIIndices
+    private let processFaults: ProcessFaults
     /// The link to the other process during a take-over.
     public let peer: PeerProcess
     /// nil if there is no fleet.
@@ -51,14 +51,14 @@ public final class ProcessState: Sendable {
         self.recorder = recorder
         self.logger = logger
         self.accessLog = accessLog
-        let room = RoomLog(logger, time)
-        connections = ConnectionBudget(settings.downstream) { room.note($0) }
+        let capacityLog = CapacityLog(logger, time)
+        connections = ConnectionBudget(settings.downstream) { capacityLog.note($0) }
         (addresses, ownedCounts) = (AddressCounts(), AddressCounts())
         requestsPerAddress = AddressBudget(settings, addresses)
         ownedConnections = AddressBudget(ownedIn: settings, ownedCounts)
         content = ContentBudget(settings.downstream)
         sentRequests = SentRequests()
-        (places, sharedFaults, peer, identityTables) = (APIPlaces(), SharedFaults(), PeerProcess(), IdentityTables())
+        (apiIndices, processFaults, peer, identityTables) = (APIIndices(), ProcessFaults(), PeerProcess(), IdentityTables())
         adminRefusals = AdminRefusals()
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
@@ -75,7 +75,7 @@ public final class ProcessState: Sendable {
         requestsPerAddress = AddressBudget(settings, addresses)
         ownedConnections = AddressBudget(ownedIn: settings, ownedCounts)
         sentRequests = former.sentRequests
-        (instance, places, sharedFaults) = (former.instance, former.places, former.sharedFaults)
+        (instance, apiIndices, processFaults) = (former.instance, former.apiIndices, former.processFaults)
         (peer, fleet, identityTables) = (former.peer, former.fleet, former.identityTables)
         adminRefusals = former.adminRefusals
         spanCounts = former.spanCounts
@@ -89,13 +89,13 @@ public final class ProcessState: Sendable {
         content.use(settings.downstream)
     }
 
-    public var faults: FaultTable { sharedFaults.table.withLock { $0 } }
+    public var faults: FaultTable { processFaults.table.withLock { $0 } }
 
     /// Returns what `change` returns, and the faults before and after it.
     public func changeFaults<Result>(
         _ change: (inout FaultTable) -> Result
     ) -> (result: Result, before: FaultTable, after: FaultTable) {
-        sharedFaults.table.withLock { faults in
+        processFaults.table.withLock { faults in
             let before = faults
             let result = change(&faults)
             return (result, before, faults)
@@ -134,17 +134,17 @@ final class AdminRefusals: Sendable {
 }
 
 /// The current faults, which an administrator changes. Each shard has a copy.
-private final class SharedFaults: Sendable {
+private final class ProcessFaults: Sendable {
     let table = Mutex(FaultTable())
 }
 
 /// Assigns a number to each API name. The number does not change while the process runs.
-final class APIPlaces: Sendable {
+final class APIIndices: Sendable {
     private let names = Mutex<[String]>([])
 
-    func place(of name: String) -> UInt16 {
+    func index(of name: String) -> UInt16 {
         names.withLock { names in
-            if let place = names.firstIndex(of: name) { return UInt16(clamping: place) }
+            if let index = names.firstIndex(of: name) { return UInt16(clamping: index) }
             names.append(name)
             return UInt16(clamping: names.count - 1)
         }
@@ -168,12 +168,12 @@ extension SpanExporter {
     fileprivate convenience init?(_ settings: ProxySettings, _ instance: String, _ counts: SpanCounts, _ logger: Logger) {
         guard settings.tracing.isOn else { return nil }
         let source = SpanSource(service: settings.tracing.serviceName, version: settings.version, instance: instance)
-        let place = settings.tracing.shownEndpoint
+        let endpoint = settings.tracing.shownEndpoint
         self.init(settings.tracing, source, counts) { event in
             switch event {
             case .failed(let sentence):
-                logger.warning("spans cannot be sent to \(place): \(sentence); those that do not fit into the queue are dropped")
-            case .isWell: logger.notice("spans are sent to \(place) again")
+                logger.warning("spans cannot be sent to \(endpoint): \(sentence); those that do not fit into the queue are dropped")
+            case .recovered: logger.notice("spans are sent to \(endpoint) again")
             }
         }
     }

@@ -11,7 +11,7 @@ extension ProxySettings {
         if former.policy.isPrivate, !policy.isPrivate {
             changes.append("cache.role is no longer private: responses to one user may be served to all")
         } else if !policy.isPrivate {
-            if policy.credentials.tellsMore(than: former.policy.credentials) {
+            if policy.credentials.distinguishesMore(than: former.policy.credentials) {
                 changes.append("there are more credentials than before: responses to requests with them may be served to others")
             }
             if policy.strictness == .rescue, !Set(former.policy.harmlessFields).isSubset(of: policy.harmlessFields) {
@@ -28,8 +28,8 @@ extension ProxySettings {
         where isNarrowed(since: former, { $0.freshness.ignored.contains(directive) }) {
             changes.append("cache.freshness.ignore no longer has \(directive.rawValue): responses stored despite it are still served")
         }
-        let place = apiName.isEmpty ? "" : "API \(apiName): "
-        return changes.map { "\(place)\($0), until it is purged (cistern purge)" }
+        let prefix = apiName.isEmpty ? "" : "API \(apiName): "
+        return changes.map { "\(prefix)\($0), until it is purged (cistern purge)" }
     }
 
     /// Whether the property held for some path under the former settings and does not hold any more.
@@ -44,7 +44,7 @@ extension ProxySettings {
 
 extension CredentialSettings {
     /// Whether requests that had equal credentials under the former settings may now differ.
-    fileprivate func tellsMore(than former: CredentialSettings) -> Bool {
+    fileprivate func distinguishesMore(than former: CredentialSettings) -> Bool {
         !Set(fields).isSubset(of: former.fields) || !Set(groupFields).isSubset(of: former.groupFields)
             || !Set(cookies).isSubset(of: former.cookies) || !Set(former.ignoredCookies).isSubset(of: ignoredCookies)
     }

@@ -24,7 +24,7 @@ public struct ProxySettings: Sendable {
     public var policy = CachePolicySettings()
     public var forwarding = ForwardingSettings()
     /// nil: nothing is stored.
-    public var store: StorePlace?
+    public var store: StoreLocation?
     public var listening = ListeningSettings()
     public var access = AccessSettings()
     public var admin = AdminSettings()

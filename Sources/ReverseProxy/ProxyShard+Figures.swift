@@ -23,7 +23,7 @@ extension ProxyShard {
         snapshot.limits.note("upstream.queue", busiest.waiting, of: upstream.settings.queueLimit)
         background.fetches.addUse(to: &snapshot.limits)
         let tokens = coordination.keys.maker.tokenFigures
-        snapshot.tokens.looked.merge(tokens.looked, uniquingKeysWith: +)
+        snapshot.tokens.lookUpResults.merge(tokens.lookUpResults, uniquingKeysWith: +)
         snapshot.figures[.tokensRemembered] += tokens.remembered
     }
 
@@ -37,13 +37,13 @@ extension ProxyShard {
     func leaveCounts() {
         addCounts(to: &reporting.records.past.figures)
         reporting.records.past.figures.add(upstream.counters)
-        reporting.records.past.tokensLooked.merge(coordination.keys.maker.tokenFigures.looked, uniquingKeysWith: +)
+        reporting.records.past.tokenLookUps.merge(coordination.keys.maker.tokenFigures.lookUpResults, uniquingKeysWith: +)
     }
 }
 
 extension PastCounts {
     func add(to snapshot: inout MetricsSnapshot) {
         snapshot.figures.add(figures)
-        snapshot.tokens.looked.merge(tokensLooked, uniquingKeysWith: +)
+        snapshot.tokens.lookUpResults.merge(tokenLookUps, uniquingKeysWith: +)
     }
 }

@@ -10,7 +10,7 @@ import Upstream
 
 /// Used on its loop only. `@unchecked Sendable` because other threads only queue work on that loop.
 public final class ProxyShard: @unchecked Sendable {
-    public let shared: SharedFlowState
+    public let apiState: APIState
     let shard: Shard
     let loop: EventLoop
     let coordination: Coordination
@@ -24,40 +24,40 @@ public final class ProxyShard: @unchecked Sendable {
     /// Also referenced by listeners and suspended requests. A variable, for `isUnused`.
     public private(set) var entry: RequestEntry
 
-    public init(_ shared: SharedFlowState, on shard: Shard, _ own: OwnSources) {
-        (self.shared, self.shard, loop) = (shared, shard, shard.loop)
-        upstream = UpstreamClient(loop: loop, settings: shared.settings.upstream)
-        let cache = shared.cache.map { [loop] in ResponseCache($0) { loop.cacheTime } }
+    public init(_ apiState: APIState, on shard: Shard, _ own: OwnSources) {
+        (self.apiState, self.shard, loop) = (apiState, shard, shard.loop)
+        upstream = UpstreamClient(loop: loop, settings: apiState.settings.upstream)
+        let cache = apiState.cache.map { [loop] in ResponseCache($0) { loop.cacheTime } }
         cache?.level = shard.level
-        coordination = Coordination(shared, on: shard, ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings)))
-        reporting = Reporting(shared, on: shard)
-        messages = ShardMessages(shared, on: shard)
-        memo = shared.cache.map(HitMemo.init)
-        let connections = ClientOwnedConnections(shared, at: upstream, on: loop)
-        let fetches = FetchContext(shared, on: shard, cache, upstream, coordination, reporting)
-        requests = UpstreamRequests(shared, messages.requestFields, connections, coordination, shard.records, fetches)
+        coordination = Coordination(apiState, on: shard, ShardKeys(cache?.keyMaker ?? RequestKeyMaker(apiState.cacheSettings)))
+        reporting = Reporting(apiState, on: shard)
+        messages = ShardMessages(apiState, on: shard)
+        memo = apiState.cache.map(HitMemo.init)
+        let connections = ClientOwnedConnections(apiState, at: upstream, on: loop)
+        let fetches = FetchContext(apiState, on: shard, cache, upstream, coordination, reporting)
+        requests = UpstreamRequests(apiState, messages.requestFields, connections, coordination, shard.records, fetches)
         background = BackgroundWork(
             BackgroundContext(loop: loop, upstream: upstream, coordination: coordination, reporting: reporting, requests: requests),
-            shared.settings, shared.routes)
-        fetches.looks = background.looks
+            apiState.settings, apiState.routes)
+        fetches.healthChecks = background.healthChecks
         let context = EntryContext(
-            loop: loop, api: shared, cache: cache, memo: memo, messages: messages, coordination: coordination, reporting: reporting,
+            loop: loop, api: apiState, cache: cache, memo: memo, messages: messages, coordination: coordination, reporting: reporting,
             background: background)
         entry = RequestEntry(context, connections, own, examiner: shard.workers.content)
     }
 
     /// Whether this is the only API.
-    public var isAlone: Bool { shared.name.isEmpty }
+    public var isAlone: Bool { apiState.name.isEmpty }
 
     /// Must be called on the shard's event loop before the first request.
     public func start() {
         loop.assertOnLoop()
         reporting.start()
-        if let cache = shared.cache { shard.connections.contentMemory = cache }
-        modes = shared.modes
-        use(shared.process.faults)
+        if let cache = apiState.cache { shard.connections.contentMemory = cache }
+        modes = apiState.modes
+        use(apiState.process.faults)
         followConnectionAttempts()
-        if shard.number == 0, !shared.settings.background.probe.path.isEmpty { background.startProbe() }
+        if shard.number == 0, !apiState.settings.background.probe.path.isEmpty { background.startProbe() }
     }
 
     /// Forgets repeated hits, because other APIs are served now and equal requests may belong to them. Must be called on the shard's event
@@ -70,7 +70,7 @@ public final class ProxyShard: @unchecked Sendable {
         loop.assertOnLoop()
         background.end()
         // Nothing more is stored here: under the settings of the replacement, an equal request may belong to another user.
-        shared.cache?.replace()
+        apiState.cache?.replace()
     }
 
     /// Whether no request and no fetch uses this instance any more. Must be called on the shard's event loop.
@@ -85,12 +85,12 @@ public final class ProxyShard: @unchecked Sendable {
 
     /// Reports each connection attempt to the failure memory.
     private func followConnectionAttempts() {
-        let (health, loop) = (shared.health, loop)
+        let (health, loop) = (apiState.health, loop)
         upstream.onConnectionAttempt = { [unowned upstream, weak background] error, began in
             let now = loop.time.monotonicMilliseconds
             guard let error else {
                 health.reach(now: now)
-                background?.looks.glance()
+                background?.healthChecks.checkIfDue()
                 return
             }
             // Errors of Cistern itself say nothing about the upstream.
@@ -98,18 +98,18 @@ public final class ProxyShard: @unchecked Sendable {
             let certificate = if case .certificate = error.cause { upstream.refusedCertificate } else { String?.none }
             health.failToReach(error, certificate: certificate, began: began, now: now)
             background?.rechecks.watchAddress()
-            background?.looks.glance()
+            background?.healthChecks.checkIfDue()
         }
-        let addresses = shared.settings.upstream.atEachAddress.map { $0.origin + $0.basePath }
+        let addresses = apiState.settings.upstream.atEachAddress.map { $0.origin + $0.basePath }
         upstream.onNameChange = { name, hasFailed in health.noteName(name, hasFailed: hasFailed) }
         upstream.onConnectionMade = { [reporting] times in reporting.countConnection(times) }
-        upstream.mayLook = { [coordination] in !coordination.modes.isOffline }
-        upstream.onAddressChange = { place, error in
-            health.noteAddress(addresses, place, error, now: loop.time.monotonicMilliseconds)
+        upstream.mayCheck = { [coordination] in !coordination.modes.isOffline }
+        upstream.onAddressChange = { index, error in
+            health.noteAddress(addresses, index, error, now: loop.time.monotonicMilliseconds)
         }
     }
 
-    /// Copy of the modes in `shared`.
+    /// Copy of the modes in `apiState`.
     public var modes: ModeTable {
         get { coordination.modes.table }
         set {
@@ -124,7 +124,7 @@ public final class ProxyShard: @unchecked Sendable {
             upstream.chooseFault = nil
             return
         }
-        upstream.chooseFault = { [loop, stripped = shared.settings.strippedPath] target in
+        upstream.chooseFault = { [loop, stripped = apiState.settings.strippedPath] target in
             // Rules name the paths of clients.
             let target = stripped.isEmpty ? target : (stripped + target)[...]
             return faults.fault(for: target, now: loop.time.monotonicMilliseconds) { Int.random(in: 0..<100) }

@@ -76,7 +76,7 @@ extension ContentOutcome {
         self =
             switch reason {
             case .tooLong: .streamedTooLong
-            case .noRoom: .streamedNoRoom
+            case .noCapacity: .streamedNoRoom
             }
     }
 }

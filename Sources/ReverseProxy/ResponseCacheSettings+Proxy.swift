@@ -18,7 +18,7 @@ extension ProxySettings {
 }
 
 extension ResponseCacheSettings {
-    init(_ settings: ProxySettings, _ routes: Routes, _ keys: TokenKeys, lookUps: [ToldIdentities]) {
+    init(_ settings: ProxySettings, _ routes: Routes, _ keys: TokenKeys, lookUps: [LookedUpIdentities]) {
         let upstream = settings.upstreamOrigin
         self.init(upstream: upstream, name: settings.apiName.isEmpty ? nil : StoredKey.name(ofAPI: settings.apiName))
         policy = settings.policy
@@ -33,7 +33,7 @@ extension ResponseCacheSettings {
         checksCollections = routes.all.contains(where: \.invalidatesCollection)
         remembersGone = settings.remembersGone
         surpriseWindow = settings.upstream.failure.window
-        remembersCookieOrigins = routes.all.contains { $0.rescueWithShared == .own } && !settings.policy.isPrivate
+        remembersCookieOrigins = routes.all.contains { $0.sharedRescueMode == .own } && !settings.policy.isPrivate
         via = settings.forwarding.via ? Array(settings.forwarding.name.utf8) : nil
         rewritesLocation = settings.forwarding.rewriteLocation
         compression = routes.compression

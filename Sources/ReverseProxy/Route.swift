@@ -18,7 +18,7 @@ public struct Route: Sendable {
     public var rescueAfter: Int64 = 1_500
     /// Whether the response stored for requests without credentials may be served to a request with credentials that has no stored response
     /// of its partition.
-    public var rescueWithShared = RescueWithShared.own
+    public var sharedRescueMode = SharedRescueMode.own
     /// A hit with less than this percentage of its freshness lifetime left starts a background fetch; 0: never.
     public var refreshAhead = 0
     public var refreshAheadHits = 3
@@ -56,40 +56,40 @@ public struct Route: Sendable {
     /// Whether the connection must have presented a client certificate.
     public var needsCertificate = false
     /// Whether a client's directives may force a request to the upstream although a fresh response is stored.
-    public var obeysClients = true
+    public var usesClientDirectives = true
 
     public init() {}
 
     /// Warnings about settings that are valid but may mislead or harm clients.
     public var warnings: [String] {
-        let place = name.isEmpty ? "" : " on route \(name)"
+        let scope = name.isEmpty ? "" : " on route \(name)"
         var warnings: [String] = []
-        if rescueWithShared == .always {
+        if sharedRescueMode == .always {
             warnings.append(
-                "cache.rescue_with_shared is always\(place): while the upstream fails, clients with credentials may get the stored response of "
+                "cache.rescue_with_shared is always\(scope): while the upstream fails, clients with credentials may get the stored response of "
                     + "those without any, and take it for a logout")
         }
         for directive in IgnoredDirective.allCases where freshness.ignored.contains(directive) {
             guard let harm = directive.harm else { continue }
-            warnings.append("cache.freshness.ignore has \(directive.rawValue)\(place): \(harm)")
+            warnings.append("cache.freshness.ignore has \(directive.rawValue)\(scope): \(harm)")
         }
         let asked = ["no-cache", "max-age", "must-revalidate"].filter { name in !freshness.ignored.contains { $0.rawValue == name } }
         if freshness.minimum != nil, !asked.isEmpty {
             warnings.append(
-                "cache.freshness.minimum\(place) does not change responses that say they must be asked for each time "
+                "cache.freshness.minimum\(scope) does not change responses that say they must be asked for each time "
                     + "(no-cache, max-age=0, must-revalidate): cache.freshness.ignore does not name \(asked.joined(separator: ", "))")
         }
         if credentials.areIgnored {
             warnings.append(
-                "credentials are ignored\(place): every client gets the response stored for any other, also with a wrong password or none"
+                "credentials are ignored\(scope): every client gets the response stored for any other, also with a wrong password or none"
             )
         }
         if !lookUp.path.isEmpty, lookUp.pointers.count + lookUp.fields.count == 1 {
             warnings.append(
-                "credentials.identity.lookup names one value only\(place): name everything that decides what a user may see, such as roles, or "
+                "credentials.identity.lookup names one value only\(scope): name everything that decides what a user may see, such as roles, or "
                     + "requests with fewer rights get the responses of others")
         }
-        return warnings + tokens.warnings(place)
+        return warnings + tokens.warnings(scope)
     }
 }
 
@@ -97,7 +97,7 @@ public struct Route: Sendable {
 public struct Routes: Sendable {
     public let all: [Route]
     /// Whether all routes permit clients' directives.
-    private let obeyClients: Bool
+    private let allUseClientDirectives: Bool
     /// Whether a route is for streams.
     private let someStream: Bool
     /// Whether clients may switch protocols on a route.
@@ -109,9 +109,9 @@ public struct Routes: Sendable {
     /// How content is compressed, by path.
     let compression: PathTable<Compression>
     private let crossOrigins: PathTable<CrossOriginRules>
-    private let rescues: PathTable<RescueWithShared>
+    private let rescues: PathTable<SharedRescueMode>
     /// Indices in `all`, by path.
-    private let places: PathTable<Int>
+    private let indexByPath: PathTable<Int>
 
     init(_ routes: [Route], rest: Route, strictness: Strictness = .rescue) {
         all = (routes + [rest]).map { route in
@@ -119,40 +119,40 @@ public struct Routes: Sendable {
             route.arguments.keepsEmptyQuery = strictness == .strict
             return route
         }
-        obeyClients = all.allSatisfy(\.obeysClients)
+        allUseClientDirectives = all.allSatisfy(\.usesClientDirectives)
         someStream = all.contains(where: \.streams)
         someUpgrade = all.contains { !$0.upgrades.isEmpty }
         someCrossOrigin = all.contains(where: \.crossOrigin.isOn)
         compression = PathTable(routes.map { ($0.pattern, $0.compression) }, rest: rest.compression).simplified
         crossOrigins = PathTable(routes.map { ($0.pattern, $0.crossOrigin) }, rest: rest.crossOrigin).simplified
-        rescues = PathTable(routes.map { ($0.pattern, $0.rescueWithShared) }, rest: rest.rescueWithShared).simplified
-        places = PathTable(routes.enumerated().map { ($1.pattern, $0) }, rest: routes.count)
+        rescues = PathTable(routes.map { ($0.pattern, $0.sharedRescueMode) }, rest: rest.sharedRescueMode).simplified
+        indexByPath = PathTable(routes.enumerated().map { ($1.pattern, $0) }, rest: routes.count)
         someDemand = all.contains { $0.good != Self.undemanding || $0.kept != Self.undemanding }
     }
 
     /// Whether a request with this method only reads, on the route of every reading of its path, so that its response is stored by content.
     /// A method of `Routes`, because access to a route would copy it.
     func reads(_ method: Method, _ target: ArraySlice<UInt8>) -> Bool {
-        method == .query || places.holdsForAll(target) { all[$0].methods.contains(method) }
+        method == .query || indexByPath.holdsForAll(target) { all[$0].methods.contains(method) }
     }
 
     /// Whether a client's directives may force a request to the upstream although a fresh response is stored.
-    func obeysClient(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool {
-        obeyClients || places.holdsForAll(target()) { all[$0].obeysClients }
+    func usesClientDirectives(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool {
+        allUseClientDirectives || indexByPath.holdsForAll(target()) { all[$0].usesClientDirectives }
     }
 
     /// Which stored responses a write to this target invalidates.
     func invalidation(by target: ArraySlice<UInt8>) -> (sparesTarget: Bool, hasCollection: Bool) {
-        (places.holdsForAll(target) { !all[$0].invalidatesTarget }, places.holdsForAny(target) { all[$0].invalidatesCollection })
+        (indexByPath.holdsForAll(target) { !all[$0].invalidatesTarget }, indexByPath.holdsForAny(target) { all[$0].invalidatesCollection })
     }
 
     /// Rules for serving the response stored without credentials to requests with credentials.
-    func rescueWithShared(_ target: @autoclosure () -> ArraySlice<UInt8>) -> RescueWithShared { rescues.rules(for: target()) }
+    func sharedRescueMode(_ target: @autoclosure () -> ArraySlice<UInt8>) -> SharedRescueMode { rescues.rules(for: target()) }
 
     /// Modes at the start, by the index of the route.
     var modes: [Int: ServingMode] {
         var modes: [Int: ServingMode] = [:]
-        for (place, route) in all.dropLast().enumerated() { modes[place] = route.mode }
+        for (index, route) in all.dropLast().enumerated() { modes[index] = route.mode }
         return modes
     }
 
@@ -193,7 +193,7 @@ public struct Routes: Sendable {
 
     /// Whether responses for this target are streams, on the route of every reading of its path.
     func stream(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool {
-        someStream && places.holdsForAll(target()) { all[$0].streams }
+        someStream && indexByPath.holdsForAll(target()) { all[$0].streams }
     }
 
     /// The protocols to which a request may switch, as the value of an Upgrade field. nil if it offers none that is permitted on all routes
@@ -201,7 +201,7 @@ public struct Routes: Sendable {
     func upgrade(_ head: RequestHead) -> [UInt8]? {
         guard someUpgrade, head.contains(.upgrade) else { return nil }
         let target = head.pathAndQuery
-        let allowed = all[place(of: target)].upgrades.filter { name in places.holdsForAll(target) { all[$0].upgrades.contains(name) } }
+        let allowed = all[index(of: target)].upgrades.filter { name in indexByPath.holdsForAll(target) { all[$0].upgrades.contains(name) } }
         return Upgrade.offered(by: head, allowed: allowed)
     }
 
@@ -214,10 +214,10 @@ public struct Routes: Sendable {
 
     /// Identity lookups, one for each route that configures one.
     /// - Parameter former: the former lookups; those with equal settings are kept with their results.
-    func lookUps(after former: [ToldIdentities]) -> [ToldIdentities] {
+    func lookUps(after former: [LookedUpIdentities]) -> [LookedUpIdentities] {
         var left = former
-        return all.map(\.lookUp).filter { !$0.path.isEmpty }.map { asked in
-            left.firstIndex { $0.settings == asked }.map { left.remove(at: $0) } ?? ToldIdentities(asked)
+        return all.map(\.lookUp).filter { !$0.path.isEmpty }.map { lookUp in
+            left.firstIndex { $0.settings == lookUp }.map { left.remove(at: $0) } ?? LookedUpIdentities(lookUp)
         }
     }
 
@@ -231,13 +231,13 @@ public struct Routes: Sendable {
 
     /// Data about a target's route for explanations.
     public func explained(_ target: [UInt8]) -> ExplainedRoute {
-        let route = all[place(of: target[...])]
+        let route = all[index(of: target[...])]
         return ExplainedRoute(name: route.name, arguments: arguments.rules(for: target[...]), staleFor: route.freshness.staleFor)
     }
 
     /// Index of the first route that matches the target as it is written, for names, times and limits. Rules that permit or forbid
     /// something use the functions above, which check every reading of the path.
-    public func place(of target: ArraySlice<UInt8>) -> Int {
+    public func index(of target: ArraySlice<UInt8>) -> Int {
         for index in 0..<(all.count - 1) where all[index].pattern.matches(target) { return index }
         return all.count - 1
     }

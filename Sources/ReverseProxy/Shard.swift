@@ -16,10 +16,10 @@ public final class Shard: @unchecked Sendable {
     public let connections: ClientConnections
     let workers: ShardWorkers
     let records: ShardRecords
-    let level: any SharedLevel
+    let level: any FleetStorage
 
     /// - Parameter level: the shared level of the fleet. It belongs to the process and changes only with a restart.
-    public init(_ process: ProcessState, number: Int, on loop: EventLoop, level: any SharedLevel) {
+    public init(_ process: ProcessState, number: Int, on loop: EventLoop, level: any FleetStorage) {
         (self.number, self.loop, self.level) = (number, loop, level)
         let settings = process.settings
         workers = ShardWorkers(loop, recodedBytes: Self.recodedBytes(settings))
@@ -41,12 +41,12 @@ public final class Shard: @unchecked Sendable {
     /// Searches the records, a bounded number in each turn of the loop.
     public func search(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Search) -> Void) {
         loop.assertOnLoop()
-        goOn(RecordSearch(search), then: then)
+        resume(RecordSearch(search), then: then)
     }
 
-    private func goOn(_ search: RecordSearch, then: @escaping @Sendable (WhyRing.Search) -> Void) {
-        guard records.why.lookFurther(&search.state) else { return then(search.state) }
-        loop.inNextRound { [self] in goOn(search, then: then) }
+    private func resume(_ search: RecordSearch, then: @escaping @Sendable (WhyRing.Search) -> Void) {
+        guard records.why.searchMore(&search.state) else { return then(search.state) }
+        loop.inNextRound { [self] in resume(search, then: then) }
     }
 
     // MARK: Figures
@@ -61,8 +61,8 @@ public final class Shard: @unchecked Sendable {
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
         records.past.add(to: &snapshot)
-        for (place, counts) in records.apis.enumerated() { snapshot.add(counts, ofAPI: place) }
-        for (place, figures) in records.routes.enumerated() { figures.add(to: &snapshot, at: place) }
+        for (index, counts) in records.apis.enumerated() { snapshot.add(counts, ofAPI: index) }
+        for (index, figures) in records.routes.enumerated() { figures.add(to: &snapshot, at: index) }
         snapshot.add(records.oldestAges, now: loop.batchWallMilliseconds)
         snapshot.loops.append(
             MetricsSnapshot.LoopLine(

@@ -39,7 +39,7 @@ struct ShardMessages {
     private let loop: EventLoop
     private let dateText = DateText()
 
-    init(_ api: SharedFlowState, on shard: Shard) {
+    init(_ api: APIState, on shard: Shard) {
         let settings = api.settings
         (grants, records, loop) = (api.grants, shard.records, shard.loop)
         var (forwarding, upstream) = (settings.forwarding, settings.upstream)
@@ -78,7 +78,7 @@ final class ShardRecords {
     var apis: [APICounts] = []
     /// Counters of all routes since the start.
     private(set) var routes: [RouteFigures] = []
-    private var routePlaces: [String: Int] = [:]
+    private var routeIndices: [String: Int] = [:]
     let why: WhyRing
     var targets = TargetTally()
     private(set) var accessLog: AccessLog?
@@ -111,14 +111,14 @@ final class ShardRecords {
     func nameLine(of head: RequestHead) -> [UInt8] { ids.line(of: head) }
 
     /// Adds counters up to the API with this index.
-    func count(ofAPI place: Int) {
-        while apis.count <= place { apis.append(APICounts()) }
+    func count(ofAPI index: Int) {
+        while apis.count <= index { apis.append(APICounts()) }
     }
 
     /// The counters of the route with this name. They continue after a reload.
     func figures(ofRoute name: String) -> RouteFigures {
-        if let place = routePlaces[name] { return routes[place] }
-        routePlaces[name] = routes.count
+        if let index = routeIndices[name] { return routes[index] }
+        routeIndices[name] = routes.count
         routes.append(RouteFigures(name: name))
         return routes[routes.count - 1]
     }
@@ -128,7 +128,7 @@ final class ShardRecords {
 struct PastCounts {
     var figures = Figures()
     /// Number of tokens in requests, by the result of their examination.
-    var tokensLooked: [String: UInt64] = [:]
+    var tokenLookUps: [String: UInt64] = [:]
 }
 
 /// The current IMF-fixdate, formatted once a second.

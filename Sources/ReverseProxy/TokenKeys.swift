@@ -22,9 +22,9 @@ public struct RouteTokens: Sendable, Equatable {
     }
 
     /// Warnings about insecure settings.
-    func warnings(_ place: String) -> [String] {
+    func warnings(_ scope: String) -> [String] {
         guard Self.isURL(keys), keys.lowercased().hasPrefix("http://") else { return [] }
-        return ["credentials.identity.jwt.keys is no https URL\(place): who can change what comes on the way can be any user"]
+        return ["credentials.identity.jwt.keys is no https URL\(scope): who can change what comes on the way can be any user"]
     }
 }
 
@@ -37,20 +37,20 @@ struct TokenKeys: Sendable {
     /// - Parameters:
     ///   - store: fetched keys are saved next to the store; nil: they are not saved.
     ///   - former: its keys are used until they have been read again.
-    init(_ routes: Routes, beside store: StorePlace?, after former: TokenKeys? = nil, logger: Logger) {
+    init(_ routes: Routes, beside store: StoreLocation?, after former: TokenKeys? = nil, logger: Logger) {
         var sources: [[String?]: KeySource] = [:]
         rules = routes.all.filter { !$0.tokens.keys.isEmpty }.map { route in
             let (keys, authorities) = (route.tokens.keys, route.tokens.authorities)
-            let place = Self.place(keys, authorities, store)
-            let known = sources[[keys, authorities]] ?? former?.sources.first { $0.place == place }
-            let source = known ?? KeySource(place) { Self.log($0, of: keys, logger) }
+            let location = Self.location(keys, authorities, store)
+            let known = sources[[keys, authorities]] ?? former?.sources.first { $0.location == location }
+            let source = known ?? KeySource(location) { Self.log($0, of: keys, logger) }
             sources[[keys, authorities]] = source
             return TokenRules(route.tokens.settings, source)
         }
         self.sources = Array(sources.values)
     }
 
-    private static func place(_ keys: String, _ authorities: String?, _ store: StorePlace?) -> KeySource.Place {
+    private static func location(_ keys: String, _ authorities: String?, _ store: StoreLocation?) -> KeySource.Location {
         guard RouteTokens.isURL(keys) else { return .file(keys) }
         // Keys that were fetched with one set of authorities are not used with another.
         let text = Array((keys + (authorities.map { "\n\($0)" } ?? "")).utf8)
@@ -71,17 +71,17 @@ struct TokenKeys: Sendable {
     }
 
     private static func log(_ event: KeySource.Event, of keys: String, _ logger: Logger) {
-        let place = SecretNames.redacted(Array(keys.utf8))
+        let location = SecretNames.redacted(Array(keys.utf8))
         switch event {
         case .read(let count, let refused):
-            logger.notice("\(count) \(count == 1 ? "key" : "keys") for tokens from \(place)")
-            for reason in refused { logger.warning("a key from \(place) is not used: \(reason)") }
+            logger.notice("\(count) \(count == 1 ? "key" : "keys") for tokens from \(location)")
+            for reason in refused { logger.warning("a key from \(location) is not used: \(reason)") }
         case .failed(let sentence, hasKeys: true):
-            logger.warning("the keys for tokens cannot be read from \(place): \(sentence); those that were read before are used")
+            logger.warning("the keys for tokens cannot be read from \(location): \(sentence); those that were read before are used")
         case .failed(let sentence, hasKeys: false):
             logger.warning(
                 """
-                the keys for tokens cannot be read from \(place): \(sentence). Until then each token has a separate partition, so refreshed tokens \
+                the keys for tokens cannot be read from \(location): \(sentence). Until then each token has a separate partition, so refreshed tokens \
                 do not find their users' copies
                 """)
         }

@@ -12,7 +12,7 @@ import HTTPCore
 import ResponseCache
 
 /// A sent response, and the record that is written each time it is sent.
-public final class KeptHit {
+public final class MemoizedHit {
     public let response: CompleteResponse
     /// As last recorded; varying values are overwritten. A copy took as long as the rest of recording.
     public var record: ExchangeRecord
@@ -42,7 +42,7 @@ public final class HitMemo {
 
     public final class Entry {
         fileprivate let key: [UInt8]
-        public let hit: KeptHit
+        public let hit: MemoizedHit
         /// The head of the request, if its bytes are the key; nil otherwise.
         public let head: RequestHead?
         /// Whether the request came by https, if the scheme distinguishes requests.
@@ -50,7 +50,7 @@ public final class HitMemo {
         /// Whether the entry was used since another one last competed for its slot.
         fileprivate var isUsed = true
 
-        fileprivate init(_ key: [UInt8], _ hit: KeptHit, _ head: RequestHead? = nil, isSecure: Bool = false) {
+        fileprivate init(_ key: [UInt8], _ hit: MemoizedHit, _ head: RequestHead? = nil, isSecure: Bool = false) {
             (self.key, self.hit, self.head, self.isSecure) = (key, hit, head, isSecure)
         }
 
@@ -63,14 +63,14 @@ public final class HitMemo {
         .xB3ParentSpanID, .xB3Sampled, .xB3SpanID, .xB3TraceID, .xCorrelationID, .xForwardedFor, .xRealIP, .xRequestID,
     ]
 
-    private let cache: SharedCacheState
+    private let cache: APICacheState
     private var unread: KnownFieldSet
     /// Fields among them with few values. If a response varies by one of them, keys include it from then on.
     private static let fewValued: KnownFieldSet = [.accept, .acceptLanguage]
     /// Hashes of targets. Most requests for an infrequent target end here, before any key is made.
-    private var targets = RecentHashes(places: 16_384)
-    private var byBytes = HitTable(places: 256)
-    private var byKey = HitTable(places: 2_048)
+    private var targets = RecentHashes(slots: 16_384)
+    private var byBytes = HitTable(slots: 256)
+    private var byKey = HitTable(slots: 2_048)
     /// Memory of the last request's key, which is reused.
     private var scratch: [UInt8] = []
 
@@ -78,7 +78,7 @@ public final class HitMemo {
     private static let limitBytes = 4 << 20
     private static let keyLimitBytes = 4_096
 
-    public init(cache: SharedCacheState) {
+    public init(cache: APICacheState) {
         self.cache = cache
         let policy = cache.settings.policy
         let kinds = RequestFieldKinds(policy)
@@ -111,13 +111,13 @@ public final class HitMemo {
     }
 
     /// Returns the hit for a parsed request; nil if none is valid.
-    public func find(_ request: Request, now: Int64) -> KeptHit? {
+    public func find(_ request: Request, now: Int64) -> MemoizedHit? {
         let entry = request.key.withUnsafeBytes { byKey.find($0, request.hash) }
         guard let hit = entry?.hit, holds(hit, now) else { return nil }
         return hit
     }
 
-    private func holds(_ hit: KeptHit, _ now: Int64) -> Bool {
+    private func holds(_ hit: MemoizedHit, _ now: Int64) -> Bool {
         hit.times.contains(now) && cache.holds(hit.basis, now: Timestamp(milliseconds: now))
     }
 
@@ -169,17 +169,17 @@ public final class HitMemo {
     // MARK: Keeping
 
     /// Records the response to a request that is frequent.
-    public func keep(_ request: Request, _ head: RequestHead, _ basis: FindingBasis, _ makeHit: () -> KeptHit) {
+    public func keep(_ request: Request, _ head: RequestHead, _ basis: FindingBasis, _ makeHit: () -> MemoizedHit) {
         let isUnread = basis.selecting.contains { name in KnownField(name.span).map(unread.contains) ?? false }
         if isUnread {
             read(basis.selecting)
             // Only its bytes distinguish the request from others now.
-            return keepByBytes(request, head, makeHit)
+            return memoizeByBytes(request, head, makeHit)
         }
         guard byKey.hasCome(request.hash) else { return }
         let hit = makeHit()
         byKey.keep(Entry(request.key, hit), request.hash, limitBytes: Self.limitBytes)
-        keepByBytes(request, head) { hit }
+        memoizeByBytes(request, head) { hit }
     }
 
     private func read(_ names: [ArraySlice<UInt8>]) {
@@ -192,11 +192,11 @@ public final class HitMemo {
     }
 
     /// Records a response that was sent again, if the request's bytes are frequent.
-    public func keep(_ hit: KeptHit, _ request: Request, _ head: RequestHead) {
-        keepByBytes(request, head) { hit }
+    public func keep(_ hit: MemoizedHit, _ request: Request, _ head: RequestHead) {
+        memoizeByBytes(request, head) { hit }
     }
 
-    private func keepByBytes(_ request: Request, _ head: RequestHead, _ makeHit: () -> KeptHit) {
+    private func memoizeByBytes(_ request: Request, _ head: RequestHead, _ makeHit: () -> MemoizedHit) {
         guard let bytes = request.bytes else { return }
         let hash = Self.hash(bytes, request.isSecure)
         guard byBytes.hasCome(hash) else { return }
@@ -217,24 +217,24 @@ private struct HitTable: ~Copyable {
     private var entries: [HitMemo.Entry?] = []
     /// Hashes of the entries, so that look-ups touch no other entries.
     private var hashes: [UInt64] = []
-    private let places: Int
+    private let slots: Int
     private var recent: RecentHashes
     private var keptBytes = 0
 
     /// Number of recent requests recorded per slot.
     private static let remembered = 8
 
-    /// - Parameter places: number of slots, a power of two.
-    init(places: Int) {
-        self.places = places
-        recent = RecentHashes(places: places * Self.remembered)
+    /// - Parameter slots: number of slots, a power of two.
+    init(slots: Int) {
+        self.slots = slots
+        recent = RecentHashes(slots: slots * Self.remembered)
     }
 
-    private func place(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (places - 1) }
+    private func slot(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (slots - 1) }
 
     func find(_ key: UnsafeRawBufferPointer, _ hash: UInt64) -> HitMemo.Entry? {
-        let place = place(hash)
-        guard !hashes.isEmpty, hashes[place] == hash, let entry = entries[place], entry.key.count == key.count,
+        let slot = slot(hash)
+        guard !hashes.isEmpty, hashes[slot] == hash, let entry = entries[slot], entry.key.count == key.count,
             entry.key.withUnsafeBytes({ memcmp($0.baseAddress!, key.baseAddress!, key.count) }) == 0
         else { return nil }
         if !entry.isUsed { entry.isUsed = true }
@@ -246,19 +246,19 @@ private struct HitTable: ~Copyable {
 
     /// Adds an entry. A valid entry that was used since the last attempt to replace it is kept once more.
     mutating func keep(_ entry: HitMemo.Entry, _ hash: UInt64, limitBytes: Int) {
-        let place = place(hash)
-        if entries.isEmpty { (entries, hashes) = (Array(repeating: nil, count: places), Array(repeating: 0, count: places)) }
-        if let old = entries[place], hashes[place] != hash, old.isUsed, old.hit.times.contains(entry.hit.times.lowerBound) {
+        let slot = slot(hash)
+        if entries.isEmpty { (entries, hashes) = (Array(repeating: nil, count: slots), Array(repeating: 0, count: slots)) }
+        if let old = entries[slot], hashes[slot] != hash, old.isUsed, old.hit.times.contains(entry.hit.times.lowerBound) {
             old.isUsed = false
             return
         }
         if keptBytes > limitBytes { forget() }
-        keptBytes += entry.bytes - (entries[place]?.bytes ?? 0)
-        (entries[place], hashes[place]) = (entry, hash)
+        keptBytes += entry.bytes - (entries[slot]?.bytes ?? 0)
+        (entries[slot], hashes[slot]) = (entry, hash)
     }
 
     mutating func forget() {
-        for place in entries.indices { (entries[place], hashes[place]) = (nil, 0) }
+        for slot in entries.indices { (entries[slot], hashes[slot]) = (nil, 0) }
         keptBytes = 0
     }
 }

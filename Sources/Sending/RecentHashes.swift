@@ -3,17 +3,17 @@
 /// One slot for each group of hashes, with a part of the last one. Allocated at the first use.
 struct RecentHashes {
     private var parts: [UInt32] = []
-    private let places: Int
+    private let slots: Int
 
-    /// - Parameter places: number of slots, a power of two.
-    init(places: Int) { self.places = places }
+    /// - Parameter slots: number of slots, a power of two.
+    init(slots: Int) { self.slots = slots }
 
     /// Returns whether the hash has occurred recently, and records it.
     mutating func hasCome(_ hash: UInt64) -> Bool {
-        if parts.isEmpty { parts = Array(repeating: 0, count: places) }
-        let place = Int(truncatingIfNeeded: hash) & (places - 1)
+        if parts.isEmpty { parts = Array(repeating: 0, count: slots) }
+        let slot = Int(truncatingIfNeeded: hash) & (slots - 1)
         let part = UInt32(truncatingIfNeeded: hash >> 32)
-        defer { parts[place] = part }
-        return parts[place] == part
+        defer { parts[slot] = part }
+        return parts[slot] == part
     }
 }

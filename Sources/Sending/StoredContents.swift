@@ -37,7 +37,7 @@ final class StoredContents {
     private var made = 0
     private var produced = 0
     /// Hashes of recently decoded contents. They are usually in the processor's cache.
-    private var asked = RecentHashes(places: 4_096)
+    private var requested = RecentHashes(slots: 4_096)
     /// Allocated when content is decoded for the first time.
     private var space: UnsafeMutableRawBufferPointer?
 
@@ -52,7 +52,7 @@ final class StoredContents {
 
     func addFigures(to figures: inout Figures) {
         figures[.recodedMade] += made
-        figures[.recodedBeside] += produced
+        figures[.recodedOffLoop] += produced
     }
 
     /// Returns the possible form. Content compressed while it is sent needs chunked framing, which HTTP/1.0 does not have.
@@ -106,7 +106,7 @@ final class StoredContents {
         if let content = recoded.find(name) { return .bytes(content) }
         made += 1
         let count = found.contentBytes
-        if count <= Self.spaceBytes, !asked.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15) {
+        if count <= Self.spaceBytes, !requested.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15) {
             let whole = space ?? .allocate(byteCount: Self.spaceBytes, alignment: 16)
             space = whole
             let space = UnsafeMutableRawBufferPointer(rebasing: whole[..<count])

@@ -26,7 +26,7 @@ final class AdminReceiver: RequestReceiver {
 
     func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         let head = request.head
-        guard stream.listener.settings.access.allow(stream.client.place) else {
+        guard stream.listener.settings.access.allow(stream.client.clientAddress) else {
             let exchange = AdminExchange(entry: entry, stream: stream, interface: interface)
             exchange.send(
                 AdminResponse(AdminProblem(status: 403, sentence: "Clients at this address may not use the administrator's interface.")))
@@ -45,15 +45,15 @@ final class AdminReceiver: RequestReceiver {
             return nil
         }
         if adminRequest.isForPage {
-            adminRequest.statusAccess = StatusAccess(head, through: door(of: stream), settings: interface.settings) { [names] name in
-                names?.place(of: name) != nil
+            adminRequest.statusAccess = StatusAccess(head, through: transport(of: stream), settings: interface.settings) { [names] name in
+                names?.index(of: name) != nil
             }
             exchange.request = adminRequest
             exchange.contentLimitBytes = 0
             stream.sendContinue()
             return exchange
         }
-        switch AdminAccess(head, through: door(of: stream), token: interface.settings.token) {
+        switch AdminAccess(head, through: transport(of: stream), token: interface.settings.token) {
         case .allowed:
             exchange.request = adminRequest
             stream.sendContinue()
@@ -69,9 +69,9 @@ final class AdminReceiver: RequestReceiver {
 
     /// How the client reached this listener. With the PROXY protocol the listener's address does not show this, so it counts as a network
     /// address.
-    private func door(of stream: any ClientStream) -> AdminDoor {
+    private func transport(of stream: any ClientStream) -> AdminTransport {
         if stream.listener.settings.verification == .required, stream.security?.certificate != nil { return .certified }
-        return stream.listener.settings.takesProxyHeader ? .network : AdminDoor(address)
+        return stream.listener.settings.takesProxyHeader ? .network : AdminTransport(address)
     }
 
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { entry.refused(refusal, on: stream) }
@@ -124,7 +124,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     }
 }
 
-extension AdminDoor {
+extension AdminTransport {
     public init(_ address: ListenAddress) {
         if case .unix = address {
             self = .unixSocket

@@ -15,7 +15,7 @@ import TakeOver
 
 /// The socket to which a new process connects. `@unchecked Sendable` because the only mutable state is the dispatch source, which is
 /// thread-safe.
-final class TakeOverDoor: @unchecked Sendable {
+final class TakeOverListener: @unchecked Sendable {
     let socket: BoundSocket
     private let source: any DispatchSourceRead
 
@@ -43,20 +43,23 @@ extension ProxyServer {
         guard let admin = settings.admin.socket else { return }
         let path = Predecessor.path(besides: admin)
         do throws(ListenError) {
-            let socket = if let handed = predecessor?.door { handed } else { try BoundSocket(.unix(path: path), backlog: 8, mode: 0o600) }
-            let door = TakeOverDoor(socket) { [weak self] client in
+            let socket =
+                if let inherited = predecessor?.takeOverListener { inherited } else {
+                    try BoundSocket(.unix(path: path), backlog: 8, mode: 0o600)
+                }
+            let takeOverListener = TakeOverListener(socket) { [weak self] client in
                 guard let self else { return }
                 converse(with: client, then: then)
             }
-            self.door.withLock { $0 = (door, path) }
+            self.takeOverListener.withLock { $0 = (takeOverListener, path) }
         } catch {
             logger.warning("no other process can take over: \(error)")
         }
     }
 
-    func closeDoor(isHandedOver: Bool) {
-        guard let (door, path) = door.withLock({ $0 }) else { return }
-        door.close()
+    func closeTakeOverListener(isHandedOver: Bool) {
+        guard let (takeOverListener, path) = takeOverListener.withLock({ $0 }) else { return }
+        takeOverListener.close()
         if !isHandedOver { unlink(path) }
     }
 
@@ -70,7 +73,7 @@ extension ProxyServer {
         case .offer(let greeting):
             // Reloads wait on this queue until the hand-over has ended.
             reloadQueue.sync {
-                if let reason = whyNotNow { return refuse(socket, reason) }
+                if let reason = takeOverObstacle { return refuse(socket, reason) }
                 handOver(to: socket, greeting, machine, then)
             }
         default: break
@@ -92,8 +95,8 @@ extension ProxyServer {
         var event: HandingOver.Event = offer(to: socket) ? Self.next(socket, within: .patience) : .gone
         while true {
             switch machine.handle(event) {
-            case .commit(let places):
-                guard commit(places, socket, on: sending) else {
+            case .commit(let indexes):
+                guard commit(indexes, socket, on: sending) else {
                     event = .notCommitted
                     continue
                 }
@@ -102,7 +105,7 @@ extension ProxyServer {
                 return followSuccessor(machine, socket, answeringOn: sending)
             case .takeBack(let reason):
                 process.peer.end()
-                anyCache?.goOn()
+                anyCache?.resume()
                 _ = socket.send(.refused(reason))
                 noteFailedTakeOver()
                 return logger.warning("process \(greeting.process) does not take over, and this process continues: \(reason)")
@@ -118,13 +121,13 @@ extension ProxyServer {
         _ socket: TakeOverSocket, within deadline: TakeOverSocket.Deadline?, limit: Int = wordLimit
     ) -> HandingOver.Event {
         do throws(TakeOverSocket.NoMessage) {
-            return .came(try socket.receive(within: deadline, limit: limit).message)
+            return .received(try socket.receive(within: deadline, limit: limit).message)
         } catch {
             return error == .silent ? .silent : error == .gone ? .gone : .garbled
         }
     }
 
-    private var whyNotNow: String? {
+    private var takeOverObstacle: String? {
         if !isReady { return "the running process is about to end" }
         if process.peer.hasAll { return "another process has taken over already" }
         if isFollowing { return "the process before the running one has not ended yet: it finishes what it has begun" }
@@ -138,14 +141,14 @@ extension ProxyServer {
         var isSent = true
         func send(_ message: TakeOverMessage, _ descriptors: [Int32] = []) { isSent = isSent && socket.send(message, descriptors) }
         for listener in serving.listeners {
-            if case .handed(let name, let descriptor) = listener.settings.address { names[descriptor] = name }
+            if case .activated(let name, let descriptor) = listener.settings.address { names[descriptor] = name }
             let sockets = listener.sockets.map(\.descriptor)
             let message = HandedListener(
                 wanted: listener.settings.address.description, isAdmin: listener.isAdmin, sockets: UInt32(sockets.count))
             send(.listener(message), sockets)
         }
-        for (descriptor, name) in names.sorted(by: { $0.key < $1.key }) { send(.handed(name: name), [descriptor]) }
-        if let (door, _) = door.withLock({ $0 }) { send(.door, [door.socket.descriptor]) }
+        for (descriptor, name) in names.sorted(by: { $0.key < $1.key }) { send(.activated(name: name), [descriptor]) }
+        if let (takeOverListener, _) = takeOverListener.withLock({ $0 }) { send(.takeOverListener, [takeOverListener.socket.descriptor]) }
         if let tickets = serving.certificates?.tickets { send(.ticketKeys(tickets.bytes)) }
         if let store = anyCache?.offer() { send(.store, store.descriptors) }
         send(.offered)
@@ -153,27 +156,27 @@ extension ProxyServer {
     }
 
     /// - Returns: false if the other process cannot have received the commit message.
-    private func commit(_ places: [Int], _ socket: TakeOverSocket, on sending: DispatchQueue) -> Bool {
+    private func commit(_ indexes: [Int], _ socket: TakeOverSocket, on sending: DispatchQueue) -> Bool {
         guard isReady, claimEnd() else { return false }
         let serving = serving
         let peer = process.peer
-        beginTelling(socket, isSuccessor: true, on: sending)
-        for api in serving.apis { peer.tell(.modes(api.state.passedModes)) }
-        peer.tell(.faults(process.passedFaults))
-        peer.tell(.counts(countsNow()))
-        let end = anyCache?.pass { peer.tell(.change($0)) }
+        beginSending(socket, isSuccessor: true, on: sending)
+        for api in serving.apis { peer.send(.modes(api.state.passedModes)) }
+        peer.send(.faults(process.passedFaults))
+        peer.send(.counts(countsNow()))
+        let end = anyCache?.pass { peer.send(.change($0)) }
         guard sending.sync(execute: { socket.send(.committed(end ?? HandedPosition())) }) else {
-            giveBackEnd()
+            releaseEnd()
             return false
         }
         // From here on the hand-over cannot be undone.
         peer.takeAll()
         anyCache?.leave()
-        let listeners = places.map { serving.listeners[$0] }
+        let listeners = indexes.map { serving.listeners[$0] }
         handedOver.withLock { $0 = listeners }
         let left = DispatchSemaphore(value: 0)
         onEachShard {
-            $0.leave(listeners)
+            $0.stopAccepting(listeners)
         } then: {
             left.signal()
         }
@@ -183,7 +186,7 @@ extension ProxyServer {
     }
 
     /// Sends this process's changes to the other process from now on. If a message cannot be sent, the connection ends.
-    func beginTelling(_ socket: TakeOverSocket, isSuccessor: Bool, on sending: DispatchQueue) {
+    func beginSending(_ socket: TakeOverSocket, isSuccessor: Bool, on sending: DispatchQueue) {
         process.peer.begin(isSuccessor: isSuccessor) { [process, logger] message in
             sending.async {
                 guard !socket.isEnded, !socket.send(message) else { return }
@@ -234,8 +237,8 @@ extension ProxyServer {
     }
 
     /// Sends the last counts to the other process, and waits for their acknowledgement. Called when all work of this process has ended.
-    func tellLast(_ page: [UInt8]) {
-        process.peer.tell(.counts(page))
+    func sendLastCounts(_ page: [UInt8]) {
+        process.peer.send(.counts(page))
         let done = DispatchSemaphore(value: 0)
         process.peer.whenKnown { done.signal() }
         done.wait()

@@ -57,10 +57,10 @@ final class MetricsPages: Sendable {
             for format in [MetricsFormat.prometheus, .openMetrics] {
                 let asking = waiting.filter { $0.format == format }
                 // The process that takes over receives the counts before any client sees them.
-                let isTold = format == .prometheus && peer.isSuccessor
-                guard !asking.isEmpty || isTold else { continue }
+                let isForPeer = format == .prometheus && peer.isSuccessor
+                guard !asking.isEmpty || isForPeer else { continue }
                 let page = MetricsPage.render(snapshot, format: format) { figures.write(to: &$0) }
-                if isTold { peer.tell(.counts(page)) }
+                if isForPeer { peer.send(.counts(page)) }
                 let compressed = asking.contains(where: \.acceptsGzip) ? compress(page) : nil
                 peer.whenKnown {
                     for one in asking { one.reply(one.acceptsGzip ? compressed ?? Page(content: page) : Page(content: page)) }

@@ -25,10 +25,10 @@ public final class Predecessor: @unchecked Sendable {
     private var machine = TakingOver()
     private var listeners: [(settings: ListenerSettings, isAdmin: Bool, sockets: [BoundSocket])] = []
     /// Sockets of the service manager, with their names.
-    public private(set) var handed: [(name: String, descriptor: Int32)] = []
+    public private(set) var activated: [(name: String, descriptor: Int32)] = []
     private(set) var store: HandedStore?
     private(set) var ticketKeys: [UInt8]?
-    private(set) var door: BoundSocket?
+    private(set) var takeOverListener: BoundSocket?
     /// Changes that are applied once this process owns the directory.
     private var changes: [TakeOverMessage] = []
     private var followed: UInt64 = 0
@@ -71,7 +71,7 @@ public final class Predecessor: @unchecked Sendable {
     private func next(within deadline: TakeOverSocket.Deadline?) -> (TakingOver.Event, TakeOverSocket.Received?) {
         do throws(TakeOverSocket.NoMessage) {
             let received = try socket.receive(within: deadline)
-            return (.came(received.message), received)
+            return (.received(received.message), received)
         } catch {
             return (error == .silent ? .silent : error == .gone ? .gone : .garbled, nil)
         }
@@ -88,15 +88,15 @@ public final class Predecessor: @unchecked Sendable {
             }
             guard !sockets.isEmpty, sockets.count == Int(listener.sockets) else { throw Self.noSocket(listener.wanted) }
             listeners.append((ListenerSettings(address), listener.isAdmin, sockets))
-        case .handed(let name):
+        case .activated(let name):
             let descriptor = received.next()
             if let problem = BoundSocket.whyNotListening(descriptor.number) {
                 throw TakeOverError("the running process handed over the socket \(name): \(problem)")
             }
             // The listener that uses a descriptor owns it, so this is a duplicate.
-            handed.append((name, csystem_duplicate(descriptor.number)))
+            activated.append((name, csystem_duplicate(descriptor.number)))
         case .store: store = HandedStore(lock: received.next(), index: received.next())
-        case .door: door = BoundSocket(adopting: received.next())
+        case .takeOverListener: takeOverListener = BoundSocket(adopting: received.next())
         case .ticketKeys(let keys): ticketKeys = keys
         default: break
         }
@@ -125,12 +125,12 @@ public final class Predecessor: @unchecked Sendable {
     /// Reports that this process is prepared, and waits until it may serve.
     /// - Parameter used: the listeners that this process uses.
     func waitForCommit(_ used: [ServedListener], _ server: ProxyServer) throws(TakeOverError) {
-        let places = served.withLock { all in
+        let indexes = served.withLock { all in
             defer { all = [] }
-            return all.indices.filter { place in used.contains { $0.shares(all[place]) } }
+            return all.indices.filter { index in used.contains { $0.shares(all[index]) } }
         }
         var isOwn = false
-        var action = machine.handle(.isPrepared(listeners: places))
+        var action = machine.handle(.isPrepared(listeners: indexes))
         while true {
             switch action {
             case .say(let message): _ = socket.send(message)
@@ -142,7 +142,7 @@ public final class Predecessor: @unchecked Sendable {
                 store = nil
                 for change in changes { follow(change, server) }
                 changes = []
-            case .serve: return server.tellPredecessor(socket, on: sending)
+            case .serve: return server.sendToPredecessor(socket, on: sending)
             case .end(let reason): throw TakeOverError(reason)
             default: break
             }

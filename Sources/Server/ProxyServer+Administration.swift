@@ -61,7 +61,7 @@ extension ProxyServer: AdministeredServer {
     /// Whether the process that took over ended before it served, so that no process serves.
     public var hasLostSuccessor: Bool { process.peer.isLost }
 
-    public func afterTelling(_ then: @escaping @Sendable () -> Void) { process.peer.whenKnown(then) }
+    public func afterPropagation(_ then: @escaping @Sendable () -> Void) { process.peer.whenKnown(then) }
 
     public func afterEachLoop(_ then: @escaping @Sendable () -> Void) { onEachShard({ _ in }, then: then) }
 }

@@ -14,7 +14,7 @@ extension ProxyServer {
     ) {
         let (result, before, after) = process.changeFaults(change)
         logFaults(before.rules, after.rules)
-        process.peer.tell(.faults(process.passedFaults))
+        process.peer.send(.faults(process.passedFaults))
         // Concurrent changes may reach a shard in either order, so the shard reads the current faults.
         onEachShard { [process] shard in
             shard.forEachAPI { $0.use(process.faults) }

@@ -24,8 +24,8 @@ extension ProxyServer {
         case .everything where selection.apis.isEmpty: return LogMessage(.all, isSoft: isSoft)
         case .target where !isSoft:
             let caches = serving.apis.compactMap { $0.state.cache.map { ResponseCache($0, mayWait: true) { [self] in cacheTime } } }
-            let meant = caches.filter { selection.isMeant($0.shared.settings) }.map { $0.marks(ofTarget: selection.value) }
-            guard !meant.contains(where: { $0 == nil }), !selection.mayMeanOthers(than: caches.map(\.shared.settings)) else { break }
+            let meant = caches.filter { selection.isMeant($0.state.settings) }.map { $0.marks(ofTarget: selection.value) }
+            guard !meant.contains(where: { $0 == nil }), !selection.mayMeanOthers(than: caches.map(\.state.settings)) else { break }
             let marks = meant.flatMap { $0 ?? [] }
             return marks.isEmpty ? nil : LogMessage(marks: marks)
         case .everything, .target, .prefix, .tag: break
@@ -62,11 +62,11 @@ extension ProxyServer {
         }
         let time = { (milliseconds: Int64?) -> JSONValue in milliseconds.map { .string(RFC3339.format(milliseconds: $0)) } ?? .null }
         return [
-            "fleet": .string(fleet.settings.name), "node": .string(fleet.nodeName), "seeing": .bool(fleet.isSeeing),
-            "blind_since": time(log.blindSince), "trouble": log.trouble.map { .string($0.label) } ?? .null,
+            "fleet": .string(fleet.settings.name), "node": .string(fleet.nodeName), "seeing": .bool(fleet.isUpToDate),
+            "blind_since": time(log.disconnectedSince), "trouble": log.trouble.map { .string($0.label) } ?? .null,
             "trouble_sentence": log.trouble.map { .string($0.sentence(fleet: fleet.settings.name)) } ?? .null,
             "log_server": log.server.map { .string($0.description) } ?? .null, "log_slot": log.slot.map { .integer($0) } ?? .null,
-            "position": .string(log.position.text), "lag_ms": .integer(Int(log.lagMilliseconds)), "nodes": .integer(fleet.nodesHeardOf),
+            "position": .string(log.position.text), "lag_ms": .integer(Int(log.lagMilliseconds)), "nodes": .integer(fleet.otherNodeCount),
             "unopened": .integer(Int(clamping: log.unopened)), "unopened_at": time(log.lastUnopened),
             "foreign": .integer(Int(clamping: log.foreign)),
             "is_slow": .bool(fleet.isSlow), "servers": .array(lines),
@@ -103,10 +103,10 @@ extension FleetLevel {
 
 extension MetricsSnapshot.Sharing {
     fileprivate mutating func add(_ figures: FleetFigures, _ engine: EngineFigures) {
-        Self.add(SharedOutcome.allCases.map { ($0.rawValue, figures.lookUps[$0] ?? 0) }, to: &lookUps)
+        Self.add(FleetOutcome.allCases.map { ($0.rawValue, figures.lookUps[$0] ?? 0) }, to: &lookUps)
         Self.add(LeaseOutcome.allCases.map { ($0.rawValue, figures.leases[$0] ?? 0) }, to: &leases)
         Self.add(OfferOutcome.allCases.map { ($0.rawValue, figures.offers[$0] ?? 0) }, to: &offers)
-        Self.add(SharedRefusal.allCases.map { ($0.rawValue, figures.refusals[$0] ?? 0) }, to: &refusals)
+        Self.add(FleetRefusal.allCases.map { ($0.rawValue, figures.refusals[$0] ?? 0) }, to: &refusals)
         add(engine.failures)
         let failing = engine.serversWithOpenBreaker
         servers = [
@@ -126,15 +126,15 @@ extension MetricsSnapshot.Sharing {
             sum = lines
             return
         }
-        for place in sum.indices { sum[place].count += lines[place].count }
+        for index in sum.indices { sum[index].count += lines[index].count }
     }
 
-    mutating func add(_ log: LogFigures, isSeeing: Bool, clockSkew: Int64?) {
+    mutating func add(_ log: LogFigures, isUpToDate: Bool, clockSkew: Int64?) {
         self.clockSkew = clockSkew
-        (entriesApplied, entriesAppended, blindings, unopened) = (log.applied, log.appended, log.blindings, log.unopened)
-        (lag, self.isSeeing, foreign) = (log.lagMilliseconds, isSeeing, log.foreign)
+        (entriesApplied, entriesAppended, disconnections, unopened) = (log.applied, log.appended, log.disconnections, log.unopened)
+        (lag, self.isUpToDate, foreign) = (log.lagMilliseconds, isUpToDate, log.foreign)
         // There is no cause before the first connection to the log.
-        troubles = LogTrouble.labels.map { ($0, !isSeeing && $0 == log.trouble?.label ? 1 : 0) }
+        troubles = LogTrouble.labels.map { ($0, !isUpToDate && $0 == log.trouble?.label ? 1 : 0) }
         add(log.engineFailures)
         pendingPurges = LogWriter.Pending.allCases.map { ($0.rawValue, UInt64(log.pendingPurges[$0] ?? 0)) }
         gaps = LogGap.allCases.map { ($0.rawValue, log.gaps[$0] ?? 0) }
@@ -146,7 +146,7 @@ extension Histogram {
     fileprivate init(_ times: RoundTrips) {
         let first = 4
         var counts = (first..<RoundTrips.buckets).map { times.counts[$0] }
-        for place in 0..<first { counts[0] += times.counts[place] }
+        for index in 0..<first { counts[0] += times.counts[index] }
         self.init(bounds: (first..<(RoundTrips.buckets - 1)).map { 1 << Int64($0) }, counts: counts, sum: times.sumMicroseconds)
     }
 }

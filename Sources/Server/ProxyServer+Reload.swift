@@ -57,7 +57,7 @@ struct ReloadCounts: Sendable {
     var failedCertificates = 0
 
     mutating func count(_ outcome: ReloadOutcome, at seconds: Int64) {
-        if let place = ReloadOutcome.labels.firstIndex(of: outcome.label) { counts[place] += 1 }
+        if let index = ReloadOutcome.labels.firstIndex(of: outcome.label) { counts[index] += 1 }
         last = (outcome.label, seconds)
         if case .applied(let applied) = outcome, !applied.certificates.isEmpty { certificates += 1 }
     }
@@ -126,7 +126,7 @@ extension ProxyServer {
             process: process, apis: apis, listeners: listeners,
             interface: AdminInterface(server: self, apis: apis, settings: new.settings.admin), pages: former.pages,
             challenges: listening.challengeDirectory.map { AcmeChallenges(directory: $0) }, certificates: certificates, past: former.past)
-        let made = shards.enumerated().map { place, shard in shard.prepare(serving, besides: former, prepared?[place]) }
+        let made = shards.enumerated().map { index, shard in shard.prepare(serving, besides: former, prepared?[index]) }
         guard use(serving, after: former) else { throw SettingsMistakes(["the process is stopping"]) }
         let isDone = DispatchSemaphore(value: 0)
         onEachShard { [self] in
@@ -173,7 +173,7 @@ extension ProxyServer {
             } then: { _ in
             }
         }
-        tell(new, serving)
+        logReload(new, serving)
     }
 
     /// Warnings about changes that hide stored responses, or let more clients receive them.
@@ -231,13 +231,13 @@ extension ProxyServer {
     ) throws(SettingsMistakes) -> [ServedListener] {
         let asksTheSame = certificates?.certificates.clientRules == former.certificates?.certificates.clientRules
         do throws(ListenError) {
-            return try ServedListener.all(settings, after: former.listeners, asksTheSame: asksTheSame, handed: &handed, logger)
+            return try ServedListener.all(settings, after: former.listeners, asksTheSame: asksTheSame, activated: &activated, logger)
         } catch {
             throw SettingsMistakes([error.description])
         }
     }
 
-    private func tell(_ new: NewSettings, _ serving: Serving) {
+    private func logReload(_ new: NewSettings, _ serving: Serving) {
         for warning in new.warnings { logger.warning("\(warning)") }
         logCertificates(serving)
         let changed = new.changed.isEmpty ? "nothing in them is new" : "changed: \(new.changed.joined(separator: ", "))"
@@ -259,7 +259,7 @@ extension NewSettings {
 
 extension Serving {
     /// Adds the final counts of replaced APIs, and of a replaced access log.
-    fileprivate func past(besides apis: [ServedAPI], _ process: ProcessState, now: Int64) -> PastFigures {
+    fileprivate func past(besides apis: [ServedAPI], _ process: ProcessState, now: Int64) -> ReplacedFigures {
         var past = past
         for api in self.apis where !apis.contains(where: { $0 === api }) {
             api.addCounts(to: &past, besides: apis.first { $0.name == api.name }, now: now)

@@ -37,7 +37,7 @@ extension ProxyServer {
         guard let predecessor else { return }
         PeerProcess.makeFollowingQueue().async { [self] in
             predecessor.followToEnd(self)
-            anyCache?.tell(nil)
+            anyCache?.setPeer(nil)
             process.peer.end()
             fleet?.log.takeLeftPurges()
             following.withLock { $0 = false }
@@ -46,10 +46,10 @@ extension ProxyServer {
     }
 
     /// Sends this process's changes to the old process until that has ended.
-    func tellPredecessor(_ socket: TakeOverSocket, on sending: DispatchQueue) {
-        beginTelling(socket, isSuccessor: false, on: sending)
+    func sendToPredecessor(_ socket: TakeOverSocket, on sending: DispatchQueue) {
+        beginSending(socket, isSuccessor: false, on: sending)
         let peer = process.peer
-        anyCache?.tell { peer.tell(.change($0)) }
+        anyCache?.setPeer { peer.send(.change($0)) }
     }
 
     /// Applies a change that the other process has made.

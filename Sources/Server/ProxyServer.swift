@@ -29,7 +29,7 @@ public final class ProxyServer: @unchecked Sendable {
     /// Reads the settings; nil if only the files that they name are read again.
     let readSettings: Mutex<SettingsReading?> = Mutex(nil)
     /// Sockets that were handed over, by descriptor. Used by the initializer, and then on `reloadQueue`.
-    var handed: [Int32: BoundSocket] = [:]
+    var activated: [Int32: BoundSocket] = [:]
     /// Queue for generating metrics pages.
     private let pageQueue = DispatchQueue(label: "cistern.pages", qos: .utility)
     private(set) var shards: [ServedShard] = []
@@ -39,7 +39,7 @@ public final class ProxyServer: @unchecked Sendable {
     let predecessor: Predecessor?
     let following = Mutex(false)
     /// The socket on which another process may take over, and its path.
-    let door: Mutex<(door: TakeOverDoor, path: String)?> = Mutex(nil)
+    let takeOverListener: Mutex<(takeOverListener: TakeOverListener, path: String)?> = Mutex(nil)
     /// Number of completed take-overs by this process, and of failed ones by other processes.
     let takeOvers = Mutex((done: 0, failed: 0))
     /// Updated on the first shard's loop, read when the page is generated.
@@ -70,17 +70,17 @@ public final class ProxyServer: @unchecked Sendable {
         let certificates = try ServedCertificates(settings.listening, ticketKeys, now: time.wallMilliseconds / 1_000)
         let prepared = try certificates?.prepared(shards: settings.shards)
         if let predecessor { try predecessor.check(isStoring: settings.store != nil) }
-        let apis = try ServedAPI.all(of: process, server: self, handed: predecessor?.store)
-        let listeners = try ServedListener.all(settings, after: predecessor?.inherited() ?? [], handed: &handed, logger)
+        let apis = try ServedAPI.all(of: process, server: self, inherited: predecessor?.store)
+        let listeners = try ServedListener.all(settings, after: predecessor?.inherited() ?? [], activated: &activated, logger)
         let serving = Serving(
             process: process, apis: apis, listeners: listeners,
             interface: AdminInterface(server: self, apis: apis, settings: settings.admin), pages: OwnPages(self),
             challenges: settings.listening.challengeDirectory.map { AcmeChallenges(directory: $0) }, certificates: certificates,
-            past: PastFigures())
+            past: ReplacedFigures())
         state.withLock { $0 = serving }
         shards = (0..<settings.shards).map { ServedShard(process, number: $0, self.fleet, time: time) }
-        for (place, shard) in shards.enumerated() {
-            shard.use(shard.prepare(serving, besides: nil, prepared?[place]), onFailure: logHandshake)
+        for (index, shard) in shards.enumerated() {
+            shard.use(shard.prepare(serving, besides: nil, prepared?[index]), onFailure: logHandshake)
         }
     }
 
@@ -96,7 +96,7 @@ public final class ProxyServer: @unchecked Sendable {
     /// URLs for clients, in the order of the settings.
     public var urls: [String] { serving.listeners.filter { !$0.isAdmin }.map { $0.settings.url(at: $0.address) } }
     /// The cache of the first API. All APIs have one store, which each cache can close and flush.
-    var anyCache: SharedCacheState? { serving.apis[0].state.cache }
+    var anyCache: APICacheState? { serving.apis[0].state.cache }
 
     /// The session ticket keys of the process, for all TLS listeners. Returns nil if the system provides no random numbers.
     func ticketKeys() -> TicketKeys? {
@@ -112,7 +112,7 @@ public final class ProxyServer: @unchecked Sendable {
         logCertificates(serving)
         for api in serving.apis { api.state.startKeys(now: time.monotonicMilliseconds) }
         followPredecessor()
-        fleet?.start(FleetObedience(self))
+        fleet?.start(FleetOrderApplier(self))
         for served in shards {
             served.shard.loop.execute { served.start() }
             served.shard.loop.start()
@@ -173,7 +173,7 @@ public final class ProxyServer: @unchecked Sendable {
     }
 
     /// Undoes `claimEnd()` after a failed take-over.
-    func giveBackEnd() { state.withLock { _ in isReloadable = true } }
+    func releaseEnd() { state.withLock { _ in isReloadable = true } }
 
     /// Stops accepting, completes active responses within `deadline`, and writes pending data to the store. Blocks until all is done; must
     /// not be called on an event loop. After a take-over the other process continues to accept and to write.
@@ -181,12 +181,12 @@ public final class ProxyServer: @unchecked Sendable {
         claimEndForStop()
         let others = handedOver.withLock { $0 }
         if others == nil { announceStop() }
-        closeDoor(isHandedOver: others != nil)
+        closeTakeOverListener(isHandedOver: others != nil)
         let gathering = Gathering(count: shards.count)
         let last: Mutex<MetricsSnapshot?> = Mutex(nil)
         let group = DispatchGroup()
         for _ in shards { group.enter() }
-        onceDrained(deadline) { served in
+        whenDrained(deadline) { served in
             served.close()
             if let sum = gathering.add(served) { last.withLock { $0 = sum } }
             served.shard.loop.stop { group.leave() }
@@ -201,12 +201,12 @@ public final class ProxyServer: @unchecked Sendable {
         anyCache?.close()
         process.accessLog?.finish()
         process.spans?.finish()
-        if others != nil, let sum = last.withLock({ $0 }) { tellLast(countsPage(complete(sum))) }
+        if others != nil, let sum = last.withLock({ $0 }) { sendLastCounts(countsPage(complete(sum))) }
         logger.info("stopped")
     }
 
     /// Runs `work` on each shard's loop once no shard has a client. Until then, a client's request may wait for a fetch on another shard.
-    private func onceDrained(_ deadline: Duration, _ work: @escaping @Sendable (ServedShard) -> Void) {
+    private func whenDrained(_ deadline: Duration, _ work: @escaping @Sendable (ServedShard) -> Void) {
         let left = Mutex(shards.count)
         for served in shards {
             served.shard.loop.execute { [shards] in
@@ -297,9 +297,9 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.figures.labelled.add(spans)
         snapshot.hasTraced =
             process.spans != nil || [LabelledFigure.spansExported, .spansDropped, .spanExportFailures].contains { spans.sum($0) > 0 }
-        fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isSeeing: $0.isSeeing, clockSkew: $0.clockSkew) }
+        fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isUpToDate: $0.isUpToDate, clockSkew: $0.clockSkew) }
         let names = settings.upstream.names.counts
-        (snapshot.figures[.namesFound], snapshot.figures[.namesFailed]) = (Int(names.found), Int(names.failed))
+        (snapshot.figures[.nameLookUpsDone], snapshot.figures[.nameLookUpsFailed]) = (Int(names.found), Int(names.failed))
         addBudgets(to: &snapshot)
         return snapshot
     }
@@ -308,7 +308,7 @@ public final class ProxyServer: @unchecked Sendable {
     private func addBudgets(to snapshot: inout MetricsSnapshot) {
         let (budget, content) = (process.connections, process.content)
         snapshot.figures[.connectionsLimit] = budget.limit
-        snapshot.figures[.connectionsTurnedAway] = budget.turnedAway
+        snapshot.figures[.connectionsRejected] = budget.rejectedConnections
         snapshot.figures[.connectionsCut] = budget.cut
         snapshot.figures[.unsentBytes] = budget.unsentBytes
         snapshot.figures[.unsentLimitBytes] = budget.unsentLimitBytes
@@ -325,9 +325,9 @@ public final class ProxyServer: @unchecked Sendable {
     // MARK: Log
 
     /// The addresses for clients, with `https://` if they use TLS.
-    public var listeningPlaces: String { Self.listeningPlaces(serving) }
+    public var listeningAddresses: String { Self.listeningAddresses(serving) }
 
-    private static func listeningPlaces(_ serving: Serving) -> String {
+    private static func listeningAddresses(_ serving: Serving) -> String {
         serving.listeners.filter { !$0.isAdmin }.map { $0.settings.name(at: $0.address) }.joined(separator: ", ")
     }
 
@@ -335,7 +335,7 @@ public final class ProxyServer: @unchecked Sendable {
         let (settings, apis) = (serving.settings, serving.apis)
         let loops = settings.shards == 1 ? "1 event loop" : "\(settings.shards) event loops"
         let upstreams = apis.map { $0.name.isEmpty ? $0.upstreamURL : "\($0.name) at \($0.upstreamURL)" }.joined(separator: ", ")
-        logger.info("listening on \(Self.listeningPlaces(serving)), upstream \(upstreams), \(loops)")
+        logger.info("listening on \(Self.listeningAddresses(serving)), upstream \(upstreams), \(loops)")
         let adminURLs = serving.listeners.filter(\.isAdmin).map { $0.settings.url(at: $0.address) }
         if !adminURLs.isEmpty {
             logger.info("metrics (/metrics), the state (/-/status) and the admin interface on \(adminURLs.joined(separator: ", "))")

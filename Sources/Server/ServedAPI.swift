@@ -16,20 +16,20 @@ import TakeOver
 import Upstream
 
 final class ServedAPI: Sendable {
-    let state: SharedFlowState
+    let state: APIState
     private unowned let server: ProxyServer
 
-    private init(_ state: SharedFlowState, of server: ProxyServer) { (self.state, self.server) = (state, server) }
+    private init(_ state: APIState, of server: ProxyServer) { (self.state, self.server) = (state, server) }
 
     /// Creates all APIs of the settings.
     /// - Parameters:
     ///   - former: the APIs that are served now.
     ///   - unchanged: names of the former APIs that are kept as they are.
-    ///   - handed: the store that another process has handed over; nil if there is none.
+    ///   - inherited: the store that another process has handed over; nil if there is none.
     /// - Throws: `StoreError` if the store cannot be opened.
     static func all(
         of process: ProcessState, server: ProxyServer, after former: [ServedAPI] = [], unchanged: Set<String> = [],
-        handed: HandedCache? = nil
+        inherited: HandedCache? = nil
     ) throws -> [ServedAPI] {
         let settings = process.settings.apis.isEmpty ? [process.settings] : process.settings.apis
         var all: [ServedAPI] = []
@@ -40,7 +40,7 @@ final class ServedAPI: Sendable {
                 continue
             }
             let beside = former.first?.state ?? all.first?.state
-            all.append(ServedAPI(try SharedFlowState(one, of: process, beside: beside, after: before?.state, handed: handed), of: server))
+            all.append(ServedAPI(try APIState(one, of: process, beside: beside, after: before?.state, inherited: inherited), of: server))
         }
         // All nodes of a fleet have one upstream for an API of one name.
         server.fleet?.served = Dictionary(all.map { ($0.name, $0.state.upstreamName) }, uniquingKeysWith: { first, _ in first })
@@ -72,7 +72,7 @@ final class ServedAPI: Sendable {
         snapshot.figures[.collapsedWaiting] += state.collapsed.waiting
         let failures = state.health.summary(now: now)
         snapshot.failures.add(failures)
-        snapshot.figures[.cookieSetsLeftOut] += state.cache?.cookieOrigins?.leftOut ?? 0
+        snapshot.figures[.setCookiesOmitted] += state.cache?.cookieOrigins?.leftOut ?? 0
         for (event, count) in state.cache?.gone?.counts ?? [] { snapshot.addGone(event, UInt64(count)) }
         for report in state.cache?.unknownFields.reports ?? [] {
             snapshot.addUnknownField(report.name, report.kind.rawValue, UInt64(report.count))
@@ -84,10 +84,10 @@ final class ServedAPI: Sendable {
         snapshot.figures[.tokenKeysRead] += keys.read
         snapshot.figures[.tokenKeysFailed] += keys.failed
         if name.isEmpty {
-            snapshot.soleAPI = Int(place)
+            snapshot.soleAPI = Int(index)
         } else {
             let addresses = addresses.map { ($0.url, $0.down == nil) }
-            snapshot.apis.append(APILine(name: name, place: Int(place), report: failures.upstream, addresses: addresses))
+            snapshot.apis.append(APILine(name: name, index: Int(index), report: failures.upstream, addresses: addresses))
         }
     }
 }
@@ -95,11 +95,11 @@ final class ServedAPI: Sendable {
 extension ServedAPI {
     /// Adds the counts of this API, which is being replaced, to the past counts.
     /// - Parameter successor: the new API of this name, which may continue some of the counts; nil if there is none.
-    func addCounts(to past: inout PastFigures, besides successor: ServedAPI?, now: Int64) {
+    func addCounts(to past: inout ReplacedFigures, besides successor: ServedAPI?, now: Int64) {
         let next = successor?.state
         if next?.health !== state.health { past.failures.addOpened(state.health.summary(now: now)) }
         if let origins = state.cache?.cookieOrigins, origins !== next?.cache?.cookieOrigins {
-            past.figures[.cookieSetsLeftOut] += origins.leftOut
+            past.figures[.setCookiesOmitted] += origins.leftOut
         }
         if let gone = state.cache?.gone, gone !== next?.cache?.gone {
             for (event, count) in gone.counts { past.gone[event, default: 0] += UInt64(count) }
@@ -113,8 +113,8 @@ extension ServedAPI {
 
 extension ServedAPI: AdministeredAPI {
     var name: String { state.name }
-    var place: UInt16 { state.place }
-    var cache: SharedCacheState? { state.cache }
+    var index: UInt16 { state.index }
+    var cache: APICacheState? { state.cache }
     var policy: CachePolicySettings { settings.policy }
     var upstreamURL: String { settings.upstream.origin + settings.upstream.basePath }
     var addresses: [AddressState] {
@@ -144,7 +144,7 @@ extension ServedAPI: AdministeredAPI {
                 name: state.health.name(of: open.scope), kind: open.scope.kind.rawValue, since: open.stop.since,
                 cause: open.stop.cause.label, details: open.stop.cause.details, advice: open.stop.cause.advice?.text,
                 setting: open.stop.setting.rawValue, settingValue: value(of: open.stop.setting), effect: open.scope.effect,
-                wait: open.stop.wait, lookedAt: open.lookedAt, user: user)
+                wait: open.stop.wait, checkedAt: open.checkedAt, user: user)
         }
     }
 
@@ -161,9 +161,9 @@ extension ServedAPI: AdministeredAPI {
         let failure = settings.upstream.failure
         return switch setting {
         case .threshold: "\(failure.threshold) in a row"
-        case .window: ShownFigures.duration(microseconds: failure.window * 1_000)
-        case .retryAfterLimit: ShownFigures.span(failure.retryAfterLimit / 1_000)
-        case .recheck: ShownFigures.duration(microseconds: failure.recheck * 1_000)
+        case .window: NumberText.duration(microseconds: failure.window * 1_000)
+        case .retryAfterLimit: NumberText.span(failure.retryAfterLimit / 1_000)
+        case .recheck: NumberText.duration(microseconds: failure.recheck * 1_000)
         }
     }
 
@@ -185,7 +185,7 @@ extension ServedAPI: AdministeredAPI {
             + changed.routes.sorted { $0.key < $1.key }.map { "\($0.value.rawValue) for the route \(state.routes.all[$0.key].name)" }
         let subject = name.isEmpty ? "the mode" : "the mode of \(name)"
         server.logger.notice("\(subject) is \(([changed.all.rawValue] + exceptions).joined(separator: ", "))")
-        server.process.peer.tell(.modes(state.passedModes))
+        server.process.peer.send(.modes(state.passedModes))
         server.useModes(of: state, then: then)
         return true
     }
@@ -199,7 +199,7 @@ extension ServedAPI: AdministeredAPI {
     }
 
     func judge(_ archived: ArchivedResponse) -> ArchiveJudgement {
-        let route = state.routes.all[state.routes.place(of: archived.request.pathAndQuery)]
+        let route = state.routes.all[state.routes.index(of: archived.request.pathAndQuery)]
         let good = route.good
         let examination = ContentExamination(
             ContentExamination.Arrived(
@@ -217,9 +217,9 @@ extension ServedAPI: AdministeredAPI {
 
 extension ProxyServer {
     /// Passes the current modes to all shards. Concurrent changes may reach a shard in either order, so the shard reads the current modes.
-    func useModes(of state: SharedFlowState, then: @escaping @Sendable () -> Void) {
+    func useModes(of state: APIState, then: @escaping @Sendable () -> Void) {
         onEachShard { served in
-            served.forEachAPI { if $0.shared === state { $0.modes = state.modes } }
+            served.forEachAPI { if $0.apiState === state { $0.modes = state.modes } }
         } then: {
             then()
         }

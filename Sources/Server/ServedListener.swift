@@ -37,7 +37,7 @@ final class ServedListener: Sendable {
     func sockets(ofShard number: Int, of count: Int) -> [BoundSocket] {
         switch settings.address {
         case .unix: number == 0 ? sockets : []
-        case .handed: sockets
+        case .activated: sockets
         case .ipv4, .ipv6:
             sockets.count < count
                 ? [sockets[number % sockets.count]] : stride(from: number, to: sockets.count, by: count).map { sockets[$0] }
@@ -48,7 +48,7 @@ final class ServedListener: Sendable {
     func shares(_ other: ServedListener) -> Bool { sockets[0] === other.sockets[0] }
 
     /// Whether the socket was handed over as a descriptor, for example by a service manager that keeps it open.
-    var isHanded: Bool { if case .handed = settings.address { true } else { false } }
+    var isActivated: Bool { if case .activated = settings.address { true } else { false } }
 
     /// Path of a socket file that Cistern has created; nil for other addresses.
     var file: String? {
@@ -71,27 +71,27 @@ final class ServedListener: Sendable {
     /// Creates all listeners of the settings. Unchanged listeners are kept; listeners with changed settings keep their sockets.
     /// - Parameters:
     ///   - asksTheSame: whether the requirements for client certificates are unchanged.
-    ///   - handed: sockets that were handed over, by descriptor, because a descriptor can be adopted only once.
+    ///   - activated: sockets that were handed over, by descriptor, because a descriptor can be adopted only once.
     static func all(
-        _ settings: ProxySettings, after former: [ServedListener], asksTheSame: Bool = true, handed: inout [Int32: BoundSocket],
+        _ settings: ProxySettings, after former: [ServedListener], asksTheSame: Bool = true, activated: inout [Int32: BoundSocket],
         _ logger: Logger
     ) throws(ListenError) -> [ServedListener] {
         var all: [ServedListener] = []
         var left = former
         for wanted in try self.wanted(settings, logger) {
-            let isAsBefore = asksTheSame || !wanted.settings.isTLS
+            let isUnchanged = asksTheSame || !wanted.settings.isTLS
             let same = left.firstIndex { $0.settings == wanted.settings && $0.isAdmin == wanted.isAdmin }
-            if isAsBefore, let place = same {
-                all.append(left.remove(at: place))
+            if isUnchanged, let index = same {
+                all.append(left.remove(at: index))
                 continue
             }
             let address = wanted.settings.address
-            if let place = same ?? left.firstIndex(where: { $0.settings.address == address || $0.address == address }) {
-                all.append(ServedListener(wanted, left.remove(at: place).sockets))
+            if let index = same ?? left.firstIndex(where: { $0.settings.address == address || $0.address == address }) {
+                all.append(ServedListener(wanted, left.remove(at: index).sockets))
                 continue
             }
             do throws(ListenError) {
-                let sockets = try bind(wanted, settings, beside: former, &handed)
+                let sockets = try bind(wanted, settings, beside: former, &activated)
                 all.append(ServedListener(wanted, sockets))
             } catch {
                 guard wanted.isOptional else {
@@ -120,16 +120,16 @@ final class ServedListener: Sendable {
     }
 
     private static func bind(
-        _ wanted: Wanted, _ settings: ProxySettings, beside former: [ServedListener], _ handed: inout [Int32: BoundSocket]
+        _ wanted: Wanted, _ settings: ProxySettings, beside former: [ServedListener], _ activated: inout [Int32: BoundSocket]
     ) throws(ListenError) -> [BoundSocket] {
         let address = wanted.settings.address
         let backlog = settings.downstream.backlog
         switch address {
         case .unix: return [try BoundSocket(address, backlog: backlog, mode: wanted.mode)]
-        case .handed(_, let descriptor):
-            if let socket = handed[descriptor] { return [socket] }
+        case .activated(_, let descriptor):
+            if let socket = activated[descriptor] { return [socket] }
             let socket = try BoundSocket(address, backlog: backlog)
-            handed[descriptor] = socket
+            activated[descriptor] = socket
             return [socket]
         case .ipv4, .ipv6:
             // A former wildcard address and a new single address may overlap, or the reverse. If the former one is not used any more, both

@@ -33,7 +33,7 @@ final class ServedShard: @unchecked Sendable {
     init(_ process: ProcessState, number: Int, _ node: FleetNode?, time: any TimeSource) {
         let loop = EventLoop(label: "cistern.shard.\(number)", time: time)
         fleet = node.map { FleetLevel($0, on: loop) }
-        shard = Shard(process, number: number, on: loop, level: fleet ?? UnsharedLevel.instance)
+        shard = Shard(process, number: number, on: loop, level: fleet ?? NoFleetStorage.instance)
     }
 
     func prepare(_ serving: Serving, besides former: Serving?, _ tls: ServerTLS.Prepared?) -> Prepared {
@@ -49,13 +49,13 @@ final class ServedShard: @unchecked Sendable {
     func use(_ prepared: Prepared, onFailure: @escaping (HandshakeFailure, PeerAddress) -> Void) {
         shard.loop.assertOnLoop()
         let (serving, former) = (prepared.serving, apis)
-        apis = serving.apis.compactMap { api in (prepared.apis + former).first { $0.shared === api.state } }
+        apis = serving.apis.compactMap { api in (prepared.apis + former).first { $0.apiState === api.state } }
         shard.use(serving.process)
         if let new = prepared.tls, let tickets = serving.certificates?.tickets { use(new, tickets, onFailure) }
         if isRunning { for api in prepared.apis { api.start() } }
         if apis.count != former.count || !prepared.apis.isEmpty { for api in apis { api.forgetRepeated() } }
         for api in former where !apis.contains(where: { $0 === api }) { retire(api) }
-        place(serving)
+        updateListeners(serving)
     }
 
     private func use(_ new: ServerTLS.Prepared, _ tickets: TicketKeys, _ onFailure: @escaping (HandshakeFailure, PeerAddress) -> Void) {
@@ -68,7 +68,7 @@ final class ServedShard: @unchecked Sendable {
     /// The single API itself, or a receiver that selects one of several.
     private var receiver: any RequestReceiver { apis[0].isAlone ? apis[0].entry : APIReceiver(apis.map(\.entry)) }
 
-    private func place(_ serving: Serving) {
+    private func updateListeners(_ serving: Serving) {
         let clients = receiver
         let former = listeners
         listeners = serving.listeners.flatMap { served -> [(served: ServedListener, listener: Listener)] in
@@ -93,7 +93,7 @@ final class ServedShard: @unchecked Sendable {
             // Requests on connections of a replaced listener are handled by the current APIs.
             listener.receiver = served.isAdmin ? listener.receiver : clients
             let next = serving.listeners.first { $0.shares(served) }
-            listener.retire(isKept: served.isHanded || next != nil, successor: next?.settings)
+            listener.retire(isKept: served.isActivated || next != nil, successor: next?.settings)
         }
         if isRunning { for (_, listener) in listeners { listener.start() } }
     }
@@ -109,10 +109,10 @@ final class ServedShard: @unchecked Sendable {
     private func watchRetired() {
         shard.loop.schedule(after: Self.retiredInterval) { [weak self] in
             guard let self else { return }
-            for place in retired.indices.reversed() {
+            for index in retired.indices.reversed() {
                 // Each active request holds a reference to its API.
-                guard isKnownUniquelyReferenced(&retired[place]), retired[place].isUnused() else { continue }
-                retired.remove(at: place).close()
+                guard isKnownUniquelyReferenced(&retired[index]), retired[index].isUnused() else { continue }
+                retired.remove(at: index).close()
             }
             if !retired.isEmpty { watchRetired() }
         }
@@ -131,7 +131,7 @@ final class ServedShard: @unchecked Sendable {
 
     /// Stops accepting on listeners that another process continues with, and ends connections gracefully. Waiting connections are left to
     /// that process. Must be called on the shard's event loop.
-    func leave(_ others: [ServedListener]) {
+    func stopAccepting(_ others: [ServedListener]) {
         for (served, listener) in listeners where others.contains(where: { $0 === served }) { listener.close() }
         listeners.removeAll { one in others.contains { $0 === one.served } }
         shard.connections.beginToDrain()
@@ -152,7 +152,7 @@ final class ServedShard: @unchecked Sendable {
     /// Ends the listeners one after the other.
     private func finish(_ listeners: ArraySlice<(served: ServedListener, listener: Listener)>, then: @escaping () -> Void) {
         guard let first = listeners.first else { return then() }
-        first.listener.finish(isKept: first.served.isHanded) { self.finish(listeners.dropFirst(), then: then) }
+        first.listener.finish(isKept: first.served.isActivated) { self.finish(listeners.dropFirst(), then: then) }
     }
 
     /// Must be called on the shard's event loop.

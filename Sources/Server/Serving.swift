@@ -19,7 +19,7 @@ struct Serving: Sendable {
     /// nil if no address uses TLS.
     let certificates: ServedCertificates?
     /// Counts of the APIs and the access log that reloads have replaced.
-    var past: PastFigures
+    var past: ReplacedFigures
 
     var settings: ProxySettings { process.settings }
 

@@ -118,7 +118,7 @@ public struct CisternSettings: Sendable {
         public var keep = 7 * 86_400_000
         public var blindLimit = 30_000
         public var timeout = 10
-        public var afterGap = FleetSight.AfterGap.stale
+        public var afterGap = FleetLogLink.AfterGap.stale
         public var collapse = true
         public var contentLimit = 1 << 20
     }

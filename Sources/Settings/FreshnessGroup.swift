@@ -31,7 +31,7 @@ enum FreshnessGroup {
                 "Staleness up to which a response is served while a new one is fetched, if it has no stale-while-revalidate; 0 disables this."
         ),
         Setting(
-            path: "client_directives", binding: .choice(\.rules.obeysClients, [("obey", true), ("ignore", false)]),
+            path: "client_directives", binding: .choice(\.rules.usesClientDirectives, [("obey", true), ("ignore", false)]),
             help:
                 "Whether a client's no-cache, max-age, min-fresh and Pragma can have the upstream asked; no-store and only-if-cached always count."
         ),

@@ -10,9 +10,9 @@ public enum HiddenSecrets {
 
     private static func replace(in text: String, by mark: String) -> String {
         guard text.contains("@") || text.contains("?") else { return text }
-        return text.split(separator: "\"", omittingEmptySubsequences: false).enumerated().map { place, part in
+        return text.split(separator: "\"", omittingEmptySubsequences: false).enumerated().map { index, part in
             // Every second part is quoted, and may contain spaces by mistake.
-            place % 2 == 1
+            index % 2 == 1
                 ? replace(inURL: part, by: mark)
                 : part.split(separator: " ", omittingEmptySubsequences: false).map { replace(inURL: $0, by: mark) }.joined(separator: " ")
         }.joined(separator: "\"")
@@ -22,11 +22,11 @@ public enum HiddenSecrets {
     private static func replace(inURL text: Substring, by mark: String) -> String {
         let start = text.firstRange(of: "://")?.upperBound ?? text.startIndex
         let (scheme, url) = (text[..<start], text[start...])
-        let place = url.prefix { $0 != "?" }
+        let address = url.prefix { $0 != "?" }
         // A password may contain an unencoded slash, so the last @ counts.
-        let host = place.dropFirst().lastIndex(of: "@").map { mark + place[$0...] } ?? String(place)
+        let host = address.dropFirst().lastIndex(of: "@").map { mark + address[$0...] } ?? String(address)
         // In a question, or a list of characters, only punctuation follows the question mark.
-        let hasArguments = url[place.endIndex...].contains { $0.isLetter || $0.isNumber }
-        return scheme + host + (hasArguments ? "?" + mark : url[place.endIndex...])
+        let hasArguments = url[address.endIndex...].contains { $0.isLetter || $0.isNumber }
+        return scheme + host + (hasArguments ? "?" + mark : url[address.endIndex...])
     }
 }

@@ -20,7 +20,7 @@ public enum RouteTable {
             Setting(
                 path: "rescue_after", binding: .duration(\.rules.rescueAfter, 0...hour), help: "As cache.rescue_after."),
             Setting(
-                path: "rescue_with_shared", binding: .choice(\.rules.rescueWithShared),
+                path: "rescue_with_shared", binding: .choice(\.rules.sharedRescueMode),
                 help: "As cache.rescue_with_shared."),
             Setting(path: "refresh_ahead", binding: .count(\.rules.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
             Setting(

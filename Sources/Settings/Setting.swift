@@ -204,7 +204,7 @@ extension Setting.Binding {
     static func items<Item: SettingItem>(_ path: WritableKeyPath<Root, [Item]>) -> Self {
         var binding = Self(
             path, .items(schema: { SettingsSchema.items(Item.table) }), write: { .many($0.map(\.text)) },
-            parse: { $0.words.map { Item(word: $0) } })
+            parse: { $0.words.map { Item(shortForm: $0) } })
         binding.readItems = { nodes, root, name, file in
             let (items, mistakes) = Item.read(nodes, name: name, file: file)
             root[keyPath: path] = items

@@ -5,17 +5,17 @@ import Downstream
 public protocol SettingItem: Sendable, Equatable {
     static var table: [Setting<Self>] { get }
     /// Creates the item from its short form.
-    init(word: String)
+    init(shortForm: String)
     /// The short form; complete if all settings that it does not express have their defaults.
-    var word: String { get }
+    var shortForm: String { get }
 }
 
 extension SettingItem {
     /// The item as in the configuration file.
     var text: String {
-        let plain = Self(word: word)
-        guard self != plain else { return "\"\(word)\"" }
-        let changed = Self.table.filter { $0.text(in: self) != $0.text(in: Self(word: "")) }
+        let plain = Self(shortForm: shortForm)
+        guard self != plain else { return "\"\(shortForm)\"" }
+        let changed = Self.table.filter { $0.text(in: self) != $0.text(in: Self(shortForm: "")) }
         return "{" + changed.map { "\($0.path): \($0.text(in: self))" }.joined(separator: ", ") + "}"
     }
 
@@ -25,9 +25,9 @@ extension SettingItem {
         var mistakes: [ConfigurationMistake] = []
         let items = nodes.compactMap { node -> Self? in
             switch node {
-            case .scalar(let word, _): return Self(word: word)
+            case .scalar(let shortForm, _): return Self(shortForm: shortForm)
             case .mapping:
-                var reading = GroupReading<Self>(table: table, root: Self(word: ""), name: "\(name).", file: file)
+                var reading = GroupReading<Self>(table: table, root: Self(shortForm: ""), name: "\(name).", file: file)
                 reading.read(node, prefix: "")
                 mistakes += reading.mistakes
                 return reading.root
@@ -51,10 +51,10 @@ extension CisternSettings {
         public var http2 = true
         public var clientVerify: ClientVerification?
 
-        public init(word: String) { address = word }
-        public init(stringLiteral word: String) { address = word }
+        public init(shortForm: String) { address = shortForm }
+        public init(stringLiteral shortForm: String) { address = shortForm }
 
-        public var word: String { address }
+        public var shortForm: String { address }
 
         public static let table: [Setting<Listener>] = [
             Setting(
@@ -80,14 +80,14 @@ extension CisternSettings {
         public var clientCA = ""
         public var clientVerify: ClientVerification?
 
-        /// - Parameter word: `certificate:key`, or a file that contains both.
-        public init(word: String) {
-            let files = word.split(separator: ":", maxSplits: 1).map(String.init)
+        /// - Parameter shortForm: `certificate:key`, or a file that contains both.
+        public init(shortForm: String) {
+            let files = shortForm.split(separator: ":", maxSplits: 1).map(String.init)
             certificate = files.first ?? ""
             key = files.dropFirst().first ?? ""
         }
 
-        public var word: String { key.isEmpty ? certificate : certificate + ":" + key }
+        public var shortForm: String { key.isEmpty ? certificate : certificate + ":" + key }
 
         public static let table: [Setting<Certificate>] = [
             Setting(

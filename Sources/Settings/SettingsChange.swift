@@ -32,7 +32,7 @@ public struct SettingsChange: Sendable {
 
     private mutating func keep(_ setting: Setting<CisternSettings>, of former: CisternSettings) {
         setting.copy(from: former, to: &settings)
-        for place in settings.apis.indices { setting.copy(from: former, to: &settings.apis[place].settings) }
+        for index in settings.apis.indices { setting.copy(from: former, to: &settings.apis[index].settings) }
     }
 
     /// Names of items that differ, or that only one of both lists contains.

@@ -10,14 +10,14 @@ public struct SettingsReader {
     private var routeNodes: [(file: String, node: YAMLNode)] = []
     private var apiNodes: [(file: String, node: YAMLNode)] = []
     /// Source of the last value of a setting or a route.
-    private var places: [String: (file: String, line: Int)] = [:]
+    private var locations: [String: (file: String, line: Int)] = [:]
 
     public init() {}
 
     /// Mistakes in the order of their lines, followed by mistakes without a line in the order of their discovery.
     public var mistakesInOrder: [ConfigurationMistake] {
-        let place = { (mistake: ConfigurationMistake) in mistake.line > 0 ? mistake.line : Int.max }
-        return mistakes.enumerated().sorted { (place($0.element), $0.offset) < (place($1.element), $1.offset) }.map(\.element)
+        let location = { (mistake: ConfigurationMistake) in mistake.line > 0 ? mistake.line : Int.max }
+        return mistakes.enumerated().sorted { (location($0.element), $0.offset) < (location($1.element), $1.offset) }.map(\.element)
     }
 
     /// - Parameter text: bytes of the file.
@@ -29,7 +29,7 @@ public struct SettingsReader {
             }
             var group = settings
             let reading = read(root, SettingsTable.all, into: &group, named: "", file, lists: ["routes", "apis"])
-            for (path, line) in reading.lines { places[path] = (file, line) }
+            for (path, line) in reading.lines { locations[path] = (file, line) }
             if let routes = reading.listed["routes"] { routeNodes.append((file, routes)) }
             if let apis = reading.listed["apis"] { apiNodes.append((file, apis)) }
             settings = group
@@ -86,8 +86,8 @@ public struct SettingsReader {
             let reading = read(item, APITable.all, into: &api, named: "apis.", file, lists: ["routes"])
             for problem in api.problems { add(file, item.line, problem) }
             let prefix = "apis.\(api.name)."
-            places[prefix] = (file, item.line)
-            for (path, line) in reading.lines { places[prefix + path] = (file, line) }
+            locations[prefix] = (file, item.line)
+            for (path, line) in reading.lines { locations[prefix + path] = (file, line) }
             if settings.apis.contains(where: { $0.name == api.name }) { add(file, item.line, "two APIs are called \"\(api.name)\"") }
             api.settings.upstreamURL = api.upstream.first ?? ""
             complete(&api.settings, named: prefix)
@@ -115,7 +115,7 @@ public struct SettingsReader {
             }
             let lines = read(item, RouteTable.all, into: &route, named: "routes.", file).lines
             for problem in route.problems { add(file, item.line, problem) }
-            for (path, line) in lines { places["\(name)\(route.name).\(path)"] = (file, line) }
+            for (path, line) in lines { locations["\(name)\(route.name).\(path)"] = (file, line) }
             if routes.contains(where: { $0.name == route.name }) { add(file, item.line, "two routes are called \"\(route.name)\"") }
             routes.append(route)
         }
@@ -127,32 +127,32 @@ public struct SettingsReader {
     private mutating func complete(_ settings: inout CisternSettings, named api: String = "") {
         let before = settings
         if settings.cache.policy == .rfc9111 || settings.retired.usesStandardPolicy {
-            if place(of: "cache.policy", in: api) == nil { settings.cache.policy = .rfc9111 }
-            for (path, text) in StandardPolicy.values where place(of: path, in: api) == nil {
+            if location(of: "cache.policy", in: api) == nil { settings.cache.policy = .rfc9111 }
+            for (path, text) in StandardPolicy.values where location(of: path, in: api) == nil {
                 guard let setting = SettingsTable.all.first(where: { $0.path == path }) else { continue }
                 _ = setting.apply(text, to: &settings)
                 setByPolicy.append(Self.name(of: path, in: api))
             }
         }
         RetiredSettings.transfer(in: &settings)
-        transferPlaces(of: api, from: before, to: settings)
+        transferLocations(of: api, from: before, to: settings)
     }
 
     /// Attributes the value of a retired setting's successor to the line of the retired setting. Giving both is a mistake if no former
     /// version had both; else the retired one disables what it disabled in that version.
-    private mutating func transferPlaces(of api: String, from before: CisternSettings, to settings: CisternSettings) {
-        let given = places
+    private mutating func transferLocations(of api: String, from before: CisternSettings, to settings: CisternSettings) {
+        let given = locations
         for retired in RetiredSettings.all.reversed() {
             guard let setting = SettingsTable.all.first(where: { $0.path == retired.successor }),
-                let place = place(of: retired.path, in: api)
+                let location = location(of: retired.path, in: api)
             else { continue }
             let (name, former) = (Self.name(of: setting.path, in: api), Self.name(of: retired.path, in: api))
             if RetiredSettings.isNew(setting.path), given[name] != nil || given[former] != nil && given[setting.path] != nil {
                 let path = given[former] == nil ? retired.path : former
-                add(place.file, place.line, "\(path) and \(given[name] == nil ? setting.path : name) are both set: remove \(path)")
+                add(location.file, location.line, "\(path) and \(given[name] == nil ? setting.path : name) are both set: remove \(path)")
             } else if given[former] != nil, setting.text(in: before) != setting.text(in: settings) {
                 // The variable has the name of the retired setting.
-                places[name] = place.file == "environment" ? (origin(of: retired.path), 0) : place
+                locations[name] = location.file == "environment" ? (origin(of: retired.path), 0) : location
             }
         }
     }
@@ -163,8 +163,8 @@ public struct SettingsReader {
     }
 
     /// Source of a setting's value for an API, or for all.
-    private func place(of path: String, in api: String) -> (file: String, line: Int)? {
-        places[Self.name(of: path, in: api)] ?? places[path]
+    private func location(of path: String, in api: String) -> (file: String, line: Int)? {
+        locations[Self.name(of: path, in: api)] ?? locations[path]
     }
 
     /// Reads variables that begin with `CISTERN_`. A name that matches no setting is a mistake.
@@ -187,7 +187,7 @@ public struct SettingsReader {
                 add("environment", 0, "\(name) has \(hint)")
                 continue
             }
-            places[setting.path] = ("environment", 0)
+            locations[setting.path] = ("environment", 0)
             if let problem = setting.apply(.one(value), to: &settings) { add("environment", 0, "\(name) \(problem)") }
         }
     }
@@ -210,7 +210,7 @@ public struct SettingsReader {
                 "command line", 0, "\(path) is not a setting\(SettingSuggestion.words(for: path, among: SettingsTable.current.map(\.path)))"
             )
         }
-        places[path] = ("command line", 0)
+        locations[path] = ("command line", 0)
         if let problem = setting.apply(text, to: &settings) { add("command line", 0, "\(option) \(problem)") }
     }
 
@@ -229,11 +229,13 @@ public struct SettingsReader {
         for setting in SettingsTable.all {
             let name = setting.path.split(separator: ".", maxSplits: 1).last.map(String.init) ?? setting.path
             for known in [setting.path, name] {
-                if let place = places[prefix + known] { reader.places[setting.path] = place }
+                if let location = locations[prefix + known] { reader.locations[setting.path] = location }
             }
         }
-        if let place = places[prefix + "upstream"] { reader.places["upstream.url"] = place }
-        for (path, place) in places where path.hasPrefix(prefix + "routes.") { reader.places[String(path.dropFirst(prefix.count))] = place }
+        if let location = locations[prefix + "upstream"] { reader.locations["upstream.url"] = location }
+        for (path, location) in locations where path.hasPrefix(prefix + "routes.") {
+            reader.locations[String(path.dropFirst(prefix.count))] = location
+        }
         return reader
     }
 
@@ -247,17 +249,17 @@ public struct SettingsReader {
     /// Source of a setting's value: default, profile, file and line, environment or command line.
     func origin(of path: String) -> String {
         if setByPolicy.contains(path) { return "cache.policy: \(StandardPolicy.name)" }
-        guard let place = places[path] else { return "default" }
-        if place.file == "environment" { return "environment, \(Setting<CisternSettings>.environment(of: path))" }
-        return place.line == 0 ? place.file : "\(place.file):\(place.line)"
+        guard let location = locations[path] else { return "default" }
+        if location.file == "environment" { return "environment, \(Setting<CisternSettings>.environment(of: path))" }
+        return location.line == 0 ? location.file : "\(location.file):\(location.line)"
     }
 
     /// A warning for each retired setting in use, with its source and its replacement.
     public var retirements: [ConfigurationMistake] {
-        places.compactMap { path, place in
+        locations.compactMap { path, location in
             Self.replacement(of: path).map { replacement in
                 ConfigurationMistake(
-                    file: place.file, line: place.line, sentence: "\(path) will be removed in the next version: \(replacement)")
+                    file: location.file, line: location.line, sentence: "\(path) will be removed in the next version: \(replacement)")
             }
         }.sorted { ($0.file, $0.line, $0.sentence) < ($1.file, $1.line, $1.sentence) }
     }
@@ -274,13 +276,13 @@ public struct SettingsReader {
     }
 
     /// Whether a layer has set the value.
-    public func isGiven(_ path: String) -> Bool { places[path] != nil }
+    public func isGiven(_ path: String) -> Bool { locations[path] != nil }
 
     /// Adds a mistake at the source of a setting's value.
     /// - Parameter path: path of the setting, or `routes`, the route's name and the path within the route.
     public mutating func add(about path: String, _ sentence: String) {
-        let place = places[path] ?? ("settings", 0)
-        add(place.file, place.line, sentence)
+        let location = locations[path] ?? ("settings", 0)
+        add(location.file, location.line, sentence)
     }
 
     public mutating func add(_ file: String, _ line: Int, _ sentence: String) {

@@ -252,7 +252,7 @@ public enum SettingsTable {
             path: "cache.rescue_after", binding: .duration(\.otherRoute.rules.rescueAfter, 0...hour),
             help: "If a stored copy may be served, the upstream has this long for a complete good response; 0 for no limit."),
         Setting(
-            path: "cache.rescue_with_shared", binding: .choice(\.otherRoute.rules.rescueWithShared),
+            path: "cache.rescue_with_shared", binding: .choice(\.otherRoute.rules.sharedRescueMode),
             help:
                 "Whether a client without a copy in its partition may get the copy for clients without credentials: a public one, or also one that set all the client's cookies."
         ),

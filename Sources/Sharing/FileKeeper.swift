@@ -13,7 +13,7 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
     private let loop: EventLoop
     private let queue: DispatchQueue
     private let write: @Sendable (Content) -> Bool
-    private var underWay: Wanted?
+    private var writing: Wanted?
     private var next: Wanted?
 
     /// - Parameter write: writes all or nothing. Called off the loop.
@@ -26,7 +26,7 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
     func keep(_ content: Content, then: ((Bool) -> Void)? = nil) {
         loop.assertOnLoop()
         next = Wanted(content: content, waiting: (next?.waiting ?? []) + (then.map { [$0] } ?? []))
-        if underWay == nil { writeNext() }
+        if writing == nil { writeNext() }
     }
 
     /// - Parameter then: called on the loop when all contents so far are written.
@@ -34,17 +34,17 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
         loop.assertOnLoop()
         if next != nil {
             next?.waiting.append { _ in then() }
-        } else if underWay != nil {
-            underWay?.waiting.append { _ in then() }
+        } else if writing != nil {
+            writing?.waiting.append { _ in then() }
         } else {
             then()
         }
     }
 
     private func writeNext() {
-        underWay = next
+        writing = next
         next = nil
-        guard let content = underWay?.content else { return }
+        guard let content = writing?.content else { return }
         queue.async { [self] in
             let isWritten = write(content)
             loop.execute { self.wrote(isWritten) }
@@ -52,18 +52,18 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
     }
 
     private func wrote(_ isWritten: Bool) {
-        guard let written = underWay else { return }
-        underWay = nil
+        guard let written = writing else { return }
+        writing = nil
         for one in written.waiting { one(isWritten) }
-        if underWay == nil { writeNext() }
+        if writing == nil { writeNext() }
     }
 
     /// Waits until everything is written, and calls the callbacks.
     func finish() {
         queue.sync {}
         // The result of the running write is known on the loop only, so it is repeated.
-        let left = [underWay, next].compactMap(\.self)
-        (underWay, next) = (nil, nil)
+        let left = [writing, next].compactMap(\.self)
+        (writing, next) = (nil, nil)
         guard let last = left.last else { return }
         let isWritten = write(last.content)
         for one in left.flatMap(\.waiting) { one(isWritten) }

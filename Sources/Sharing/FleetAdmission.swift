@@ -40,14 +40,14 @@ struct FleetAdmission: Equatable, Sendable {
 
     /// - Parameters:
     ///   - value: value in the engine; nil: none.
-    ///   - place: its key.
+    ///   - context: its key.
     static func judge(
-        _ value: [UInt8]?, at place: [UInt8], by secrets: FleetSecrets, serving served: [String: String], fleetNow: Int64
+        _ value: [UInt8]?, at context: [UInt8], by secrets: FleetSecrets, serving served: [String: String], fleetNow: Int64
     ) -> Verdict {
         var admission = FleetAdmission(since: fleetNow)
         var sealedBy: Set<[UInt8]> = []
         if let value {
-            guard let records = records(value), let opened = open(records, at: place, by: secrets) else { return .otherSecret }
+            guard let records = records(value), let opened = open(records, at: context, by: secrets) else { return .otherSecret }
             admission = opened
             sealedBy = Set(records.map(\.key))
         }
@@ -66,7 +66,7 @@ struct FleetAdmission: Equatable, Sendable {
             isComplete = false
             admission.upstreams[name] = Upstream(identity: identity, until: fleetNow + upstreamMilliseconds)
         }
-        return isComplete ? .admitted(admission) : .write(admission.sealed(at: place, by: secrets), admission, isFirst: value == nil)
+        return isComplete ? .admitted(admission) : .write(admission.sealed(at: context, by: secrets), admission, isFirst: value == nil)
     }
 
     /// Whether no node of the fleet has the entry's key.
@@ -81,13 +81,13 @@ struct FleetAdmission: Equatable, Sendable {
         return bytes[..<8].reduce(0) { $0 << 8 | UInt64($1) }
     }
 
-    private func sealed(at place: [UInt8], by secrets: FleetSecrets) -> [UInt8] {
+    private func sealed(at context: [UInt8], by secrets: FleetSecrets) -> [UInt8] {
         let upstreams = upstreams.sorted { $0.key < $1.key }.flatMap { name, upstream in
             [name, upstream.identity, UInt64(bitPattern: upstream.until)].flatMap(\.bigEndianBytes)
         }
         let plain = UInt64(bitPattern: since).bigEndianBytes + [UInt8(keys.count)] + keys.flatMap(\.self) + upstreams
         return secrets.all.reduce(into: [Self.version]) { value, secret in
-            let sealed = secret.seal(plain, at: place)
+            let sealed = secret.seal(plain, at: context)
             value += secret.id + UInt64(sealed.count).bigEndianBytes + sealed
         }
     }
@@ -103,10 +103,11 @@ struct FleetAdmission: Equatable, Sendable {
         return records
     }
 
-    private static func open(_ records: [(key: [UInt8], sealed: [UInt8])], at place: [UInt8], by secrets: FleetSecrets) -> FleetAdmission? {
+    private static func open(_ records: [(key: [UInt8], sealed: [UInt8])], at context: [UInt8], by secrets: FleetSecrets) -> FleetAdmission?
+    {
         for secret in secrets.all {
             for record in records where record.key == secret.id {
-                if let plain = secret.open(record.sealed, at: place[...]), let admission = FleetAdmission(plain) { return admission }
+                if let plain = secret.open(record.sealed, at: context[...]), let admission = FleetAdmission(plain) { return admission }
             }
         }
         return nil

@@ -9,13 +9,13 @@ public struct LogFigures: Sendable {
     public var applied: UInt64 = 0
     public var appended: UInt64 = 0
     public var gaps: [LogGap: UInt64] = [:]
-    public var blindings: UInt64 = 0
+    public var disconnections: UInt64 = 0
     /// Entries that no secret of this node opens, and the time of the last one (milliseconds of the wall clock).
     public var unopened: UInt64 = 0
     public var lastUnopened: Int64?
     public var foreign: UInt64 = 0
     /// Milliseconds of the wall clock; nil: connected.
-    public var blindSince: Int64?
+    public var disconnectedSince: Int64?
     public var pendingPurges: [LogWriter.Pending: Int] = [:]
     /// The last entry that was read, and its age at that time (milliseconds); 0 after a catch-up.
     public var position = LogPosition.beginning
@@ -41,7 +41,7 @@ public enum LeaseOutcome: String, Sendable, CaseIterable {
     case won
     /// Another node's response came during the wait.
     case followed
-    case waitedInVain = "waited_in_vain"
+    case waitTimedOut = "waited_in_vain"
     /// The last response could not be shared.
     case alone
 }
@@ -55,10 +55,10 @@ public enum OfferOutcome: String, Sendable, CaseIterable {
 }
 
 public struct FleetFigures: Sendable {
-    public internal(set) var lookUps: [SharedOutcome: UInt64] = [:]
+    public internal(set) var lookUps: [FleetOutcome: UInt64] = [:]
     public internal(set) var leases: [LeaseOutcome: UInt64] = [:]
     public internal(set) var offers: [OfferOutcome: UInt64] = [:]
-    public internal(set) var refusals: [SharedRefusal: UInt64] = [:]
+    public internal(set) var refusals: [FleetRefusal: UInt64] = [:]
 
     public init() {}
 }

@@ -16,7 +16,7 @@ struct FleetFiles: Sendable {
     private let left: String
     private let taken: String
 
-    init(beside store: StorePlace) {
+    init(beside store: StoreLocation) {
         directory = store.directory
         (position, pending) = (store.path(of: "fleet-position"), store.path(of: "fleet-pending"))
         (left, taken) = (store.path(of: "fleet-pending-left"), store.path(of: "fleet-pending-taken"))

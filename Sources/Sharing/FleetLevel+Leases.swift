@@ -9,12 +9,12 @@ import ResponseCache
 
 /// A lease of this node. Times are the loop's, in milliseconds.
 struct HeldLease {
-    let place: RecordPlace
+    let recordKeys: RecordKeys
     let owner: ObjectIdentifier
     let began: Int64
     var end: Int64
     /// The marker that leads to variants was offered.
-    var isGiven = false
+    var isMarkerOffered = false
 }
 
 struct LeaseTable {
@@ -44,15 +44,15 @@ extension FleetLevel {
 
     /// Starts the lease that was won.
     /// - Parameter key: key under which the response will be stored here.
-    func hold(_ place: RecordPlace, for key: HashedKey) {
+    func hold(_ recordKeys: RecordKeys, for key: HashedKey) {
         let now = loop.batchMilliseconds
-        let lease = HeldLease(place: place, owner: ObjectIdentifier(self), began: now, end: now + LeaseTimes.expiry)
+        let lease = HeldLease(recordKeys: recordKeys, owner: ObjectIdentifier(self), began: now, end: now + LeaseTimes.expiry)
         let isHeld = node.leases.withLock { table in
             guard table.held.count < Self.leaseLimit else { return false }
             table.held[key] = lease
             return true
         }
-        guard isHeld else { return giveBack(place) }
+        guard isHeld else { return releaseLease(recordKeys) }
         keepLeases()
     }
 
@@ -78,8 +78,8 @@ extension FleetLevel {
     /// A lease that has expired is taken anew if it is still free, and not renewed.
     private func renew(_ key: HashedKey, _ lease: HeldLease, _ now: Int64) {
         var commands = EngineCommands()
-        if lease.end > now { commands.add(Words.set, lease.place.lease, renewalWords) }
-        commands.add(Words.set, lease.place.lease, leaseWords)
+        if lease.end > now { commands.add(Words.set, lease.recordKeys.lease, renewalWords) }
+        commands.add(Words.set, lease.recordKeys.lease, leaseWords)
         client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { [self] replies in
             guard let reply = replies.last, reply == .nothing || reply.text != nil else { return }
             let isOurs = reply == .nothing || reply == .bytes(node.name)
@@ -88,13 +88,13 @@ extension FleetLevel {
                 if isOurs { table.held[key]?.end = now + LeaseTimes.expiry } else { table.held[key] = nil }
                 return true
             }
-            if reply == .nothing, !isHeld { giveBack(lease.place) }
+            if reply == .nothing, !isHeld { releaseLease(lease.recordKeys) }
         }
     }
 
-    func giveBack(_ place: RecordPlace) {
+    func releaseLease(_ recordKeys: RecordKeys) {
         var commands = EngineCommands()
-        commands.add(Words.unlink, place.lease)
+        commands.add(Words.unlink, recordKeys.lease)
         client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
     }
 
@@ -105,8 +105,13 @@ extension FleetLevel {
         guard let lease = node.leases.withLock({ $0.held.removeValue(forKey: key) }) else { return }
         switch end {
         case .served: break
-        case .free: if isOurs(lease) { giveBack(lease.place) }
-        case .stored: if lease.isGiven { if isOurs(lease) { giveBack(lease.place) } } else { mark(key, lease, .eachNode, client, now) }
+        case .free: if isOurs(lease) { releaseLease(lease.recordKeys) }
+        case .stored:
+            if lease.isMarkerOffered {
+                if isOurs(lease) { releaseLease(lease.recordKeys) }
+            } else {
+                mark(key, lease, .eachNode, client, now)
+            }
         case .eachNode: mark(key, lease, .eachNode, client, now)
         case .eachRequest: mark(key, lease, .eachRequest, client, now)
         }
@@ -118,7 +123,7 @@ extension FleetLevel {
         node.leases.withLock { $0.note(mark, key.hash, for: milliseconds, by: client, now: now) }
         guard isOurs(lease) else { return }
         var commands = EngineCommands()
-        commands.add(Words.set, lease.place.lease, EngineWords([[mark.rawValue], Array("PX".utf8), Array(String(milliseconds).utf8)]))
+        commands.add(Words.set, lease.recordKeys.lease, EngineWords([[mark.rawValue], Array("PX".utf8), Array(String(milliseconds).utf8)]))
         self.client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
     }
 
@@ -133,7 +138,7 @@ extension FleetLevel {
             let key = HashedKey(key)
             let isMarked = table.forget(key.hash)
             guard isResponse else {
-                table.held[key]?.isGiven = true
+                table.held[key]?.isMarkerOffered = true
                 return (nil, isMarked)
             }
             let lease = table.held.removeValue(forKey: key)

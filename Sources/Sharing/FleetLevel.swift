@@ -11,7 +11,7 @@ import Reactor
 import ResponseCache
 
 /// `@unchecked Sendable` because it is touched on its loop only; others carry it there.
-public final class FleetLevel: SharedLevel, @unchecked Sendable {
+public final class FleetLevel: FleetStorage, @unchecked Sendable {
     public let node: FleetNode
     let loop: EventLoop
     let client: EngineClient
@@ -19,7 +19,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     private let zstd = QuickZstd()
     public internal(set) var figures = FleetFigures()
     /// Concurrent misses share one look-up.
-    private var underWay: [SearchName: SharedSearch] = [:]
+    private var activeSearches: [SearchName: SharedSearch] = [:]
 
     private struct SearchName: Hashable {
         let key: HashedKey
@@ -29,17 +29,17 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     let patience: PatienceLine<SharedSearch>
     var renewal: LoopTimer?
     var waitingForNodes = 0
-    private var around: LoopTimer?
+    private var mapTimer: LoopTimer?
     /// Whether round trips to the engine take longer than the look-up timeout. Misses are not looked up then.
     public private(set) var isSlow = false
     private var probe: LoopTimer?
 
     /// Numbers of this shard's writes that are not in the log yet.
-    private var untold: Set<UInt64> = []
-    public private(set) var lastTold: UInt64 = 0
+    private var unpropagated: Set<UInt64> = []
+    public private(set) var lastAnnounced: UInt64 = 0
     /// The last write that was given up: it comes into the log later.
-    private var lastUntold: UInt64 = 0
-    private var waiters: [ToldWaiter] = []
+    private var lastUnpropagated: UInt64 = 0
+    private var waiters: [PropagationWaiter] = []
 
     /// Maximum size of a record's key and head, bytes.
     private static let overheadBytes = 256 << 10
@@ -60,50 +60,50 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     public func start() {
         client.start()
-        lookAround()
+        scheduleMapRefresh()
     }
 
     /// Refreshes the Cluster's map: no other command reports new servers.
-    private func lookAround() {
-        around = loop.schedule(after: .seconds(Self.aroundSeconds)) { [weak self] in
+    private func scheduleMapRefresh() {
+        mapTimer = loop.schedule(after: .seconds(Self.mapRefreshSeconds)) { [weak self] in
             guard let self else { return }
             client.refreshMap()
-            node.tellOfServers(of: client)
-            lookAround()
+            node.logServerFailures(of: client)
+            scheduleMapRefresh()
         }
     }
 
-    private static let aroundSeconds = 30
+    private static let mapRefreshSeconds = 30
 
     public func close() {
         client.close()
         renewal?.cancel()
-        around?.cancel()
+        mapTimer?.cancel()
         probe?.cancel()
-        for search in Array(underWay.values) { search.giveUp() }
+        for search in Array(activeSearches.values) { search.giveUp() }
         // A search that rests does not continue.
-        underWay = [:]
+        activeSearches = [:]
         let left = waiters
         waiters = []
-        for waiter in left { waiter.goOn() }
+        for waiter in left { waiter.resume() }
     }
 
-    private var isBlind: Bool { node.sight.isBlind(at: Timestamp(milliseconds: loop.batchWallMilliseconds)) }
+    private var isDisconnected: Bool { node.logLink.isDisconnected(at: Timestamp(milliseconds: loop.batchWallMilliseconds)) }
 
     public var engineFigures: EngineFigures { client.figures }
     public var servers: [EngineServerState] { client.servers }
 
     /// - Returns: nil: not a usable record.
-    func open(_ value: [UInt8], at place: SharedPlace, lying lies: RecordPlace) -> GivenRecord? {
-        let secret = node.settings.secrets.all[place.secret]
-        return GivenRecord(value, sealedBy: secret, at: lies.record.bytes, by: zstd, limit: client.settings.limits.replyBytes)
+    func open(_ value: [UInt8], at location: FleetLocation, recordKeys: RecordKeys) -> VersionedRecord? {
+        let secret = node.settings.secrets.all[location.secret]
+        return VersionedRecord(value, sealedBy: secret, at: recordKeys.record.bytes, by: zstd, limit: client.settings.limits.replyBytes)
     }
 
     public let isShared = true
     public var contentLimitBytes: Int { node.settings.contentLimitBytes }
 
     public func mayOffer() -> Bool {
-        guard client.isOpen, !isBlind else {
+        guard client.isOpen, !isDisconnected else {
             count(client.isOpen ? .unplaced : .failed)
             return false
         }
@@ -118,22 +118,23 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         let wallNow = loop.batchWallMilliseconds
         // After the clock was set back, the position at that time is unknown.
         guard recency.requestTime.milliseconds <= wallNow,
-            let placed = node.place(recency, wallNow: wallNow, now: loop.batchMilliseconds)
+            let stamp = node.stamp(recency, wallNow: wallNow, now: loop.batchMilliseconds)
         else { return count(.unplaced) }
         let (lease, isRemoved) = offering(item.key, isResponse: isResponse)
-        let place = lease?.place ?? node.keys.place(of: node.settings.secrets.first.name(of: key))
-        let record = SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body)
-        let given = GivenRecord(record, placed.version, fleetTime: placed.fleetTime).packed(by: zstd)
-        let valueBytes = given.sealedBytes
+        let recordKeys = lease?.recordKeys ?? node.keys.recordKeys(of: node.settings.secrets.first.name(of: key))
+        let record = FleetRecord(key: key, metadata: item.metadata, head: item.head, body: item.body)
+        let versioned = VersionedRecord(record, stamp.version, fleetTime: stamp.fleetTime).packed(by: zstd)
+        let valueBytes = versioned.sealedBytes
         guard valueBytes < client.settings.limits.replyBytes else {
             if let lease { mark(HashedKey(item.key), lease, .eachNode, 0, loop.batchMilliseconds) }
             return count(.tooLong)
         }
         var commands = EngineCommands(room: valueBytes + Self.commandBytes)
         commands.add(
-            Words.set, place.record, valueBytes: valueBytes, { given.appendSealed(to: &$0, by: &sealer, at: place.record.bytes) }, keep)
+            Words.set, recordKeys.record, valueBytes: valueBytes,
+            { versioned.appendSealed(to: &$0, by: &sealer, at: recordKeys.record.bytes) }, keep)
         // The record and the end of the lease arrive together.
-        if isRemoved { commands.add(Words.unlink, place.lease) }
+        if isRemoved { commands.add(Words.unlink, recordKeys.lease) }
         client.sendAll(commands, patienceMilliseconds: Self.offerPatience, isUrgent: false) { replies in
             if case .status = replies[0] { count(.sent) } else { count(.failed) }
         }
@@ -141,31 +142,33 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     public func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) {
         loop.assertOnLoop()
-        lastTold += 1
-        let number = lastTold
-        untold.insert(number)
-        node.tell(LogMessage(of: marks, isSoft: isDoubtful)) { [self] isTold in loop.execute { self.noteTold(number, isTold) } }
-    }
-
-    public var isAwaited: Bool { !untold.isEmpty }
-
-    public func whenTold(since former: UInt64, _ then: @escaping (_ isTold: Bool) -> Void) {
-        let waiter = ToldWaiter(untold) { [self] left in then(lastUntold <= former && !left.contains { $0 > former }) }
-        guard isAwaited else { return waiter.goOn() }
-        waiters.append(waiter)
-        waiter.timer = loop.schedule(after: .milliseconds(Int(node.settings.timeout))) { [self] in
-            waiters.removeAll { $0 === waiter }
-            waiter.goOn()
+        lastAnnounced += 1
+        let number = lastAnnounced
+        unpropagated.insert(number)
+        node.propagate(LogMessage(of: marks, isSoft: isDoubtful)) { [self] isPropagated in
+            loop.execute { self.notePropagated(number, isPropagated) }
         }
     }
 
-    private func noteTold(_ number: UInt64, _ isTold: Bool) {
-        untold.remove(number)
-        if !isTold { lastUntold = max(lastUntold, number) }
+    public var isAwaited: Bool { !unpropagated.isEmpty }
+
+    public func whenPropagated(since former: UInt64, _ then: @escaping (_ isPropagated: Bool) -> Void) {
+        let waiter = PropagationWaiter(unpropagated) { [self] left in then(lastUnpropagated <= former && !left.contains { $0 > former }) }
+        guard isAwaited else { return waiter.resume() }
+        waiters.append(waiter)
+        waiter.timer = loop.schedule(after: .milliseconds(Int(node.settings.timeout))) { [self] in
+            waiters.removeAll { $0 === waiter }
+            waiter.resume()
+        }
+    }
+
+    private func notePropagated(_ number: UInt64, _ isPropagated: Bool) {
+        unpropagated.remove(number)
+        if !isPropagated { lastUnpropagated = max(lastUnpropagated, number) }
         for waiter in waiters { waiter.left.remove(number) }
         let ready = waiters.filter(\.left.isEmpty)
         waiters.removeAll(where: \.left.isEmpty)
-        for waiter in ready { waiter.goOn() }
+        for waiter in ready { waiter.resume() }
     }
 
     static let offerPatience: Int64 = 1_000
@@ -184,25 +187,25 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     private func count(_ outcome: OfferOutcome) { figures.offers[outcome, default: 0] += 1 }
 
-    public func obstacle(for keys: TargetKeys) -> SharedObstacle? {
+    public func obstacle(for keys: TargetKeys) -> FleetObstacle? {
         guard client.isOpen else { return .failing }
-        guard !isBlind else { return .blind }
+        guard !isDisconnected else { return .disconnected }
         guard !isSlow else { return .slow }
         return isForEachNode(keys.own) ? .unshareable : nil
     }
 
-    public func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any SharedWaiter) {
+    public func search(_ lookUp: FleetLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any FleetWaiter) {
         loop.assertOnLoop()
-        guard let first = lookUp.places.first else {
-            _ = waiter.sharedEnded(.missing, nil)
+        guard let first = lookUp.locations.first else {
+            _ = waiter.fleetLookUpEnded(.missing, nil)
             return
         }
         judgeRoundTrip()
         let key = HashedKey(first.key)
         let name = SearchName(key: key, mayWait: wait != nil)
-        if let search = underWay[name] { return search.join(waiter) }
+        if let search = activeSearches[name] { return search.join(waiter) }
         let search = SharedSearch(self, lookUp, key, cache, wait: wait)
-        underWay[name] = search
+        activeSearches[name] = search
         search.join(waiter)
         search.start()
     }
@@ -229,18 +232,18 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     func ended(_ search: SharedSearch) {
         let name = SearchName(key: search.key, mayWait: search.mayWait)
-        if underWay[name] === search { underWay[name] = nil }
+        if activeSearches[name] === search { activeSearches[name] = nil }
     }
 }
 
-private final class ToldWaiter {
+private final class PropagationWaiter {
     var left: Set<UInt64>
     var timer: LoopTimer?
     private var then: ((_ left: Set<UInt64>) -> Void)?
 
     init(_ left: Set<UInt64>, _ then: @escaping (_ left: Set<UInt64>) -> Void) { (self.left, self.then) = (left, then) }
 
-    func goOn() {
+    func resume() {
         timer?.cancel()
         timer = nil
         let then = then

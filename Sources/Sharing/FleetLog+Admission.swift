@@ -45,7 +45,7 @@ extension FleetLog {
                 switch replies[0] {
                 case .status: then(log)
                 // Of two first writers one fails, and reads the other's value.
-                case .nothing: log.meetAgain()
+                case .nothing: log.reconnect()
                 default: log.lose(replies)
                 }
             })
@@ -73,12 +73,12 @@ extension FleetLog {
     }
 
     /// The foreign entry may be an altered one of this node. A greeting shows the others that one is missing.
-    func greetAfterForeign() {
+    func sendHelloAfterForeign() {
         guard logWriter.lastSequence > 0 else { return }
-        if let greetedAt, now - greetedAt < Self.greetingMilliseconds { return }
-        greetedAt = now
-        handle(LogWriter.Event.greet)
+        if let lastHello, now - lastHello < Self.helloMilliseconds { return }
+        lastHello = now
+        handle(LogWriter.Event.sendHello)
     }
 
-    private static let greetingMilliseconds: Int64 = 1_000
+    private static let helloMilliseconds: Int64 = 1_000
 }

@@ -15,15 +15,15 @@ extension FleetLog {
     private static let entryLimit = 1_000_000
     private static let trimInterval: UInt64 = 1_000
 
-    func meetAgain() {
+    func reconnect() {
         guard isRunning, !isResting else { return }
-        metConnection = nil
+        logConnection = nil
         // Replies to earlier commands no longer count.
         session += 1
         isResting = true
         loop.schedule(after: .milliseconds(Self.restMilliseconds)) { [weak self] in
             self?.isResting = false
-            self?.meet()
+            self?.connect()
         }
     }
 
@@ -36,13 +36,13 @@ extension FleetLog {
         }
     }
 
-    func meet() {
+    func connect() {
         guard isRunning else { return }
         let asked = now
         reader.sendAll(
             [newEpoch(Array("NX".utf8))] + questions(hold: 0), patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
-                log.met(Array(replies.dropFirst()), made: replies[0], asked: asked)
+                log.connected(Array(replies.dropFirst()), made: replies[0], asked: asked)
             })
     }
 
@@ -76,7 +76,7 @@ extension FleetLog {
     }
 
     /// - Parameter made: reply to the command that sets a missing epoch.
-    private func met(_ replies: [EngineReply], made: EngineReply, asked: Int64) {
+    private func connected(_ replies: [EngineReply], made: EngineReply, asked: Int64) {
         noteServer()
         if let version = replies[2].text.map(InfoText.init)?.outdatedVersion { return lose(for: .outdated(version, figures.server)) }
         // Without an epoch no other reply has a meaning.
@@ -86,28 +86,28 @@ extension FleetLog {
             if Self.isNoEpoch(replies[0]) { renewEpoch() }
             return lose(replies)
         }
-        admit(replies[5], at: time, isConnected: false) { $0.met(info, at: time, asked: asked) }
+        admit(replies[5], at: time, isConnected: false) { $0.connected(info, at: time, asked: asked) }
     }
 
-    private func met(_ info: LogInfo, at time: Int64, asked: Int64) {
+    private func connected(_ info: LogInfo, at time: Int64, asked: Int64) {
         figures.trouble = nil
         let fleet = node?.change { $0.clock.latest(now) } ?? nil
         note(time, asked: asked)
-        (metConnection, metPrimary) = (reader.connection(forKey: keys.log), info.primary)
+        (logConnection, logPrimary) = (reader.connection(forKey: keys.log), info.primary)
         handle(.connected(info, fleetMilliseconds: fleet))
         trimByAge(info)
     }
 
     /// Reads the state again, on the same connection.
-    func look() {
+    func readInfo() {
         reader.sendAll(
             questions(hold: Self.holdMilliseconds), patienceMilliseconds: 2 * Self.holdMilliseconds,
             then: inSession { log, replies in
-                guard log.metConnection == log.reader.connection(forKey: log.keys.log), let info = log.info(replies),
+                guard log.logConnection == log.reader.connection(forKey: log.keys.log), let info = log.info(replies),
                     let time = Self.time(replies[1])
                 else { return log.lose(replies) }
                 log.admit(replies[5], at: time, isConnected: true) { log in
-                    log.handle(LogFollower.Event.looked(info))
+                    log.handle(LogFollower.Event.infoRead(info))
                     log.handle(LogWriter.Event.replicas(log.figures.replicas))
                     log.trimByAge(info)
                 }
@@ -125,15 +125,15 @@ extension FleetLog {
         figures.trouble = trouble
         handle(LogFollower.Event.lost)
         handle(LogWriter.Event.lost)
-        warnOfBlindness()
-        meetAgain()
+        logDisconnection()
+        reconnect()
     }
 
     private func trouble(_ replies: [EngineReply]) -> LogTrouble {
         // An open breaker alone is not a cause.
         guard let failure = replies.lazy.compactMap(\.failure).first(where: { $0 != .breakerOpen }) else {
             if let open = reader.openFailure(forKey: keys.log) { return .failed(open.failure, open.server) }
-            if let metConnection, metConnection != reader.connection(forKey: keys.log) { return .failed(.connectionLost, figures.server) }
+            if let logConnection, logConnection != reader.connection(forKey: keys.log) { return .failed(.connectionLost, figures.server) }
             let isSaid = replies.contains { $0.failure == nil }
             return isSaid ? .notUnderstood : .failed(.connectionLost, figures.server)
         }
@@ -150,7 +150,7 @@ extension FleetLog {
     /// Entries that come soon after others are read together.
     func read(from position: LogPosition) {
         let rest = nextReading - now
-        guard follower.isSeeing, rest > 0 else { return readNow(from: position) }
+        guard follower.isUpToDate, rest > 0 else { return readNow(from: position) }
         let asked = session
         loop.schedule(after: .milliseconds(Int(rest))) { [weak self] in
             guard let self, isRunning, session == asked else { return }
@@ -160,7 +160,7 @@ extension FleetLog {
 
     /// Reads epoch and time once a second: the longest wait for entries.
     private func readNow(from position: LogPosition) {
-        let isChecking = !follower.isSeeing || now - lastCheck >= Self.holdMilliseconds
+        let isChecking = !follower.isUpToDate || now - lastCheck >= Self.holdMilliseconds
         if isChecking { lastCheck = now }
         let checks = [EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log), EngineCommand("TIME")]
         let reading = reading(from: position, hold: Self.holdMilliseconds - (now - lastCheck))
@@ -170,7 +170,7 @@ extension FleetLog {
             (isChecking ? checks : []) + [reading], patienceMilliseconds: patience,
             then: inSession { log, replies in
                 // After a stop of the machine the reply is outdated. The monotonic clock stood still with it.
-                guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose(for: .blind(.stopped)) }
+                guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose(for: .disconnected(.stopped)) }
                 log.came(replies)
             })
     }
@@ -185,11 +185,11 @@ extension FleetLog {
     }
 
     private func came(_ replies: [EngineReply]) {
-        guard !replies.contains(where: { $0.failure != nil }), metConnection == reader.connection(forKey: keys.log) else {
+        guard !replies.contains(where: { $0.failure != nil }), logConnection == reader.connection(forKey: keys.log) else {
             noteUnread(replies.last?.failure)
             return lose(replies)
         }
-        readCount.came(isSeeing: follower.isSeeing)
+        readCount.came(isUpToDate: follower.isUpToDate)
         if replies.count > 1 {
             let epoch = Self.epoch(replies[0])
             guard epoch == follower.epoch else { return handle(.epoch(epoch)) }
@@ -218,17 +218,17 @@ extension FleetLog {
 
     private func take(_ entries: [(position: LogPosition, fields: [LogField])]) {
         nextReading = now + Self.gatheringMilliseconds
-        let placed = entries.map { PlacedEntry($0.position, open($0.fields, at: $0.position)) }
-        for one in placed {
+        let positioned = entries.map { PositionedEntry($0.position, open($0.fields, at: $0.position)) }
+        for one in positioned {
             guard let node = one.entry.origin?.node else { continue }
             if figures.nodes[node] == nil, figures.nodes.count >= 4_096 { figures.nodes = [:] }
             figures.nodes[node] = one.position.milliseconds
         }
-        if let last = placed.last {
+        if let last = positioned.last {
             figures.position = last.position
             figures.lagMilliseconds = Self.lag(of: last.position, fleetNow: fleetNow)
         }
-        handle(.entries(placed))
+        handle(.entries(positioned))
     }
 
     private func open(_ fields: [LogField], at position: LogPosition) -> LogEntry {
@@ -248,9 +248,9 @@ extension FleetLog {
             then: inSession { log, replies in
                 guard !replies.contains(where: { $0.failure != nil }) else { return log.lose(replies) }
                 let (server, replication) = (InfoText(replies[1].text ?? []), InfoText(replies[2].text ?? []))
-                guard Self.primary(server, replication) == log.metPrimary else {
+                guard Self.primary(server, replication) == log.logPrimary else {
                     log.connectAnew()
-                    return log.lose(for: .blind(.unheard))
+                    return log.lose(for: .disconnected(.unheard))
                 }
                 log.writerConnection = log.writer.connection(forKey: log.keys.log)
                 let replicas = log.figures.replicas
@@ -317,7 +317,7 @@ extension FleetLog {
     }
 
     private func trimByAge(_ info: LogInfo) {
-        trim(before: trimming.looked(first: info.first, fleetNow: fleetNow, now: now))
+        trim(before: trimming.noteInfo(first: info.first, fleetNow: fleetNow, now: now))
     }
 
     var fleetNow: Int64? { node?.change { $0.clock.now(now) } ?? nil }

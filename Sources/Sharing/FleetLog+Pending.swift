@@ -54,7 +54,7 @@ extension FleetLog {
             switch action {
             case .keepPending(let token, let message): pending.keep(PendingMessage(message: message), token)
             case .dropPending(let token): dropped.insert(token)
-            case .send, .wait, .hold, .settle, .tell: continue
+            case .send, .wait, .hold, .settle, .report: continue
             }
             hasChanged = true
         }
@@ -88,5 +88,5 @@ extension FleetLog {
 }
 
 extension LogWriter.Action {
-    var isTellingPending: Bool { if case .tell(_, .pending) = self { true } else { false } }
+    var isReportingPending: Bool { if case .report(_, .pending) = self { true } else { false } }
 }

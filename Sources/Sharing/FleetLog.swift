@@ -23,7 +23,7 @@ public final class FleetLog: @unchecked Sendable {
     var readCount = ReadCount()
     var trimming: LogTrimming
     weak var node: FleetNode?
-    var following: (any FleetFollowing)?
+    var following: (any FleetOrderReceiver)?
     var figures = LogFigures()
     /// Copy of `figures` for other threads.
     private let published = Mutex(LogFigures())
@@ -39,9 +39,9 @@ public final class FleetLog: @unchecked Sendable {
     private var timer: LoopTimer?
     private var writerTimer: LoopTimer?
     private var isStopped = false
-    var metConnection: UInt64?
+    var logConnection: UInt64?
     /// `LogInfo.primary` of the server that was met. The writer has to reach it.
-    var metPrimary: [UInt8] = []
+    var logPrimary: [UInt8] = []
     var writerConnection: UInt64?
     /// Number of the meeting with the log.
     var session = 0
@@ -54,7 +54,7 @@ public final class FleetLog: @unchecked Sendable {
     var admission: FleetAdmission?
     /// When this node was last refused, and when it last greeted for a foreign entry: milliseconds of the loop's clock.
     var refusedAt: Int64?
-    var greetedAt: Int64?
+    var lastHello: Int64?
     private var warnedOfUnopened: Int64?
     var lastRefusal: EngineFailure?
     private var isUntrimmed = false
@@ -63,16 +63,16 @@ public final class FleetLog: @unchecked Sendable {
     private struct Batch {
         var orders: [FleetOrder] = []
         var report: UInt64?
-        /// `sight` when all orders before it complete a catch-up.
-        var sight: UInt64?
+        /// `linkNumber` when all orders before it complete a catch-up.
+        var linkNumber: UInt64?
     }
     /// Number of changes between connected and disconnected.
-    private var sight: UInt64 = 0
+    private var linkNumber: UInt64 = 0
     private var batch = Batch()
     private var batches: [Batch] = []
-    private var isObeying = false
+    private var isApplying = false
     /// Whether all orders before the connection are applied.
-    private var hasSight = false
+    private var isLinked = false
 
     private static let tickMilliseconds = 250
     /// Minimum of `LogFollower.Limits.quiet`.
@@ -80,7 +80,7 @@ public final class FleetLog: @unchecked Sendable {
     private static let ordersAtATime = 2_048
 
     init(
-        _ settings: FleetSettings, _ keys: EngineKeys, _ number: UInt64, beside store: StorePlace, _ logger: Logger, time: any TimeSource
+        _ settings: FleetSettings, _ keys: EngineKeys, _ number: UInt64, beside store: StoreLocation, _ logger: Logger, time: any TimeSource
     ) {
         (self.settings, self.keys, self.logger) = (settings, keys, logger)
         files = FleetFiles(beside: store)
@@ -96,7 +96,7 @@ public final class FleetLog: @unchecked Sendable {
         trimming = LogTrimming(keep: settings.keep, node: number)
     }
 
-    public func start(_ node: FleetNode, _ following: any FleetFollowing) {
+    public func start(_ node: FleetNode, _ following: any FleetOrderReceiver) {
         loop.execute { [self] in
             self.node = node
             self.following = following
@@ -104,7 +104,7 @@ public final class FleetLog: @unchecked Sendable {
             reader.start()
             writer.start()
             tick()
-            meet()
+            connect()
         }
         loop.start()
     }
@@ -157,14 +157,14 @@ public final class FleetLog: @unchecked Sendable {
             state.reached = follower.position
         }
         flushBatch()
-        keepSight()
+        extendLink()
         publish()
     }
 
     /// Each reply counts for a while.
-    private func keepSight() {
-        guard hasSight, let end = follower.seesUntil else { return }
-        node?.sight.see(until: Timestamp(milliseconds: loop.time.wallMilliseconds + end - now))
+    private func extendLink() {
+        guard isLinked, let end = follower.connectedUntil else { return }
+        node?.logLink.see(until: Timestamp(milliseconds: loop.time.wallMilliseconds + end - now))
     }
 
     public var publishedFigures: LogFigures { published.withLock { $0 } }
@@ -174,17 +174,17 @@ public final class FleetLog: @unchecked Sendable {
     private func perform(_ action: LogFollower.Action) {
         switch action {
         case .readFrom(let position): read(from: position)
-        case .look: look()
-        case .apply(let placed):
+        case .readInfo: readInfo()
+        case .apply(let positioned):
             figures.applied += 1
-            if placed.entry == .unopened { node?.sight.doubt(.unopened, at: Timestamp(milliseconds: loop.time.wallMilliseconds)) }
-            node?.note(placed)
-            batch.orders += FleetOrder.orders(of: placed.entry.message)
-        case .note(let placed): node?.note(placed)
+            if positioned.entry == .unopened { node?.logLink.doubt(.unopened, at: Timestamp(milliseconds: loop.time.wallMilliseconds)) }
+            node?.note(positioned)
+            batch.orders += FleetOrder.orders(of: positioned.entry.message)
+        case .note(let positioned): node?.note(positioned)
         case .startAnew(let epoch, let floor): node?.change { $0.table.startAnew(epoch: epoch, floor: floor) }
         case .raiseFloor(let position): node?.change { $0.table.raiseFloor(to: position) }
         case .doubt(let after, let before): node?.change { $0.table.doubt(after: after, before: before) }
-        case .gap(let gap): obey(gap)
+        case .gap(let gap): applyGap(gap)
         case .report(let number):
             batch.report = number
             batches.append(batch)
@@ -193,38 +193,38 @@ public final class FleetLog: @unchecked Sendable {
         case .renewEpoch: renewEpoch()
         case .mayAppend(let fence, let isNewPrimary): connectWriter(fence, isNewPrimary: isNewPrimary)
         case .append(let fence): perform(logWriter.handle(.fence(fence), now: now))
-        case .greet: perform(logWriter.handle(.greet, now: now))
-        case .seeing:
-            sight += 1
-            batch.sight = sight
+        case .sendHello: perform(logWriter.handle(.sendHello, now: now))
+        case .upToDate:
+            linkNumber += 1
+            batch.linkNumber = linkNumber
             // Age is reported for live entries only.
             figures.lagMilliseconds = 0
-        case .blind(let since, let cause):
-            sight += 1
-            hasSight = false
+        case .disconnected(let since, let cause):
+            linkNumber += 1
+            isLinked = false
             let time = loop.time.wallMilliseconds - max(0, now - since)
-            node?.sight.lose(at: Timestamp(milliseconds: time))
-            if figures.blindSince == nil { figures.blindings += 1 }
-            figures.blindSince = min(figures.blindSince ?? time, time)
+            node?.logLink.lose(at: Timestamp(milliseconds: time))
+            if figures.disconnectedSince == nil { figures.disconnections += 1 }
+            figures.disconnectedSince = min(figures.disconnectedSince ?? time, time)
             figures.trouble = LogTrouble(cause, known: figures.trouble, refusal: lastRefusal, figures.server)
             if cause == .unheard { connectAnew() }
-            warnOfBlindness()
-        case .reconnect: meetAgain()
+            logDisconnection()
+        case .reconnect: reconnect()
         }
     }
 
     private func see() {
-        hasSight = true
-        keepSight()
-        figures.blindSince = nil
+        isLinked = true
+        extendLink()
+        figures.disconnectedSince = nil
         figures.trouble = nil
         warned = []
         logger.notice("the fleet's log is followed: what other nodes purge is seen")
     }
 
     /// Logs the cause once, and once more if it turns out to be a mistake in the settings.
-    func warnOfBlindness() {
-        guard !hasSight, let trouble = figures.trouble else { return }
+    func logDisconnection() {
+        guard !isLinked, let trouble = figures.trouble else { return }
         guard warned.isEmpty || trouble.isMisconfiguration && !warned.contains(trouble.label) else { return }
         warned.insert(trouble.label)
         logger.warning(
@@ -248,7 +248,7 @@ public final class FleetLog: @unchecked Sendable {
     func noteUnopened(isForeign: Bool) {
         if isForeign {
             figures.foreign += 1
-            greetAfterForeign()
+            sendHelloAfterForeign()
         } else {
             figures.unopened += 1
         }
@@ -264,10 +264,10 @@ public final class FleetLog: @unchecked Sendable {
 
     private static let unopenedRestMilliseconds: Int64 = 60_000
 
-    private func obey(_ gap: LogGap) {
+    private func applyGap(_ gap: LogGap) {
         if gap == .neverFollowed, following?.hasStored != true { return }
         figures.gaps[gap, default: 0] += 1
-        node?.sight.doubt(FleetDoubt(rawValue: gap.rawValue) ?? .lostEntries, at: Timestamp(milliseconds: loop.time.wallMilliseconds))
+        node?.logLink.doubt(FleetDoubt(rawValue: gap.rawValue) ?? .lostEntries, at: Timestamp(milliseconds: loop.time.wallMilliseconds))
         if gap == .neverFollowed {
             logger.notice("the responses stored here were never compared with the fleet's log: they count as stale once")
             return batch.orders.append(.everything(isSoft: true))
@@ -295,12 +295,12 @@ public final class FleetLog: @unchecked Sendable {
     }
 
     private func flushBatch() {
-        if !batch.orders.isEmpty || batch.sight != nil {
+        if !batch.orders.isEmpty || batch.linkNumber != nil {
             batches.append(batch)
             batch = Batch()
         }
-        guard !isObeying, !batches.isEmpty, let following else { return }
-        isObeying = true
+        guard !isApplying, !batches.isEmpty, let following else { return }
+        isApplying = true
         // A catch-up may have a million orders.
         var orders: [FleetOrder] = []
         var taken = 0
@@ -309,25 +309,25 @@ public final class FleetLog: @unchecked Sendable {
             taken += 1
         }
         let report = batches[..<taken].compactMap(\.report).last
-        let sight = batches[..<taken].compactMap(\.sight).last
+        let linkNumber = batches[..<taken].compactMap(\.linkNumber).last
         batches.removeFirst(taken)
         let marks = orders.prefix(while: \.isMark)
         following.follow(marks)
         // Long orders end in another turn of the loop, which bounds the stack.
-        guard marks.count < orders.count || !batches.isEmpty else { return obeyed(report, sight) }
-        following.obey(Array(orders.dropFirst(marks.count))) { [weak self] in
+        guard marks.count < orders.count || !batches.isEmpty else { return finishApplying(report, linkNumber) }
+        following.apply(Array(orders.dropFirst(marks.count))) { [weak self] in
             guard let self else { return }
-            loop.execute { self.obeyed(report, sight) }
+            loop.execute { self.finishApplying(report, linkNumber) }
         }
     }
 
-    private func obeyed(_ report: UInt64?, _ sight: UInt64?) {
-        isObeying = false
+    private func finishApplying(_ report: UInt64?, _ linkNumber: UInt64?) {
+        isApplying = false
         if let report { handle(.applied(report: report)) }
-        if let sight {
+        if let linkNumber {
             // Responses stored from now on can be offered: the ceiling of their position is on the disk.
             positionFile.whenWritten { [weak self] in
-                if let self, sight == self.sight { see() }
+                if let self, linkNumber == self.linkNumber { see() }
             }
         }
         flushBatch()
@@ -351,9 +351,9 @@ public final class FleetLog: @unchecked Sendable {
 
     func perform(_ actions: [LogWriter.Action]) {
         // A pending purge is reported when it is on the disk.
-        let told = actions.filter(\.isTellingPending)
-        keepPending(actions) { [self] in for action in told { perform(action) } }
-        for action in actions where !action.isTellingPending { perform(action) }
+        let pendingReports = actions.filter(\.isReportingPending)
+        keepPending(actions) { [self] in for action in pendingReports { perform(action) } }
+        for action in actions where !action.isReportingPending { perform(action) }
         publish()
         writerTimer?.cancel()
         writerTimer = nil
@@ -368,11 +368,11 @@ public final class FleetLog: @unchecked Sendable {
         case .hold(let message): node?.hold(message)
         case .settle(let message, let position): node?.settle(message, at: position)
         case .keepPending, .dropPending: break
-        case .tell(let token, let outcome): tell(token, outcome)
+        case .report(let token, let outcome): reportOutcome(token, outcome)
         }
     }
 
-    private func tell(_ token: LogWriter.Token, _ outcome: LogWriter.Outcome) {
+    private func reportOutcome(_ token: LogWriter.Token, _ outcome: LogWriter.Outcome) {
         // A purge waits for more than that.
         if case .appended = outcome, purges.contains(token) { return }
         purges.remove(token)

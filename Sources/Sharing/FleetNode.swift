@@ -32,21 +32,21 @@ public final class FleetNode: Sendable {
         var reached = LogPosition.beginning
     }
 
-    public init(_ settings: FleetSettings, beside store: StorePlace, _ logger: Logger, time: any TimeSource = SystemTime.shared) {
+    public init(_ settings: FleetSettings, beside store: StoreLocation, _ logger: Logger, time: any TimeSource = SystemTime.shared) {
         keys = EngineKeys(fleet: settings.name)
         number = UInt64.random(in: 1 ... .max)
         name = Array(String(number, radix: 16).utf8)
         var settings = settings
         settings.engine.clientName = "cistern-\(settings.name)-\(String(number, radix: 16))"
         (self.settings, self.logger) = (settings, logger)
-        let sight = FleetSight(blindLimit: settings.blindLimit, afterGap: settings.afterGap, since: time.wallMilliseconds)
-        membership = FleetMembership(FleetHashing(settings.secrets.partitions), sight)
+        let logLink = FleetLogLink(blindLimit: settings.blindLimit, afterGap: settings.afterGap, since: time.wallMilliseconds)
+        membership = FleetMembership(FleetHashing(settings.secrets.partitions), logLink)
         log = FleetLog(settings, keys, number, beside: store, logger, time: time)
     }
 
-    var sight: FleetSight { membership.sight }
+    var logLink: FleetLogLink { membership.logLink }
 
-    public var isSeeing: Bool { !sight.isBlind(at: Timestamp(milliseconds: log.loop.time.wallMilliseconds)) }
+    public var isUpToDate: Bool { !logLink.isDisconnected(at: Timestamp(milliseconds: log.loop.time.wallMilliseconds)) }
     /// Engine's clock minus this machine's, in milliseconds, less the error of measurement; nil: unknown.
     public var clockSkew: Int64? {
         let (now, wall) = (log.now, log.loop.time.wallMilliseconds)
@@ -55,7 +55,7 @@ public final class FleetNode: Sendable {
     public var nodeName: String { String(decoding: name, as: UTF8.self) }
 
     /// Number of other processes that have written to the log within the last hour, former ones of this node included.
-    public var nodesHeardOf: Int {
+    public var otherNodeCount: Int {
         let figures = log.publishedFigures
         let now = change { $0.clock.now(log.now) }
         return now.map { figures.nodes(since: $0 - 3_600_000, besides: number) } ?? 0
@@ -63,15 +63,15 @@ public final class FleetNode: Sendable {
 
     /// A failing server that has the log, or is alone, is reported with the log.
     func note(_ server: EngineServer, _ change: EngineServerChange, by client: EngineClient) {
-        let mayTell = client.isCluster && server != log.publishedFigures.server
-        watch.withLock { $0.note(server, change, by: ObjectIdentifier(client), mayTell: mayTell, now: log.now) }.map(tell)
+        let mayLog = client.isCluster && server != log.publishedFigures.server
+        watch.withLock { $0.note(server, change, by: ObjectIdentifier(client), mayLog: mayLog, now: log.now) }.map(logNews)
     }
 
     /// Called regularly: logs delayed failures.
-    func tellOfServers(of client: EngineClient) {
+    func logServerFailures(of client: EngineClient) {
         guard client.isCluster else { return }
         let server = log.publishedFigures.server
-        watch.withLock { $0.due(now: log.now) { $0 != server } }.forEach(tell)
+        watch.withLock { $0.due(now: log.now) { $0 != server } }.forEach(logNews)
     }
 
     /// A shard's round trips have become longer, or shorter, than the look-up timeout.
@@ -89,11 +89,11 @@ public final class FleetNode: Sendable {
 
     public var isSlow: Bool { slow.withLock { !$0.isEmpty } }
 
-    private func tell(_ news: EngineWatch.News) {
+    private func logNews(_ news: EngineWatch.News) {
         switch news {
         case .fails(let server, let failure):
             logger.warning("what \(server) of the engine has is not shared: it \(failure.sentence(fleet: settings.name))")
-        case .isWell(let server): logger.notice("\(server) of the engine is used again")
+        case .recovered(let server): logger.notice("\(server) of the engine is used again")
         case .dropped(let server): logger.notice("\(server) of the engine is needed no more: the Cluster has given its part to others")
         }
     }
@@ -104,12 +104,12 @@ public final class FleetNode: Sendable {
         set { upstreams.withLock { $0 = newValue } }
     }
 
-    public func start(_ following: any FleetFollowing) { log.start(self, following) }
+    public func start(_ following: any FleetOrderReceiver) { log.start(self, following) }
 
     func change<Result>(_ body: (inout State) -> Result) -> Result { state.withLock { body(&$0) } }
 
     /// Position and fleet time of a response that was stored here; nil: unknown.
-    func place(_ recency: Recency, wallNow: Int64, now: Int64) -> (version: RecordVersion, fleetTime: Int64)? {
+    func stamp(_ recency: Recency, wallNow: Int64, now: Int64) -> (version: RecordVersion, fleetTime: Int64)? {
         state.withLock { state in
             guard let version = state.applied.version(before: recency.requestTime.milliseconds),
                 let time = state.clock.fleetTime(ofWall: recency.responseTime.milliseconds, wallNow: wallNow, now: now)
@@ -133,7 +133,7 @@ public final class FleetNode: Sendable {
     }
 
     /// - Parameter then: called from any thread once the write is in the log or was given up.
-    func tell(_ message: LogMessage, then: @escaping @Sendable (_ isTold: Bool) -> Void) {
+    func propagate(_ message: LogMessage, then: @escaping @Sendable (_ isPropagated: Bool) -> Void) {
         // Until the log's loop holds it.
         hold(message)
         log.loop.execute { [self] in
@@ -153,7 +153,7 @@ public final class FleetNode: Sendable {
         let node: FleetNode
         let message: LogMessage?
 
-        func tell(then: @escaping @Sendable (PurgeReach) -> Void) {
+        func publish(then: @escaping @Sendable (PurgeReach) -> Void) {
             guard let message else { return then(.durable) }
             node.log.loop.execute {
                 node.log.append(message, .purge) { then(PurgeReach($0)) }
@@ -168,7 +168,9 @@ public final class FleetNode: Sendable {
         change { for mark in message.tableMarks { $0.table.settle(mark, at: position) } }
     }
 
-    func note(_ placed: PlacedEntry) { change { for mark in placed.entry.message.tableMarks { $0.table.note(mark, at: placed.position) } } }
+    func note(_ positioned: PositionedEntry) {
+        change { for mark in positioned.entry.message.tableMarks { $0.table.note(mark, at: positioned.position) } }
+    }
 
     static func hash(_ mark: [UInt8]) -> UInt64 { ContentHash.number(of: mark.span) }
 }

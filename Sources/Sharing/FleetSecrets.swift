@@ -39,30 +39,30 @@ struct FleetSecret: Sendable {
 
     static let sealBytes = nonceBytes + tagBytes
 
-    /// - Parameter place: key in the engine. The seal opens for this key only.
-    func seal(_ plain: [UInt8], at place: [UInt8]) -> [UInt8] {
+    /// - Parameter context: key in the engine. The seal opens for this key only.
+    func seal(_ plain: [UInt8], at context: [UInt8]) -> [UInt8] {
         var sealed: [UInt8] = []
         sealed.reserveCapacity(Self.sealBytes + plain.count)
         var sealer = FleetSealer(self)
-        sealer.appendSealed(to: &sealed, at: place[...]) { $0 += plain }
+        sealer.appendSealed(to: &sealed, at: context[...]) { $0 += plain }
         return sealed
     }
 
     /// - Returns: nil: another prefix, secret or place, or altered.
-    func open(_ sealed: [UInt8], at place: ArraySlice<UInt8>, behind prefix: [UInt8] = []) -> [UInt8]? {
+    func open(_ sealed: [UInt8], at context: ArraySlice<UInt8>, behind prefix: [UInt8] = []) -> [UInt8]? {
         let plainCount = sealed.count - Self.sealBytes - prefix.count
         guard plainCount >= 0, sealed.starts(with: prefix) else { return nil }
         var isTrue = false
         // The buffer of an empty array is shared, so it has one byte at least.
         let plain = [UInt8](unsafeUninitializedCapacity: max(1, plainCount)) { buffer, count in
-            place.withUnsafeBufferPointer { place in
+            context.withUnsafeBufferPointer { context in
                 sealed.withUnsafeBufferPointer { bytes in
                     guard let start = bytes.baseAddress else { return }
                     let from = start + prefix.count
                     isTrue =
                         crypto_aead_xchacha20poly1305_ietf_decrypt(
-                            buffer.baseAddress, nil, nil, from + Self.nonceBytes, UInt64(plainCount + Self.tagBytes), place.baseAddress,
-                            UInt64(place.count), from, sealKey) == 0
+                            buffer.baseAddress, nil, nil, from + Self.nonceBytes, UInt64(plainCount + Self.tagBytes), context.baseAddress,
+                            UInt64(context.count), from, sealKey) == 0
                 }
             }
             count = isTrue ? plainCount : 0
@@ -101,8 +101,8 @@ struct FleetSealer: ~Copyable {
     }
 
     /// Appends a sealed text that `append` writes in place.
-    /// - Parameter place: key in the engine.
-    mutating func appendSealed(to bytes: inout [UInt8], at place: ArraySlice<UInt8>, _ append: (inout [UInt8]) -> Void) {
+    /// - Parameter context: key in the engine.
+    mutating func appendSealed(to bytes: inout [UInt8], at context: ArraySlice<UInt8>, _ append: (inout [UInt8]) -> Void) {
         // Rest of the nonce in the second step: four zero bytes precede it.
         let nonce = (UInt32(0), UInt32(truncatingIfNeeded: count).littleEndian, UInt32(truncatingIfNeeded: count >> 32).littleEndian)
         count += 1
@@ -115,11 +115,11 @@ struct FleetSealer: ~Copyable {
         for _ in 0..<FleetSecret.tagBytes { bytes.append(0) }
         bytes.withUnsafeMutableBufferPointer { bytes in
             guard let text = bytes.baseAddress.map({ $0 + textStart }) else { return }
-            place.withUnsafeBufferPointer { place in
+            context.withUnsafeBufferPointer { context in
                 withUnsafeBytes(of: nonce) { nonce in
                     guard let nonce = nonce.bindMemory(to: UInt8.self).baseAddress else { return }
                     _ = crypto_aead_chacha20poly1305_ietf_encrypt(
-                        text, nil, text, UInt64(plainCount), place.baseAddress, UInt64(place.count), nil, nonce, key)
+                        text, nil, text, UInt64(plainCount), context.baseAddress, UInt64(context.count), nil, nonce, key)
                 }
             }
         }

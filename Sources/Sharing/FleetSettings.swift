@@ -16,7 +16,7 @@ public struct FleetSettings: Sendable {
     public var blindLimit: Int64? = 30_000
     /// Milliseconds that a client waits for the engine before the request is sent, and the response to a write for the log.
     public var timeout: Int64 = 10
-    public var afterGap = FleetSight.AfterGap.stale
+    public var afterGap = FleetLogLink.AfterGap.stale
     public var collapses = true
     /// Maximum content of a shared response, bytes: sealing it holds the loop.
     public var contentLimitBytes = 1 << 20
@@ -33,7 +33,9 @@ extension FleetSettings {
     /// - Parameter isTheirs: whether the tested server has a key.
     public func checkedCommands(isCluster: Bool, where isTheirs: (_ key: [UInt8]) -> Bool) -> [CheckedCommand] {
         let keys = EngineKeys(fleet: name)
-        func key(_ number: Int) -> [UInt8] { Array(keys.place(of: secrets.first.name(of: Array("check \(number)".utf8))).record.bytes) }
+        func key(_ number: Int) -> [UInt8] {
+            Array(keys.recordKeys(of: secrets.first.name(of: Array("check \(number)".utf8))).record.bytes)
+        }
         // Each server of a Cluster has some hundred slots at least.
         let key = key((0..<4_096).first { isTheirs(key($0)) } ?? 0)
         func command(_ words: [String], _ rest: [[UInt8]] = [], named name: String? = nil) -> CheckedCommand {
@@ -72,15 +74,15 @@ extension FleetSettings {
 
     func seal(_ entry: LogEntry) -> [LogField] {
         let fields = entry.fields + [(Self.keyName, secrets.first.id)]
-        let place = logKey + LogEntry.associatedData(of: fields)
-        return LogEntry.adding(sealedArgument: secrets.first.seal(entry.message.argument, at: place), to: fields)
+        let context = logKey + LogEntry.associatedData(of: fields)
+        return LogEntry.adding(sealedArgument: secrets.first.seal(entry.message.argument, at: context), to: fields)
     }
 
     func open(_ fields: [LogField]) -> LogEntry? {
         var entry = LogEntry(fields: fields)
-        let place = logKey + LogEntry.associatedData(of: fields)
+        let context = logKey + LogEntry.associatedData(of: fields)
         for secret in secrets.all {
-            guard let argument = secret.open(entry.message.argument, at: place[...]) else { continue }
+            guard let argument = secret.open(entry.message.argument, at: context[...]) else { continue }
             entry.message.argument = argument
             return entry
         }
@@ -94,7 +96,7 @@ public struct CheckedCommand: Sendable {
 }
 
 /// Keys of a record and of its lease, in one slot.
-struct RecordPlace: Equatable {
+struct RecordKeys: Equatable {
     let lease: EngineKey
     fileprivate static let leaseEnd = Array(":l".utf8)
 
@@ -107,9 +109,9 @@ struct EngineKeys: Sendable {
     init(fleet: String) { prefix = Array("cistern:\(fleet):{".utf8) }
 
     /// - Parameter name: `FleetSecret.name(of:)`. Braces keep a record and its lease in one slot.
-    func place(of name: [UInt8]) -> RecordPlace {
+    func recordKeys(of name: [UInt8]) -> RecordKeys {
         var key: [UInt8] = []
-        key.reserveCapacity(prefix.count + 2 * name.count + 1 + RecordPlace.leaseEnd.count)
+        key.reserveCapacity(prefix.count + 2 * name.count + 1 + RecordKeys.leaseEnd.count)
         key += prefix
         name.withUnsafeBytes { name in
             for start in stride(from: 0, to: name.count, by: 4) {
@@ -118,8 +120,8 @@ struct EngineKeys: Sendable {
             }
         }
         key.append(UInt8(ascii: "}"))
-        key += RecordPlace.leaseEnd
-        return RecordPlace(lease: EngineKey(key))
+        key += RecordKeys.leaseEnd
+        return RecordKeys(lease: EngineKey(key))
     }
 
     var log: [UInt8] { prefix + Array("log}".utf8) }

@@ -8,7 +8,7 @@ public enum LogTrouble: Sendable, Equatable {
     case notUnderstood
     case otherSecret
     case otherUpstream
-    case blind(BlindCause)
+    case disconnected(DisconnectCause)
     /// The engine can be read and refuses entries.
     case refused(EngineFailure?, EngineServer?)
     case outdated(String, EngineServer?)
@@ -16,19 +16,19 @@ public enum LogTrouble: Sendable, Equatable {
     /// - Parameters:
     ///   - known: cause known to the caller.
     ///   - refusal: the engine's last refusal.
-    init(_ cause: BlindCause, known: LogTrouble?, refusal: EngineFailure? = nil, _ server: EngineServer?) {
+    init(_ cause: DisconnectCause, known: LogTrouble?, refusal: EngineFailure? = nil, _ server: EngineServer?) {
         switch cause {
         case .lost: self = known ?? .failed(.connectionLost, server)
         case .silence: self = .failed(.timedOut, server)
         case .refused: self = .refused(refusal, server)
-        case .stopped, .otherLog, .otherPrimary, .removed, .missing, .unheard: self = .blind(cause)
+        case .stopped, .otherLog, .otherPrimary, .removed, .missing, .unheard: self = .disconnected(cause)
         }
     }
 
     public static let labels =
         EngineFailure.allCases.map(\.rawValue)
         + ([.notUnderstood, .otherSecret, .otherUpstream, .refused(nil, nil), .outdated("", nil)] as [LogTrouble]).map(\.label)
-        + ([.stopped, .otherLog, .otherPrimary, .removed, .missing, .unheard] as [BlindCause]).map(\.rawValue)
+        + ([.stopped, .otherLog, .otherPrimary, .removed, .missing, .unheard] as [DisconnectCause]).map(\.rawValue)
 
     public var label: String {
         switch self {
@@ -36,7 +36,7 @@ public enum LogTrouble: Sendable, Equatable {
         case .notUnderstood: "not_understood"
         case .otherSecret: "other_secret"
         case .otherUpstream: "other_upstream"
-        case .blind(let cause): cause.rawValue
+        case .disconnected(let cause): cause.rawValue
         case .refused: "refused"
         case .outdated: "outdated"
         }
@@ -50,7 +50,7 @@ public enum LogTrouble: Sendable, Equatable {
             "fleet \(fleet) has another share.secret_file than this node, so they share nothing. Give this node the fleet's secret, or another share.fleet. If this node has the right one, remove cistern:\(fleet):{log}:nodes from the engine"
         case .otherUpstream:
             "other nodes of fleet \(fleet) have another upstream for an API that this node serves. Give this node another share.fleet. While an upstream's address changes, this node connects half a minute after the last node with the former one"
-        case .blind(let cause): cause.sentence
+        case .disconnected(let cause): cause.sentence
         case .refused(let failure, let server):
             "\(server?.description ?? "the engine") can be read, and refuses entries: it \(failure?.sentence(fleet: fleet) ?? "does not say why")"
         case .outdated(let version, let server): InfoText.sentence(outdated: version, server)
@@ -61,13 +61,13 @@ public enum LogTrouble: Sendable, Equatable {
         switch self {
         case .failed(let failure, _): failure.isMisconfiguration
         case .refused(let failure, _): failure?.isMisconfiguration ?? false
-        case .outdated, .otherSecret, .otherUpstream, .blind(.unheard): true
-        case .notUnderstood, .blind: false
+        case .outdated, .otherSecret, .otherUpstream, .disconnected(.unheard): true
+        case .notUnderstood, .disconnected: false
         }
     }
 }
 
-extension BlindCause {
+extension DisconnectCause {
     fileprivate var sentence: String {
         switch self {
         case .lost, .silence, .refused: "the engine does not say why"

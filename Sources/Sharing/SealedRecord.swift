@@ -9,8 +9,8 @@ import ContentCodings
 import Fleet
 import ResponseCache
 
-struct GivenRecord {
-    var record: SharedRecord
+struct VersionedRecord {
+    var record: FleetRecord
     /// Position in the log when the request was sent.
     var version: RecordVersion
     /// Time of the response, milliseconds of the fleet's time.
@@ -27,16 +27,16 @@ struct GivenRecord {
     }
 
     struct Packed {
-        fileprivate let record: GivenRecord
+        fileprivate let record: VersionedRecord
         /// nil: the record is sealed as it is.
         fileprivate let compressed: [UInt8]?
 
-        var sealedBytes: Int { GivenRecord.plain.count + FleetSecret.sealBytes + (compressed?.count ?? record.plainBytes) }
+        var sealedBytes: Int { VersionedRecord.plain.count + FleetSecret.sealBytes + (compressed?.count ?? record.plainBytes) }
 
-        func appendSealed(to bytes: inout [UInt8], by sealer: inout FleetSealer, at place: ArraySlice<UInt8>) {
-            bytes += compressed == nil ? GivenRecord.plain : GivenRecord.compressed
-            guard let compressed else { return sealer.appendSealed(to: &bytes, at: place) { record.append(to: &$0) } }
-            sealer.appendSealed(to: &bytes, at: place + GivenRecord.compressed) { $0 += compressed }
+        func appendSealed(to bytes: inout [UInt8], by sealer: inout FleetSealer, at context: ArraySlice<UInt8>) {
+            bytes += compressed == nil ? VersionedRecord.plain : VersionedRecord.compressed
+            guard let compressed else { return sealer.appendSealed(to: &bytes, at: context) { record.append(to: &$0) } }
+            sealer.appendSealed(to: &bytes, at: context + VersionedRecord.compressed) { $0 += compressed }
         }
     }
 
@@ -62,21 +62,21 @@ struct GivenRecord {
         record.body.withBytes { plain.append(contentsOf: $0) }
     }
 
-    init(_ record: SharedRecord, _ version: RecordVersion, fleetTime: Int64) {
+    init(_ record: FleetRecord, _ version: RecordVersion, fleetTime: Int64) {
         (self.record, self.version, self.fleetTime) = (record, version, fleetTime)
     }
 
     private static func open(
-        _ value: [UInt8], sealedBy secret: FleetSecret, at place: ArraySlice<UInt8>, by zstd: QuickZstd, limit: Int
+        _ value: [UInt8], sealedBy secret: FleetSecret, at context: ArraySlice<UInt8>, by zstd: QuickZstd, limit: Int
     ) -> [UInt8]? {
-        guard value.starts(with: compressed) else { return secret.open(value, at: place, behind: plain) }
-        return secret.open(value, at: place + compressed, behind: compressed).flatMap { zstd.decompress($0, limit: limit) }
+        guard value.starts(with: compressed) else { return secret.open(value, at: context, behind: plain) }
+        return secret.open(value, at: context + compressed, behind: compressed).flatMap { zstd.decompress($0, limit: limit) }
     }
 
     /// - Parameter limit: of the record without seal and compression, bytes.
     /// - Returns: nil: another layout, secret or place; altered, cut, or too long.
-    init?(_ value: [UInt8], sealedBy secret: FleetSecret, at place: ArraySlice<UInt8>, by zstd: QuickZstd, limit: Int) {
-        guard let plain = Self.open(value, sealedBy: secret, at: place, by: zstd, limit: limit) else { return nil }
+    init?(_ value: [UInt8], sealedBy secret: FleetSecret, at context: ArraySlice<UInt8>, by zstd: QuickZstd, limit: Int) {
+        guard let plain = Self.open(value, sealedBy: secret, at: context, by: zstd, limit: limit) else { return nil }
         var rest = plain[...]
         guard let version = rest.take(24).flatMap({ RecordVersion(bytes: $0) }), let time = rest.takeLittleEndianNumber(),
             let coding = rest.popFirst(),
@@ -85,7 +85,7 @@ struct GivenRecord {
             let head = rest.takePart(), let body = rest.takePart(), rest.isEmpty, coding != 0 || plainBytes == body.count
         else { return nil }
         let content = coding == 0 ? ItemBody.bytes(body) : .coded(body, ContentForm(coding: coding, plainBytes: plainBytes))
-        self.init(SharedRecord(key: key, metadata: metadata, head: head, body: content), version, fleetTime: Int64(bitPattern: time))
+        self.init(FleetRecord(key: key, metadata: metadata, head: head, body: content), version, fleetTime: Int64(bitPattern: time))
     }
 }
 

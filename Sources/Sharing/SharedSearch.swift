@@ -11,20 +11,20 @@ import ResponseCache
 /// Touched on its level's loop only.
 final class SharedSearch {
     private let level: FleetLevel
-    let lookUp: SharedLookUp
+    let lookUp: FleetLookUp
     let key: HashedKey
     private let cache: ResponseCache
     /// nil: without a lease.
     private var wait: LeaseWait?
-    private var question = LeaseWait.Question.look
-    private var waiting: [any SharedWaiter] = []
+    private var question = LeaseWait.Question.check
+    private var waiting: [any FleetWaiter] = []
     /// Requests that continued without it.
-    private var gone: [any SharedWaiter] = []
+    private var departed: [any FleetWaiter] = []
     private var missing = 0
     /// Places of the look-up, then those of variants.
-    private var asked: [Asked] = []
+    private var records: [WantedRecord] = []
     private var hasTaken = false
-    private var refusal: SharedRefusal?
+    private var refusal: FleetRefusal?
     private var hasFailed = false
     /// Requests that join later continue at once.
     private var isLate = false
@@ -35,13 +35,13 @@ final class SharedSearch {
     private var waitingNumber: Int?
     private var timer: LoopTimer?
 
-    private struct Asked {
-        let place: SharedPlace
-        let lies: RecordPlace
+    private struct WantedRecord {
+        let location: FleetLocation
+        let recordKeys: RecordKeys
     }
 
     /// - Parameter wait: longest wait for another node's lease, in milliseconds; nil: none.
-    init(_ level: FleetLevel, _ lookUp: SharedLookUp, _ key: HashedKey, _ cache: ResponseCache, wait: Int64?) {
+    init(_ level: FleetLevel, _ lookUp: FleetLookUp, _ key: HashedKey, _ cache: ResponseCache, wait: Int64?) {
         (self.level, self.lookUp, self.key, self.cache) = (level, lookUp, key, cache)
         self.wait = wait.map { LeaseWait(deadline: level.loop.batchMilliseconds + $0) }
     }
@@ -49,21 +49,21 @@ final class SharedSearch {
     private var node: FleetNode { level.node }
     var mayWait: Bool { wait != nil }
 
-    func join(_ waiter: any SharedWaiter) {
+    func join(_ waiter: any FleetWaiter) {
         guard !isLate else {
             level.figures.lookUps[.late, default: 0] += 1
-            gone.append(waiter)
-            _ = waiter.sharedEnded(.late, nil)
+            departed.append(waiter)
+            _ = waiter.fleetLookUpEnded(.late, nil)
             return
         }
-        if hasWaited { waiter.sharedWaits() }
+        if hasWaited { waiter.fleetWaits() }
         waiting.append(waiter)
     }
 
     func start() {
-        asked.reserveCapacity(lookUp.places.count)
-        for place in lookUp.places { asked.append(Asked(place: place, lies: lies(of: place))) }
-        ask(mayWait && node.settings.collapses ? .take : .look)
+        records.reserveCapacity(lookUp.locations.count)
+        for location in lookUp.locations { records.append(WantedRecord(location: location, recordKeys: recordKeys(of: location))) }
+        ask(mayWait && node.settings.collapses ? .take : .check)
     }
 
     /// Starts a round. Variants of an earlier round are read again.
@@ -72,13 +72,13 @@ final class SharedSearch {
         // A short stall of the engine does not end the wait for a lease.
         guard question != .poll else { return poll() }
         waitingNumber = level.patience.add(self, at: level.loop.time.monotonicMilliseconds)
-        ask(asked.indices, withLease: question == .take || hasWaited)
+        read(records.indices, withLease: question == .take || hasWaited)
     }
 
     private func poll() {
         missing += 1
         var commands = EngineCommands()
-        commands.add(FleetLevel.Words.get, asked[0].lies.lease)
+        commands.add(FleetLevel.Words.get, records[0].recordKeys.lease)
         level.client.sendAll(commands, patienceMilliseconds: Self.patience) { [self] replies in
             noteLease(replies[0])
             hasFailed = lease == .unknown
@@ -86,21 +86,21 @@ final class SharedSearch {
         }
     }
 
-    private func lies(of place: SharedPlace) -> RecordPlace {
-        node.keys.place(of: node.settings.secrets.all[place.secret].name(of: place.key))
+    private func recordKeys(of location: FleetLocation) -> RecordKeys {
+        node.keys.recordKeys(of: node.settings.secrets.all[location.secret].name(of: location.key))
     }
 
-    private func ask(_ places: Range<Int>, withLease: Bool) {
+    private func read(_ places: Range<Int>, withLease: Bool) {
         missing += 1
         for number in places {
-            let lies = asked[number].lies
+            let recordKeys = records[number].recordKeys
             var commands = EngineCommands(room: FleetLevel.commandBytes)
-            commands.add(FleetLevel.Words.get, lies.record)
+            commands.add(FleetLevel.Words.get, recordKeys.record)
             if withLease, number == 0 {
                 if question == .take {
-                    commands.add(FleetLevel.Words.set, lies.lease, level.leaseWords)
+                    commands.add(FleetLevel.Words.set, recordKeys.lease, level.leaseWords)
                 } else {
-                    commands.add(FleetLevel.Words.get, lies.lease)
+                    commands.add(FleetLevel.Words.get, recordKeys.lease)
                 }
             }
             missing += 1
@@ -126,7 +126,7 @@ final class SharedSearch {
         switch reply {
         case .nothing where question != .take: lease = .free
         // The request may have its response by now, so the lease is of no use.
-        case .nothing where isLate || isOver: level.giveBack(asked[0].lies)
+        case .nothing where isLate || isOver: level.releaseLease(records[0].recordKeys)
         case .nothing: lease = .taken
         case .bytes(let holder) where holder == node.name: lease = .ofThisNode
         case .bytes(let value):
@@ -142,36 +142,37 @@ final class SharedSearch {
     private func take(_ reply: EngineReply, _ number: Int) {
         switch reply {
         case .bytes(let value):
-            let (place, lies) = (asked[number].place, asked[number].lies)
-            guard let given = level.open(value, at: place, lying: lies) else { return refuse(.unreadable) }
-            take(given, place)
+            let (location, recordKeys) = (records[number].location, records[number].recordKeys)
+            guard let versioned = level.open(value, at: location, recordKeys: recordKeys) else { return refuse(.unreadable) }
+            take(versioned, location)
         case .nothing: break
         default: hasFailed = true
         }
     }
 
-    private func take(_ given: GivenRecord, _ place: SharedPlace) {
-        let marks = cache.marks(concerning: given.record, for: lookUp)
-        let refusal = node.refusal(of: given.version, concerning: marks, isMeant: cache.purges(of: given.record, for: lookUp))
-        if let refusal { return refuse(SharedRefusal(rawValue: refusal.rawValue) ?? .marked) }
+    private func take(_ versioned: VersionedRecord, _ location: FleetLocation) {
+        let marks = cache.marks(concerning: versioned.record, for: lookUp)
+        let refusal = node.refusal(of: versioned.version, concerning: marks, isMeant: cache.purges(of: versioned.record, for: lookUp))
+        if let refusal { return refuse(FleetRefusal(rawValue: refusal.rawValue) ?? .marked) }
         let time = level.loop.time
-        guard let responseTime = node.wallTime(ofFleet: given.fleetTime, wallNow: time.wallMilliseconds, now: time.monotonicMilliseconds)
+        guard
+            let responseTime = node.wallTime(ofFleet: versioned.fleetTime, wallNow: time.wallMilliseconds, now: time.monotonicMilliseconds)
         else {
             return refuse(.clock)
         }
-        switch cache.take(given.record, of: Timestamp(milliseconds: responseTime), at: place, for: lookUp) {
+        switch cache.take(versioned.record, of: Timestamp(milliseconds: responseTime), at: location, for: lookUp) {
         case .taken: hasTaken = true
         case .leads(let variant):
-            let lies = lies(of: variant)
-            guard !asked.contains(where: { $0.lies == lies }) else { return }
-            asked.append(Asked(place: variant, lies: lies))
-            ask(asked.count - 1..<asked.count, withLease: false)
+            let recordKeys = recordKeys(of: variant)
+            guard !records.contains(where: { $0.recordKeys == recordKeys }) else { return }
+            records.append(WantedRecord(location: variant, recordKeys: recordKeys))
+            read(records.count - 1..<records.count, withLease: false)
         case .notTaken: refuse(.notNewer)
         case .notGood: refuse(.notGood)
         }
     }
 
-    private func refuse(_ reason: SharedRefusal) {
+    private func refuse(_ reason: FleetRefusal) {
         refusal = reason
         level.figures.refusals[reason, default: 0] += 1
     }
@@ -192,7 +193,7 @@ final class SharedSearch {
             stopTiming()
             timer = level.loop.schedule(after: .milliseconds(milliseconds)) { [self] in ask(next) }
         case .proceed, nil:
-            if lease == .ofAnother || lease == .free { level.figures.leases[.waitedInVain, default: 0] += 1 }
+            if lease == .ofAnother || lease == .free { level.figures.leases[.waitTimedOut, default: 0] += 1 }
             end(hasFailed ? .failed : refusal != nil ? .refused : .missing)
         }
     }
@@ -209,35 +210,35 @@ final class SharedSearch {
         guard level.waitingForNodes < FleetLevel.waitingLimit else { return false }
         level.waitingForNodes += 1
         hasWaited = true
-        for one in waiting { one.sharedWaits() }
+        for one in waiting { one.fleetWaits() }
         return true
     }
 
-    private func end(_ outcome: SharedOutcome) {
+    private func end(_ outcome: FleetOutcome) {
         stopTiming()
         if hasWaited, !isLate { level.waitingForNodes -= 1 }
         isOver = true
         level.ended(self)
         if hasWaited, outcome == .found { level.figures.leases[.followed, default: 0] += 1 }
         level.figures.lookUps[outcome, default: 0] += UInt64(waiting.count)
-        let (going, late) = (waiting, gone)
-        (waiting, gone) = ([], [])
-        goOn(going, outcome)
-        if outcome == .found { for one in late { one.sharedCameLate() } }
+        let (continuing, late) = (waiting, departed)
+        (waiting, departed) = ([], [])
+        resume(continuing, outcome)
+        if outcome == .found { for one in late { one.fleetResponseCameLate() } }
     }
 
     /// A lease is given back if no request follows.
-    private func goOn(_ going: [any SharedWaiter], _ outcome: SharedOutcome) {
+    private func resume(_ continuing: [any FleetWaiter], _ outcome: FleetOutcome) {
         guard lease == .taken else {
-            for one in going { _ = one.sharedEnded(outcome, refusal) }
+            for one in continuing { _ = one.fleetLookUpEnded(outcome, refusal) }
             return
         }
         let own = lookUp.keys.own
-        level.hold(asked[0].lies, for: own == key.bytes ? key : HashedKey(own))
+        level.hold(records[0].recordKeys, for: own == key.bytes ? key : HashedKey(own))
         if outcome == .found { level.ended(own, .free, by: 0) } else { level.figures.leases[.won, default: 0] += 1 }
-        var goesOn = false
-        for one in going where one.sharedEnded(outcome, refusal) { goesOn = true }
-        if !goesOn { level.ended(own, .free, by: 0) }
+        var isLeaseUsed = false
+        for one in continuing where one.fleetLookUpEnded(outcome, refusal) { isLeaseUsed = true }
+        if !isLeaseUsed { level.ended(own, .free, by: 0) }
         // Late replies do not concern it.
         lease = .unknown
     }
@@ -248,9 +249,9 @@ final class SharedSearch {
         if hasWaited, !isLate { level.waitingForNodes -= 1 }
         isLate = true
         level.figures.lookUps[.late, default: 0] += UInt64(waiting.count)
-        let going = waiting
+        let continuing = waiting
         waiting = []
-        gone += going
-        for one in going { _ = one.sharedEnded(.late, nil) }
+        departed += continuing
+        for one in continuing { _ = one.fleetLookUpEnded(.late, nil) }
     }
 }

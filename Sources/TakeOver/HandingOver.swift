@@ -13,7 +13,7 @@ public struct HandingOver: Sendable {
     }
 
     public enum Event: Sendable, Equatable {
-        case came(TakeOverMessage)
+        case received(TakeOverMessage)
         /// An invalid or unexpected message was received.
         case garbled
         /// No message was received in time.
@@ -60,7 +60,7 @@ public struct HandingOver: Sendable {
     }
 
     private mutating func greeted(_ event: Event) -> Action {
-        guard case .came(.hello(let greeting)) = event else {
+        guard case .received(.hello(let greeting)) = event else {
             state = .over
             return event == .gone ? .nothing : .refuse("it said nothing that this process understands")
         }
@@ -78,13 +78,13 @@ public struct HandingOver: Sendable {
 
     private mutating func offering(_ event: Event) -> Action {
         switch event {
-        case .came(.prepared(let places)) where places.allSatisfy({ (0..<listeners).contains($0) }):
+        case .received(.prepared(let indexes)) where indexes.allSatisfy({ (0..<listeners).contains($0) }):
             state = .committed
-            return .commit(listeners: places)
-        case .came(.failed(let sentence)): return end(sentence)
+            return .commit(listeners: indexes)
+        case .received(.failed(let sentence)): return end(sentence)
         case .silent: return end("it was not ready within \(TakeOverMessage.patienceMilliseconds / 1_000) s")
         case .gone: return end("it ended before it was ready")
-        case .came, .garbled, .notCommitted: return end("it said something that does not belong here")
+        case .received, .garbled, .notCommitted: return end("it said something that does not belong here")
         }
     }
 
@@ -95,14 +95,14 @@ public struct HandingOver: Sendable {
 
     private mutating func committed(_ event: Event) -> Action {
         switch event {
-        case .came(.acknowledged(let count)): return .noteAcknowledged(count)
-        case .came(let message) where message.isNumbered: return .follow(message)
+        case .received(.acknowledged(let count)): return .noteAcknowledged(count)
+        case .received(let message) where message.isNumbered: return .follow(message)
         case .notCommitted:
             state = .over
             return .takeBack("it ended before it could be started")
         // Silence is normal while nothing changes.
         case .silent: return .nothing
-        case .came, .garbled, .gone:
+        case .received, .garbled, .gone:
             state = .over
             return .goAlone
         }

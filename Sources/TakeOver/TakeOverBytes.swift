@@ -13,7 +13,7 @@ extension TakeOverMessage {
             out.put(greeting.version)
         case .prepared(let listeners):
             out.begin(2, UInt32(clamping: listeners.count))
-            for place in listeners { out.put(short: UInt32(clamping: place)) }
+            for index in listeners { out.put(short: UInt32(clamping: index)) }
         case .failed(let sentence): out.begin(3, sentence)
         case .acknowledged(let count):
             out.begin(4)
@@ -22,9 +22,9 @@ extension TakeOverMessage {
         case .listener(let listener):
             out.begin(6, listener.isAdmin ? 1 : 0, listener.sockets)
             out.put(listener.wanted)
-        case .handed(let name): out.begin(7, name)
+        case .activated(let name): out.begin(7, name)
         case .store: out.begin(8)
-        case .door: out.begin(9)
+        case .takeOverListener: out.begin(9)
         case .ticketKeys(let keys):
             out.begin(10)
             out.put(keys)
@@ -36,7 +36,7 @@ extension TakeOverMessage {
         case .begin: out.begin(13)
         case .modes(let modes):
             out.begin(14, modes.api)
-            out.put(modes.begun)
+            out.put(modes.initial)
             out.put(modes.now)
         case .faults(let faults):
             out.begin(15, UInt32(clamping: faults.count))
@@ -69,14 +69,14 @@ extension TakeOverMessage {
         case 4: .acknowledged(parts.number())
         case 5: .refused(parts.text())
         case 6: listener(&parts)
-        case 7: .handed(name: parts.text())
+        case 7: .activated(name: parts.text())
         case 8: .store
-        case 9: .door
+        case 9: .takeOverListener
         case 10: .ticketKeys(parts.bytes())
         case 11: .offered
         case 12: .committed(HandedPosition(segment: parts.number(), offset: parts.number()))
         case 13: .begin
-        case 14: .modes(PassedModes(api: parts.text(), begun: parts.table(), now: parts.table()))
+        case 14: .modes(PassedModes(api: parts.text(), initial: parts.table(), now: parts.table()))
         case 15: .faults(parts.list { $0.fault() })
         case 16: .counts(parts.bytes())
         case 17: parts.change().map { .change($0) }

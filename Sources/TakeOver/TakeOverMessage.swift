@@ -18,11 +18,11 @@ public enum TakeOverMessage: Sendable, Equatable {
     /// Accompanied by the descriptors of the listener's sockets.
     case listener(HandedListener)
     /// Accompanied by a socket that the service manager has passed.
-    case handed(name: String)
+    case activated(name: String)
     /// Accompanied by the lock of the cache directory and the index in memory.
     case store
     /// Accompanied by the listening socket of this dialogue.
-    case door
+    case takeOverListener
     case ticketKeys([UInt8])
     /// Everything has been handed over. The new process may prepare.
     case offered
@@ -126,10 +126,10 @@ public struct PassedModes: Sendable, Equatable {
 
     /// Name of the API; empty if there is only one.
     public var api: String
-    public var begun: Table
+    public var initial: Table
     public var now: Table
 
-    public init(api: String, begun: Table, now: Table) { (self.api, self.begun, self.now) = (api, begun, now) }
+    public init(api: String, initial: Table, now: Table) { (self.api, self.initial, self.now) = (api, initial, now) }
 }
 
 /// An injected fault.

@@ -18,7 +18,7 @@ public struct TakingOver: Sendable {
     }
 
     public enum Event: Sendable, Equatable {
-        case came(TakeOverMessage)
+        case received(TakeOverMessage)
         case garbled
         /// No message was received in time.
         case silent
@@ -65,11 +65,11 @@ public struct TakingOver: Sendable {
 
     private mutating func receiving(_ event: Event) -> Action {
         switch event {
-        case .came(.offered):
+        case .received(.offered):
             state = .preparing
             return .prepare
-        case .came(.refused(let reason)): return end(reason)
-        case .came(let message) where message.isHandedOver: return .keep(message)
+        case .received(.refused(let reason)): return end(reason)
+        case .received(let message) where message.isHandedOver: return .keep(message)
         default: return end(event)
         }
     }
@@ -88,25 +88,25 @@ public struct TakingOver: Sendable {
 
     private mutating func waiting(_ event: Event) -> Action {
         switch event {
-        case .came(.committed(let position)):
+        case .received(.committed(let position)):
             state = .committed
             return .own(position)
-        case .came(let message) where message.isNumbered: return .follow(message)
+        case .received(let message) where message.isNumbered: return .follow(message)
         default: return end(event)
         }
     }
 
     /// Serve whatever happens to the old process, because no other process serves.
     private mutating func committed(_ event: Event) -> Action {
-        if case .came(let message) = event, message.isNumbered { return .follow(message) }
+        if case .received(let message) = event, message.isNumbered { return .follow(message) }
         state = .serving
         return .serve
     }
 
     private mutating func serving(_ event: Event) -> Action {
         switch event {
-        case .came(let message) where message.isNumbered: return .follow(message)
-        case .came(.acknowledged(let count)): return .noteAcknowledged(count)
+        case .received(let message) where message.isNumbered: return .follow(message)
+        case .received(.acknowledged(let count)): return .noteAcknowledged(count)
         case .silent: return .nothing
         default:
             state = .alone
@@ -116,7 +116,7 @@ public struct TakingOver: Sendable {
 
     private mutating func end(_ event: Event) -> Action {
         switch event {
-        case .came(.refused(let reason)): end(reason)
+        case .received(.refused(let reason)): end(reason)
         case .silent: end("the running process said nothing for \(TakeOverMessage.patienceMilliseconds / 1_000) s")
         case .gone: end("the running process went away, or on without us")
         default: end("the running process said something that does not belong here")
@@ -132,7 +132,7 @@ public struct TakingOver: Sendable {
 extension TakeOverMessage {
     fileprivate var isHandedOver: Bool {
         switch self {
-        case .listener, .handed, .store, .door, .ticketKeys: true
+        case .listener, .activated, .store, .takeOverListener, .ticketKeys: true
         default: false
         }
     }

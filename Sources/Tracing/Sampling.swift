@@ -40,8 +40,8 @@ struct SamplingLimit {
 /// another.
 public enum SpanNumbers {
     /// Creates the ID of a new span, in this trace or in a new one.
-    public static func span(in trace: TraceID? = nil) -> SpanPlace {
-        SpanPlace(trace: trace ?? TraceID(high: next(), low: next()), span: next())
+    public static func span(in trace: TraceID? = nil) -> SpanContext {
+        SpanContext(trace: trace ?? TraceID(high: next(), low: next()), span: next())
     }
 
     /// Never 0, which is an invalid ID.
@@ -50,13 +50,13 @@ public enum SpanNumbers {
 
 /// A shard's random numbers for sampling, which are not disclosed. Every request needs one, so they must be cheap.
 public struct Chances: Sendable {
-    private var place = UInt64.random(in: 0 ... .max)
+    private var counter = UInt64.random(in: 0 ... .max)
 
     public init() {}
 
     public mutating func next() -> UInt64 {
-        place &+= 1
-        return SplitMix64.number(at: place)
+        counter &+= 1
+        return SplitMix64.number(at: counter)
     }
 }
 
@@ -64,7 +64,7 @@ public struct Chances: Sendable {
 public enum TraceContext {
     /// Makes the recorded span the parent of the upstream's spans. Trace ID, flags and tracestate are kept. Without a valid parent a new
     /// trace begins, and tracestate is removed.
-    public static func tell(_ span: SpanPlace, in fields: inout Fields) {
+    public static func set(_ span: SpanContext, in fields: inout Fields) {
         let parent = TraceParent(fields)
         let flags: UInt8
         if let parent, parent.trace == span.trace {

@@ -24,13 +24,13 @@ public final class SpanExporter: @unchecked Sendable {
     /// An event for the log. Each is reported once per change of the state.
     public enum Event: Sendable, Equatable {
         case failed(String)
-        case isWell
+        case recovered
     }
 
     public let settings: TracingSettings
     private let source: SpanSource
     private let counts: SpanCounts
-    private let tell: @Sendable (Event) -> Void
+    private let onEvent: @Sendable (Event) -> Void
     private let serial = DispatchQueue(label: "cistern.traces", qos: .utility)
 
     private struct State {
@@ -56,9 +56,9 @@ public final class SpanExporter: @unchecked Sendable {
     private lazy var post = SpanPost(settings.endpoint)
     private var isFailing = false
 
-    /// - Parameter tell: called on the exporter's queue.
-    public init(_ settings: TracingSettings, _ source: SpanSource, _ counts: SpanCounts, tell: @escaping @Sendable (Event) -> Void) {
-        (self.settings, self.source, self.counts, self.tell) = (settings, source, counts, tell)
+    /// - Parameter onEvent: called on the exporter's queue.
+    public init(_ settings: TracingSettings, _ source: SpanSource, _ counts: SpanCounts, onEvent: @escaping @Sendable (Event) -> Void) {
+        (self.settings, self.source, self.counts, self.onEvent) = (settings, source, counts, onEvent)
         let timer = DispatchSource.makeTimerSource(queue: serial)
         timer.schedule(
             deadline: .now() + .milliseconds(settings.intervalMilliseconds), repeating: .milliseconds(settings.intervalMilliseconds))
@@ -135,12 +135,12 @@ public final class SpanExporter: @unchecked Sendable {
             batch.attempt += 1
             pending = batch
             let attempt = batch.attempt
-            serial.asyncAfter(deadline: .now() + .milliseconds(wait)) { [weak self] in self?.goOn(attempt) }
+            serial.asyncAfter(deadline: .now() + .milliseconds(wait)) { [weak self] in self?.resume(attempt) }
         }
     }
 
     /// Continues after the pause.
-    private func goOn(_ attempt: Int) {
+    private func resume(_ attempt: Int) {
         // The batch may have been delivered early by `finish`.
         guard let pending, pending.attempt == attempt else { return }
         deliver(pending)
@@ -151,6 +151,6 @@ public final class SpanExporter: @unchecked Sendable {
         if trouble != nil { counts.count(.spanExportFailures) }
         guard isFailing != (trouble != nil) else { return }
         isFailing = trouble != nil
-        tell(trouble.map { .failed($0) } ?? .isWell)
+        onEvent(trouble.map { .failed($0) } ?? .recovered)
     }
 }

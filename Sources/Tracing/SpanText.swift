@@ -48,7 +48,7 @@ enum SpanText {
             case .client(let work): part(of: work, span)
             }
         return [
-            "traceId": .string(span.place.trace.text), "spanId": .string(span.place.span.hexDigits),
+            "traceId": .string(span.context.trace.text), "spanId": .string(span.context.span.hexDigits),
             "parentSpanId": span.parent == 0 ? nil : .string(span.parent.hexDigits),
             // Bits 8 and 9 state whether the parent is remote (trace.proto, SpanFlags), in addition to the trace's flags.
             "flags": .integer(part.hasRemoteParent && span.parent != 0 ? 0x301 : 0x101),
@@ -61,9 +61,9 @@ enum SpanText {
 
     private static func nanoseconds(_ microseconds: Int64) -> JSONValue { .string("\(microseconds)000") }
 
-    private static func link(_ place: SpanPlace, _ reason: String) -> JSONValue {
+    private static func link(_ context: SpanContext, _ reason: String) -> JSONValue {
         [
-            "traceId": .string(place.trace.text), "spanId": .string(place.span.hexDigits), "flags": 1,
+            "traceId": .string(context.trace.text), "spanId": .string(context.span.hexDigits), "flags": 1,
             "attributes": Attributes.make { $0.add("cistern.link", reason) },
         ]
     }
@@ -83,8 +83,8 @@ enum SpanText {
 
     private static func part(of work: TraceSpan.Server, _ subject: SpanSubject) -> Part {
         let record = work.record
-        let place = Int(record.route)
-        let route = place < subject.routes.count ? subject.routes[place] : nil
+        let routeIndex = Int(record.route)
+        let route = routeIndex < subject.routes.count ? subject.routes[routeIndex] : nil
         let isFailed = record.status >= 500
         let attributes = Attributes.make {
             $0.add(work.head)

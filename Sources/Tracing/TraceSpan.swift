@@ -87,11 +87,11 @@ public final class TraceSpan: Sendable {
         case client(Client)
     }
 
-    let place: SpanPlace
+    let context: SpanContext
     /// ID of the parent span; 0 if there is none.
     let parent: UInt64
     /// A related span; nil if there is none.
-    let link: SpanPlace?
+    let link: SpanContext?
     /// Start in microseconds since 1970, and duration in microseconds.
     let start: Int64
     let duration: Int64
@@ -99,9 +99,10 @@ public final class TraceSpan: Sendable {
     let work: Work
 
     public init(
-        _ place: SpanPlace, parent: UInt64, link: SpanPlace?, start: Int64, duration: Int64, _ subject: SpanSubject, _ work: consuming Work
+        _ context: SpanContext, parent: UInt64, link: SpanContext?, start: Int64, duration: Int64, _ subject: SpanSubject,
+        _ work: consuming Work
     ) {
-        (self.place, self.parent, self.link) = (place, parent, link)
+        (self.context, self.parent, self.link) = (context, parent, link)
         (self.start, self.duration, self.subject, self.work) = (start, max(0, duration), subject, work)
     }
 }

@@ -20,9 +20,9 @@ struct AddressChoice: Equatable {
 
     /// Records whether an address is unreachable.
     /// - Returns: whether the state has changed.
-    mutating func note(_ place: Int, isDown: Bool) -> Bool {
-        guard self.isDown[place] != isDown else { return false }
-        self.isDown[place] = isDown
+    mutating func note(_ index: Int, isDown: Bool) -> Bool {
+        guard self.isDown[index] != isDown else { return false }
+        self.isDown[index] = isDown
         return true
     }
 }

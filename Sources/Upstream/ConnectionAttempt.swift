@@ -22,7 +22,7 @@ final class ConnectionAttempt: EventHandler {
     let isForHTTP1: Bool
     /// Whether HTTP/2 was offered to the upstream.
     private(set) var hasOfferedHTTP2 = false
-    /// Whether the connection is for a request that is kept apart (`KeptApart`).
+    /// Whether the connection is for a request that is kept apart (`SeparatedRequests`).
     let isApart: Bool
     private let connections: OriginConnections
     private var phase = Phase.beginning
@@ -46,7 +46,7 @@ final class ConnectionAttempt: EventHandler {
         self.connections = connections
         transfers = transfer.map { [$0] } ?? []
         isForHTTP1 = transfer.map { $0.request.content == .tunnel || $0.needsHTTP1 || $0.needsOwnConnection } ?? false
-        isApart = transfer?.isKeptApart ?? false
+        isApart = transfer?.isSeparated ?? false
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.noteConnecting()
@@ -87,8 +87,8 @@ final class ConnectionAttempt: EventHandler {
 
     /// Removes a request that was given up. The attempt continues.
     func abandon(_ transfer: Transfer) {
-        guard let place = transfers.firstIndex(where: { $0 === transfer }) else { return }
-        transfers.remove(at: place)
+        guard let index = transfers.firstIndex(where: { $0 === transfer }) else { return }
+        transfers.remove(at: index)
         connections.releaseShares(of: transfer)
         connections.serveWaiting()
     }
@@ -160,12 +160,12 @@ final class ConnectionAttempt: EventHandler {
         guard let tls = TLSConnection(context, connected.number) else { return end(.failure(.proxyInternalError)) }
         phase = .securing(tls, connected)
         connections.loop.add(connected.number, .writable, self)
-        goOnSecuring()
+        resumeHandshake()
     }
 
-    func ready(_ events: ReadyEvents) { goOnSecuring() }
+    func ready(_ events: ReadyEvents) { resumeHandshake() }
 
-    private func goOnSecuring() {
+    private func resumeHandshake() {
         guard case .securing(let tls, let connected) = phase else { return }
         switch tls.handshake() {
         case .wantsRead: connections.loop.modify(connected.number, .readable)

@@ -16,7 +16,7 @@ public struct ConnectionShare: Hashable, Sendable {
         /// Requests with streaming responses.
         case streams
         /// Requests that may break HTTP/2.
-        case keptApart
+        case separatedRequests
         /// Requests of one client.
         case client(UInt64)
     }
@@ -48,7 +48,7 @@ public struct ConnectionShares: Sendable, RandomAccessCollection, ExpressibleByA
 
     public var startIndex: Int { 0 }
     public var endIndex: Int { only == nil ? 0 : 1 + others.count }
-    public subscript(place: Int) -> ConnectionShare { place == 0 ? only! : others[place - 1] }
+    public subscript(index: Int) -> ConnectionShare { index == 0 ? only! : others[index - 1] }
 
     public mutating func append(_ share: ConnectionShare) {
         if only == nil { only = share } else { others.append(share) }
@@ -57,7 +57,7 @@ public struct ConnectionShares: Sendable, RandomAccessCollection, ExpressibleByA
 
 struct ConnectionQueue<Element> {
     /// An entry of the queue. A request that leaves the queue is removed from its entry.
-    final class Place {
+    final class Waiter {
         fileprivate let number: Int
         fileprivate let shares: ConnectionShares
         /// Whether one of its shares was full at its entry.
@@ -78,7 +78,7 @@ struct ConnectionQueue<Element> {
         /// Number of waiting requests that name this share.
         var waiting = 0
         /// Waiting requests that were found to be blocked by this share. Each release lets one of them try again.
-        var blocked = PlaceHeap<Element>()
+        var blocked = WaiterHeap<Element>()
 
         var isUnused: Bool { held == 0 && waiting == 0 }
     }
@@ -89,7 +89,7 @@ struct ConnectionQueue<Element> {
     /// Number of requests that have a connection, or a stream.
     private(set) var running = 0
     /// Entries that may be served, as far as is known.
-    private var ready = PlaceHeap<Element>()
+    private var ready = WaiterHeap<Element>()
     /// All shares, including some unused ones, which are usually needed again soon.
     private var shares: [ConnectionShare.Name: Share] = [:]
     private var sweepAt = 64
@@ -127,34 +127,34 @@ struct ConnectionQueue<Element> {
     /// Adds a request.
     /// - Parameter isBackground: whether no client waits for the request. It then enters behind the others, and some later requests precede
     ///   it.
-    mutating func enter(_ element: Element, _ wanted: ConnectionShares, isBackground: Bool = false) -> Place {
+    mutating func enter(_ element: Element, _ wanted: ConnectionShares, isBackground: Bool = false) -> Waiter {
         let number = isBackground ? numbers + postponement : numbers
-        let place = Place(number, element, wanted, isHeldBack: isHeldBack(wanted))
+        let waiter = Waiter(number, element, wanted, isHeldBack: isHeldBack(wanted))
         numbers += 1
         count += 1
-        if place.isHeldBack { heldBack += 1 }
+        if waiter.isHeldBack { heldBack += 1 }
         for share in wanted { known(share).waiting += 1 }
-        ready.insert(place)
-        return place
+        ready.insert(waiter)
+        return waiter
     }
 
     /// Removes a request that no longer waits.
-    mutating func leave(_ place: Place) {
-        guard place.element != nil else { return }
-        remove(place)
+    mutating func leave(_ waiter: Waiter) {
+        guard waiter.element != nil else { return }
+        remove(waiter)
         // The entry may have been unblocked in favor of another one, which can now be tried.
-        for share in place.shares { unblock(share) }
+        for share in waiter.shares { unblock(share) }
     }
 
     /// Removes and returns the first request that may be served. It holds its shares from then on.
     mutating func next() -> Element? {
-        while let place = ready.popFirst() {
-            guard let element = place.element else { continue }
-            if let full = place.shares.first(where: { !hasRoom($0) }) {
-                block(place, full)
+        while let waiter = ready.popFirst() {
+            guard let element = waiter.element else { continue }
+            if let full = waiter.shares.first(where: { !hasCapacity($0) }) {
+                block(waiter, full)
             } else {
-                remove(place)
-                hold(place.shares)
+                remove(waiter)
+                hold(waiter.shares)
                 return element
             }
         }
@@ -165,7 +165,7 @@ struct ConnectionQueue<Element> {
     /// - Returns: false if one of the shares is full; none is held then.
     mutating func take(_ wanted: ConnectionShares) -> Bool {
         if wanted.count == 1 { return take(wanted[0]) }
-        for share in wanted where !hasRoom(share) { return false }
+        for share in wanted where !hasCapacity(share) { return false }
         hold(wanted)
         return true
     }
@@ -173,7 +173,7 @@ struct ConnectionQueue<Element> {
     /// Fast path for a single share, which is looked up once.
     private mutating func take(_ wanted: ConnectionShare) -> Bool {
         let known = known(wanted)
-        guard hasRoom(wanted, known) else { return false }
+        guard hasCapacity(wanted, known) else { return false }
         running += 1
         known.held += 1
         return true
@@ -183,7 +183,7 @@ struct ConnectionQueue<Element> {
     /// - Returns: false if the share is full.
     mutating func join(_ wanted: ConnectionShare) -> Bool {
         let known = known(wanted)
-        guard hasRoom(wanted, known) else { return false }
+        guard hasCapacity(wanted, known) else { return false }
         known.held += 1
         return true
     }
@@ -197,11 +197,11 @@ struct ConnectionQueue<Element> {
         for name in waitingForFree { unblock(ConnectionShare(name, .free)) }
     }
 
-    private func isHeldBack(_ wanted: ConnectionShares) -> Bool { wanted.contains { !hasRoom($0) } }
+    private func isHeldBack(_ wanted: ConnectionShares) -> Bool { wanted.contains { !hasCapacity($0) } }
 
-    private func hasRoom(_ share: ConnectionShare) -> Bool { shares[share.name].map { hasRoom(share, $0) } ?? true }
+    private func hasCapacity(_ share: ConnectionShare) -> Bool { shares[share.name].map { hasCapacity(share, $0) } ?? true }
 
-    private func hasRoom(_ share: ConnectionShare, _ known: Share) -> Bool {
+    private func hasCapacity(_ share: ConnectionShare, _ known: Share) -> Bool {
         switch share.limit {
         case .connections(let count): known.held < max(1, count)
         // A share without a connection waits only for a free connection.
@@ -234,17 +234,17 @@ struct ConnectionQueue<Element> {
         return known
     }
 
-    private mutating func remove(_ place: Place) {
-        place.element = nil
+    private mutating func remove(_ waiter: Waiter) {
+        waiter.element = nil
         count -= 1
-        if place.isHeldBack { heldBack -= 1 }
-        for share in place.shares { shares[share.name]?.waiting -= 1 }
+        if waiter.isHeldBack { heldBack -= 1 }
+        for share in waiter.shares { shares[share.name]?.waiting -= 1 }
     }
 
-    private mutating func block(_ place: Place, _ full: ConnectionShare) {
-        shares[full.name]?.blocked.insert(place)
+    private mutating func block(_ waiter: Waiter, _ full: ConnectionShare) {
+        shares[full.name]?.blocked.insert(waiter)
         if full.limit == .free { waitingForFree.insert(full.name) }
-        for share in place.shares where share != full { unblock(share) }
+        for share in waiter.shares where share != full { unblock(share) }
     }
 
     private mutating func unblock(_ share: ConnectionShare) {
@@ -252,28 +252,28 @@ struct ConnectionQueue<Element> {
             waitingForFree.remove(share.name)
             return
         }
-        guard hasRoom(share, known) else { return }
-        if let place = known.blocked.popFirst() { ready.insert(place) }
+        guard hasCapacity(share, known) else { return }
+        if let waiter = known.blocked.popFirst() { ready.insert(waiter) }
         if known.blocked.isEmpty { waitingForFree.remove(share.name) }
     }
 }
 
 /// A heap of entries by number, lowest first. Entries without a request are skipped, and removed before they are half of all.
-private struct PlaceHeap<Element> {
-    typealias Place = ConnectionQueue<Element>.Place
+private struct WaiterHeap<Element> {
+    typealias Waiter = ConnectionQueue<Element>.Waiter
 
-    private var heap: [Place] = []
+    private var heap: [Waiter] = []
     private var sweepAt = 16
 
     var isEmpty: Bool { heap.isEmpty }
 
-    mutating func insert(_ place: Place) {
+    mutating func insert(_ waiter: Waiter) {
         if heap.count >= sweepAt {
             // A sorted array is a heap.
             heap = heap.filter { $0.element != nil }.sorted { $0.number < $1.number }
             sweepAt = max(16, heap.count * 2)
         }
-        heap.append(place)
+        heap.append(waiter)
         var child = heap.count - 1
         while child > 0, heap[child].number < heap[(child - 1) / 2].number {
             heap.swapAt(child, (child - 1) / 2)
@@ -282,7 +282,7 @@ private struct PlaceHeap<Element> {
     }
 
     /// Removes and returns the first entry that still waits.
-    mutating func popFirst() -> Place? {
+    mutating func popFirst() -> Waiter? {
         while !heap.isEmpty {
             let first = removeFirst()
             if first.element != nil { return first }
@@ -290,7 +290,7 @@ private struct PlaceHeap<Element> {
         return nil
     }
 
-    private mutating func removeFirst() -> Place {
+    private mutating func removeFirst() -> Waiter {
         heap.swapAt(0, heap.count - 1)
         let first = heap.removeLast()
         var parent = 0

@@ -25,17 +25,17 @@ public struct FailureSettings: Sendable, Equatable {
 }
 
 public struct FailureMemory: Sendable {
-    public enum Asking: Sendable, Equatable {
+    public enum RequestKind: Sendable, Equatable {
         /// A stored response may be served instead.
-        /// - Parameter mayLookBehind: whether the request may be repeated in the background.
-        case withCopy(mayLookBehind: Bool)
+        /// - Parameter mayCheckInBackground: whether the request may be repeated in the background.
+        case withCopy(mayCheckInBackground: Bool)
         /// There is no stored response, and the request is safe.
         case reading
         /// The request may change something.
         case writing
     }
 
-    public enum Look: Sendable, Equatable {
+    public enum CheckState: Sendable, Equatable {
         /// The check must be sent now. It is recorded as sent.
         case due
         /// The check must wait for this many milliseconds.
@@ -87,37 +87,37 @@ public struct FailureMemory: Sendable {
 
     // MARK: Admission
 
-    public mutating func admit(_ scopes: borrowing RequestScopes, _ asking: Asking, now: Int64) -> FailureAdmission {
+    public mutating func admit(_ scopes: borrowing RequestScopes, _ requestKind: RequestKind, now: Int64) -> FailureAdmission {
         guard settings.isOn else { return .go }
         if mayStop, now >= nextSearchAt { searchOpen(now) }
-        if address.row.isOpen { return admit(asking, now: now) }
-        guard mayStop, case .withCopy(let mayLookBehind) = asking else { return .go }
+        if address.row.isOpen { return admit(requestKind, now: now) }
+        guard mayStop, case .withCopy(let mayCheckInBackground) = requestKind else { return .go }
         let (witness, key) = (witness(of: scopes), keys[scopes.key])
         if let pause = key?.pause(of: witness, after: successesAround(scopes.route), now: now) {
-            return .serveCopy(pause.stop(now: now), looksBehind: false)
+            return .serveCopy(pause.stop(now: now), checksInBackground: false)
         }
         guard let (kind, row) = failing(scopes, key, witness), now - row.failedAt <= settings.right else { return .go }
         let isCheckDue = isCheckDue(kind, row, key, witness, now)
         noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
         // A request that cannot be repeated in the background is its own check.
-        if isCheckDue, !mayLookBehind { return .go }
+        if isCheckDue, !mayCheckInBackground { return .go }
         let wait = isCheckDue ? 0 : row.timeToCheck(interval(kind, row, witness), now: now)
-        return .serveCopy(row.stop(kind, wait: wait), looksBehind: isCheckDue)
+        return .serveCopy(row.stop(kind, wait: wait), checksInBackground: isCheckDue)
     }
 
     /// Whether `admit` would stop a request. Changes nothing.
-    public func stops(_ scopes: borrowing RequestScopes, _ asking: Asking, now: Int64) -> Bool {
+    public func stops(_ scopes: borrowing RequestScopes, _ requestKind: RequestKind, now: Int64) -> Bool {
         guard settings.isOn else { return false }
-        if address.row.isOpen { return admit(asking, now: now) != .go }
-        guard mayStop, case .withCopy(let mayLookBehind) = asking else { return false }
+        if address.row.isOpen { return admit(requestKind, now: now) != .go }
+        guard mayStop, case .withCopy(let mayCheckInBackground) = requestKind else { return false }
         let (witness, key) = (witness(of: scopes), keys[scopes.key])
         if key?.pause(of: witness, after: successesAround(scopes.route), now: now) != nil { return true }
         guard let (kind, row) = failing(scopes, key, witness), now - row.failedAt <= settings.right else { return false }
-        return mayLookBehind || !isCheckDue(kind, row, key, witness, now)
+        return mayCheckInBackground || !isCheckDue(kind, row, key, witness, now)
     }
 
     /// Whether a stopped request must be repeated now, although no client has sent it again.
-    public mutating func look(_ scopes: borrowing RequestScopes, now: Int64) -> Look {
+    public mutating func check(_ scopes: borrowing RequestScopes, now: Int64) -> CheckState {
         let (witness, key) = (witness(of: scopes), keys[scopes.key])
         guard let (kind, row) = failing(scopes, key, witness) else { return .over }
         let isCheckDue = isCheckDue(kind, row, key, witness, now)
@@ -133,10 +133,10 @@ public struct FailureMemory: Sendable {
     }
 
     /// Decides for an unreachable address.
-    private func admit(_ asking: Asking, now: Int64) -> FailureAdmission {
+    private func admit(_ requestKind: RequestKind, now: Int64) -> FailureAdmission {
         let stop = address.row.stop(.address, wait: settings.recheck)
-        switch asking {
-        case .withCopy: return .serveCopy(stop, looksBehind: false)
+        switch requestKind {
+        case .withCopy: return .serveCopy(stop, checksInBackground: false)
         case .reading: return .refuse(stop)
         // The address may be reachable again, and no other request can make the change that this one makes.
         case .writing: return now - address.row.failedAt < settings.recheck ? .refuse(stop) : .go
@@ -177,7 +177,7 @@ public struct FailureMemory: Sendable {
         guard row.timeToCheck(interval, now: now) == 0, row.turns.isTurn(of: witness, interval: interval, now: now) else { return false }
         // A key that belongs to several scopes is checked at most once per recheck.
         if let checkedAt = key?.row.turns.checkedAt, now - checkedAt < settings.recheck { return false }
-        return kind != .key || budget.hasRoom(for: witness, settings.recheck, now)
+        return kind != .key || budget.hasCapacity(for: witness, settings.recheck, now)
     }
 
     private mutating func noteStopped(
@@ -270,9 +270,9 @@ public struct FailureMemory: Sendable {
         if opens { open(.key(key.path), cause) }
         defer { mayStop = mayStop || failing(scopes, key, witness) != nil }
         if upstream.fail(scopes.key, key, witness, cause, began: began, now: now, settings) { open(.upstream, cause) }
-        guard let place = route?.0, var scope = route?.1 else { return }
-        if scope.fail(scopes.key, key, witness, cause, began: began, now: now, settings) { open(.route(place), cause) }
-        routes[place] = scope
+        guard let routeIndex = route?.0, var scope = route?.1 else { return }
+        if scope.fail(scopes.key, key, witness, cause, began: began, now: now, settings) { open(.route(routeIndex), cause) }
+        routes[routeIndex] = scope
     }
 
     /// Records that the upstream asked this client to pause requests for this key.
@@ -311,7 +311,7 @@ public struct FailureMemory: Sendable {
     }
 
     /// Whether a connection must be attempted now.
-    public mutating func attempt(now: Int64) -> Look {
+    public mutating func attempt(now: Int64) -> CheckState {
         guard address.row.isOpen else { return .over }
         let wait = address.row.timeToCheck(settings.recheck, now: now)
         guard wait == 0 else { return .notYet(wait) }
@@ -344,7 +344,7 @@ public struct FailureMemory: Sendable {
             guard row.isOpen else { return }
             let interval = scope == .address ? settings.recheck : interval(scope.kind, row)
             let stop = row.stop(scope.kind, wait: row.timeToCheck(interval, now: now))
-            found.append(OpenScope(scope: scope, key: number, stop: stop, lookedAt: max(row.failedAt, row.turns.checkedAt ?? .min)))
+            found.append(OpenScope(scope: scope, key: number, stop: stop, checkedAt: max(row.failedAt, row.turns.checkedAt ?? .min)))
         }
         add(.address, 0, address.row)
         add(.upstream, 0, upstream.row)
@@ -355,7 +355,7 @@ public struct FailureMemory: Sendable {
             let pauses = key.pauses.filter { $0.holds(after: successesAround(key.route), now) }
             guard let pause = pauses.max(by: { $0.until < $1.until }) else { continue }
             let scope = Scope.pause(key.path, user: key.user)
-            found.append(OpenScope(scope: scope, key: number, stop: pause.stop(now: now), lookedAt: nil))
+            found.append(OpenScope(scope: scope, key: number, stop: pause.stop(now: now), checkedAt: nil))
         }
         return found
     }

@@ -113,15 +113,15 @@ extension FailureMemory {
         public let key: UInt64
         public let stop: FailureStop
         /// When a check was last sent, or an attempt last failed; nil for a pause.
-        public let lookedAt: Int64?
+        public let checkedAt: Int64?
     }
 }
 
 public enum FailureAdmission: Sendable, Equatable {
     case go
     /// A stored response is served at once.
-    /// - Parameter looksBehind: whether the request is repeated in the background, as a check.
-    case serveCopy(FailureStop, looksBehind: Bool)
+    /// - Parameter checksInBackground: whether the request is repeated in the background, as a check.
+    case serveCopy(FailureStop, checksInBackground: Bool)
     /// There is no stored response, and the address cannot be reached.
     case refuse(FailureStop)
 }
@@ -213,7 +213,7 @@ struct CheckBudget: Sendable {
     private var began = Int64.min
     private var taken: [Witness] = []
 
-    func hasRoom(for witness: Witness, _ period: Int64, _ now: Int64) -> Bool {
+    func hasCapacity(for witness: Witness, _ period: Int64, _ now: Int64) -> Bool {
         guard began != .min, now < began + period else { return true }
         let own = taken.count { !$0.isAnother(than: witness) }
         return taken.count < Self.limit && (own == 0 || own < Self.limit - taken.count)

@@ -27,13 +27,13 @@ final class FaultyReceiver: TransferReceiver {
     }
 
     /// Starts the fault, once the transfer is active.
-    /// - Parameter isAsked: whether the request is sent to the upstream.
-    func begin(_ transfer: Transfer, delay: Int64, isAsked: Bool) {
-        if !isAsked { transfer.beginRequest(TransferTimes()) }
+    /// - Parameter isSent: whether the request is sent to the upstream.
+    func begin(_ transfer: Transfer, delay: Int64, isSent: Bool) {
+        if !isSent { transfer.beginRequest(TransferTimes()) }
         // With a longer delay, the first-byte timeout ends the transfer earlier.
-        guard delay < transfer.client.limits.firstByte, delay > 0 || !isAsked else { return }
+        guard delay < transfer.client.limits.firstByte, delay > 0 || !isSent else { return }
         timer = transfer.client.loop.schedule(after: .milliseconds(delay)) { [self] in
-            if isAsked { release(transfer) } else { respond(transfer) }
+            if isSent { release(transfer) } else { respond(transfer) }
         }
     }
 

@@ -46,7 +46,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     }
 
     private func complete(_ exchange: HTTP2Exchange) {
-        letGo(exchange, .whole)
+        release(exchange, .whole)
         exchange.transfer.end(.whole(isDelimited: true))
         queueFlush()
         connections.noteFree()
@@ -54,13 +54,13 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
 
     /// Continues after a pause: first held content, then new content.
     func readOn(for exchange: HTTP2Exchange) {
-        connections.loop.atEndOfBatch { [self] in goOnReading(exchange) }
+        connections.loop.atEndOfBatch { [self] in resumeReading(exchange) }
     }
 
-    private func goOnReading(_ exchange: HTTP2Exchange) {
+    private func resumeReading(_ exchange: HTTP2Exchange) {
         guard let bytes = exchange.held, !exchange.transfer.hasEnded else { return }
         exchange.held = nil
-        connections.noteGoesOn(exchange.transfer)
+        connections.noteResumed(exchange.transfer)
         if exchanges[exchange.stream] === exchange { session.consumeStream(bytes.count, on: exchange.stream) }
         exchange.transfer.take(content: bytes.span)
         queueFlush()
@@ -72,7 +72,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     /// Ends the stream because its response is invalid. The connection stays open.
     private func refuse(_ exchange: HTTP2Exchange, _ error: UpstreamError) {
         session.reset(exchange.stream, error.kind == .protocolError ? .protocolError : .cancel)
-        letGo(exchange, .invalid)
+        release(exchange, .invalid)
         exchange.transfer.end(.failed(error))
         queueFlush()
         connections.noteFree()
@@ -98,7 +98,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     }
 
     private func endInvalid(_ exchange: HTTP2Exchange, _ code: HTTP2ErrorCode) {
-        letGo(exchange, .invalid)
+        release(exchange, .invalid)
         exchange.transfer.end(.failed(UpstreamError(.protocolError, .sentReset(code))))
         queueFlush()
         connections.noteFree()
@@ -110,7 +110,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         let isUnsent = !exchange.isSent
         let mayRepeat = connections.client.mayRepeat(
             exchange.transfer, onKept: wasUsed || isUnsent, isUnwritten: isUnsent, isRefused: isRefused)
-        letGo(exchange, end)
+        release(exchange, end)
         if mayRepeat {
             if !isRefused { exchange.transfer.newestWhenFoundDead = connections.madeCount }
             connections.startAgain(exchange.transfer)
@@ -139,9 +139,9 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         return .bytes(count, isLast: isLast)
     }
 
-    func takeContent(of stream: Int32, into place: UnsafeMutableRawBufferPointer) {
+    func takeContent(of stream: Int32, into buffer: UnsafeMutableRawBufferPointer) {
         conduct.sentContent()
-        exchanges[stream]?.transfer.takeRequestContent(into: place)
+        exchanges[stream]?.transfer.takeRequestContent(into: buffer)
     }
 
     // MARK: The connection

@@ -97,8 +97,8 @@ final class HTTP2OriginConnection: EventHandler {
     var isOpen: Bool { state != .closed }
     var isUnused: Bool { exchanges.isEmpty && isOpen }
     /// Number of further exchanges that the connection accepts.
-    var room: Int { state == .open && session.mayRequest ? max(0, limit - exchanges.count) : 0 }
-    var hasRoom: Bool { room > 0 }
+    var freeStreams: Int { state == .open && session.mayRequest ? max(0, limit - exchanges.count) : 0 }
+    var hasCapacity: Bool { freeStreams > 0 }
     /// Whether the connection is open, but the upstream has set its stream limit to 0 after `time`.
     func takesNone(since time: Int64) -> Bool { state == .open && limit == 0 && session.mayRequest && limitedAt > time }
 
@@ -141,15 +141,15 @@ final class HTTP2OriginConnection: EventHandler {
     /// Ends an exchange with a response that is no longer needed.
     func abandon(_ exchange: HTTP2Exchange) {
         if exchanges[exchange.stream] === exchange { session.reset(exchange.stream, .cancel) }
-        letGo(exchange, .givenUp)
+        release(exchange, .givenUp)
         queueFlush()
         connections.noteFree()
     }
 
     /// Removes an exchange from the connection.
-    func letGo(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd) {
+    func release(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd) {
         if exchanges[exchange.stream] === exchange { forgetStream(of: exchange, end) }
-        if exchange.held != nil { connections.noteGoesOn(exchange.transfer) }
+        if exchange.held != nil { connections.noteResumed(exchange.transfer) }
         exchange.held = nil
         connections.releaseShares(of: exchange.transfer)
     }
@@ -192,7 +192,7 @@ final class HTTP2OriginConnection: EventHandler {
         guard isOpen else { return }
         let left = exchanges.values.sorted { $0.stream < $1.stream }
         close(cause)
-        if error.kind == .protocolError { connections.keepApart(left.map(\.transfer)) }
+        if error.kind == .protocolError { connections.separate(left.map(\.transfer)) }
         let error = error.cause == nil ? UpstreamError(error.kind, breach) : error
         let incomplete = error.kind == .connectionTerminated ? UpstreamError(.responseIncomplete, error.cause) : error
         for exchange in left where exchanges[exchange.stream] === exchange {
@@ -272,7 +272,7 @@ final class HTTP2OriginConnection: EventHandler {
             return flush()
         }
         isInSession = true
-        let result = session.receive(bytes, telling: self)
+        let result = session.receive(bytes, notifying: self)
         isInSession = false
         guard isOpen, result == .ended else { return }
         // The session may still have to send an error.
@@ -365,7 +365,7 @@ final class HTTP2OriginConnection: EventHandler {
     private func fill() -> Bool {
         withUnsafeTemporaryAllocation(byteCount: Self.pieceBytes, alignment: 16) { space in
             isInSession = true
-            let count = session.write(into: space, telling: self)
+            let count = session.write(into: space, notifying: self)
             isInSession = false
             output.append(contentsOf: UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(space)[..<count]))
             return count > 0 && isOpen

@@ -30,7 +30,7 @@ public struct InjectedFault: Sendable, Equatable {
     }
 
     /// Whether the request is still sent to the upstream.
-    public var asksUpstream: Bool {
+    public var contactsUpstream: Bool {
         switch effect {
         case .none, .cut, .slow: true
         case .refuse, .reset, .status, .badJSON: false

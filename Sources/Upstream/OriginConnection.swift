@@ -74,7 +74,7 @@ final class OriginConnection: EventHandler {
     func beginFirst(_ transfer: Transfer) {
         prepare(transfer)
         read()
-        goOnSending()
+        resumeSending()
     }
 
     /// Selects the connection for a request, which is sent with all others of this batch of events. A sleeping peer is then woken only
@@ -93,12 +93,12 @@ final class OriginConnection: EventHandler {
         guard case .chosen(let transfer) = state else { return }
         guard stream.isQuiet else { return startElsewhere(transfer, .surplus) }
         prepare(transfer)
-        goOnSending()
+        resumeSending()
     }
 
     /// Moves a request of which nothing was sent to another connection.
     private func startElsewhere(_ transfer: Transfer, _ cause: ConnectionEnd) {
-        letGo(transfer)
+        release(transfer)
         close(cause)
         connections.startAgain(transfer)
     }
@@ -123,23 +123,23 @@ final class OriginConnection: EventHandler {
 
     /// Continues after more of the request's content, or its end, has become available.
     func sendMore(for transfer: Transfer) {
-        if carries(transfer) { goOnSending() }
+        if carries(transfer) { resumeSending() }
     }
 
     /// Continues to deliver content after a pause.
     func readOn(for transfer: Transfer) {
-        connections.loop.atEndOfBatch { [self] in goOnReading(transfer) }
+        connections.loop.atEndOfBatch { [self] in resumeReading(transfer) }
     }
 
     func abandon(_ transfer: Transfer) {
         guard carries(transfer) || isChosen(for: transfer) else { return }
-        letGo(transfer)
+        release(transfer)
         close(.givenUp)
     }
 
-    private func letGo(_ transfer: Transfer) {
+    private func release(_ transfer: Transfer) {
         state = .idle
-        if held != nil { connections.noteGoesOn(transfer) }
+        if held != nil { connections.noteResumed(transfer) }
         held = nil
         connections.releaseShares(of: transfer)
     }
@@ -160,7 +160,7 @@ final class OriginConnection: EventHandler {
                 readWaitsForWrite = false
                 read()
             }
-            goOnSending()
+            resumeSending()
         }
         guard isOpen else { return }
         if held != nil {
@@ -169,7 +169,7 @@ final class OriginConnection: EventHandler {
             isWatched = false
         } else if events.isReadable || events.isBroken {
             read()
-            if writeWaitsForRead { goOnSending() }
+            if writeWaitsForRead { resumeSending() }
         }
     }
 
@@ -186,7 +186,7 @@ final class OriginConnection: EventHandler {
 
     // MARK: Sending
 
-    private func goOnSending() {
+    private func resumeSending() {
         writeWaitsForRead = false
         guard case .busy(let transfer) = state else { return watch() }
         var left = Self.sentBytesPerEvent
@@ -242,10 +242,10 @@ final class OriginConnection: EventHandler {
     }
 
     /// Continues after a pause: first held content, then new content.
-    private func goOnReading(_ transfer: Transfer) {
+    private func resumeReading(_ transfer: Transfer) {
         guard carries(transfer), let bytes = held else { return }
         held = nil
-        connections.noteGoesOn(transfer)
+        connections.noteResumed(transfer)
         deliver(bytes.span, to: transfer)
         guard isOpen, held == nil else { return }
         if isWatched {
@@ -317,14 +317,14 @@ final class OriginConnection: EventHandler {
     private func endWithoutResponse(_ transfer: Transfer, _ cause: ConnectionEnd, _ error: UpstreamError) {
         let isUnwritten = stream.written == writtenBefore
         guard connections.client.mayRepeat(transfer, onKept: wasUsed, isUnwritten: isUnwritten) else { return fail(cause, error) }
-        letGo(transfer)
+        release(transfer)
         close(cause)
         connections.startAgain(transfer)
     }
 
     /// Handles a complete response.
     private func complete(_ transfer: Transfer, isDelimited: Bool, hasSurplus: Bool) {
-        letGo(transfer)
+        release(transfer)
         if hasSurplus {
             close(.surplus)
         } else if reader.isPersistent, output.isAllSent {
@@ -352,7 +352,7 @@ final class OriginConnection: EventHandler {
 
     private func fail(_ cause: ConnectionEnd, _ error: UpstreamError) {
         guard case .busy(let transfer) = state else { return }
-        letGo(transfer)
+        release(transfer)
         close(cause)
         transfer.end(.failed(error))
     }

@@ -10,12 +10,12 @@ extension OriginConnections {
     /// Whether there may be HTTP/2 connections to choose from. While the upstream's protocol is unknown, each request has a connection
     /// established for it, as in HTTP/1.1, so no request waits longer. The first connection that negotiates HTTP/2 takes over the other
     /// requests.
-    var speaksHTTP2: Bool { expected == .http2 || !shared.isEmpty }
+    var speaksHTTP2: Bool { expected == .http2 || !multiplexed.isEmpty }
 
     /// Whether the next request finds a stream or a connection, or a connection may be established for it.
-    var hasRoomInHTTP2: Bool {
+    var hasCapacityInHTTP2: Bool {
         (mayMake && !isHeld) || !idle.isEmpty || joinable != nil
-            || shared.contains { (!$0.isApart && $0.hasRoom) || ($0.isUnused && !isHeld) }
+            || multiplexed.contains { (!$0.isApart && $0.hasCapacity) || ($0.isUnused && !isHeld) }
     }
 
     /// Whether HTTP/2 may be used on new connections.
@@ -23,7 +23,7 @@ extension OriginConnections {
 
     /// Whether new connections are delayed because the upstream has just set its stream limit to 0 on an open one. It usually raises the
     /// limit soon (RFC 9113 §6.5.2), and another connection would cost a handshake without need.
-    private var isHeld: Bool { shared.contains { !$0.isApart && $0.takesNone(since: client.coarseNow - Self.joinableMilliseconds) } }
+    private var isHeld: Bool { multiplexed.contains { !$0.isApart && $0.takesNone(since: client.coarseNow - Self.joinableMilliseconds) } }
 
     /// A connection that is being established and can carry one more request; nil if there is none. Attempts that take long are excluded: a
     /// packet may be lost, and a new connection is then available sooner, for all requests.
@@ -42,10 +42,10 @@ extension OriginConnections {
 
     func serveInHTTP2(_ transfer: Transfer) {
         endUnused()
-        if transfer.isKeptApart { return serveKeptApart(transfer) }
-        let fitting = shared.first { isFitting($0, for: transfer) }
-        let any = shared.first { $0.hasRoom && !$0.isApart }
-        let unused = shared.first { $0.isUnused }
+        if transfer.isSeparated { return serveSeparately(transfer) }
+        let fitting = multiplexed.first { isFitting($0, for: transfer) }
+        let any = multiplexed.first { $0.hasCapacity && !$0.isApart }
+        let unused = multiplexed.first { $0.isUnused }
         let joined = fitting == nil ? joinable : nil
         let choice = ConnectionChoice(
             hasStream: fitting != nil, hasAnyStream: any != nil, hasKept: !idle.isEmpty && !transfer.needsNewConnection,
@@ -66,25 +66,26 @@ extension OriginConnections {
     }
 
     /// Uses HTTP/1.1 if the upstream is known to support it, or if this request alone has broken an HTTP/2 connection.
-    private func serveKeptApart(_ transfer: Transfer) {
+    private func serveSeparately(_ transfer: Transfer) {
         let goesOverHTTP1 = settings.http2 == .auto && (transfer.needsHTTP1 || offer.isHTTP1Known)
         transfer.needsHTTP1 = goesOverHTTP1
-        if !goesOverHTTP1, !transfer.needsNewConnection, let own = shared.first(where: { $0.isApart && $0.isUnused && $0.hasRoom }) {
+        if !goesOverHTTP1, !transfer.needsNewConnection, let own = multiplexed.first(where: { $0.isApart && $0.isUnused && $0.hasCapacity })
+        {
             return own.begin(transfer)
         }
-        guard makeRoom() else { return turnAway(transfer) }
+        guard makeSpace() else { return failForCapacity(transfer) }
         makeConnection(for: transfer)
     }
 
     /// Marks requests of a connection on which the HTTP/2 rules were broken. A single request caused the violation itself. Several are kept
     /// apart, because any of them may have caused it.
-    func keepApart(_ transfers: [Transfer]) {
+    func separate(_ transfers: [Transfer]) {
         if transfers.count == 1 {
             let request = transfers[0].request
-            client.keptApart.note(path: request.pathNumber, client: request.client, at: client.coarseNow)
+            client.separatedRequests.note(path: request.pathNumber, client: request.client, at: client.coarseNow)
             transfers[0].needsHTTP1 = settings.http2 == .auto
         }
-        for transfer in transfers { transfer.isKeptApart = true }
+        for transfer in transfers { transfer.isSeparated = true }
     }
 
     /// Validates an HTTP/1.1 response of an upstream that prefers HTTP/2. Such servers may respond to every HTTP/1.1 request with an error.
@@ -105,7 +106,7 @@ extension OriginConnections {
     }
 
     private func isFitting(_ connection: HTTP2OriginConnection, for transfer: Transfer) -> Bool {
-        guard connection.hasRoom, !connection.isApart else { return false }
+        guard connection.hasCapacity, !connection.isApart else { return false }
         // After a dead connection, the request uses a newer one without a response so far. Older or used connections may be dead too.
         if let dead = transfer.newestWhenFoundDead, connection.wasUsed || connection.number <= dead { return false }
         let isForWrite = !transfer.request.isRepeatable
@@ -114,7 +115,7 @@ extension OriginConnections {
 
     /// Closes connections that were idle for too long or have ended.
     private func endUnused() {
-        for connection in shared where connection.isUnused {
+        for connection in multiplexed where connection.isUnused {
             if client.coarseNow - connection.usedAt >= Int64(settings.idleSeconds) * 1000 {
                 connection.close(.unused)
             } else {
@@ -129,7 +130,7 @@ extension OriginConnections {
         hasSpokenHTTP2 = true
         guard let connection = HTTP2OriginConnection(made.stream, made.times, number: madeCount, isApart: attempt.isApart, self) else {
             made.stream.close()
-            giveRoom()
+            offerCapacity()
             for transfer in attempt.transfers {
                 releaseShares(of: transfer)
                 transfer.end(.failed(.proxyInternalError))
@@ -138,20 +139,20 @@ extension OriginConnections {
         }
         connection.peer = peer(of: made.stream)
         // A second unused connection is not needed.
-        guard !attempt.transfers.isEmpty || !(attempt.isApart || shared.contains { $0.hasRoom && !$0.isApart }) else {
+        guard !attempt.transfers.isEmpty || !(attempt.isApart || multiplexed.contains { $0.hasCapacity && !$0.isApart }) else {
             return connection.close(.unused)
         }
-        shared.append(connection)
+        multiplexed.append(connection)
         for transfer in attempt.transfers {
-            if connection.hasRoom { connection.begin(transfer) } else { startElsewhere(transfer) }
+            if connection.hasCapacity { connection.begin(transfer) } else { startElsewhere(transfer) }
         }
         if !connection.isApart { takeOver(connection) }
         serveWaiting()
     }
 
     private func takeOver(_ connection: HTTP2OriginConnection) {
-        for attempt in attempts.values where isCounted(attempt) && !attempt.isForOne && connection.hasRoom {
-            for transfer in attempt.handOver(atMost: connection.room) { connection.begin(transfer) }
+        for attempt in attempts.values where isCounted(attempt) && !attempt.isForOne && connection.hasCapacity {
+            for transfer in attempt.handOver(atMost: connection.freeStreams) { connection.begin(transfer) }
             if attempt.transfers.isEmpty { cancel(attempt) }
         }
     }
@@ -168,19 +169,19 @@ extension OriginConnections {
 
     func remove(_ connection: HTTP2OriginConnection, _ cause: ConnectionEnd) {
         client.counters.labelled.count(.upstreamEnded, of: cause)
-        shared.removeAll { $0 === connection }
-        giveRoom()
+        multiplexed.removeAll { $0 === connection }
+        offerCapacity()
     }
 
     /// Records a problem with HTTP/2. HTTP/1.1 may then be used for a while.
     func note(_ event: ProtocolOffer.Event) {
         guard settings.http2 == .auto, offer.handle(event, at: client.coarseNow) else { return }
         expected = .http1
-        for connection in shared { connection.drain(.closedByPeer) }
+        for connection in multiplexed { connection.drain(.closedByPeer) }
     }
 
     func sweep(at now: Int64) {
-        for connection in shared { connection.checkIsResponsive(at: now) }
+        for connection in multiplexed { connection.checkIsResponsive(at: now) }
         // The delay after a stream limit of 0 may have passed.
         serveWaiting()
     }

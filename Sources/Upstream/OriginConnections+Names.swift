@@ -37,7 +37,7 @@ extension OriginConnections {
         loop.schedule(after: interval) { [weak self] in
             guard let self, !isClosed else { return }
             retireConnections(of: name)
-            tellOfName(name)
+            reportName(name)
             client.settings.names.refresh(name, interval: interval.wholeMilliseconds, now: loop.time.monotonicMilliseconds)
             waitForName(name)
         }
@@ -48,7 +48,7 @@ extension OriginConnections {
         guard let known = client.settings.names.lately(name), known != knownAddresses else { return }
         knownAddresses = known
         for connection in idle where isGone(connection.peer) { connection.close(.addressGone) }
-        for connection in shared where isGone(connection.peer) { connection.drain(.addressGone) }
+        for connection in multiplexed where isGone(connection.peer) { connection.drain(.addressGone) }
     }
 
     /// Whether the name no longer resolves to this address.
@@ -60,7 +60,7 @@ extension OriginConnections {
     /// The remote address of a new connection; nil if no name is followed.
     func peer(of stream: ByteStream) -> NamedAddress? { name == nil ? nil : NamedAddress(peerOf: stream.descriptor) }
 
-    private func tellOfName(_ name: String) {
+    private func reportName(_ name: String) {
         let hasFailed = client.settings.names.hasFailed(name)
         guard hasFailed != nameHasFailed else { return }
         nameHasFailed = hasFailed

@@ -14,7 +14,7 @@ final class OriginConnections {
     let connector: CurlConnector
     let settings: UpstreamSettings
     /// Index of the address among those of the upstream.
-    let place: Int
+    let addressIndex: Int
     let writer: RequestWriter
     /// The name that is resolved regularly; nil if none is.
     let name: String?
@@ -32,7 +32,7 @@ final class OriginConnections {
     private(set) var count = 0
     private var waiting: ConnectionQueue<Transfer>
     /// The HTTP/2 connections, the oldest first.
-    var shared: [HTTP2OriginConnection] = []
+    var multiplexed: [HTTP2OriginConnection] = []
     /// Expected HTTP version of new connections: that of the last one; nil if there was none.
     var expected: SpokenProtocol?
     /// Whether new connections offer HTTP/2 if the upstream may choose.
@@ -58,16 +58,16 @@ final class OriginConnections {
     private(set) var isClosed = false
 
     /// - Parameters:
-    ///   - settings: settings of the address at index `place`.
+    ///   - settings: settings of the address at index `addressIndex`.
     ///   - first: settings of the first address, which requests name in their Host field.
-    init(client: UpstreamClient, _ settings: UpstreamSettings, at place: Int, of first: UpstreamSettings) {
+    init(client: UpstreamClient, _ settings: UpstreamSettings, at addressIndex: Int, of first: UpstreamSettings) {
         self.client = client
         (loop, limits) = (client.loop, client.limits)
-        self.place = place
+        self.addressIndex = addressIndex
         self.settings = settings
         name = Self.followedName(settings)
         connector = CurlConnector(loop: client.loop, settings: settings)
-        writer = RequestWriter(settings, inPlaceOf: place == 0 ? nil : first.authority)
+        writer = RequestWriter(settings, replacing: addressIndex == 0 ? nil : first.authority)
         waiting = ConnectionQueue(connections: settings.maximumConnections, limit: settings.queueLimit)
         if settings.knowsHTTP2 { expected = .http2 }
     }
@@ -76,7 +76,7 @@ final class OriginConnections {
     /// - Returns: false if the request would have to wait and the queue is full.
     func start(_ transfer: Transfer) -> Bool {
         transfer.connections = self
-        if hasRoom || hasOwnIdle(transfer), waiting.take(transfer.request.shares) {
+        if hasCapacity || hasOwnIdle(transfer), waiting.take(transfer.request.shares) {
             transfer.holdsShares = true
             isServing = true
             serve(transfer)
@@ -100,7 +100,7 @@ final class OriginConnections {
     func close() {
         isClosed = true
         for connection in idle { connection.close(.unused) }
-        for connection in shared { connection.close(.unused) }
+        for connection in multiplexed { connection.close(.unused) }
         for attempt in attempts.values { attempt.cancel() }
         attempts = [:]
         spareCompletions = [:]
@@ -113,21 +113,21 @@ final class OriginConnections {
     var runningCount: Int { waiting.running }
 
     /// Whether a connection is available for the next request, or may be established for it.
-    private var hasRoom: Bool {
-        guard !speaksHTTP2 else { return waiting.running < settings.maximumConnections && hasRoomInHTTP2 }
+    private var hasCapacity: Bool {
+        guard !speaksHTTP2 else { return waiting.running < settings.maximumConnections && hasCapacityInHTTP2 }
         return mayMake || !idle.isEmpty
     }
 
     var mayMake: Bool { count < settings.maximumConnections }
 
     private func enterQueue(_ transfer: Transfer) {
-        let place = waiting.enter(transfer, transfer.request.shares, isBackground: transfer.request.isBackground)
-        transfer.carrier = .queue(place)
+        let waiter = waiting.enter(transfer, transfer.request.shares, isBackground: transfer.request.isBackground)
+        transfer.carrier = .queue(waiter)
         giveUpSlowest()
     }
 
-    func leaveQueue(_ place: ConnectionQueue<Transfer>.Place) {
-        waiting.leave(place)
+    func leaveQueue(_ waiter: ConnectionQueue<Transfer>.Waiter) {
+        waiting.leave(waiter)
         serveWaiting()
     }
 
@@ -137,7 +137,7 @@ final class OriginConnections {
         guard !isServing else { return }
         isServing = true
         defer { isServing = false }
-        while !isClosed, !waiting.isReadyEmpty, hasRoom, let next = waiting.next() {
+        while !isClosed, !waiting.isReadyEmpty, hasCapacity, let next = waiting.next() {
             next.holdsShares = true
             serve(next)
         }
@@ -148,7 +148,7 @@ final class OriginConnections {
     private func serve(_ transfer: Transfer) {
         if hasOwnIdle(transfer) { return serveApart(transfer) }
         // The request has waited for an address that is now known to be unreachable.
-        if client.choice.isDown[place], let next = client.next(for: transfer) {
+        if client.choice.isDown[addressIndex], let next = client.next(for: transfer) {
             releaseShares(of: transfer)
             return client.move(transfer, to: next)
         }
@@ -169,21 +169,21 @@ final class OriginConnections {
         if !transfer.needsNewConnection, let connection = transfer.request.owned?.takeIdle(at: self) {
             return connection.choose(for: transfer)
         }
-        guard makeRoom() else { return turnAway(transfer) }
+        guard makeSpace() else { return failForCapacity(transfer) }
         makeConnection(for: transfer)
     }
 
     /// Ends a request because no separate connection is available for it.
-    func turnAway(_ transfer: Transfer) {
+    func failForCapacity(_ transfer: Transfer) {
         releaseShares(of: transfer)
         transfer.carrier = .none
         loop.atEndOfBatch { transfer.giveUp(.connectionLimitReached) }
     }
 
     /// - Returns: whether another connection may be established, perhaps after closing an unused one.
-    func makeRoom() -> Bool {
+    func makeSpace() -> Bool {
         if !mayMake, !idle.isEmpty { idle.removeFirst().close(.unused) }
-        if !mayMake { shared.first { $0.isUnused }?.close(.unused) }
+        if !mayMake { multiplexed.first { $0.isUnused }?.close(.unused) }
         return mayMake
     }
 
@@ -226,14 +226,14 @@ final class OriginConnections {
         giveUpSlowest()
     }
 
-    func noteGoesOn(_ transfer: Transfer) { heldBack.removeAll { $0 === transfer } }
+    func noteResumed(_ transfer: Transfer) { heldBack.removeAll { $0 === transfer } }
 
     /// If requests wait, paused responses may hold at most half of the connections. Clients that hardly read could otherwise block all
     /// others.
     private func giveUpSlowest() {
         guard heldBack.count > settings.maximumConnections / 2 else { return }
         loop.atEndOfBatch { [self] in
-            while !isClosed, heldBack.count > settings.maximumConnections / 2, !waiting.isReadyEmpty, !hasRoom {
+            while !isClosed, heldBack.count > settings.maximumConnections / 2, !waiting.isReadyEmpty, !hasCapacity {
                 heldBack.removeFirst().giveUp(.connectionLimitReached)
             }
         }
@@ -316,10 +316,10 @@ final class OriginConnections {
     func remove(_ connection: OriginConnection, _ cause: ConnectionEnd) {
         client.counters.labelled.count(.upstreamEnded, of: cause)
         idle.removeAll { $0 === connection }
-        giveRoom()
+        offerCapacity()
     }
 
-    func giveRoom() {
+    func offerCapacity() {
         count -= 1
         serveWaiting()
     }
@@ -364,9 +364,9 @@ final class OriginConnections {
         let mayTryAgain = !isClosed && error.kind != .connectionTimeout && error.kind != .dnsTimeout
         for transfer in attempt.transfers { releaseShares(of: transfer) }
         if isCounted { count -= 1 }
-        for transfer in attempt.transfers where !transfer.hasEnded && !client.moveOn(transfer, after: error) {
+        for transfer in attempt.transfers where !transfer.hasEnded && !client.tryNextAddress(transfer, after: error) {
             if mayTryAgain, transfer.joining == .joined {
-                transfer.joining = .joinedInVain
+                transfer.joining = .joinedFailedAttempt
                 startAgain(transfer)
             } else {
                 transfer.end(.failed(error))
@@ -394,11 +394,11 @@ final class OriginConnections {
                 if isResumed { client.counters[.upstreamHandshakesResumed] += 1 } else { client.counters[.upstreamHandshakesFull] += 1 }
             }
             client.onConnectionMade?(made.times)
-            client.note(nil, at: place, began: began)
+            client.note(nil, at: addressIndex, began: began)
             return nil
         case .failure(let error):
             // A failure to negotiate HTTP/1.1 with an HTTP/2 upstream is no evidence about requests that use HTTP/2.
-            if !(attempt.isForHTTP1 && hasSpokenHTTP2 && error.isAboutProtocol) { client.note(error, at: place, began: began) }
+            if !(attempt.isForHTTP1 && hasSpokenHTTP2 && error.isAboutProtocol) { client.note(error, at: addressIndex, began: began) }
             return error
         }
     }

@@ -49,19 +49,19 @@ public final class OwnedConnection: @unchecked Sendable {
     /// - Parameter takePermit: returns nil if the client has reached its limit.
     /// - Returns: false if no connection is available for it.
     public func signIn(_ takePermit: () -> AnyObject?) -> Bool {
-        guard reserve(takingPlaceOfOthers: true, takePermit) else { return false }
+        guard reserve(replacingOthers: true, takePermit) else { return false }
         isSignedIn = true
         return true
     }
 
-    fileprivate func reserve(takingPlaceOfOthers: Bool, _ takePermit: () -> AnyObject?) -> Bool {
+    fileprivate func reserve(replacingOthers: Bool, _ takePermit: () -> AnyObject?) -> Bool {
         guard let upstream, hasOwner else { return false }
         if permit == nil {
-            guard upstream.hasRoomForOwned(takingPlaceOfOthers: takingPlaceOfOthers) else { return false }
+            guard upstream.hasCapacityForOwned(replacingOthers: replacingOthers) else { return false }
             if let permit = takePermit() {
                 self.permit = permit
             } else {
-                guard takingPlaceOfOthers, upstream.giveUpSetAside(of: owner), let permit = takePermit() else { return false }
+                guard replacingOthers, upstream.giveUpSetAside(of: owner), let permit = takePermit() else { return false }
                 self.permit = permit
             }
             upstream.addOwned(self)
@@ -170,7 +170,7 @@ extension Transfer {
     /// connection stays in the pool, which is safe because it has no user.
     public func setAside(for owned: OwnedConnection, _ takePermit: () -> AnyObject?) {
         guard case .connection(let connection) = carrier, connection.owner == nil, owned.home == nil, !owned.isSignedIn,
-            owned.reserve(takingPlaceOfOthers: false, takePermit)
+            owned.reserve(replacingOthers: false, takePermit)
         else { return }
         connection.owner = owned
         owned.use(connection)
@@ -180,9 +180,9 @@ extension Transfer {
 extension UpstreamClient {
     private var ownedLimit: Int { max(1, settings.maximumConnections / OwnedConnection.share) }
 
-    fileprivate func hasRoomForOwned(takingPlaceOfOthers: Bool) -> Bool {
+    fileprivate func hasCapacityForOwned(replacingOthers: Bool) -> Bool {
         if owned.count < ownedLimit { return true }
-        guard takingPlaceOfOthers, let other = owned.first(where: \.isOnlySetAside) else { return false }
+        guard replacingOthers, let other = owned.first(where: \.isOnlySetAside) else { return false }
         other.giveUp()
         return owned.count < ownedLimit
     }

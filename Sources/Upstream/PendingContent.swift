@@ -113,10 +113,10 @@ struct PendingContent {
         return (min(held, limit), isWhole && held <= limit)
     }
 
-    /// Takes offered bytes. `place` must have the offered size.
-    mutating func take(into place: UnsafeMutableRawBufferPointer) {
-        bytes.withUnsafeBytes { place.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[takenCount..<takenCount + place.count])) }
-        noteTaken(place.count)
+    /// Takes offered bytes. `buffer` must have the offered size.
+    mutating func take(into buffer: UnsafeMutableRawBufferPointer) {
+        bytes.withUnsafeBytes { buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[takenCount..<takenCount + buffer.count])) }
+        noteTaken(buffer.count)
     }
 
     /// Records that an empty end was offered.

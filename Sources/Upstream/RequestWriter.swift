@@ -18,7 +18,7 @@ final class RequestWriter {
     private let named: [UInt8]?
 
     /// - Parameter named: the authority that requests name, if this address has another one; nil otherwise.
-    init(_ settings: UpstreamSettings, inPlaceOf named: String? = nil) {
+    init(_ settings: UpstreamSettings, replacing named: String? = nil) {
         self.named = named.map { Array($0.utf8) }
         let isAskedThroughProxy = settings.isAskedThroughProxy
         prefix = Array(((isAskedThroughProxy ? settings.origin : "") + settings.basePath).utf8)
@@ -46,7 +46,7 @@ final class RequestWriter {
         let isWholeServer = request.target.count == 1 && request.target.first == UInt8(ascii: "*")
         let target = isWholeServer ? wholeServer.count : prefix.count + request.target.count
         head.append(
-            atMost: request.method.length + target + proxyAuthorization.count + FieldSerializer.room(for: fields) + Self.ownBytes
+            atMost: request.method.length + target + proxyAuthorization.count + FieldSerializer.capacity(for: fields) + Self.ownBytes
         ) { head in
             request.method.write(to: &head)
             head.put(0x20)
@@ -81,7 +81,8 @@ final class RequestWriter {
         let fields = self.fields(for: request)
         let isWholeServer = request.target.count == 1 && request.target.first == UInt8(ascii: "*")
         var list = HTTP2FieldList(
-            reservingBytes: FieldSerializer.room(for: fields) + prefix.count + request.target.count + Self.ownBytes, lines: fields.count + 5
+            reservingBytes: FieldSerializer.capacity(for: fields) + prefix.count + request.target.count + Self.ownBytes,
+            lines: fields.count + 5
         )
         request.method.bytes.withUnsafeBufferPointer { list.append(":method", $0) }
         scheme.withUnsafeBufferPointer { list.append(":scheme", $0) }

@@ -9,7 +9,7 @@ enum TransferCarrier {
     /// The transfer has not started or has ended.
     case none
     /// The queue for connections.
-    case queue(ConnectionQueue<Transfer>.Place)
+    case queue(ConnectionQueue<Transfer>.Waiter)
     /// A connection that is being established.
     case attempt(ConnectionAttempt)
     /// An HTTP/1.1 connection.
@@ -39,7 +39,7 @@ public final class Transfer {
     enum Joining {
         case no, joined
         /// The joined attempt failed. The transfer retries once.
-        case joinedInVain
+        case joinedFailedAttempt
     }
 
     let client: UpstreamClient
@@ -48,11 +48,11 @@ public final class Transfer {
     /// The connections of the address that it uses; nil before it starts.
     var connections: OriginConnections?
     /// Index of the upstream's address that it uses.
-    public var address: Int { connections?.place ?? 0 }
+    public var address: Int { connections?.addressIndex ?? 0 }
     /// Number of times that it has moved to another address.
     var moves = 0
     /// Index in the client's array of active transfers.
-    var place = 0
+    var activeIndex = 0
     /// Whether it holds the shares that its request names.
     var holdsShares = false
     /// Another share that it holds in addition; nil for none.
@@ -61,7 +61,7 @@ public final class Transfer {
     /// was.
     var newestWhenFoundDead: Int?
     /// Whether it, or its response, may break the HTTP/2 rules. It then uses a connection without other exchanges.
-    var isKeptApart = false
+    var isSeparated = false
     /// Whether it must use HTTP/1.1, because it was alone on an HTTP/2 connection that it broke.
     var needsHTTP1 = false
     /// Whether it has connection-based credentials. No other request may then share its connection.
@@ -210,10 +210,10 @@ public final class Transfer {
     /// Returns the number of bytes of content that may be taken now, without framing; nil if none are available.
     func offerRequestContent(upTo limit: Int) -> (count: Int, isLast: Bool)? { content.offer(upTo: limit) }
 
-    /// Takes offered bytes. `place` must have the offered size.
-    func takeRequestContent(into place: UnsafeMutableRawBufferPointer) {
+    /// Takes offered bytes. `buffer` must have the offered size.
+    func takeRequestContent(into buffer: UnsafeMutableRawBufferPointer) {
         note(.bytesSent)
-        content.take(into: place)
+        content.take(into: buffer)
         if content.releaseFlow() { client.loop.atEndOfBatch { self.receiver?.transferDrained(self) } }
     }
 
@@ -284,7 +284,7 @@ public final class Transfer {
         guard !progress.hasEnded else { return }
         switch carrier {
         case .none: break
-        case .queue(let place): connections?.leaveQueue(place)
+        case .queue(let waiter): connections?.leaveQueue(waiter)
         case .attempt(let attempt): attempt.abandon(self)
         case .connection(let connection): connection.abandon(self)
         case .exchange(let exchange): exchange.connection.abandon(exchange)

@@ -14,7 +14,7 @@ struct TransferProgress {
         case connecting
         /// The request is being sent, or was sent. The final response has not begun.
         /// - Parameter hasHeard: whether an informational response was received.
-        case asking(hasHeard: Bool)
+        case requesting(hasHeard: Bool)
         /// The head or the content of the response is being received.
         case receiving(Pace)
         /// The content of a streaming response is being received. Its duration is not limited.
@@ -83,11 +83,11 @@ struct TransferProgress {
         case .connectionBegan: state = .connecting
         case .sendingBegan:
             sendings += 1
-            state = .asking(hasHeard: false)
+            state = .requesting(hasHeard: false)
         case .bytesSent: break
         case .queuedAgain: state = .queued
         case .headLinesCame: state = .receiving(.steady)
-        case .informationalCame: state = .asking(hasHeard: true)
+        case .informationalCame: state = .requesting(hasHeard: true)
         case .streamBegan: if let pace { state = .streaming(pace) }
         case .contentCame: return contentCame()
         case .paused: if pace == .steady { go(on: .paused) }
@@ -101,7 +101,7 @@ struct TransferProgress {
     private var pace: Pace? {
         switch state {
         case .receiving(let pace), .streaming(let pace): pace
-        case .queued, .connecting, .asking, .ended: nil
+        case .queued, .connecting, .requesting, .ended: nil
         }
     }
 
@@ -132,7 +132,7 @@ struct TransferProgress {
         -> Bool
     {
         RepeatRule(
-            isRepeatable: request.isRepeatable, isFirst: sendings < 2, gotBytes: state != .asking(hasHeard: false),
+            isRepeatable: request.isRepeatable, isFirst: sendings < 2, gotBytes: state != .requesting(hasHeard: false),
             hasSentContent: content.hasBegun, onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused
         ).isAllowed
     }
@@ -152,9 +152,9 @@ struct TransferProgress {
         // The attempt has its own timeout.
         case (.connecting, _): nil
         // The timeouts of the client's connection apply.
-        case (.asking, .awaited): nil
-        case (.asking, .open), (.asking, .closed): (limits.betweenBytes, .connectionWriteTimeout)
-        case (.asking, .taken): (limits.firstByte, .connectionReadTimeout)
+        case (.requesting, .awaited): nil
+        case (.requesting, .open), (.requesting, .closed): (limits.betweenBytes, .connectionWriteTimeout)
+        case (.requesting, .taken): (limits.firstByte, .connectionReadTimeout)
         case (.receiving(.steady), _): (limits.betweenBytes, .connectionReadTimeout)
         case (.receiving(.paused), _), (.receiving(.heldBack), _): nil
         case (.streaming(.steady), _): limits.stream > 0 ? (limits.stream, .connectionReadTimeout) : nil
@@ -167,7 +167,7 @@ struct TransferProgress {
         switch state {
         case .queued: .connectionLimitReached
         case .connecting: hasResolved ? .connectionTimeout : .dnsTimeout
-        case .asking, .receiving, .streaming, .ended: .responseTimeout
+        case .requesting, .receiving, .streaming, .ended: .responseTimeout
         }
     }
 }

@@ -32,29 +32,29 @@ extension UpstreamSettings {
 extension UpstreamClient {
     /// Records the result of a connection attempt.
     /// - Parameter error: nil if the connection was established.
-    func note(_ error: UpstreamError?, at place: Int, began: Int64) {
+    func note(_ error: UpstreamError?, at index: Int, began: Int64) {
         guard choice.isDown.count > 1 else {
             onConnectionAttempt?(error, began)
             return
         }
         // Local errors are no evidence about the address.
         guard let error else {
-            if choice.note(place, isDown: false) { onAddressChange?(place, nil) }
+            if choice.note(index, isDown: false) { onAddressChange?(index, nil) }
             onConnectionAttempt?(nil, began)
             return
         }
         guard error.isFailureToReach else { return }
-        if choice.note(place, isDown: true) { lookAgain(at: place) }
-        onAddressChange?(place, error)
+        if choice.note(index, isDown: true) { checkAgain(at: index) }
+        onAddressChange?(index, error)
         // The upstream counts as unreachable only if all its addresses are.
         if choice.areAllDown { onConnectionAttempt?(error, began) }
     }
 
     /// Moves a request that could not reach its address to another one. This is safe for unsafe requests too, because nothing was sent.
     /// - Returns: false if there is no other address.
-    func moveOn(_ transfer: Transfer, after error: UpstreamError) -> Bool {
-        guard error.isFailureToReach, let place = next(for: transfer) else { return false }
-        move(transfer, to: place)
+    func tryNextAddress(_ transfer: Transfer, after error: UpstreamError) -> Bool {
+        guard error.isFailureToReach, let index = next(for: transfer) else { return false }
+        move(transfer, to: index)
         return true
     }
 
@@ -63,23 +63,23 @@ extension UpstreamClient {
         connections.isEmpty || transfer.hasEnded ? nil : choice.next(moves: transfer.moves)
     }
 
-    func move(_ transfer: Transfer, to place: Int) {
+    func move(_ transfer: Transfer, to index: Int) {
         transfer.moves += 1
-        counters[.upstreamMovedOn] += 1
-        connections[place].startAgain(transfer)
+        counters[.upstreamFailovers] += 1
+        connections[index].startAgain(transfer)
     }
 
     /// Attempts to connect to an unreachable address at intervals, without a client that waits for it.
-    private func lookAgain(at place: Int) {
-        guard !looking.contains(place) else { return }
-        looking.insert(place)
+    private func checkAgain(at index: Int) {
+        guard !checking.contains(index) else { return }
+        checking.insert(index)
         loop.schedule(after: .milliseconds(settings.failure.recheck)) { [weak self] in
             guard let self else { return }
-            looking.remove(place)
-            guard !connections.isEmpty, choice.isDown[place] else { return }
-            guard mayLook() else { return lookAgain(at: place) }
-            connections[place].attemptConnection { [weak self] error in
-                if error != nil { self?.lookAgain(at: place) }
+            checking.remove(index)
+            guard !connections.isEmpty, choice.isDown[index] else { return }
+            guard mayCheck() else { return checkAgain(at: index) }
+            connections[index].attemptConnection { [weak self] error in
+                if error != nil { self?.checkAgain(at: index) }
             }
         }
     }

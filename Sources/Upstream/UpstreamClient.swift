@@ -18,12 +18,12 @@ public final class UpstreamClient {
     /// Owned connections that count towards the limit (`OwnedConnection.share`).
     var owned: [OwnedConnection] = []
     /// Requests that get separate connections if HTTP/2 is used.
-    var keptApart = KeptApart()
+    var separatedRequests = SeparatedRequests()
     /// The connections of each address, in the configured order; empty after `close`.
     private(set) var connections: [OriginConnections] = []
     var choice: AddressChoice
     /// Indices of unreachable addresses that will be tried again.
-    var looking: Set<Int> = []
+    var checking: Set<Int> = []
     private var isSweeping = false
     private var isClosed = false
     private var retryBudget: RetryBudget
@@ -39,7 +39,7 @@ public final class UpstreamClient {
     /// Called on the loop with true when the look-up of a name starts to fail, and with false when it succeeds again.
     public var onNameChange: ((String, Bool) -> Void)?
     /// Returns whether an unreachable address may be tried without a client's request.
-    public var mayLook: () -> Bool = { true }
+    public var mayCheck: () -> Bool = { true }
     /// Called with each request's target. Returns the fault to inject; nil for none.
     public var chooseFault: ((ArraySlice<UInt8>) -> InjectedFault?)?
 
@@ -62,7 +62,7 @@ public final class UpstreamClient {
     }
 
     /// Whether an HTTP/2 connection exists that can carry another request.
-    var hasOpenHTTP2Connection: Bool { connections.contains { $0.shared.contains(where: \.hasRoom) } }
+    var hasOpenHTTP2Connection: Bool { connections.contains { $0.multiplexed.contains(where: \.hasCapacity) } }
 
     /// Connections that are being established, in use, or idle.
     public var openConnections: Int { connections.reduce(0) { $0 + $1.count } }
@@ -85,19 +85,21 @@ public final class UpstreamClient {
         loop.assertOnLoop()
         guard !isClosed else { return nil }
         coarseNow = max(coarseNow, loop.batchMilliseconds)
-        let isKeptApart = keptApart.isEmpty ? false : isKeptApart(request)
-        if isKeptApart { request.shares.append(ConnectionShare(.keptApart, .connections(settings.maximumConnections / Self.apartShare))) }
+        let isSeparated = separatedRequests.isEmpty ? false : isSeparated(request)
+        if isSeparated {
+            request.shares.append(ConnectionShare(.separatedRequests, .connections(settings.maximumConnections / Self.apartShare)))
+        }
         if let fault = chooseFault?(request.target) { return start(request, receiver, under: fault) }
         let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
-        transfer.isKeptApart = isKeptApart
+        transfer.isSeparated = isSeparated
         return run(transfer) ? transfer : nil
     }
 
     /// Divisor of the connection limit. The quotient is the share of requests that are kept apart.
     private static let apartShare = 8
 
-    private func isKeptApart(_ request: borrowing UpstreamRequest) -> Bool {
-        settings.http2 != .off && keptApart.holds(path: request.pathNumber, client: request.client, at: coarseNow)
+    private func isSeparated(_ request: borrowing UpstreamRequest) -> Bool {
+        settings.http2 != .off && separatedRequests.holds(path: request.pathNumber, client: request.client, at: coarseNow)
     }
 
     private func start(_ request: consuming UpstreamRequest, _ receiver: any TransferReceiver, under fault: InjectedFault) -> Transfer? {
@@ -105,21 +107,21 @@ public final class UpstreamClient {
         let faulty = FaultyReceiver(receiver, fault, delay: delay)
         let transfer = Transfer(client: self, request: request, receiver: faulty, fault: fault, now: coarseNow)
         // A response that would arrive after the timeout is not requested.
-        let isAsked = fault.asksUpstream && delay < limits.firstByte
-        if isAsked {
+        let isSent = fault.contactsUpstream && delay < limits.firstByte
+        if isSent {
             guard run(transfer) else { return nil }
         } else {
             keep(transfer)
         }
         counters.labelled.count(.injectedFaults, fault.kind)
-        faulty.begin(transfer, delay: delay, isAsked: isAsked)
+        faulty.begin(transfer, delay: delay, isSent: isSent)
         return transfer
     }
 
     /// Starts a transfer. Returns false if too many requests wait.
     private func run(_ transfer: Transfer) -> Bool {
         guard !connections.isEmpty, (transfer.request.owned?.home ?? connections[choice.current]).start(transfer) else {
-            counters[.upstreamTurnedAway] += 1
+            counters[.upstreamRejected] += 1
             return false
         }
         retryBudget.earn()
@@ -130,7 +132,7 @@ public final class UpstreamClient {
 
     /// Adds a transfer to the active ones.
     private func keep(_ transfer: Transfer) {
-        transfer.place = active.count
+        transfer.activeIndex = active.count
         active.append(transfer)
         counters[.upstreamActive] += 1
         transfer.request.owned?.requestBegan()
@@ -171,21 +173,21 @@ public final class UpstreamClient {
 
     /// Removes a transfer that ends.
     func remove(_ transfer: Transfer) {
-        let place = transfer.place
-        active[place] = active[active.count - 1]
-        active[place].place = place
+        let activeIndex = transfer.activeIndex
+        active[activeIndex] = active[active.count - 1]
+        active[activeIndex].activeIndex = activeIndex
         active.removeLast()
         counters[.upstreamActive] -= 1
         if transfer.isStream { counters[.streams] -= 1 }
         transfer.request.owned?.requestEnded()
-        if transfer.isQueued, transfer.receiver == nil { counters[.upstreamLeftQueue] += 1 }
+        if transfer.isQueued, transfer.receiver == nil { counters[.upstreamCancelledInQueue] += 1 }
     }
 
     /// Counts a streaming response.
     /// - Returns: false if the limit on streams is reached.
     func admitStream(_ transfer: Transfer) -> Bool {
         guard transfer.connections?.admitStream(transfer) == true else {
-            counters[.streamsTurnedAway] += 1
+            counters[.streamsRejected] += 1
             return false
         }
         counters[.streams] += 1

@@ -50,19 +50,19 @@ enum APIsCheck {
         }
         var owners: [Scope: String] = [:]
         for api in apis {
-            let place = "apis.\(api.name)."
+            let settingPath = "apis.\(api.name)."
             for host in api.host where !ServedNames.isName(host) {
-                reader.add(about: place + "host", "API \(api.name): host \"\(host)\" is not \(ServedNames.form)")
+                reader.add(about: settingPath + "host", "API \(api.name): host \"\(host)\" is not \(ServedNames.form)")
             }
             for host in api.host.isEmpty ? [nil] : api.host.map(Optional.some) {
                 let scope = Scope(names: ServedNames(host.map { [$0] } ?? []), path: api.pathBytes)
                 switch owners[scope] {
                 case nil: owners[scope] = api.name
-                case api.name?: reader.add(about: place + "host", "API \(api.name): host names \(host ?? "") twice")
+                case api.name?: reader.add(about: settingPath + "host", "API \(api.name): host names \(host ?? "") twice")
                 case let other?:
                     let of = host.map { "\($0) " } ?? ""
                     reader.add(
-                        about: place,
+                        about: settingPath,
                         "API \(api.name): \(other) is for the same host and path already, so nothing of \(of)would ever be asked of this one"
                     )
                 }
@@ -94,20 +94,20 @@ enum APIsCheck {
     /// Reports addresses that share one connection target: for those, it is unknown which address is unreachable.
     private static func checkAddresses(_ api: CisternSettings.API, _ reader: inout SettingsReader) {
         guard api.upstream.count > 1 else { return }
-        let place = "apis.\(api.name).upstream"
+        let settingPath = "apis.\(api.name).upstream"
         if let again = api.upstream.indices.first(where: { api.upstream[..<$0].contains(api.upstream[$0]) }) {
-            reader.add(about: place, "API \(api.name): upstream names \(api.upstream[again]) twice")
+            reader.add(about: settingPath, "API \(api.name): upstream names \(api.upstream[again]) twice")
         }
         let upstream = api.settings.proxy.upstream
         if upstream.unixSocket != nil {
             reader.add(
-                about: place,
+                about: settingPath,
                 "API \(api.name): upstream.unix_socket leads to one upstream, but several URLs are given")
         }
         let isAskedThroughProxy = upstream.proxy.map { !$0.lowercased().hasPrefix("socks") } ?? false
         if isAskedThroughProxy, api.upstream.contains(where: { UpstreamURL($0)?.isTLS == false }) {
             reader.add(
-                about: place,
+                about: settingPath,
                 "API \(api.name): of several upstreams none can be http through upstream.proxy: that one is out of reach would be a response of "
                     + "the forward proxy's, and the next would never be asked (https and socks proxies tell)")
         }

@@ -21,17 +21,17 @@ enum CredentialsCheck {
     }
 
     /// - Parameters:
-    ///   - place: prefix of the settings' paths, to find their lines.
+    ///   - prefix: prefix of the settings' paths, to find their lines.
     ///   - who: prefix of messages.
     private static func check(
-        _ route: Route, _ place: String, _ who: String, _ reader: inout SettingsReader
+        _ route: Route, _ prefix: String, _ who: String, _ reader: inout SettingsReader
     ) {
-        checkLookUp(route, place, who, &reader)
+        checkLookUp(route, prefix, who, &reader)
         let keys = route.tokens.keys
         let tokens = route.tokens.settings
         let group = "credentials.identity.jwt"
         func add(_ name: String, _ sentence: String) {
-            reader.add(about: "\(place)\(group).\(name)", "\(who)\(group).\(name) \(sentence)")
+            reader.add(about: "\(prefix)\(group).\(name)", "\(who)\(group).\(name) \(sentence)")
         }
         guard !keys.isEmpty else {
             if !tokens.issuers.isEmpty { add("issuer", "needs \(group).keys: without keys no token can be verified") }
@@ -56,12 +56,12 @@ enum CredentialsCheck {
     }
 
     private static func checkLookUp(
-        _ route: Route, _ place: String, _ who: String, _ reader: inout SettingsReader
+        _ route: Route, _ prefix: String, _ who: String, _ reader: inout SettingsReader
     ) {
         let lookUp = route.lookUp
         let group = "credentials.identity.lookup"
         func add(_ name: String, _ sentence: String) {
-            reader.add(about: "\(place)\(group).\(name)", "\(who)\(group).\(name) \(sentence)")
+            reader.add(about: "\(prefix)\(group).\(name)", "\(who)\(group).\(name) \(sentence)")
         }
         guard !lookUp.path.isEmpty else { return }
         if !lookUp.path.hasPrefix("/") || !lookUp.path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) {
@@ -84,6 +84,6 @@ enum CredentialsCheck {
             return "is no http or https URL, and as a file it cannot be read: \(SystemError.words())"
         }
         guard let set = KeySet(text) else { return "is no JWK Set (RFC 7517)" }
-        return set.keys.isEmpty ? "has \(set.whyUnusable)" : nil
+        return set.keys.isEmpty ? "has \(set.unusableReason)" : nil
     }
 }

@@ -67,7 +67,7 @@ struct EngineFindings {
         noteMemory()
         noteLosses(log?.server)
         noteCluster()
-        let open = facts.filter { $0.isOpenToAll && (hasUser || !$0.server.isHere) }
+        let open = facts.filter { $0.isOpenToAll && (hasUser || !$0.server.isOnThisMachine) }
         let remedy = hasUser ? "user default off" : "a separate user (share.user, share.password_file)"
         warn(
             open, "the engine requires no password (the user default is on)",
@@ -145,29 +145,29 @@ struct EngineFindings {
     // MARK: Data loss
 
     private mutating func noteMemory() {
-        let told = facts.filter { !$0.info.isEmpty }
-        for one in told {
+        let described = facts.filter { !$0.info.isEmpty }
+        for one in described {
             guard let version = InfoText.outdatedVersion(one.info) else { continue }
             mistakes.append("share.servers: \(InfoText.sentence(outdated: version, one.server))")
         }
-        for policy in Set(told.map(\.hasPolicy)).sorted() where policy.hasPrefix("allkeys") {
+        for policy in Set(described.map(\.hasPolicy)).sorted() where policy.hasPrefix("allkeys") {
             warn(
-                told.filter { $0.hasPolicy == policy }, "maxmemory-policy is \(policy)",
+                described.filter { $0.hasPolicy == policy }, "maxmemory-policy is \(policy)",
                 "it may drop the log, and with it purges. Set volatile-lfu")
         }
         warn(
-            told.filter { $0.isBounded && $0.hasPolicy == "noeviction" },
+            described.filter { $0.isBounded && $0.hasPolicy == "noeviction" },
             "maxmemory-policy is noeviction", "once memory is full nothing is shared any more, purges neither. Set volatile-lfu"
         )
         warn(
-            told.filter { !$0.isBounded },
+            described.filter { !$0.isBounded },
             "maxmemory is not set", "what is shared grows until share.keep ends it. Set maxmemory, and maxmemory-policy volatile-lfu"
         )
     }
 
     private mutating func noteLosses(_ log: EngineServer?) {
-        let told = facts.filter { !$0.info.isEmpty }
-        let alone = told.filter { $0.isPrimary && !$0.hasReplica }
+        let described = facts.filter { !$0.info.isEmpty }
+        let alone = described.filter { $0.isPrimary && !$0.hasReplica }
         warn(
             alone.filter { $0.role == .alone || $0.server == log }, "there is no replica of the log",
             "purges are answered with 202, and those of its last second are lost if it is lost with its disk")
@@ -175,10 +175,10 @@ struct EngineFindings {
             alone.filter { $0.role != .alone && $0.role != .unlisted && $0.server != log }, "there is no replica",
             "what is shared there is lost with it")
         warn(
-            told.filter { $0.info["aof_enabled"] != "1" }, "nothing is kept on the disk (appendonly no)",
+            described.filter { $0.info["aof_enabled"] != "1" }, "nothing is kept on the disk (appendonly no)",
             "back before a replica has taken its place, it is empty, and its replicas with it; of the log's server all copies of all nodes count as stale then"
         )
-        let cutOff = told.filter { $0.info["role"] == "slave" && $0.info["master_link_status"] == "down" }
+        let cutOff = described.filter { $0.info["role"] == "slave" && $0.info["master_link_status"] == "down" }
         warn(
             cutOff, "a replica is not connected with its primary",
             "one that is new is so for some seconds; else it may lack masterauth, and masteruser, which it says to its primary")
@@ -212,23 +212,23 @@ struct EngineFindings {
             }
             return
         }
-        let place = slot.map { "is in slot \($0), at" } ?? "lies at"
+        let location = slot.map { "is in slot \($0), at" } ?? "lies at"
         let holder = facts.first { $0.server == server }
         guard let failure = holder?.failure else {
             let replicas = holder?.replicas.map(\.description).joined(separator: ", ") ?? ""
-            notes.append("The log of fleet \(fleet) \(place) \(server) (replicas: \(replicas.isEmpty ? "none" : replicas)).")
+            notes.append("The log of fleet \(fleet) \(location) \(server) (replicas: \(replicas.isEmpty ? "none" : replicas)).")
             return
         }
         guard !isAllLost, failure != .denied, failure != .untrusted else { return }
         warnings.append(
-            "share.servers: the log of fleet \(fleet) \(place) \(server), which does not respond. Until it or a replica does, no node sees purges of others"
+            "share.servers: the log of fleet \(fleet) \(location) \(server), which does not respond. Until it or a replica does, no node sees purges of others"
         )
     }
 }
 
 extension EngineServer {
     /// Whether the server is reachable from this machine only.
-    fileprivate var isHere: Bool {
+    fileprivate var isOnThisMachine: Bool {
         switch self {
         case .unix: true
         case .host(let name, _): name == "localhost" || name == "::1" || name.hasPrefix("127.")

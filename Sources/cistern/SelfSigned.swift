@@ -14,12 +14,12 @@ enum SelfSigned {
 
     /// Configures the certificate, and enables TLS on all TCP addresses unless one has TLS already.
     static func use(in settings: inout CisternSettings) throws(AdminFailure) {
-        settings.tls.certificates = [CisternSettings.Certificate(word: try file(settings))]
+        settings.tls.certificates = [CisternSettings.Certificate(shortForm: try file(settings))]
         let isSpoken = settings.listen.contains { ListenerSettings($0.address)?.isTLS == true }
         guard !isSpoken else { return }
-        for place in settings.listen.indices where !settings.listen[place].address.hasPrefix("unix:") {
-            let address = settings.listen[place].address
-            settings.listen[place].address = "https://" + (address.hasPrefix("http://") ? String(address.dropFirst(7)) : address)
+        for index in settings.listen.indices where !settings.listen[index].address.hasPrefix("unix:") {
+            let address = settings.listen[index].address
+            settings.listen[index].address = "https://" + (address.hasPrefix("http://") ? String(address.dropFirst(7)) : address)
         }
     }
 

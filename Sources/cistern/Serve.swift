@@ -49,12 +49,12 @@ struct Serve: ParsableCommand {
         }
         try Startup.checkEngine(settings, logger)
         let predecessor = takesOver ? try Startup.predecessor(settings, logger) : nil
-        let (proxy, handed) = try Startup.placingHandedSockets(reader, after: predecessor, logger)
+        let (proxy, activated) = try Startup.placingActivatedSockets(reader, after: predecessor, logger)
         if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
         defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
         let server = try Startup.makeServer(proxy, settings, logger, after: predecessor)
-        let followed = FollowedSettings(options, handed, settings)
+        let followed = FollowedSettings(options, activated, settings)
         do throws(TakeOverError) {
             try server.waitToTakeOver()
         } catch {
@@ -62,7 +62,7 @@ struct Serve: ParsableCommand {
         }
         // Before the other process can exit: systemd would take its exit for the end of the service.
         let manager = ServiceManager(Environment.all(), isTakingOver: takesOver)
-        if takesOver { manager?.tellMain() }
+        if takesOver { manager?.notifyMainPID() }
         server.followSettings { () throws(SettingsMistakes) in try followed.read() }
         server.start()
         let service = Service(server, manager, logger)
@@ -98,7 +98,7 @@ struct Check: ParsableCommand {
     func run() throws {
         if printsSchema { return print(String(decoding: SettingsSchema.document, as: UTF8.self), terminator: "") }
         var options = options
-        if !options.saysUpstream, let file = AdminOptions.serviceFile {
+        if !options.namesUpstream, let file = AdminOptions.serviceFile {
             if !prints { print("Of the service: \(file)") }
             options.config = file
         }
@@ -137,7 +137,7 @@ struct Check: ParsableCommand {
 
 extension SettingsOptions {
     /// Whether any source could contain an upstream.
-    fileprivate var saysUpstream: Bool {
+    fileprivate var namesUpstream: Bool {
         let environment = Environment.all()
         return config != nil || upstream != nil || !others.isEmpty || environment.keys.contains { $0.hasPrefix("CISTERN_") }
     }
@@ -185,14 +185,15 @@ enum Startup {
     }
 
     /// The settings, with listeners replaced by the sockets that systemd handed to this process or its predecessor.
-    static func placingHandedSockets(
+    static func placingActivatedSockets(
         _ reader: SettingsReader, after predecessor: Predecessor?, _ logger: Logger
-    ) throws -> (ProxySettings, HandedSockets) {
+    ) throws -> (ProxySettings, ActivatedSockets) {
         var proxy = ProxySettings(reader.settings)
-        do throws(HandedSockets.Mistake) {
-            let handed = if let predecessor { HandedSockets(predecessor.handed) } else { try HandedSockets(Environment.all()) }
-            try handed.place(in: &proxy.listening, isListenGiven: reader.isGiven("listen"), isAdminGiven: reader.isGiven("admin_listen"))
-            return (proxy, handed)
+        do throws(ActivatedSockets.Mistake) {
+            let activated = if let predecessor { ActivatedSockets(predecessor.activated) } else { try ActivatedSockets(Environment.all()) }
+            try activated.assign(
+                to: &proxy.listening, isListenGiven: reader.isGiven("listen"), isAdminGiven: reader.isGiven("admin_listen"))
+            return (proxy, activated)
         } catch {
             predecessor?.giveUp(error.description)
             logger.critical("\(error)")

@@ -153,7 +153,7 @@ enum SettingsCheck {
         switch listener {
         case .ipv4(let own, _): return isIPv4 && (listener.isWildcard || name == "localhost" && own == "127.0.0.1")
         case .ipv6(let own, _): return isIPv6 && (listener.isWildcard || name == "localhost" && own == "::1")
-        case .unix, .handed: return false
+        case .unix, .activated: return false
         }
     }
 
@@ -241,27 +241,27 @@ enum SettingsCheck {
 
     private static func checkRoutes(_ reader: inout SettingsReader) {
         for route in reader.settings.routes {
-            let tell = { (reader: inout SettingsReader, path: String, sentence: String) in
+            let report = { (reader: inout SettingsReader, path: String, sentence: String) in
                 reader.add(about: "routes.\(route.name).\(path)", "route \(route.name): \(sentence)")
             }
             for method in route.methods where method != "POST" && method != "QUERY" {
-                tell(&reader, "methods", "methods can be POST and QUERY, not \"\(method)\"")
+                report(&reader, "methods", "methods can be POST and QUERY, not \"\(method)\"")
             }
             for name in route.upgrade {
                 let isName = !name.isEmpty && name.utf8.allSatisfy(isTokenByte)
-                if !isName { tell(&reader, "upgrade", "\"\(name)\" is not a protocol's name, such as websocket") }
+                if !isName { report(&reader, "upgrade", "\"\(name)\" is not a protocol's name, such as websocket") }
                 if ["h2c", "http", "tls"].contains(name.lowercased()) {
-                    tell(&reader, "upgrade", "upgrade cannot be \(name): unchecked requests would pass through")
+                    report(&reader, "upgrade", "upgrade cannot be \(name): unchecked requests would pass through")
                 }
             }
             for (group, demands) in [("good", route.good), ("keep_if", route.keepIf)] {
                 for (path, pointers) in [("must_have", demands.mustHave), ("must_not_have", demands.mustNotHave)] {
                     for pointer in pointers where JSONPointer(pointer) == nil {
-                        tell(&reader, "\(group).\(path)", "\"\(pointer)\" is not a JSON Pointer, such as /items/0/id")
+                        report(&reader, "\(group).\(path)", "\"\(pointer)\" is not a JSON Pointer, such as /items/0/id")
                     }
                 }
                 for type in demands.contentTypes where !ContentTypes.isPattern(type) {
-                    tell(&reader, "\(group).content_types", "\"\(type)\" is not \(ContentTypes.forms)")
+                    report(&reader, "\(group).content_types", "\"\(type)\" is not \(ContentTypes.forms)")
                 }
             }
         }
@@ -280,17 +280,17 @@ enum SettingsCheck {
     }
 
     private static func checkFreshness(
-        _ freshness: CisternSettings.Freshness, _ prefix: String, _ tell: (_ name: String, _ sentence: String) -> Void
+        _ freshness: CisternSettings.Freshness, _ prefix: String, _ report: (_ name: String, _ sentence: String) -> Void
     ) {
         for word in freshness.ignore where IgnoredDirective(rawValue: word) == nil {
             let known = IgnoredDirective.allCases.map(\.rawValue).joined(separator: ", ")
-            tell("freshness.ignore", ": \"\(word)\" is none of \(known)")
+            report("freshness.ignore", ": \"\(word)\" is none of \(known)")
         }
         if freshness.maximum > 0, freshness.minimum > freshness.maximum {
-            tell("freshness.minimum", " must not be more than \(prefix)freshness.maximum")
+            report("freshness.minimum", " must not be more than \(prefix)freshness.maximum")
         }
         for word in freshness.negativeStatuses where UInt16(word).map(FreshnessRules.mayBeNegative) != true {
-            tell(
+            report(
                 "negative_statuses",
                 ": \"\(word)\" is not a status from 400 to 599 that is about the resource, as 404 and 410 are (401 and 429 are about a request)"
             )

@@ -72,7 +72,7 @@ private final class EngineQuestions {
     private let loops: Int
     private let client: EngineClient
     /// Connects without a password.
-    private let stranger: EngineClient
+    private let unauthenticated: EngineClient
     private var facts: [EngineFacts] = []
     /// Number of outstanding replies.
     private var missing = 0
@@ -86,12 +86,12 @@ private final class EngineQuestions {
         client = EngineClient(loop: loop, fleet.engine)
         var open = fleet.engine
         (open.username, open.passwordFile) = (nil, nil)
-        stranger = EngineClient(loop: loop, open)
+        unauthenticated = EngineClient(loop: loop, open)
     }
 
     func close() {
         client.close()
-        stranger.close()
+        unauthenticated.close()
     }
 
     /// Queries all servers. The first query discovers them.
@@ -108,55 +108,55 @@ private final class EngineQuestions {
 
     private func ask(_ server: EngineServer, _ role: EngineServerState.Role) {
         guard !facts.contains(where: { $0.server == server }) else { return }
-        let place = facts.count
+        let index = facts.count
         facts.append(EngineFacts(server, role))
         let topics = ["server", "memory", "persistence", "replication", "cluster"]
         ask(server, topics.map { EngineCommand("INFO", $0) }) { [self] replies in
             if let failure = failure(replies, of: server) {
-                facts[place].failure = failure
+                facts[index].failure = failure
                 return
             }
-            if replies.contains(where: { $0.failure == .commandForbidden }) { facts[place].forbidden.append("INFO") }
-            for reply in replies { facts[place].info.merge(InfoText(reply.text ?? []).values) { $1 } }
+            if replies.contains(where: { $0.failure == .commandForbidden }) { facts[index].forbidden.append("INFO") }
+            for reply in replies { facts[index].info.merge(InfoText(reply.text ?? []).values) { $1 } }
             // The map of a Cluster omits replicas that have no data yet.
-            for replica in facts[place].replicas where role != .replica { ask(replica, .replica) }
-            askRights(place)
-            askWhoElse(place)
+            for replica in facts[index].replicas where role != .replica { ask(replica, .replica) }
+            checkRights(index)
+            checkOtherAccess(index)
         }
     }
 
-    private func askRights(_ place: Int) {
-        let (server, role) = (facts[place].server, facts[place].role)
-        let isCluster = client.isCluster || facts[place].isClusterServer
+    private func checkRights(_ index: Int) {
+        let (server, role) = (facts[index].server, facts[index].role)
+        let isCluster = client.isCluster || facts[index].isClusterServer
         let commands = fleet.checkedCommands(isCluster: isCluster) { key in role == .replica || client.server(forKey: key) == server }
         ask(server, commands.map(\.command)) { [self] replies in
             for (command, reply) in zip(commands, replies) {
                 switch reply.failure {
-                case .commandForbidden: facts[place].forbidden.append(command.name)
-                case .keyForbidden: facts[place].isKeyForbidden = true
+                case .commandForbidden: facts[index].forbidden.append(command.name)
+                case .keyForbidden: facts[index].isKeyForbidden = true
                 default: break
                 }
             }
         }
         guard isCluster else { return }
         ask(server, [EngineCommand("CONFIG", "GET", "cluster-require-full-coverage")]) { [self] replies in
-            facts[place].needsFullCoverage = replies[0].list?.last?.text.map { $0 == Array("yes".utf8) }
+            facts[index].needsFullCoverage = replies[0].list?.last?.text.map { $0 == Array("yes".utf8) }
         }
     }
 
-    private func askWhoElse(_ place: Int) {
+    private func checkOtherAccess(_ index: Int) {
         // A client with a certificate is authenticated without a password.
         guard fleet.engine.tls?.certificate == nil else { return }
         missing += 1
-        stranger.askServer(facts[place].server, [EngineCommand("PING")], patienceMilliseconds: Self.patience) { [self] replies in
-            if case .status = replies[0] { facts[place].isOpenToAll = true }
+        unauthenticated.sendToServer(facts[index].server, [EngineCommand("PING")], patienceMilliseconds: Self.patience) { [self] replies in
+            if case .status = replies[0] { facts[index].isOpenToAll = true }
             end()
         }
     }
 
     private func ask(_ server: EngineServer, _ commands: [EngineCommand], then: @escaping ([EngineReply]) -> Void) {
         missing += 1
-        client.askServer(server, commands, patienceMilliseconds: Self.patience) { [self] replies in
+        client.sendToServer(server, commands, patienceMilliseconds: Self.patience) { [self] replies in
             then(replies)
             end()
         }
@@ -175,11 +175,12 @@ private final class EngineQuestions {
 
     /// Reads the log, to find out whether the fleet's other nodes have this node's secret.
     private func readLog() {
-        guard facts.contains(where: { $0.failure == nil }) else { return tell() }
-        client.send(fleet.admissionQuestion, patienceMilliseconds: Self.patience) { [self] in tell(isOtherSecret: fleet.isOtherSecret($0)) }
+        guard facts.contains(where: { $0.failure == nil }) else { return finish() }
+        client.send(fleet.admissionQuestion, patienceMilliseconds: Self.patience) { [self] in finish(isOtherSecret: fleet.isOtherSecret($0))
+        }
     }
 
-    private func tell(isOtherSecret: Bool = false) {
+    private func finish(isOtherSecret: Bool = false) {
         let log = (client.server(forKey: fleet.logKey), client.isCluster ? KeySlot.of(fleet.logKey) : nil)
         let hasUser = fleet.engine.passwordFile != nil
         let loops = client.servers.isEmpty ? 0 : loops

@@ -124,7 +124,7 @@ enum StartCheck {
             switch listener {
             case .ipv4(let host, _): host == text || listener.isWildcard && isOwn && !text.contains(":")
             case .ipv6(let host, _): host == text || listener.isWildcard && isOwn && text.contains(":")
-            case .unix, .handed: false
+            case .unix, .activated: false
             }
         }
     }

@@ -62,7 +62,7 @@ struct ForwardedClientTests {
             client: nil),
     ]
 
-    @Test("the client is the first from the right that is no trusted proxy", arguments: rows)
+    @Test("the client is the rightmost address that is not a trusted proxy", arguments: rows)
     func found(_ row: Row) throws {
         var fields = Fields()
         for (name, value) in row.lines { fields.append(name: name, value: value) }

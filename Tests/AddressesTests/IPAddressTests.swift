@@ -6,7 +6,7 @@ import Testing
 @Suite("IP addresses")
 struct IPAddressTests {
     @Test(
-        "an address is read and written in one way",
+        "an address is parsed and written in canonical form",
         arguments: [
             ("192.0.2.1", "192.0.2.1"), ("0.0.0.0", "0.0.0.0"), ("255.255.255.255", "255.255.255.255"),
             ("::", "::"), ("::1", "::1"), ("1::", "1::"), ("2001:DB8::1", "2001:db8::1"), ("2001:db8:0:0:0:0:0:1", "2001:db8::1"),
@@ -21,7 +21,7 @@ struct IPAddressTests {
     }
 
     @Test(
-        "what others may read as another address is refused",
+        "an address that other parsers may read differently is refused",
         arguments: [
             "", "1", "1.2.3", "1.2.3.4.5", "1.2.3.256", "01.2.3.4", "1.2.3.4 ", " 1.2.3.4", "1.2..4", "0x1.2.3.4", "1.2.3.4/8", "1.2.3.-4",
             ":", ":1", "1:", ":::", "1::2::3", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "::1:2:3:4:5:6:7:8", "12345::", "g::", "::1%eth0",
@@ -30,7 +30,7 @@ struct IPAddressTests {
         ])
     func refused(_ text: String) { #expect(IPAddress(text) == nil) }
 
-    @Test("a client of IPv6 is a /64 network, and no IPv4 address is ever one")
+    @Test("an IPv6 client is identified by its /64 network, and never equals an IPv4 address")
     func client() throws {
         let one = try #require(IPAddress("2001:db8:1:2:3::4"))
         let same = try #require(IPAddress("2001:db8:1:2::9"))
@@ -42,7 +42,7 @@ struct IPAddressTests {
     }
 
     @Test(
-        "a network is written without bits behind its prefix",
+        "a network with bits set after its prefix is refused",
         arguments: [
             ("10.0.0.0/8", nil as String?), ("0.0.0.0/0", nil), ("::/0", nil), ("192.0.2.7", nil), ("2001:db8::/32", nil), ("::1/128", nil),
             ("10.0.0.1/8", "10.0.0.0/8"), ("2001:db8::1/64", "2001:db8::/64"), ("10.0.0.0/33", "0 to 32"), ("::/129", "0 to 128"),
@@ -57,7 +57,7 @@ struct IPAddressTests {
         }
     }
 
-    @Test("the longest prefix has an address")
+    @Test("the network with the longest prefix determines the value of an address")
     func longest() throws {
         var table = NetworkTable<Int>()
         for (place, text) in ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3", "2001:db8::/32", "0.0.0.0/0"].enumerated() {
@@ -70,7 +70,7 @@ struct IPAddressTests {
     }
 
     @Test(
-        "who may come in is said by the longest prefix, and where none has an address, by whether anybody is named as allowed",
+        "the longest matching prefix decides on access; without a match, access is allowed if no network is listed as allowed",
         arguments: [
             ([], [], true, true, true), (["10.0.0.0/8"], [], true, true, false), ([], ["10.0.0.0/8"], false, false, true),
             (["10.1.0.0/16"], ["10.0.0.0/8"], false, true, false), (["10.0.0.0/8"], ["10.1.0.0/16"], true, false, false),
@@ -84,7 +84,7 @@ struct IPAddressTests {
         #expect(rules.isEmpty == (allow + deny).isEmpty && rules.allow(.unknown) == rules.isEmpty)
     }
 
-    @Test("a network that is both allowed and denied is a mistake")
+    @Test("a network that is both allowed and denied is an error")
     func both() throws {
         let network = try IPNetwork("10.0.0.0/8")
         #expect(throws: AddressRules.Ambiguity.self) { try AddressRules(allow: [network], deny: [network]) }

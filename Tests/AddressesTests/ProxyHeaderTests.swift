@@ -61,7 +61,7 @@ struct ProxyHeaderTests {
         Row("version 2, longer than anybody writes", 0x21, 0x11, four, length: 4_097, source: nil),
     ]
 
-    @Test("a header tells the client, and nothing else is one", arguments: rows)
+    @Test("a valid header yields the client address, and everything else is rejected", arguments: rows)
     func read(_ row: Row) {
         // Bytes after the header are ignored.
         for rest in [[], Array("GET".utf8)] as [[UInt8]] {

@@ -3,7 +3,7 @@
 import Addresses
 import Testing
 
-@Suite("For which API a request is")
+@Suite("Choice of the API for a request")
 struct ServedAPIsTests {
     private static func scope(_ hosts: [String], _ path: String) -> ServedAPIs.Scope {
         ServedAPIs.Scope(names: ServedNames(hosts), path: Array(path.utf8))
@@ -15,7 +15,7 @@ struct ServedAPIsTests {
     ])
 
     @Test(
-        "the most exact host counts, then the longest path",
+        "the most specific host takes precedence, then the longest path",
         arguments: [
             ("users.example.com", "/v1/a", .api(0)), ("USERS.example.com:8443", "/", .api(0)), ("a.example.com", "/v1/a", .api(1)),
             ("a.example.com", "/v2", .noPath), ("example.com", "/v1", .api(2)), ("localhost:80", "/items", .api(3)),
@@ -27,7 +27,7 @@ struct ServedAPIsTests {
     }
 
     @Test(
-        "a path that can be read as another API's is nobody's",
+        "a path that could be read as another API's belongs to no API",
         arguments: [
             ("/items/../v1", false), ("/items/%2e%2e/x", false), ("/%69tems/1", false), ("/items/a%20b", true), ("/items//1", true),
         ])
@@ -37,7 +37,7 @@ struct ServedAPIsTests {
     }
 
     @Test(
-        "what is left of a path that is taken off leads nowhere else",
+        "a path remains within its API after its prefix was stripped",
         arguments: [("/orders/../orders/x", false), ("/orders/%2e%2e/orders/x", false), ("/orders/a/../x", true), ("/orders//x", true)])
     func stripped(_ target: String, _ isServed: Bool) {
         var scope = Self.scope([], "/orders")
@@ -46,7 +46,7 @@ struct ServedAPIsTests {
     }
 
     @Test(
-        "a name with a port counts before the same without, and either before a star",
+        "a host with a port takes precedence over one without, and both over a wildcard",
         arguments: [("a.test:8443", 1), ("a.test:80", 0), ("a.test", 0), ("b.test:8443", 3), ("b.test", 2), ("A.test.:8443", 1)])
     func ports(_ host: String, _ expected: Int) {
         let apis = ServedAPIs([["a.test"], ["a.test:8443"], ["*.test"], ["*.test:8443"]].map { Self.scope($0, "") })
@@ -54,7 +54,7 @@ struct ServedAPIsTests {
     }
 
     @Test(
-        "what a target may be of, whichever host it is asked of",
+        "the APIs that may serve a target are found for any host",
         arguments: [("/items/1", [0, 3, 5]), ("/items/new/1", [0, 4, 5]), ("/v1/a", [0, 1, 2, 5]), ("/one", [0, 2, 5])])
     func mayBe(_ target: String, _ expected: [Int]) {
         let apis = ServedAPIs([
@@ -65,7 +65,7 @@ struct ServedAPIsTests {
         #expect(fitting == expected)
     }
 
-    @Test("where every API has hosts, others have none")
+    @Test("if every API has hosts, a request to another host is refused")
     func strangers() {
         let apis = ServedAPIs([Self.scope(["a.example.com"], ""), Self.scope(["b.example.com"], "/b")])
         #expect(apis.choose(Array("c.example.com".utf8)[...], Array("/".utf8)[...]) == .noHost)

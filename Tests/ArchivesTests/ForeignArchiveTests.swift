@@ -22,7 +22,7 @@ struct EntryRow: CustomTestStringConvertible {
     var testDescription: String { sentence }
 }
 
-@Suite("Archives of other recorders")
+@Suite("Archives of other tools")
 struct ForeignArchiveTests {
     private static func lines(_ fields: Fields) -> [String] {
         (0..<fields.count).map {
@@ -158,7 +158,7 @@ struct ForeignArchiveTests {
                 """#, expected: .fault(.malformed("response.content.text is not base64"))),
     ]
 
-    @Test("an entry of another recorder", arguments: rows)
+    @Test("an archive entry of another tool is parsed, or rejected with its fault", arguments: rows)
     func entries(row: EntryRow) throws {
         let entry = try #require(JSONValue(Array(row.entry.utf8)))
         do throws(ArchiveFault) {
@@ -178,7 +178,7 @@ struct ForeignArchiveTests {
 
     private static func recording(_ archive: [UInt8], origins: [String] = []) throws -> Recording {
         try Recording(
-            ArchiveReader(archive), origins: origins.compactMap { ArchiveOrigin($0) }, secrets: SecretCovering(fields: []),
+            ArchiveReader(archive), origins: origins.compactMap { ArchiveOrigin($0) }, secrets: SecretRedaction(fields: []),
             now: 1_800_000_000)
     }
 
@@ -186,22 +186,22 @@ struct ForeignArchiveTests {
         #"{"request": {"method": "GET", "url": "\#(url)"}, "response": {"status": \#(status)\#(more)}}"#
     }
 
-    @Test("what can be replayed of all that, and what is left out and why")
+    @Test("usable entries are replayed, and the others are counted by reason")
     func recordings() throws {
         let usable = Self.rows.filter { !$0.isMalformed }.map(\.entry)
         let all = try Self.recording(Self.archive(usable + [Self.entry("http://api.test/a", status: 304)]))
         #expect(all.responses.count == 6 && all.requests.count == 6)
-        #expect(all.leftOut.values.reduce(0, +) == 7 && all.leftOut["a WebSocket is no exchange of a request and a response"] == 1)
+        #expect(all.omitted.values.reduce(0, +) == 7 && all.omitted["a WebSocket is no exchange of a request and a response"] == 1)
         #expect(all.origins.map(\.description) == ["https://api.test", "http://api.test"])
         #expect(String(decoding: all.responses[0].head, as: UTF8.self).contains("content-encoding") == false)
     }
 
-    @Test("the recorded upstream, or those that are named, say what is a request's target")
+    @Test("the recorded or named upstream determines the target of each request")
     func origins() throws {
         let entries = ["https://a.test/v1/x?y=1#z", "https://a.test/v1", "https://b.test/x", "https://a.test/v2/x"].map { Self.entry($0) }
         let own = try Self.recording(Self.archive(entries, more: #""_cistern": {"upstream": "https://A.test/v1"}, "#))
         #expect(own.requests.map(\.request.shown) == ["GET /x?y=1", "GET /"])
-        #expect(own.leftOut == ["it went to another origin": 2])
+        #expect(own.omitted == ["it went to another origin": 2])
         let named = try Self.recording(Self.archive(entries), origins: ["https://b.test/", "https://a.test/v2"])
         #expect(named.requests.map(\.request.shown) == ["GET /x", "GET /x"])
         #expect(try Self.recording(Self.archive(entries)).requests.count == 4)
@@ -209,7 +209,7 @@ struct ForeignArchiveTests {
     }
 
     @Test(
-        "a cookie is for the replay's host, and what was to last is not over",
+        "a replayed cookie applies to the replay's host, and its expiry is shifted to the present",
         arguments: [
             ("a=1; Domain=api.test; Path=/", "a=1; Path=/"), ("a=1;Secure; expires=Sun, 15 Jun 2025 16:06:00 GMT", "a=1;Secure"),
             ("a=; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "a=; Expires=Thu, 01 Jan 1970 00:00:00 GMT"), ("domain=1; x", "domain=1; x"),
@@ -220,7 +220,7 @@ struct ForeignArchiveTests {
         #expect(String(decoding: made, as: UTF8.self) == sent)
     }
 
-    @Test("what belonged to the connection, the day and the host of a recorded response does not go out again")
+    @Test("connection fields, Date, Age and the recorded host are removed from a replayed response")
     func heads() throws {
         let fields = [
             ("Connection", "X-Hop, close"), ("X-Hop", "1"), ("Transfer-Encoding", "chunked"), ("Content-Length", "99"), ("Age", "7"),

@@ -7,7 +7,7 @@ import Testing
 
 /// `METHOD target`, then fields as `name: value`, then content after an empty line.
 enum Spelt {
-    static func request(_ text: String, _ secrets: SecretCovering) -> ReplayRequest {
+    static func request(_ text: String, _ secrets: SecretRedaction) -> ReplayRequest {
         let parts = text.split(separator: "\n\n", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let lines = parts[0].split(separator: "\n").map(String.init)
         let words = lines[0].split(separator: " ").map { Array($0.utf8) }
@@ -39,9 +39,9 @@ struct ReplayRow: CustomTestStringConvertible {
 
 private let json = "Content-Type: application/json"
 
-@Suite("Which recorded response a request gets")
+@Suite("Selection of recorded responses")
 struct ReplayTests {
-    private let secrets = SecretCovering(fields: ["x-tenant-key"], names: ["customer"])
+    private let secrets = SecretRedaction(fields: ["x-tenant-key"], names: ["customer"])
 
     static let rows: [ReplayRow] = [
         ReplayRow(
@@ -126,7 +126,7 @@ struct ReplayTests {
             steps: [("GET /userz", .refuse(.notRecorded(nearest: [1, 3, 2])))]),
     ]
 
-    @Test("one request after the other", arguments: rows)
+    @Test("a sequence of requests gets the expected responses", arguments: rows)
     func steps(row: ReplayRow) {
         let vary = Spelt.fields(row.vary.isEmpty ? [] : [row.vary])
         var replay = Replay(row.recorded.map { (Spelt.request($0, secrets), vary) }, order: row.order)
@@ -135,7 +135,7 @@ struct ReplayTests {
         #expect(replay.served == served && replay.refused == row.steps.count - served)
     }
 
-    @Test("what was never asked for is counted")
+    @Test("recorded requests that never came are counted")
     func left() {
         var replay = Replay(["GET /a", "GET /b"].map { (Spelt.request($0, secrets), Fields()) }, order: .once)
         #expect(replay.left == 2)
@@ -144,7 +144,9 @@ struct ReplayTests {
     }
 
     /// Number of recorded targets, length of their common prefix, and expected index of the nearest target.
-    @Test("what is near is looked for only as long as that holds nobody up", arguments: [(1_000, 10, [999]), (200, 8_000, [0])])
+    @Test(
+        "the nearest recorded request is found with bounded effort, and different content is always recognized",
+        arguments: [(1_000, 10, [999]), (200, 8_000, [0])])
     func nearestOfMany(count: Int, shared: Int, nearest: [Int]) {
         let path = "/" + String(repeating: "a", count: shared)
         let request = { (name: String, content: String) in
@@ -165,7 +167,7 @@ struct ReplayTests {
         }
     }
 
-    @Test("content that nobody knows is as good as any, and what is known comes first")
+    @Test("unknown request content matches any content, and an exact match takes precedence")
     func unknownContent() {
         let unknown = ReplayRequest(method: Array("POST".utf8), target: Array("/a".utf8), fields: Fields(), content: nil, secrets)
         let known = Spelt.request("POST /a\n\(json)\n\n{\"a\":1}", secrets)
@@ -176,7 +178,7 @@ struct ReplayTests {
         }
     }
 
-    @Test("strict: a preflight that never came is not missing")
+    @Test("in strict order a preflight that never came does not count as missing")
     func leftPreflight() {
         var replay = Replay(
             ["GET /a", "OPTIONS /a\nAccess-Control-Request-Method: PUT"].map { (Spelt.request($0, secrets), Fields()) }, order: .strict)
@@ -184,7 +186,7 @@ struct ReplayTests {
         #expect(replay.left == 0)
     }
 
-    @Test("a refusal says what was recorded instead, and shows no secret")
+    @Test("a refusal names the nearest recorded requests and shows no secret")
     func sentences() {
         let replay = Replay(["GET /users?token=REDACTED", "GET /b"].map { (Spelt.request($0, secrets), Fields()) }, order: .repeating)
         let request = Spelt.request("GET /user?token=mine", secrets)

@@ -2,7 +2,7 @@ import CachePolicy
 import HTTPCore
 import Testing
 
-@Suite("Who may have the response to a request with Authorization (RFC 9111 §3.5)")
+@Suite("Sharing of responses to requests with Authorization (RFC 9111 §3.5)")
 struct AuthorizedSharingTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let testDescription: String
@@ -27,7 +27,7 @@ struct AuthorizedSharingTests {
         Row("dependence on another does not", "public", vary: "Cookie", .everybody),
     ]
 
-    @Test("each directive", arguments: rows)
+    @Test("each response directive gives the expected sharing", arguments: rows)
     func sharing(_ row: Row) {
         var fields = Fields()
         fields.append(name: "Cache-Control", value: row.control)

@@ -21,7 +21,7 @@ struct AnyStatusTests {
     }
 
     @Test(
-        "by status and lifetime",
+        "the status and an explicit lifetime decide whether a response is stored",
         arguments: [
             (200, "X: 1", .allowed), (200, "Content-Type: text/html", .allowed), (204, "X: 1", .allowed), (404, "X: 1", .allowed),
             (405, "X: 1", .allowed), (410, "X: 1", .allowed), (414, "X: 1", .allowed), (501, "X: 1", .allowed), (301, "X: 1", .allowed),
@@ -40,7 +40,7 @@ struct AnyStatusTests {
     }
 
     @Test(
-        "to the letter, errors are kept like any other where they say how long they are fresh",
+        "under rfc9111, an error response is stored if it states its freshness",
         arguments: [
             (400, "Cache-Control: max-age=1", .allowed), (429, "Cache-Control: s-maxage=1", .allowed), (401, "Expires: 0", .allowed),
             (431, "Cache-Control: public", .allowed), (400, "X: 1", .forbidden(.status)),
@@ -51,7 +51,7 @@ struct AnyStatusTests {
         #expect(decide(status, response, keepsAnyError: true) == expected)
     }
 
-    @Test("private lets one user's own cache keep what nothing else does")
+    @Test("in a private cache, private permits storing a status that is otherwise not stored")
     func ownCache() {
         var settings = CachePolicySettings()
         (settings.keepsAny, settings.isPrivate) = (true, true)
@@ -64,7 +64,7 @@ struct AnyStatusTests {
         }
     }
 
-    @Test("a coding that is not known is kept as it came where every response is kept, and nowhere else")
+    @Test("a response with an unknown content coding is stored unchanged only if all responses are stored")
     func unknownCoding() {
         #expect(decide(200, "Content-Encoding: exi") == .allowed)
         #expect(decide(200, "Content-Encoding: gzip, gzip\nCache-Control: no-transform") == .allowed)
@@ -76,7 +76,7 @@ struct AnyStatusTests {
     }
 
     @Test(
-        "which clients may have content in a coding that cannot be taken off (RFC 9110 §12.5.3)",
+        "Accept-Encoding decides whether a client may get content in an unknown coding (RFC 9110 §12.5.3)",
         arguments: [
             (nil, "exi", true), ("", "exi", false), ("exi", "exi", true), ("EXI;q=0.5", "exi", true), ("exi;q=0", "exi", false),
             ("*", "exi", true), ("*;q=0", "exi", false), ("*, exi;q=0.000", "exi", false), ("*;q=0, exi", "exi", true),
@@ -90,7 +90,7 @@ struct AnyStatusTests {
     }
 
     @Test(
-        "must-understand",
+        "must-understand overrides no-store only for a status that the cache understands",
         arguments: [
             (200, "Cache-Control: max-age=1, must-understand, no-store", .allowed),
             (404, "Cache-Control: must-understand, no-store", .allowed),
@@ -103,7 +103,7 @@ struct AnyStatusTests {
     }
 
     @Test(
-        "whether a Content-Location is the target, behind a base path",
+        "a Content-Location is compared with the target under the base path",
         arguments: [
             ("/base/a", true), ("http://O/base/a", true), ("a", true), ("/base/b", false), ("/a", false), ("http://p/base/a", false),
             ("//o/base/a", false), ("/based/a", false), ("http://o/base", false), ("", false), ("../a", false),
@@ -113,7 +113,7 @@ struct AnyStatusTests {
         #expect(Invalidation.isSame(Array(value.utf8)[...], as: Array("/a".utf8)[...], origin: origin) == isSame)
     }
 
-    @Test("Set-Cookie: stripped, kept or refused")
+    @Test("Set-Cookie is stripped, kept or prevents storing, as configured")
     func setCookie() {
         var settings = CachePolicySettings()
         func head() -> String { String(decoding: stored("Set-Cookie: a=1\nX: 1", settings: settings).bytes, as: UTF8.self) }
@@ -131,7 +131,7 @@ struct AnyStatusTests {
 
 @Suite("Directives (RFC 9111 §5.2, RFC 9213)")
 struct DirectiveTests {
-    @Test("private and no-cache with field names leave those fields out")
+    @Test("fields named by private and no-cache are removed from the stored response")
     func fieldNames() {
         let made = stored("Cache-Control: max-age=9, private=\"X-User, X-B\", no-cache=\"x-c\"\nX-User: 1\nX-A: 1\nx-b: 1\nX-C: 1")
         let head = String(decoding: made.bytes, as: UTF8.self)
@@ -140,7 +140,7 @@ struct DirectiveTests {
     }
 
     @Test(
-        "a list of names that is none means the whole",
+        "an empty or invalid list of field names makes the directive apply to the whole response",
         arguments: [
             "no-cache", "no-cache=\"\"", "no-cache=\"a b\"", "no-cache=\"a", "NO-CACHE", "no-cache=\"a\", no-cache",
         ])
@@ -149,7 +149,7 @@ struct DirectiveTests {
     }
 
     @Test(
-        "targeted fields",
+        "a valid targeted field replaces Cache-Control and Expires",
         arguments: [
             ("Cache-Control: no-store\nCDN-Cache-Control: max-age=60", 60, false),
             ("Cache-Control: max-age=5\nCDN-Cache-Control: no-store", nil, true),
@@ -173,7 +173,7 @@ struct DirectiveTests {
         #expect(control.noStore == noStore)
     }
 
-    @Test("a targeted field hides what is said of caching, not no-transform (RFC 9110 §7.7)")
+    @Test("a targeted field replaces the cache directives but not no-transform (RFC 9110 §7.7)")
     func targetedTransform() {
         let lines = fields("CDN-Cache-Control: max-age=5\nCache-Control: no-store, No-Transform")
         let control = ResponseCacheControl(lines, targeted: CachePolicySettings().targetedFields)
@@ -181,7 +181,7 @@ struct DirectiveTests {
     }
 
     @Test(
-        "what is said to shared caches is not for one user's own",
+        "a private cache ignores directives for shared caches",
         arguments: [
             ("s-maxage=0, max-age=60", 60), ("s-maxage=60, max-age=5", 5), ("s-maxage=60", nil), ("max-age=5, proxy-revalidate", 5),
         ] as [(String, Int64?)])
@@ -203,17 +203,17 @@ struct DirectiveTests {
         }
     }
 
-    @Test("unknown directives, targeted or not, never matter")
+    @Test("unknown directives are ignored in targeted and untargeted fields")
     func unknown() {
         #expect(ResponseCacheControl(fields("Cache-Control: x, y=1, Z=\"no-store\"")) == ResponseCacheControl())
         #expect(RequestCacheControl(fields("Cache-Control: x, y=1, Z=\"no-cache\"")) == RequestCacheControl())
     }
 }
 
-@Suite("Heuristics (RFC 9111 §4.2.2)")
+@Suite("Heuristic freshness (RFC 9111 §4.2.2)")
 struct HeuristicTests {
     @Test(
-        "ten percent, at most a day, ten hours after the change",
+        "heuristic freshness is 10 percent of the age since Last-Modified, and explicit freshness takes precedence",
         arguments: [
             (200, "", 3_600), (200, "Cache-Control: max-age=5", 5), (200, "Expires: 0", 0), (404, "", 3_600), (403, "", nil),
             (403, "Cache-Control: public", 3_600), (200, "Cache-Control: no-cache", nil),
@@ -234,10 +234,10 @@ struct HeuristicTests {
     }
 }
 
-@Suite("Ranges out of a stored whole (RFC 9110 §14)")
+@Suite("Ranges of a stored response (RFC 9110 §14)")
 struct RangeTests {
     @Test(
-        "of ten bytes",
+        "a range of a ten-byte response gives a part, the whole or 416",
         arguments: [
             ("bytes=0-3", .part(0..<4)), ("bytes=4-", .part(4..<10)), ("bytes=-3", .part(7..<10)), ("bytes=-30", .part(0..<10)),
             ("bytes=9-99", .part(9..<10)), ("Bytes=1-1", .part(1..<2)), ("bytes= 1-1", .whole), ("bytes=10-", .unsatisfiable),
@@ -252,7 +252,7 @@ struct RangeTests {
     }
 
     @Test(
-        "If-Range",
+        "a range is served only if If-Range matches with a strong comparison",
         arguments: [
             ("\"x\"", true), ("W/\"x\"", false), ("\"y\"", false), ("Sun, 06 Nov 1994 08:49:37 GMT", true),
             ("Sun, 06 Nov 1994 08:49:38 GMT", false), ("nonsense", false),
@@ -264,7 +264,7 @@ struct RangeTests {
         #expect(decision == (holds ? .part(0..<4) : .whole))
     }
 
-    @Test("the heads of a part and of none")
+    @Test("partial and unsatisfiable responses have correct heads")
     func heads() {
         let made = stored("X: 1\nETag: \"x\"", contentBytes: 10)
         let part = String(decoding: StoredHead.partial(made.bytes.span, 2..<5, of: 10), as: UTF8.self)
@@ -274,7 +274,7 @@ struct RangeTests {
         #expect(none.hasPrefix("HTTP/1.1 416 ") && none.contains("Content-Range: bytes */10\r\n"))
     }
 
-    @Test("checksums go with what they were made of (RFC 9530): the content of a part, the coding of a whole")
+    @Test("digests are kept only if they apply to the content served (RFC 9530)")
     func digests() {
         let lines = "Content-Digest: a\nRepr-Digest: b\nContent-MD5: c\nDigest: d\nContent-Encoding: gzip"
         func kept(_ bytes: [UInt8]) -> [String] {

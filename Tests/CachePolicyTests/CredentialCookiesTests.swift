@@ -33,7 +33,7 @@ struct CredentialCookiesTests {
     }
 
     @Test(
-        "the same user",
+        "equivalent cookies identify the same user",
         arguments: [
             CookieRow("in another order", ["a=1; b=2"], ["b=2; a=1"]),
             CookieRow("with other white space", ["a=1;b=2"], [" a = 1 ;\tb=2; "]),
@@ -50,7 +50,7 @@ struct CredentialCookiesTests {
     }
 
     @Test(
-        "not the same user",
+        "different cookies identify different users",
         arguments: [
             CookieRow("another value", ["a=1"], ["a=2"]),
             CookieRow("one more cookie", ["a=1"], ["a=1; b=2"]),
@@ -70,7 +70,7 @@ struct CredentialCookiesTests {
     }
 
     @Test(
-        "where a field can be read in two ways, all of it counts",
+        "an ambiguous Cookie field counts as a whole",
         arguments: [
             "a=\"x; _ga=secret\"", "_ga=\"x; session=secret\"", "_ga=1,session=secret", "_ga=1 session=secret", "_ga=1\\;session=secret",
             "secret; _ga=1", "=secret; _ga=1", "$Version=1; a=b; $Path=/; _ga=1", "a b=c; _ga=1", "a,b=c; _ga=1", "_ga=1\tsession=2",
@@ -82,7 +82,7 @@ struct CredentialCookiesTests {
     }
 
     @Test(
-        "a session's name that begins like an ignored one counts: frameworks name theirs after the application",
+        "a session cookie whose name begins like an ignored one counts as a credential",
         arguments: [
             "_gallery_session", "_game_server_key", "_gatekeeper_session", "_gate", "_hjelm_session", "_pk_session", "_gcl_session",
             "NSC_AAAC",
@@ -93,7 +93,7 @@ struct CredentialCookiesTests {
     }
 
     @Test(
-        "what analytics and load balancers set does not count",
+        "cookies of analytics tools and load balancers are ignored",
         arguments: [
             "_ga", "_ga_1A2B3C4D5E", "_gid", "_gat", "_gat_gtag_UA_1_1", "_gac_gb_G-1", "_gcl_au", "__utma", "_fbp", "_hjSessionUser_1",
             "_hjSession_1", "_pk_id.1.1fff", "_pk_ses.1.1fff", "AWSALB", "AWSALBCORS", "AWSALBTG", "AWSALBAPP-0", "AWSELB", "ARRAffinity",
@@ -104,13 +104,13 @@ struct CredentialCookiesTests {
         #expect(parts(["\(name)=1"]).isEmpty)
     }
 
-    @Test("an unclear field and a clear one are never alike")
+    @Test("an ambiguous Cookie field never equals an unambiguous one")
     func apart() {
         #expect(parts(["a"]) != parts(["a="]))
         #expect(parts(["cookie pairs"]) != parts(["cookie pairs="]))
     }
 
-    @Test("more cookies than are sorted count as they came")
+    @Test("cookies above the sorting limit count in their original order")
     func many() {
         let cookies = (0...CredentialCookies.pairLimit).map { "c\($0)=1" }
         #expect(parts([cookies.joined(separator: "; ")]) != parts([cookies.reversed().joined(separator: "; ")]))
@@ -118,7 +118,7 @@ struct CredentialCookiesTests {
         #expect(parts([fewer.joined(separator: "; ")]) == parts([fewer.reversed().joined(separator: "; ")]))
     }
 
-    @Test("the operator names what counts and what does not")
+    @Test("the operator configures which cookies count and which are ignored")
     func settings() {
         #expect(parts(["a=1; session=2"]) { $0.credentials.cookies = ["session"] } == parts(["session=2"]))
         #expect(parts(["a=1"]) { $0.credentials.cookies = [] }.isEmpty)
@@ -126,13 +126,13 @@ struct CredentialCookiesTests {
         #expect(parts(["lb-7=1"]) { $0.credentials.ignoredCookies = ["lb-*"] }.isEmpty)
     }
 
-    @Test("to the letter every cookie counts, since Vary: Cookie speaks of the whole field (RFC 9111 §4.1)")
+    @Test("under strict policy every cookie counts, because Vary: Cookie covers the whole field (RFC 9111 §4.1)")
     func strict() {
         #expect(!parts(["_ga=1"]) { $0.strictness = .strict }.isEmpty)
         #expect(!parts(["a=1"]) { ($0.strictness, $0.credentials.cookies) = (.strict, []) }.isEmpty)
     }
 
-    @Test("a pattern is a name, perhaps with * at its end")
+    @Test("a cookie pattern is a name with an optional * at its end")
     func patterns() {
         for text in ["*", "a", "_ga*", "user[id]"] { #expect(CookiePattern.isPattern(text), "\(text)") }
         for text in ["", "a*b", "**", "a b", "a=1", "a;", "\u{e4}"] { #expect(!CookiePattern.isPattern(text), "\(text)") }

@@ -64,13 +64,15 @@ struct CredentialNamesTests {
         return settings.groupNames.contains(name.span) ? "for many" : "for one"
     }
 
-    @Test("as they come", arguments: personal.map { ($0, "for one") } + groups.map { ($0, "for many") } + others.map { ($0, "not") })
+    @Test(
+        "well-known field names are classified as personal, group or no credentials",
+        arguments: personal.map { ($0, "for one") } + groups.map { ($0, "for many") } + others.map { ($0, "not") })
     func wellKnown(name: String, expected: String) {
         #expect(Self.count(name) == expected)
         #expect(Self.count(name.uppercased()) == expected)
     }
 
-    @Test("as an operator names them: * stands for any beginning, - and _ are one, and none where it stands")
+    @Test("configured names match with a leading *, with - and _ equal, and a lone * matches nothing")
     func own() {
         var settings = CredentialSettings()
         settings.fields = ["x-own", "*-own-id", "own_user", "*request-id", "*"]

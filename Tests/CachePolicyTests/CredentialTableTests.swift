@@ -5,7 +5,7 @@ import Testing
 
 @testable import CachePolicy
 
-@Suite("Rules of credentials by path")
+@Suite("Credential rules by path")
 struct CredentialTableTests {
     private static let ignoring: CredentialRules = {
         var rules = CredentialRules()
@@ -18,7 +18,7 @@ struct CredentialTableTests {
     }
 
     @Test(
-        "on an open route credentials are ignored only where the upstream cannot read another path",
+        "credentials are ignored on an open route only if the upstream cannot read a different path",
         arguments: [
             ("/open/a", true), ("/open/a%2fb", true), ("/open//a", true), ("/%6fpen/a", true), ("/open/../open/a", true),
             ("/open/a;x", true),
@@ -33,7 +33,7 @@ struct CredentialTableTests {
     }
 
     @Test(
-        "where all but one route ignore them, no spelling leads around that route",
+        "if only one route uses credentials, no alternative spelling of its path avoids it",
         arguments: [
             ("/a", true), ("/a//b", true), ("/me/x", false), ("//me/x", false), ("/./me/x", false), ("/%6de/y", false),
             ("/a/..%2fme/x", false),
@@ -44,7 +44,9 @@ struct CredentialTableTests {
         #expect(table.areIgnored(for: head(target)) == areIgnored, "\(target)")
     }
 
-    @Test("other rules by which users share are held to the same", arguments: [("/a/b", 0), ("/a/../b", nil), ("/a//b", 0)])
+    @Test(
+        "identity lookup rules apply only if the upstream cannot read a different path",
+        arguments: [("/a/b", 0), ("/a/../b", nil), ("/a//b", 0)])
     func lookUps(target: String, place: Int?) {
         var rules = CredentialRules()
         rules.lookUp = 0

@@ -17,7 +17,7 @@ struct CrowdsTests {
     }
 
     @Test(
-        "at least ten targets, and a tenth of those that clients requested",
+        "a crowd needs ten targets and a tenth of the requested targets",
         arguments: [(0, 9, false), (0, 10, true), (91, 10, false), (90, 10, true), (190, 20, false), (180, 20, true)])
     func share(found: UInt64, odd: UInt64, expected: Bool) {
         var crowds = Crowds<Int>(window: window)
@@ -25,7 +25,7 @@ struct CrowdsTests {
         #expect(turn(&crowds, 1..<1 + odd, at: 2) == expected)
     }
 
-    @Test("what one client sees makes no crowd beside other clients, however much it is")
+    @Test("unexpected responses to one client form no crowd if other clients get expected ones")
     func oneClient() {
         var crowds = Crowds<Int>(window: window)
         for target in 2_000..<2_030 as Range<UInt64> { crowds.found(target, by: 8, now: 1) }
@@ -36,7 +36,7 @@ struct CrowdsTests {
         #expect(!turn(&crowds, 1..<2, by: 7, at: 3))
     }
 
-    @Test("where only one client sends requests it is a witness, for itself")
+    @Test("the only active client forms a crowd for itself")
     func alone() {
         var crowds = Crowds<Int>(window: window)
         #expect(turn(&crowds, 1..<11, by: 7, at: 1) && turn(&crowds, 1..<2, by: 7, at: 2))
@@ -46,14 +46,14 @@ struct CrowdsTests {
         #expect(!turn(&crowds, 100..<101, by: 8, at: 5))
     }
 
-    @Test("a second client that sees it too makes a crowd for all")
+    @Test("a second client with the same unexpected responses makes the crowd apply to all")
     func second() {
         var crowds = Crowds<Int>(window: window)
         #expect(!turn(&crowds, 1..<10, by: 7, at: 1) && turn(&crowds, 1..<11, by: 8, at: 2))
         #expect(turn(&crowds, 1..<2, by: 7, at: 3) && turn(&crowds, 50..<51, by: 9, at: 3))
     }
 
-    @Test("it ends with a good response of one of its targets, and opens again with ten new ones")
+    @Test("an expected response of one of its targets ends a crowd, and ten new targets open another")
     func ends() {
         var crowds = Crowds<Int>(window: window)
         #expect(turn(&crowds, 1..<11, at: 1))
@@ -64,7 +64,7 @@ struct CrowdsTests {
         #expect(!turn(&crowds, 2..<11, at: window * 6) && turn(&crowds, 1..<2, at: window * 6))
     }
 
-    @Test("what shows the same for thirty windows is meant, and makes no crowd again")
+    @Test("a crowd that lasts thirty windows is accepted as intended and does not form again")
     func meant() {
         var crowds = Crowds<Int>(window: window)
         #expect(turn(&crowds, 1..<12, at: 1) && turn(&crowds, 1..<12, at: longest))
@@ -73,14 +73,14 @@ struct CrowdsTests {
         #expect(!turn(&crowds, 1..<12, at: longest * 2 + 1))
     }
 
-    @Test("what turned before the window does not count, however often clients request it")
+    @Test("targets that changed before the window do not count, even if requested again")
     func old() {
         var crowds = Crowds<Int>(window: window)
         for target in 0..<30 as Range<UInt64> { #expect(!turn(&crowds, target + 1..<target + 2, at: Int64(target) * window / 5)) }
         #expect(!turn(&crowds, 1..<31, at: window * 7))
     }
 
-    @Test("one kind makes no crowd of another")
+    @Test("unexpected responses of different kinds form separate crowds")
     func kinds() {
         var crowds = Crowds<Int>(window: window)
         for target in 1..<10 as Range<UInt64> { _ = crowds.odd(.notFound, target, by: target % 2, now: 1) }
@@ -89,7 +89,7 @@ struct CrowdsTests {
         #expect(!crowds.odd(.forbidden, 12, by: 1, now: 1).isReplaced)
     }
 
-    @Test("the notes of its targets come back when it opens, and only those")
+    @Test("opening a crowd returns the notes of its targets, and no others")
     func notes() {
         var crowds = Crowds<Int>(window: window)
         for target in 1..<10 as Range<UInt64> {
@@ -104,7 +104,7 @@ struct CrowdsTests {
         #expect(crowds.odd(.notFound, 12, by: 0, now: 1).notes.isEmpty)
     }
 
-    @Test("two targets that lead to one address are enough; each to another is none")
+    @Test("two targets with the same redirect address form a crowd; different addresses do not")
     func redirects() {
         var crowds = Crowds<Int>(window: window)
         for target in 1..<100 as Range<UInt64> { #expect(!crowds.odd(.redirect(address: target), target, by: 1, now: 1).isReplaced) }
@@ -119,7 +119,7 @@ struct CrowdsTests {
         #expect(!crowds.odd(.redirect(address: 501), 301, by: 1, now: longest + window).isReplaced)
     }
 
-    @Test("a page needs no crowd, and is meant after thirty windows without a failure, a good response or a long silence")
+    @Test("a page is replaced without a crowd, and accepted after thirty windows without failure, expected response or long pause")
     func pages() {
         var crowds = Crowds<Int>(window: window)
         func isReplaced(_ target: UInt64, _ windows: Int64...) -> Bool {
@@ -137,7 +137,7 @@ struct CrowdsTests {
         #expect(isReplaced(3, 22, 30, 40, 50, 51) && !isReplaced(3, 52))
     }
 
-    @Test("memory is bounded, and a target that counts is not pushed out by those that are well", .slow)
+    @Test("memory is bounded, and targets with expected responses do not evict unexpected ones", .slow)
     func bounded() {
         var crowds = Crowds<Int>(window: window)
         #expect(!turn(&crowds, 1..<10, at: 1))
@@ -151,7 +151,7 @@ struct CrowdsTests {
     }
 }
 
-@Suite("Crowds, by random schedules")
+@Suite("Crowds under random schedules")
 struct CrowdScheduleTests {
     /// Requests of several clients to a healthy upstream with some unexpected responses.
     private struct Healthy {
@@ -179,7 +179,7 @@ struct CrowdScheduleTests {
         }
     }
 
-    @Test("a healthy upstream is never overruled: on fewer than ten targets", .slow)
+    @Test("a healthy upstream is never overruled with fewer than ten targets", .slow)
     func fewTargets() {
         RandomSchedules.run(2_000, steps: 60) {
             Healthy(&$0, clients: 1...6)
@@ -188,7 +188,7 @@ struct CrowdScheduleTests {
         }
     }
 
-    @Test("a healthy upstream is never overruled: where one client sees all that is unexpected", .slow)
+    @Test("a healthy upstream is never overruled if one client gets all unexpected responses", .slow)
     func oneWitness() {
         RandomSchedules.run(2_000, steps: 60) {
             Healthy(&$0, clients: 2...6)
@@ -216,7 +216,7 @@ struct CrowdScheduleTests {
     }
 
     /// Each client has separate targets. Of the honest clients' targets fewer than ten change, and fewer than half.
-    @Test("a healthy upstream is never overruled: where one client sees much that is unexpected, and others a little", .slow)
+    @Test("a healthy upstream is never overruled if one client gets many unexpected responses and others a few", .slow)
     func attacker() {
         RandomSchedules.run(2_000, steps: 60) {
             Attacked(clients: .random(in: 2...6, using: &$0))
@@ -225,7 +225,7 @@ struct CrowdScheduleTests {
         }
     }
 
-    @Test("a gateway that fails for many targets is overruled, until one of them is well, or for thirty windows", .slow)
+    @Test("a gateway failing for many targets is overruled until one recovers or thirty windows pass", .slow)
     func gateway() {
         RandomSchedules.run(2_000, steps: 1) { _ in
             Crowds<Int>(window: window, targets: 256)
@@ -253,9 +253,9 @@ struct CrowdScheduleTests {
     }
 }
 
-@Suite("Other representations, and one's own writes")
+@Suite("Other representations and recent writes")
 struct OtherFormsTests {
-    @Test("another type is junk until the target gives good JSON to another Accept field since")
+    @Test("another content type is rejected unless the target recently returned JSON for a different Accept field")
     func forms() {
         var forms = OtherForms(window: window)
         forms.found(1, accept: 10, now: 0)
@@ -270,7 +270,7 @@ struct OtherFormsTests {
         #expect(forms.other(1, accept: 20, now: 5 + window) == false)
     }
 
-    @Test("a write counts for one window, and for its own client and target")
+    @Test("a write is remembered for one window, for its client and target")
     func writes() {
         var writes = RecentWrites(window: window)
         writes.note(5, now: 1)

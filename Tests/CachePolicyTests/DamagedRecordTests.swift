@@ -14,7 +14,7 @@ struct DamagedRecordTests {
         (0, .min), (0, .max), (1, .min), (1, .max), (2, .min), (2, .max), (3, .max), (3, -1), (4, .max), (5, .max), (6, .max),
     ]
 
-    @Test("metadata with a number that nobody wrote are not believed", arguments: numbers)
+    @Test("metadata with an impossible number is rejected", arguments: numbers)
     func metadata(place: Int, number: Int64) {
         var bytes = StoredMetadata(requestTime: Self.now, responseTime: Self.now, date: Self.now).encoded()
         #expect(StoredMetadata(bytes.span) != nil)
@@ -22,7 +22,7 @@ struct DamagedRecordTests {
         #expect(StoredMetadata(bytes.span) == nil)
     }
 
-    @Test("metadata at the limits of what is written can be counted with")
+    @Test("metadata at the limits of valid values is read, and its age can be computed")
     func limits() {
         let year9999 = Timestamp(seconds: 253_402_300_799)
         let year0 = Timestamp(seconds: -62_167_219_200)
@@ -37,7 +37,7 @@ struct DamagedRecordTests {
     }
 
     @Test(
-        "a head whose first line is cut is none",
+        "a head with a malformed status line is rejected",
         arguments: ["HTTP/1.1\r200 OK\r\nA: b\r\n", "HTTP/1.1 200\r\n\r\n", "\r\r\r\r\r\r\r\r\r200\r\r\r"])
     func head(text: String) {
         let bytes = Array(text.utf8)

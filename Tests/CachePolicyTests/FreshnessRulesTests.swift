@@ -38,10 +38,10 @@ private func rules(_ text: String) -> FreshnessRules {
     return rules
 }
 
-@Suite("Freshness that the operator decides")
+@Suite("Freshness set by the operator")
 struct FreshnessRulesTests {
     @Test(
-        "How long a response counts as fresh, and who says so",
+        "the freshness rules determine the lifetime and its source",
         arguments: [
             Row("", "", "always asked", "what says nothing is asked for, as without rules"),
             Row("", "max-age=30", "30 by response", "what is said holds"),
@@ -89,7 +89,7 @@ struct FreshnessRulesTests {
         #expect(seconds.map { "\($0) by \(source)" } ?? "always asked" == row.expected)
     }
 
-    @Test("A share of the time since the last change comes before the default, and within the bounds")
+    @Test("heuristic freshness takes precedence over the default, within the configured bounds")
     func heuristics() {
         let control = ResponseCacheControl()
         #expect(rules("default=60").lifetime(of: 200, said: nil, heuristic: 20, control) == (20, .heuristic))
@@ -98,7 +98,7 @@ struct FreshnessRulesTests {
         #expect(rules("").lifetime(of: 404, said: nil, heuristic: 20, control) == (20, .heuristic))
     }
 
-    @Test("What is ignored is left out, and nothing else", arguments: IgnoredDirective.allCases)
+    @Test("only the configured response directives are ignored", arguments: IgnoredDirective.allCases)
     func ignored(directive: IgnoredDirective) {
         var fields = Fields()
         fields.append(name: "Cache-Control", value: "no-store, no-cache, private, max-age=1, s-maxage=2, must-revalidate, proxy-revalidate")
@@ -116,7 +116,7 @@ struct FreshnessRulesTests {
         #expect(rules("ignore=\(directive.rawValue)").applied(to: whole) == expected)
     }
 
-    @Test("Vary is ignored but for what tells users and sites apart")
+    @Test("ignoring Vary still respects *, Origin and credential fields")
     func vary() {
         let rules = rules("ignore=vary")
         let names = ["accept-language", "*", "origin", "authorization", "x-api-key", "user-agent"]

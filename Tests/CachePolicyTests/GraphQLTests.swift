@@ -8,7 +8,7 @@ import Testing
 @Suite("GraphQL in requests")
 struct GraphQLTests {
     @Test(
-        "which documents change something",
+        "mutations and subscriptions are detected in a document",
         arguments: [
             ("{ a }", false), ("query Q { mutation }", false), ("mutation { a }", true), ("subscription S { a }", true),
             ("query A { a } mutation B { b }", true), ("fragment F on T { a } mutation M($x: I = 1) @d { b }", true),
@@ -26,7 +26,7 @@ struct GraphQLTests {
     }
 
     @Test(
-        "which documents hold a query",
+        "queries are detected in a document",
         arguments: [
             ("{ a }", true), ("query Q { a }", true), ("query ($a: I) { a }", true), ("fragment F on T { a } query { a }", true),
             ("fragment F on T { a }", false), ("", false), ("3f2a", false), ("query", false), ("# { a }", false), ("\"{ a }\"", false),
@@ -41,7 +41,7 @@ struct GraphQLTests {
     }
 
     @Test(
-        "a document that is named is kept only beside the text of a query: it may be a mutation",
+        "a persisted document is stored only if the request also has the query text",
         arguments: [
             ("{\"documentId\":\"a\",\"variables\":{}}", false), ("{\"id\":\"a\"}", false), ("{\"doc_id\":7}", false),
             ("{\"queryId\":\"a\"}", false), ("{\"operationName\":\"Pay\"}", false), ("{\"variables\":{}}", false),
@@ -60,7 +60,7 @@ struct GraphQLTests {
     }
 
     @Test(
-        "forms, parts and the target name documents too",
+        "document identifiers are also found in forms, multipart content and the target",
         arguments: [
             ("application/x-www-form-urlencoded", "doc_id=1&variables=%7B%7D", "/g", false),
             ("application/x-www-form-urlencoded", "q=1&id=2", "/g", false),
@@ -77,7 +77,7 @@ struct GraphQLTests {
     }
 
     @Test(
-        "which requests are kept",
+        "only requests without mutations are stored",
         arguments: [
             ("application/json", "{\"query\":\"{a}\"}", true), ("application/json", "{\"query\":\"mutation {a}\"}", false),
             ("application/json", "{\"qu\\u0065ry\":\"mut\\u0061tion {a}\"}", false),
@@ -107,7 +107,7 @@ struct GraphQLTests {
         #expect(isKept(.post, "Content-Type: \(type)", content) == expected)
     }
 
-    @Test("POST whose content cannot be read, or has no type, is looked at too; QUERY is safe by itself")
+    @Test("POST content that is encoded or has no type is examined as well; QUERY is safe")
     func unreadable() {
         let change = "{\"query\":\"mutation {a}\"}"
         #expect(!isKept(.post, "X: 1", change) && isKept(.post, "X: 1", "{}"))
@@ -116,7 +116,7 @@ struct GraphQLTests {
         #expect(isKept(.query, "Content-Type: application/json", "{") && !isKept(.query, "Content-Type: application/json", change))
     }
 
-    @Test("words by the hundred thousand without a brace, and objects nested in arrays, cost one pass")
+    @Test("long documents without braces and deeply nested batches are examined in one pass")
     func long() {
         let words = String(repeating: "mutation ", count: 100_000)
         #expect(isKept(.post, "Content-Type: text/plain", words))

@@ -18,7 +18,7 @@ private func key(
 @Suite("Cache keys (RFC 9111 §2)")
 struct KeyTests {
     @Test(
-        "the same",
+        "equivalent targets have the same key",
         arguments: [
             ("/a?x=1&y=2", "/a?y=2&x=1"), ("/a?x=a+b", "/a?x=a%20b"), ("/%7Ea", "/~a"), ("/a%2fb", "/a%2Fb"), ("/%c3%a4", "/%C3%A4"),
             ("/a?%78=1", "/a?x=1"), ("/a?x=*", "/a?x=%2A"), ("/a?x=%252F", "/a?x=%25%32F"), ("/a?x=%7e", "/a?x=~"),
@@ -29,7 +29,7 @@ struct KeyTests {
     }
 
     @Test(
-        "not the same",
+        "different targets have different keys",
         arguments: [
             ("/a", "/A"), ("/a", "/a/"), ("/a", "//a"), ("/a?x", "/a?x="), ("/a", "/a??"), ("/a", "/a?="), ("/a", "/a?&"), ("/a", "/a%3F"),
             ("/a%2Fb", "/a/b"), ("/a;b", "/a%3Bb"),
@@ -44,7 +44,7 @@ struct KeyTests {
         #expect(key(left) != key(right))
     }
 
-    @Test("to the letter an empty query is not none (RFC 3986 §6.2.3)")
+    @Test("under rfc9111 an empty query differs from no query (RFC 3986 §6.2.3)")
     func emptyQuery() {
         var rules = ArgumentRules()
         rules.keepsEmptyQuery = true
@@ -58,7 +58,7 @@ struct KeyTests {
     }
 
     @Test(
-        "an ignored argument counts where a server may find another one in it",
+        "an ignored argument counts if a server could read another argument in it",
         arguments: [
             ("/a?q=a", "/a?q=a&utm_x=1", true), ("/a?q=a", "/a?utm_x&q=a&utm_x=1&utm_y=%26q%3Devil", true),
             ("/a?q=a", "/a?q=a&utm_x=1;q=evil", false), ("/a?q=a", "/a?q=a&utm_x=1%3bq=evil", false),
@@ -73,7 +73,7 @@ struct KeyTests {
     }
 
     @Test(
-        "an argument that is not named counts where a server may take it for one that is",
+        "an unlisted argument counts if a server could read it as a listed one",
         arguments: [
             ("x=1", false), ("qq=1", false), ("q_=1", false), ("q", true), ("Q=1", true), ("q[]=1", true), ("q%5B%5D=1", true),
             ("q.x=1", true),
@@ -93,7 +93,7 @@ struct KeyTests {
     }
 
     @Test(
-        "which arguments the upstream does not get",
+        "dropped arguments are removed from the upstream target and from the key",
         arguments: [
             ("/a", nil), ("/a?x=1", nil), ("/a?x=1&gclid=2", "/a?x=1"), ("/a?gclid=2&utm_a&x=1&&y", "/a?x=1&&y"), ("/a?utm_a=1", "/a"),
             ("/a?%67clid=1&x=%2f+", "/a?x=%2f+"), ("/a?gclid=1;x=2&y=3", "/a?y=3"), ("/a?gclid2=1", nil), ("/a?x=gclid=1", nil),
@@ -107,7 +107,7 @@ struct KeyTests {
         #expect(key(target, rules: rules) == key(expected ?? target), "the key is that of what is sent")
     }
 
-    @Test("form content is sent as it is, so no argument of it is left out for arguments.drop")
+    @Test("arguments of form content are never dropped, because the content is sent unchanged")
     func content() {
         var rules = ArgumentRules()
         rules.drop = [ArgumentPattern("x")]
@@ -119,20 +119,20 @@ struct KeyTests {
         #expect(keys[0] != keys[1])
     }
 
-    @Test("parts never run together")
+    @Test("the parts of a key are unambiguous")
     func injective() {
         #expect(key("/ab", authority: "http://a") != key("/b", authority: "http://a/a"))
         #expect(key("/a", partition: [1, 2]) != key("/a", extra: [1, 2]))
         #expect(key("/a", partition: [1]) != key("/a"))
     }
 
-    @Test("a part longer than 65,535 bytes has its whole length before it")
+    @Test("a key part of more than 65,535 bytes is preceded by its full length")
     func long() {
         let lengths = key("/p", authority: String(repeating: "a", count: 65_540))[1..<5]
         #expect(Array(lengths) == [4, 0, 1, 0])
     }
 
-    @Test("arguments are in the order of their names, whatever order they came in")
+    @Test("arguments are sorted by name in the key")
     func anyOrder() {
         let names = ["b", "a", "ab", "", "B", "a~", "z"]
         let sorted = key("/p?" + ["", "B", "a", "ab", "a~", "b", "z"].map { $0 + "=1" }.joined(separator: "&"))
@@ -142,7 +142,7 @@ struct KeyTests {
         }
     }
 
-    @Test("every byte that may stand in a target has a key of its own, in a path and in an argument")
+    @Test("every byte allowed in a target gives a distinct key, in the path and in an argument")
     func everyByte() {
         var seen: Set<[UInt8]> = []
         for byte in UInt8(0x21)...0x7e where byte != UInt8(ascii: "?") && byte != UInt8(ascii: "#") {
@@ -155,7 +155,7 @@ struct KeyTests {
         #expect(key("/?" + longest).count > longest.utf8.count)
     }
 
-    @Test("many arguments, and odd percent signs, are taken as they are")
+    @Test("targets with many arguments or invalid percent signs have a key")
     func odd() {
         let many = "/a?" + (0..<200).map { "n\($0)=\($0)" }.joined(separator: "&")
         #expect(key(many) == key(many))

@@ -55,7 +55,7 @@ struct FaultRow: CustomTestStringConvertible, Sendable {
     }
 }
 
-@Suite("What counts as a failing upstream although it responded")
+@Suite("Failures and unexpected responses despite an HTTP response")
 struct LastGoodTests {
     private static let json = "Content-Type: application/json"
     private static let html = "Content-Type: text/html; charset=utf-8"
@@ -153,7 +153,9 @@ struct LastGoodTests {
         .redirect("/users/../login", isMeant: false), .redirect("/results/1%", isMeant: true),
     ]
 
-    @Test("by statuses, types and where redirects lead", arguments: statuses + types + redirects + errorPages + logins)
+    @Test(
+        "a failure is recognized by status, content type and redirect target", arguments: statuses + types + redirects + errorPages + logins
+    )
     func faults(_ row: FaultRow) {
         #expect(row.fault() == row.expected)
         #expect(row.fault(.strict) == (row.status == 500 ? .serverError : nil))
@@ -163,7 +165,7 @@ struct LastGoodTests {
     }
 
     @Test(
-        "what is unexpected where there is a copy",
+        "beside a stored response, some statuses and content types are unexpected",
         arguments: [
             (404, "Content-Type: text/html", held(), .notFound), (404, json, held(), .notFound), (404, json, held { $0.status = 404 }, nil),
             (410, json, held(), nil), (401, json, held(), nil), (204, "X: 1", held(), .noContent), (205, "X: 1", held(), .noContent),
@@ -176,7 +178,7 @@ struct LastGoodTests {
         #expect(FaultRow(status, lines, nil) { $0.copy = copy }.surprise() == expected)
     }
 
-    @Test("a redirect's address is the origin and the path that it leads to, without arguments")
+    @Test("a redirect is identified by the origin and path of its target, without arguments")
     func addresses() {
         func address(_ location: String, from target: String = "/a") -> Surprise? {
             FaultRow.redirect(location, 302, from: target, isMeant: true).surprise()
@@ -187,7 +189,7 @@ struct LastGoodTests {
         #expect(address("/b?x=1") == address("http://api.test:81/b", from: "/d"))
     }
 
-    @Test("whether the copy is a web page is read from what is stored")
+    @Test("whether the stored response is HTML is read from its head")
     func isHTML() {
         func isHTML(_ type: String, beside response: String) -> Bool? {
             let stored = stored(type)
@@ -202,7 +204,7 @@ struct LastGoodTests {
     }
 
     @Test(
-        "what does not take the place of a good copy",
+        "a worse response does not replace a good stored response",
         arguments: [
             (404, html, held(), .status), (405, json, held(), .status), (301, "Location: /login", held(), .status),
             (308, "Location: /b", held(), .status), (300, json, held(), .status), (501, json, held(), .status),
@@ -218,18 +220,18 @@ struct LastGoodTests {
         ] as [(UInt16, String, LastGood.Copy, NotStoredReason?)])
     func obstacles(status: UInt16, lines: String, copy: LastGood.Copy, expected: NotStoredReason?) {
         let response = ResponseHead(status: Status(rawValue: status), fields: fields(lines))
-        #expect(LastGood.obstacle(response, inPlaceOf: copy, strictness: .rescue) == expected)
-        #expect(LastGood.obstacle(response, inPlaceOf: copy, strictness: .strict) == nil)
+        #expect(LastGood.obstacle(response, replacing: copy, strictness: .rescue) == expected)
+        #expect(LastGood.obstacle(response, replacing: copy, strictness: .strict) == nil)
     }
 
-    @Test("JSON that RFC 8259 refuses does not take the place of JSON that it allows")
+    @Test("JSON that violates RFC 8259 does not replace valid JSON")
     func lenient() {
         let response = ResponseHead(status: 200, fields: fields(Self.json))
         for (copy, expected) in [
             (held(), NotStoredReason.invalidJSON), (held { ($0.isJSON, $0.isLenient) = (true, true) }, nil), (held { _ in }, nil),
         ] {
-            #expect(LastGood.obstacle(response, isLenient: true, inPlaceOf: copy, strictness: .rescue) == expected)
-            #expect(LastGood.obstacle(response, inPlaceOf: copy, strictness: .rescue) == nil)
+            #expect(LastGood.obstacle(response, isLenient: true, replacing: copy, strictness: .rescue) == expected)
+            #expect(LastGood.obstacle(response, replacing: copy, strictness: .rescue) == nil)
         }
         #expect(LastGood.Worth.lenientJSON < .json && .other < LastGood.Worth.lenientJSON)
     }

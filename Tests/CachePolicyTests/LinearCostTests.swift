@@ -33,7 +33,7 @@ private enum Instructions {
     static let areCounted = cinstructions_open() >= 0
 }
 
-@Suite("Costs of long fields", .enabled(if: Instructions.areCounted, "the kernel counts no instructions here"))
+@Suite("Cost of long fields", .enabled(if: Instructions.areCounted, "the kernel counts no instructions here"))
 struct LinearCostTests {
     private static let settings = CachePolicySettings()
     private static let kept: (bytes: [UInt8], metadata: StoredMetadata) = stored("ETag: \"own\"\nContent-Type: application/json")
@@ -111,7 +111,7 @@ struct LinearCostTests {
         return least
     }
 
-    @Test("four times as long costs not much more than four times as much", .slow, arguments: costs)
+    @Test("the cost of parsing a field grows about linearly with its length", .slow, arguments: costs)
     func isLinear(_ cost: FieldCost) {
         // Within the limit of parsed lists, and beyond it. Sorting costs slightly more than linear; quadratic cost would be sixteenfold.
         for count in [30, 1_500] {

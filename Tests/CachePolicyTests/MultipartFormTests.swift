@@ -17,7 +17,7 @@ private func part(_ name: String, _ value: String, _ more: String = "", fields: 
 
 @Suite("Multipart form content (RFC 7578)")
 struct MultipartFormTests {
-    @Test("the boundary, the order of names, the case of field names and a last line end make no difference")
+    @Test("boundary, part order, case of field names and a final line break make no difference")
     func same() {
         let first = part("x", "1") + part("y", "2") + "--b--\r\n"
         let wanted = identity(first)
@@ -29,7 +29,7 @@ struct MultipartFormTests {
     }
 
     @Test(
-        "not the same",
+        "different parts have different identities",
         arguments: [
             (part("x", "1"), part("x", "2")), (part("x", "1"), part("y", "1")),
             (part("x", "1") + part("x", "2"), part("x", "2") + part("x", "1")),
@@ -43,7 +43,7 @@ struct MultipartFormTests {
         #expect(identity(left + "--b--\r\n") != identity(right + "--b--\r\n"))
     }
 
-    @Test("names go by the route's rules")
+    @Test("argument rules of the route also apply to part names")
     func rules() {
         var rules = ArgumentRules()
         rules.ignore = [ArgumentPattern("trace*")]
@@ -58,7 +58,7 @@ struct MultipartFormTests {
     }
 
     @Test(
-        "what is odd counts as it came, so another boundary is another content",
+        "malformed multipart content is compared byte by byte",
         arguments: [
             "", "x", "--b", "--b\r\n", "--b--x", "--b-", "--b \r\n\r\n1\r\n--b--", "--b\r\n\r\n1\r\n--b--", "--b\r\nX: y\r\n\r\n1\r\n--b--",
             "preamble\r\n" + part("x", "1") + "--b--", part("x", "1") + "--b--\r\nepilogue", part("x", "1"), part("x", "1") + "--bc--",
@@ -74,7 +74,7 @@ struct MultipartFormTests {
     }
 
     @Test(
-        "an odd type too",
+        "content with an invalid multipart type is compared byte by byte",
         arguments: [
             "multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=\"\"",
             "multipart/form-data; boundary=b; x=y",

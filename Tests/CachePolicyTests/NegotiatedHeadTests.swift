@@ -5,7 +5,7 @@ import Testing
 
 @testable import CachePolicy
 
-@Suite("Heads of coded content")
+@Suite("Heads of compressed responses")
 struct NegotiatedHeadTests {
     private func made(_ text: String, _ coded: NegotiatedHead.Coded?) -> (quick: [String], read: [String]) {
         var fields = Fields()
@@ -26,7 +26,7 @@ struct NegotiatedHeadTests {
         return (lines(quick), lines(NegotiatedHead.make(head.span, coded)))
     }
 
-    @Test("the length and the coding are those of what goes out, the tag promises no bytes, checksums are gone, Vary says why")
+    @Test("a negotiated head states the sent length and coding, a weak ETag if coded, Vary and no digests")
     func heads() {
         let type = "Content-Type: application/json"
         let coded = NegotiatedHead.Coded(.gzip, contentBytes: 700)

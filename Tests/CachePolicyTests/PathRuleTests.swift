@@ -7,7 +7,7 @@ import Testing
 
 @testable import CachePolicy
 
-@Suite("Rules of paths, however servers read them")
+@Suite("Path rules under different path interpretations")
 struct PathRuleTests {
     private enum Rule { case inner, innerFile, open, openItem, rest }
 
@@ -44,7 +44,7 @@ struct PathRuleTests {
         }
     }
 
-    @Test("no spelling gets past a rule that protects, nor under one that opens, whatever server reads it")
+    @Test("no spelling of a path evades a protecting rule or gains an opening one")
     func models() {
         var (protected, opened) = (0, 0)
         let isWhole = RandomSchedules.run(5_000, steps: 1) { _ in
@@ -70,7 +70,7 @@ struct PathRuleTests {
     }
 
     @Test(
-        "paths as honest clients spell them have their own rules",
+        "ordinary spellings of a path match its own rules",
         arguments: [
             ("/open/a%20b", true), ("/open/caf%C3%A9", true), ("/open/group%2Fproject", true), ("/open/a;v=1", true), ("/open//a", true),
             ("/open/a%3Ab/%40c", true), ("/%6Fpen/a", true), ("/open/.well-known", true), ("/open/a%252Fb", true),
@@ -83,7 +83,7 @@ struct PathRuleTests {
     }
 
     @Test(
-        "a rule that protects holds for every reading",
+        "a protecting rule applies to every interpretation of a path",
         arguments: [
             "/z/a%5cb/../../internal/x", "/z/a\\b/../../internal/x", "/z/a%2fb/../../internal/x", "/z/a;b/../../internal;c/x",
             "/z//../internal/x",
@@ -95,20 +95,20 @@ struct PathRuleTests {
         #expect(Self.table.holdsForAny(Array(target.utf8)[...]) { $0 == .inner || $0 == .innerFile })
     }
 
-    @Test("where a path has too many readings, every rule that protects holds and none that opens")
+    @Test("with too many interpretations, all protecting rules and no opening rules apply")
     func unclear() {
         let target = Array("/open/a%2f..\\..;x//%2e%2e/b;c/../d%5c../open/e".utf8)[...]
         #expect(Self.table.holdsForAny(target) { $0 == .innerFile } && !Self.table.holdsForAll(target) { $0 == .open })
         #expect(PathTable(rest: Rule.open).holdsForAll(target) { $0 == .open }, "nothing is told apart by path")
     }
 
-    @Test("a pattern with letters beyond ASCII is for the path as clients send it")
+    @Test("a pattern with non-ASCII letters matches the percent-encoded path")
     func letters() {
         #expect(RoutePattern("/käse/**").matches(Array("/k%C3%A4se/1".utf8)[...]))
         #expect(RoutePattern("/k%c3%a4se/**").matches(Array("/k%C3%A4se/1".utf8)[...]))
     }
 
-    @Test("rules that merge requests or disregard directives hold where all readings have them")
+    @Test("rules that merge requests or ignore directives apply only if all interpretations have them")
     func merging() {
         var rules = ArgumentRules()
         rules.ignore = [ArgumentPattern("utm_*")]
@@ -127,11 +127,11 @@ struct PathRuleTests {
             #expect(times.rules(for: bytes).ignored == (holds ? [.noStore, .expires] : [.expires]))
             #expect(times.rules(for: bytes).standard == 60)
         }
-        #expect(RescueWithShared.always.stricter(.publicOnly) == .publicOnly && RescueWithShared.own.stricter(.always) == .own)
+        #expect(SharedRescueMode.always.stricter(.publicOnly) == .publicOnly && SharedRescueMode.own.stricter(.always) == .own)
         #expect(Compression.always.stricter(.br) == .gzip && Compression.br.stricter(.always) == .br)
     }
 
-    @Test("scripts of other origins get nothing by a path that may be another's, not even the upstream's word")
+    @Test("an ambiguous path gets no CORS permission, and upstream permissions are removed")
     func crossOrigin() {
         var rules = CrossOriginRules()
         rules.origins = [Array("*".utf8)]

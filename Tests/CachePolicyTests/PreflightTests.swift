@@ -9,11 +9,11 @@ private func preflight(_ text: String, method: HTTPCore.Method = .options, conte
     return Preflight(head, content: content, credentials: CredentialNames(["x-api-key"]))
 }
 
-@Suite("Preflights")
+@Suite("Preflight requests")
 struct PreflightTests {
     private static let plain = "Origin: https://app.test\nAccess-Control-Request-Method: PUT"
 
-    @Test("one that asks for more fields than anybody reads is refused, also where all may be sent")
+    @Test("a preflight with too many requested fields is refused, even if all fields are allowed")
     func tooManyFields() {
         var rules = CrossOriginRules()
         rules.origins = [Array("https://app.example".utf8)]
@@ -27,7 +27,7 @@ struct PreflightTests {
         #expect(verdict(Array(repeating: "x", count: 129).joined(separator: ",")) == .fieldNotNamed)
     }
 
-    @Test("a preflight has one origin and one method, and neither content nor credentials")
+    @Test("a preflight has one origin, one method, no content and no credentials")
     func which() {
         #expect(preflight(Self.plain) != nil && preflight(Self.plain, content: .length(0)) != nil)
         #expect(preflight(Self.plain, method: .get) == nil && preflight(Self.plain, content: .length(1)) == nil)
@@ -41,7 +41,7 @@ struct PreflightTests {
         }
     }
 
-    @Test("it depends on its origin, its method and the names of fields, in any order and case")
+    @Test("a preflight's identity is its origin, method and field names, in any order and case")
     func identity() {
         func identity(_ text: String) -> [UInt8]? { preflight(text)?.identity }
         let named = identity(Self.plain + "\nAccess-Control-Request-Headers: authorization,content-type")
@@ -60,7 +60,7 @@ struct PreflightTests {
     }
 
     @Test(
-        "what a response allows",
+        "a preflight is allowed only by a successful response that permits its origin, method and fields",
         arguments: [
             ("Access-Control-Allow-Origin: https://app.test\nAccess-Control-Allow-Methods: GET, PUT", true),
             ("Access-Control-Allow-Origin: *\nAccess-Control-Allow-Methods: *", true),
@@ -84,7 +84,7 @@ struct PreflightTests {
     }
 
     @Test(
-        "for how long it holds",
+        "Access-Control-Max-Age sets the lifetime, with a default and an upper limit",
         arguments: [
             ("", 5), ("600", 600), ("0", 0), ("-1", 0), ("86400", 86_400), ("86401", 86_400), ("99999999999999999999999", 86_400),
             ("1.5", 5),
@@ -94,7 +94,7 @@ struct PreflightTests {
         #expect(Preflight.lifetime(fields(said.isEmpty ? "Server: x" : "Access-Control-Max-Age: \(said)")) == seconds)
     }
 
-    @Test("what is kept is who may do what, and not for how long, nor cookies, validators or content's fields")
+    @Test("a stored preflight keeps its permissions, Vary and Date, but no max-age, cookies or content fields")
     func kept() {
         let response = ResponseHead(
             status: 200,
@@ -107,13 +107,13 @@ struct PreflightTests {
     }
 }
 
-@Suite("What an upstream lets scripts of other origins read")
+@Suite("CORS permissions from the upstream")
 struct OriginGrantTests {
     private func grant(_ text: String, to origin: String = "https://app.test") -> OriginGrant? {
         OriginGrant(fields(text), to: Array(origin.utf8)[...])
     }
 
-    @Test("leave for one origin is for no other; leave for all is none for credentials")
+    @Test("permission for one origin applies to no other, and * never permits credentials")
     func grants() {
         let own = grant(
             "Access-Control-Allow-Origin: https://app.test\nAccess-Control-Allow-Credentials: true\nAccess-Control-Expose-Headers: Link\nVary: x"
@@ -136,7 +136,7 @@ struct OriginGrantTests {
     }
 
     @Test(
-        "leave for one origin binds a response to that, and so does none, where it does not say Vary: Origin",
+        "without Vary: Origin, a response is bound to its origin unless it allows *",
         arguments: [
             ("Server: x", true), ("Access-Control-Allow-Origin: https://app.test", true), ("Access-Control-Allow-Origin: *", false),
             ("Vary: Accept, ORIGIN", false), ("Vary: *", false), ("Vary: Accept", true),

@@ -159,7 +159,7 @@ struct RequestFieldKindsTests {
         Sender("other spellings", "", unknown: "X_Request_Id User_Agent X.Request.Id"),
     ]
 
-    @Test("what is sent by", arguments: senders)
+    @Test("the fields of a known client are classified as harmless, credential or unknown", arguments: senders)
     func table(_ sender: Sender) {
         for (names, expected) in [
             (sender.harmless, RequestFieldKind.harmless), (sender.credentials, .credential), (sender.unknown, .unknown),
@@ -171,10 +171,10 @@ struct RequestFieldKindsTests {
         }
     }
 
-    @Test("a hundred of them")
+    @Test("the table covers at least a hundred clients")
     func count() { #expect(Self.senders.count >= 100) }
 
-    @Test("a credential is none the less one because it is called harmless")
+    @Test("a credential field stays a credential even if listed as harmless")
     func credentialFirst() {
         var settings = CachePolicySettings()
         settings.harmlessFields += ["x-session", "x-device-id"]
@@ -183,13 +183,13 @@ struct RequestFieldKindsTests {
         #expect(kinds.kind(of: Array("X-Device-Id".utf8).span) == .harmless)
     }
 
-    @Test("the operator's changes to the list")
+    @Test("the operator adds and removes harmless fields")
     func changes() {
         let names = HarmlessFields.changed(["a", "b"], by: ["+X-Device-Id", "-A", "-c"])
         #expect(names == ["b", "x-device-id"])
     }
 
-    @Test("what is in every key is in no hash, and forwarding fields are harmless where Cistern sets them")
+    @Test("fields in the cache key and fields that Cistern sets are harmless")
     func elsewhere() {
         var settings = CachePolicySettings()
         #expect(kind("X-Forwarded-Host") == .unknown && kind("X-Custom") == .unknown)
@@ -200,7 +200,7 @@ struct RequestFieldKindsTests {
         #expect(kinds.kind(of: Array("X-Forwarded-Host".utf8).span) == .harmless)
     }
 
-    @Test("each name stands once, in lower case, and none is a credential")
+    @Test("harmless field names are unique, lower-case and not credentials")
     func list() {
         let names = CachePolicySettings().harmlessFields
         #expect(Set(names).count == names.count)

@@ -6,10 +6,10 @@ import Testing
 
 @testable import CachePolicy
 
-@Suite("Routes")
+@Suite("Route patterns")
 struct RouteTests {
     @Test(
-        "patterns and paths",
+        "a pattern matches the expected paths",
         arguments: [
             ("/users", "/users", true), ("/users", "/users?x=/y", true), ("/users", "/users/", false), ("/users", "/users/1", false),
             ("/users", "/user", false), ("/users/*", "/users/1", true), ("/users/*", "/users/", false),
@@ -28,7 +28,7 @@ struct RouteTests {
     }
 
     @Test(
-        "paths of one key are on the same routes, and a pattern shows as it was written",
+        "targets with the same key match the same routes, and a pattern is displayed as written",
         arguments: ["/posts/1", "/%70osts/1", "/po%73ts/%31?x", "/p%6Fsts/%2f", "/p%6fsts/%2F", "/posts/%", "/posts;a/1", "/posts%3ba/1"])
     func keys(target: String) {
         func key(_ target: String) -> [UInt8] {
@@ -47,7 +47,7 @@ struct RouteTests {
     }
 
     @Test(
-        "whether some path below another matches",
+        "a pattern may match below a given path",
         arguments: [
             ("/big/**", "", true), ("/big/**", "/orders", false), ("/orders/big/**", "/orders", true), ("/orders", "/orders", true),
             ("/**", "/orders/new", true), ("/orders/**", "/orders/new", true), ("/orders", "/orders/new", false),
@@ -58,7 +58,7 @@ struct RouteTests {
         #expect(RoutePattern(pattern).mayMatch(below: Array(path.utf8)) == isReached, "\(pattern) \(path)")
     }
 
-    @Test("demands on content")
+    @Test("content rules detect a wrong size, shrinkage, and missing or forbidden members")
     func demands() {
         func fault(_ text: String, stored: Int? = nil, isJSON: Bool = true, _ change: (inout GoodResponse) -> Void) -> UpstreamFault? {
             var good = GoodResponse()
@@ -79,7 +79,7 @@ struct RouteTests {
     }
 
     @Test(
-        "when the upstream wants to be asked again (RFC 9110 §10.2.3)",
+        "Retry-After is read as seconds or as a date (RFC 9110 §10.2.3)",
         arguments: [
             ("120", 120_000), ("0", 0), ("Sun, 06 Nov 1994 08:49:47 GMT", 10_000), ("Sun, 06 Nov 1994 08:49:27 GMT", 0), ("soon", nil),
             ("-1", nil),

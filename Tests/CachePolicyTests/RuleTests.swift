@@ -24,7 +24,7 @@ struct StoringTests {
     }
 
     @Test(
-        "by the response",
+        "status, content type and directives of the response decide about storing",
         arguments: [
             (200, "Content-Type: application/json", .allowed), (200, "Content-Type: Application/Problem+JSON; charset=utf-8", .allowed),
             (203, "Content-Type: text/json", .allowed), (200, "Content-Type: application/jsonx", .forbidden(.contentType)),
@@ -66,7 +66,7 @@ struct StoringTests {
         #expect(decide(status, response) == expected)
     }
 
-    @Test("by the request")
+    @Test("method, directives and credentials of the request decide about storing")
     func byRequest() {
         let json = "Content-Type: application/json"
         #expect(decide(200, json, method: .head) == .forbidden(.methodNotCacheable))
@@ -90,7 +90,7 @@ struct StoringTests {
 @Suite("Freshness (RFC 9111 §4.2)")
 struct FreshnessTests {
     @Test(
-        "lifetimes",
+        "the freshness lifetime is read from max-age, s-maxage and Expires",
         arguments: [
             ("Cache-Control: max-age=60", 60), ("Cache-Control: max-age=60, s-maxage=10", 10), ("Cache-Control: max-age=\"60\"", 60),
             ("Cache-Control: MAX-AGE=60", 60), ("Cache-Control: max-age=60\nCache-Control: max-age=30", 30),
@@ -108,7 +108,7 @@ struct FreshnessTests {
     }
 
     @Test(
-        "Age: the first member; what is no number is ignored",
+        "Age is the first list member, and 0 if that is not a number",
         arguments: [("5", 5), ("5, 6", 5), (", 7", 7), ("x", 0), ("-1", 0), ("1.5", 0), ("", 0), ("x, 5", 0)] as [(String, Int64)])
     func ageValues(value: String, expected: Int64) {
         var all = Fields()
@@ -117,7 +117,7 @@ struct FreshnessTests {
         #expect(Freshness.ageValue(Fields()) == 0)
     }
 
-    @Test("current age: apparent age or Age and delay, whichever is more, and the time since")
+    @Test("the current age is the greater of apparent age and corrected Age, plus the resident time")
     func currentAge() {
         var stored = StoredMetadata(
             requestTime: noon, responseTime: Timestamp(seconds: noon.seconds + 4), date: Timestamp(seconds: noon.seconds - 6))
@@ -128,7 +128,7 @@ struct FreshnessTests {
         #expect(Freshness.currentAge(of: stored, now: Timestamp(seconds: noon.seconds - 1_000)) == 34)
     }
 
-    @Test("an age stays what it is until its second ends", arguments: [-5_000, -1, 0, 1, 999, 1_000, 1_001, 61_999] as [Int64])
+    @Test("an age stays constant until its second ends", arguments: [-5_000, -1, 0, 1, 999, 1_000, 1_001, 61_999] as [Int64])
     func ageEnds(milliseconds: Int64) {
         let stored = StoredMetadata(requestTime: noon, responseTime: noon, date: noon)
         let now = Timestamp(milliseconds: noon.milliseconds + milliseconds)
@@ -139,7 +139,7 @@ struct FreshnessTests {
     }
 }
 
-@Suite("Reuse (RFC 9111 §4) and standing in (§4.2.4)")
+@Suite("Reuse (RFC 9111 §4) and rescues (§4.2.4)")
 struct ReuseTests {
     private func stored(_ lifetime: Int64?, _ flags: StoredFlags = []) -> StoredMetadata {
         var stored = StoredMetadata(requestTime: noon, responseTime: noon, date: noon)
@@ -149,7 +149,7 @@ struct ReuseTests {
     }
 
     @Test(
-        "by the request's directives, ten seconds later",
+        "request directives decide about the reuse of a ten-second-old response",
         arguments: [
             (60, "", .serve(ttl: 50, age: 10)), (10, "", .validate(.stale)), (nil, "", .validate(.noFreshness)),
             (60, "no-cache", .validate(.requestNoCache)),
@@ -165,7 +165,7 @@ struct ReuseTests {
         #expect(Reuse.decide(stored(lifetime), directives, now: Timestamp(seconds: noon.seconds + 10)) == expected)
     }
 
-    @Test("no-cache is never served unasked; a stale one that must be validated is not served for max-stale")
+    @Test("no-cache always requires validation, and max-stale does not override must-revalidate")
     func forbidden() {
         let later = Timestamp(seconds: noon.seconds + 10)
         let any = RequestCacheControl(fields("Cache-Control: max-stale"))
@@ -175,7 +175,7 @@ struct ReuseTests {
         }
     }
 
-    @Test("after the clock was set back nothing counts as fresh that came before, and all may still stand in")
+    @Test("after the clock is set back, older responses are no longer fresh but may be rescued")
     func clockSetBack() {
         let stored = stored(60)
         for (milliseconds, expected) in [(500, ReuseDecision.serve(ttl: 60, age: 0)), (1_500, .validate(.ageUnknown))]
@@ -191,7 +191,7 @@ struct ReuseTests {
             Reuse.rescue(self.stored(60, .authorized), RequestCacheControl(), strictness: .rescue, now: earlier) == .forbidden(.authorized))
     }
 
-    @Test("strict obeys what forbids stale responses, rescue does not")
+    @Test("under strict policy directives forbid stale responses; under rescue policy they do not")
     func rescue() {
         let later = Timestamp(seconds: noon.seconds + 10)
         for (flag, reason) in [
@@ -218,7 +218,7 @@ struct ValidationTests {
         return StoredHead.make(received, settings: CachePolicySettings())
     }
 
-    @Test("what is stored leaves out cookies, Age and the old length, and adds a date")
+    @Test("a stored head omits cookies, Age and the received length, and has a Date")
     func stored() {
         let head = String(
             decoding: make("Set-Cookie: a=1\nAge: 5\nContent-Length: 9\nX: 1\nContent-Type: application/json").bytes, as: UTF8.self)
@@ -227,7 +227,7 @@ struct ValidationTests {
         #expect(!head.contains("Cookie") && !head.contains("Age"))
     }
 
-    @Test("metadata survives its encoding, and other bytes are not taken for it")
+    @Test("metadata is decoded from its encoding, and invalid bytes are rejected")
     func encoding() {
         var made = make("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nCache-Control: max-age=5, must-revalidate\nAge: 3")
         (made.metadata.order, made.metadata.likeness) = (SentOrder(number: .max - 3), .max - 4)
@@ -248,13 +248,13 @@ struct ValidationTests {
         #expect(StoredMetadata.recency(of: marker.span.extracting(..<16)) == nil)
     }
 
-    @Test("an Age that is no number says nothing (RFC 9111 §5.1)")
+    @Test("an Age that is not a number is ignored (RFC 9111 §5.1)")
     func invalidAge() {
         let made = make("Cache-Control: max-age=60\nAge: soon").metadata
         #expect(made.freshnessLifetime == 60 && made.ageValue == 0)
     }
 
-    @Test("a 304 replaces fields, but not those that describe the stored content")
+    @Test("a 304 replaces fields except those that describe the stored content")
     func freshening() throws {
         let made = make("ETag: \"x\"\nX: old\nX: older\nContent-Type: application/json\nCache-Control: max-age=1")
         let answer = ResponseHead(
@@ -270,7 +270,7 @@ struct ValidationTests {
         #expect(fresh.metadata.responseTime == later)
     }
 
-    @Test("a 304 without a date was made when it came, and a field in two spellings is one field")
+    @Test("a 304 without Date is dated on receipt, and field names are compared without case")
     func freshenedDate() throws {
         let made = make("Date: Sun, 06 Nov 1994 08:49:37 GMT\nX: old\nCache-Control: max-age=60")
         let later = Timestamp(seconds: noon.seconds + 100)
@@ -290,7 +290,7 @@ struct ValidationTests {
     }
 
     @Test(
-        "without Last-Modified the Date answers If-Modified-Since; an empty If-None-Match hides it still",
+        "without Last-Modified, If-Modified-Since is compared with Date; If-None-Match takes precedence",
         arguments: [
             ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", true), ("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT", false),
             ("If-None-Match:\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", false),
@@ -301,7 +301,7 @@ struct ValidationTests {
     }
 
     @Test(
-        "the client's own conditions",
+        "a client's conditions are evaluated against the stored validators",
         arguments: [
             ("If-None-Match: \"x\"", true), ("If-None-Match: W/\"x\"", true), ("If-None-Match: \"y\", \"x\"", true),
             ("If-None-Match: *", true), ("If-None-Match: \"y\\\", \"x\"", true), ("If-None-Match: \"y, \"x\"", false),
@@ -314,7 +314,7 @@ struct ValidationTests {
         #expect(Preconditions.isNotModified(fields(lines), stored: made.metadata, head: made.bytes.span) == isNotModified)
     }
 
-    @Test("what a 304 from the store says")
+    @Test("a 304 from the cache has validators, Vary, Date and CORS fields only")
     func notModified() {
         let made = make(
             "ETag: \"x\"\nVary: A\nContent-Type: a/b\naccess-control-allow-origin: *\nX-Other: 1\nDate: Sun, 06 Nov 1994 08:49:37 GMT")
@@ -324,7 +324,7 @@ struct ValidationTests {
                 + "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n")
     }
 
-    @Test("a decoded response's strong tag is shown as weak, and asked with as it was")
+    @Test("the strong ETag of a decoded response is served as weak and validated as strong")
     func weakened() {
         let made = make("ETag: \"x\"\nContent-Encoding: gzip", decoded: true)
         var asked = Fields()
@@ -337,7 +337,7 @@ struct ValidationTests {
 
 @Suite("Invalidation (RFC 9111 §4.4) and Vary (§4.1)")
 struct InvalidationTests {
-    @Test("the target, Location and Content-Location of the same origin, on success of an unsafe method")
+    @Test("a successful unsafe request invalidates the target and same-origin Location and Content-Location")
     func targets() {
         let origin = UpstreamOrigin(Array("http://o:1".utf8))
         let answer = ResponseHead(status: 201, fields: fields("Location: http://O:1/b?x\nContent-Location: /c#d"))
@@ -354,7 +354,7 @@ struct InvalidationTests {
         #expect(targets(.put, foreign) == ["/a"])
     }
 
-    @Test("selecting fields leave out what is covered already, and values are told apart")
+    @Test("selecting fields omit fields already in the key, and values are unambiguous")
     func selecting() {
         let settings = CachePolicySettings()
         let names = SelectingFields.names(

@@ -20,7 +20,7 @@ struct SearchVarianceTests {
     }
 
     @Test(
-        "what is wrong, and what says nothing, is as if the field were absent",
+        "an invalid or ineffective No-Vary-Search is treated as absent",
         arguments: [
             "", "unknown-key", "key-order=\"x\"", "key-order=1", "params=\"a\"", "params=a", "params=(a)", "params=(\"a\" 1)",
             "params=(\"a\"), except=(\"x\")", "params=(), except=()", "params=?0, except=(\"x\")", "params, except=(x)",
@@ -32,13 +32,13 @@ struct SearchVarianceTests {
         #expect(parsed(value) == nil)
     }
 
-    @Test("names without end are not remembered")
+    @Test("a No-Vary-Search above the size limit is ignored")
     func tooLong() {
         #expect(parsed("params=(\"" + String(repeating: "a", count: 1_100) + "\")") == nil)
     }
 
     @Test(
-        "the same for the key",
+        "targets that differ only in ignored arguments have the same key",
         arguments: [
             ("key-order", "/a?x=1&y=2", "/a?y=2&x=1"), ("params", "/a?x=1", "/a?y=2"), ("params", "/a?x=1", "/a"),
             ("params=?1", "/a?x=1", "/a"), ("params=(\"utm\")", "/a?x=1&utm=2", "/a?x=1"), ("params=(\"utm\")", "/a?utm", "/a"),
@@ -53,7 +53,7 @@ struct SearchVarianceTests {
     }
 
     @Test(
-        "not the same for the key",
+        "targets that differ in relevant arguments have different keys",
         arguments: [
             ("key-order", "/a?x=1", "/a?x=2"), ("key-order", "/a?x=1&x=2", "/a?x=2&x=1"), ("params", "/a?x=1", "/b?x=1"),
             ("params=(\"utm\")", "/a?utm_x=1", "/a?utm_x=2"), ("params=(\"utm\")", "/a?UTM=1", "/a?UTM=2"),
@@ -65,7 +65,7 @@ struct SearchVarianceTests {
         #expect(key(left, variance) != key(right, variance))
     }
 
-    @Test("order counts where a route says so, unless the upstream says that it does not")
+    @Test("argument order matters if the route says so, unless the upstream declares it irrelevant")
     func order() throws {
         var rules = ArgumentRules()
         rules.sorts = false
@@ -77,7 +77,8 @@ struct SearchVarianceTests {
     }
 
     @Test(
-        "it comes back from its bytes", arguments: ["key-order", "params", "params=(\"b\" \"a\" \"b\" \"\")", "params, except=(\"x y\")"])
+        "a decoded variance equals the encoded one",
+        arguments: ["key-order", "params", "params=(\"b\" \"a\" \"b\" \"\")", "params, except=(\"x y\")"])
     func encoded(value: String) throws {
         let variance = try #require(parsed(value))
         let (encoded, short) = (variance.encoded, Array("kP".utf8))

@@ -7,7 +7,7 @@ import Testing
 
 struct SharedRescueRow: Sendable, CustomTestStringConvertible {
     let says: String
-    let setting: RescueWithShared
+    let setting: SharedRescueMode
     var flags: StoredFlags = []
     var varies = false
     var hasOwnCookies = false
@@ -75,9 +75,9 @@ struct ClientCookieRow: Sendable, CustomTestStringConvertible {
     ]
 }
 
-@Suite("The copy of those without credentials, for one with credentials")
+@Suite("Rescue of a user's request with the public response")
 struct SharedRescueTests {
-    @Test("may it stand in?", arguments: SharedRescueRow.all)
+    @Test("flags, settings and cookies decide whether the public response may be served", arguments: SharedRescueRow.all)
     func decisions(_ row: SharedRescueRow) {
         let time = Timestamp(milliseconds: 0)
         var stored = StoredMetadata(requestTime: time, responseTime: time, date: time)
@@ -87,7 +87,7 @@ struct SharedRescueTests {
         #expect(decision == row.expected)
     }
 
-    @Test("what a client sends after a response (RFC 6265 §5.3)", arguments: ClientCookieRow.all)
+    @Test("Set-Cookie fields determine the cookies that a client sends next (RFC 6265 §5.3)", arguments: ClientCookieRow.all)
     func cookies(_ row: ClientCookieRow) throws {
         let cookies = CredentialCookies(CachePolicySettings())
         func pairs(_ text: String) throws -> [CredentialCookies.Pair] {
@@ -101,7 +101,7 @@ struct SharedRescueTests {
         #expect(try after == row.expected.map { try pairs($0) })
     }
 
-    @Test("more Set-Cookie fields than are looked at are unclear")
+    @Test("too many Set-Cookie fields give no result")
     func many() {
         var response = Fields()
         for number in 0..<65 { response.append(.setCookie, "c\(number)=1") }

@@ -16,7 +16,7 @@ struct StaleTests {
     }
 
     @Test(
-        "strict, a hundred seconds later",
+        "under strict policy, directives decide whether a response may be served a hundred seconds later",
         arguments: [
             ("Cache-Control: max-age=10", "X: 1", .allowed(age: 100, ttl: -90)), ("X: 1", "X: 1", .allowed(age: 100, ttl: nil)),
             ("Cache-Control: max-age=10, must-revalidate", "X: 1", .forbidden(.mustRevalidate)),
@@ -35,7 +35,7 @@ struct StaleTests {
         #expect(rescue(lines, asked, .strict) == expected)
     }
 
-    @Test("in both modes: no stale response of another's authorised request, and no stored error")
+    @Test("neither policy permits stale responses to authorized requests or stored errors")
     func both() {
         for strictness in Strictness.allCases {
             #expect(rescue("Cache-Control: max-age=10", flags: .authorized, strictness) == .forbidden(.authorized))
@@ -47,7 +47,7 @@ struct StaleTests {
     }
 
     @Test(
-        "stale-while-revalidate",
+        "stale-while-revalidate permits a stale response within its time",
         arguments: [
             ("Cache-Control: max-age=10, stale-while-revalidate=90", "X: 1", .serveWhileValidating(ttl: -90, age: 100)),
             ("Cache-Control: max-age=10, stale-while-revalidate=89", "X: 1", .validate(.stale)),
@@ -61,10 +61,10 @@ struct StaleTests {
     }
 }
 
-@Suite("Validation, HEAD (RFC 9111 §4.3)")
+@Suite("Validation and HEAD (RFC 9111 §4.3)")
 struct SelectionTests {
     @Test(
-        "which 304 speaks of what is stored",
+        "a 304 applies if its validators match the stored response",
         arguments: [
             ("ETag: \"x\"", "ETag: \"x\"", true), ("ETag: \"x\"", "ETag: W/\"x\"", true), ("ETag: \"x\"", "ETag: \"y\"", false),
             ("X: 1", "ETag: \"y\"", false), ("ETag: \"x\"", "X: 1", true), ("X: 1", "X: 1", true),
@@ -80,7 +80,7 @@ struct SelectionTests {
         }
     }
 
-    @Test("a strong tag in a 304 is that of a strong one, to the letter; of one that became weak here too", arguments: [true, false])
+    @Test("a strong ETag in a 304 matches a weakened stored one, and under rescue policy any weak one", arguments: [true, false])
     func strongTag(isDecoded: Bool) {
         let made = stored(isDecoded ? "ETag: \"x\"\nContent-Encoding: gzip" : "ETag: W/\"x\"", isDecoded: isDecoded)
         func applies(_ tag: String, _ strictness: Strictness) -> Bool {
@@ -91,7 +91,7 @@ struct SelectionTests {
         #expect(applies("W/\"x\"", .strict) && !applies("\"y\"", .rescue))
     }
 
-    @Test("what a 304 updates")
+    @Test("a 304 updates fields and freshness, but keeps the stored length, decoding and JSON type")
     func updates() throws {
         let made = stored("ETag: \"x\"\nContent-Type: application/json\nCache-Control: max-age=1\nX: 1", isDecoded: true)
         func freshened(_ lines: String) throws -> (head: String, metadata: StoredMetadata) {
@@ -113,7 +113,7 @@ struct SelectionTests {
     }
 
     @Test(
-        "what a HEAD tells of GET's copy",
+        "a HEAD response freshens the stored GET response or marks it stale",
         arguments: [
             ("ETag: \"x\"", "ETag: \"x\"", .freshen), ("ETag: \"x\"", "ETag: \"x\"\nContent-Length: 7", .freshen),
             ("ETag: \"x\"", "ETag: \"y\"", .stale), ("X: 1", "ETag: \"y\"", .stale),
@@ -140,7 +140,7 @@ struct SelectionTests {
 @Suite("Vary (RFC 9111 §4.1)")
 struct VaryTests {
     @Test(
-        "the same values in other spellings",
+        "equivalent values of selecting fields are equal",
         arguments: [
             ("Accept-Language", "de, en;q=0.5", "EN; q=0.50,de;q=1.0", true), ("Accept-Language", "de, en", "en, de", true),
             ("Accept-Language", "de;q=0.5, en", "de, en;q=0.5", false), ("Accept-Language", "de", "de-at", false),
@@ -159,7 +159,7 @@ struct VaryTests {
 @Suite("Groups and invalidation (RFC 9111 §4.4, RFC 9875)")
 struct GroupTests {
     @Test(
-        "the groups of a response",
+        "the groups of a response are parsed strictly",
         arguments: [
             ("Cache-Groups: \"a\", \"b c\";x", ["a", "b c"]), ("Cache-Groups: a", []), ("Cache-Groups: \"a\", 1", []),
             ("Cache-Groups: \"a\"\nCache-Groups: \"B\"", ["a", "B"]), ("Cache-Groups: \"a\",", []), ("Cache-Groups: (\"a\")", []),
@@ -169,14 +169,14 @@ struct GroupTests {
         #expect(CacheTags.groups(of: fields(lines), named: "cache-groups") == expected)
     }
 
-    @Test("keys and tags of content delivery networks are tags too")
+    @Test("Surrogate-Key and Cache-Tag values are also tags")
     func tags() {
         #expect(
             CacheTags.tags(of: fields("Surrogate-Key: a b  c\nCache-Tag: c,d , e\nCache-Groups: \"g\"")) == ["g", "a", "b", "c", "d", "e"])
     }
 
     @Test(
-        "what is dropped, behind a base path",
+        "an unsafe request invalidates targets under the base path",
         arguments: [
             (.put, 200, ["/a", "/b", "/c?x"]), (.delete, 204, ["/a", "/b", "/c?x"]), (.post, 303, ["/a", "/b", "/c?x"]),
             (.post, 400, []), (.post, 500, []), (.get, 200, []), (.query, 200, []), (.options, 200, []),

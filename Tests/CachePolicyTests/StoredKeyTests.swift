@@ -6,7 +6,7 @@ import Testing
 
 @testable import CachePolicy
 
-@Suite("Readable keys")
+@Suite("Stored keys")
 struct StoredKeyTests {
     private func key(_ target: String, partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
         var key: [UInt8] = []
@@ -17,7 +17,7 @@ struct StoredKeyTests {
     }
 
     @Test(
-        "a key is read back as the canonical target",
+        "a stored key is decoded to the canonical target",
         arguments: [
             ("/", "/"), ("/users", "/users"), ("/users?", "/users"), ("/a?b=2&a=1&a=0", "/a?a=1&a=0&b=2"), ("/a?x", "/a?x"),
             ("/a?x=", "/a?x="), ("/a?q=a+b&q=%7e", "/a?q=a%20b&q=~"), ("/%7Ea%2fb", "/~a%2Fb"),
@@ -31,7 +31,7 @@ struct StoredKeyTests {
     }
 
     @Test(
-        "the target as it is shown leads to the same key again, also where a percent sign encodes nothing",
+        "the displayed target leads to the same key, also with invalid percent signs",
         arguments: [
             "/", "/a?b=2&a=1", "/d?a=100%", "/d?a=%zz", "/d%zz", "/%", "/%%", "/%%32%46", "/%2F%", "/a%%41%42", "/a?%=%&%%=%%25", "/%%411",
             "/%25", "/a?q=%2541%",
@@ -41,13 +41,13 @@ struct StoredKeyTests {
         #expect(key(String(decoding: stored.typedTarget, as: UTF8.self)) == key(target))
     }
 
-    @Test("a partition is shown as a short hash, and the shared key is the key without it")
+    @Test("a partition is displayed as a short hash, and the shared key omits it")
     func partition() throws {
         let partition = (0..<16).map { UInt8($0 * 16) }
         let whole = key("/a?b=1", partition: partition, extra: [1, 2, 3])
         let stored = try #require(StoredKey(whole))
         #expect(stored.shortPartition == "00102030")
-        #expect(stored.sharedKey(of: whole) == key("/a?b=1", extra: [1, 2, 3]))
+        #expect(stored.credentialFreeKey(of: whole) == key("/a?b=1", extra: [1, 2, 3]))
     }
 
     private static let contents: [[UInt8]?] = [
@@ -55,7 +55,7 @@ struct StoredKeyTests {
         Array("kE\n17".utf8),
     ]
 
-    @Test("what else is in a key is read as it was written, whatever the settings put into it", arguments: [false, true], 0..<3)
+    @Test("content, host, fields and scheme of a key are decoded for any settings", arguments: [false, true], 0..<3)
     func extra(hasHost: Bool, fieldCount: Int) {
         let values: [[[UInt8]]] = [[], [Array("v".utf8)], [Array("v".utf8), []], [Array(ConnectionField.scheme.utf8)]]
         let hosts = hasHost ? ["", "h", "api.test:8080"] : [nil]
@@ -92,7 +92,7 @@ struct StoredKeyTests {
         #expect(Array(whole[..<stored.baseCount]) == key("/a?b=1"))
     }
 
-    @Test("bytes that are no key are told, wherever they are cut or bent")
+    @Test("truncated or corrupted keys are rejected without a crash")
     func damaged() {
         var whole = key("/a?b=1&c=2", partition: [1, 2, 3])
         CacheKey.appendVariant(to: &whole, generation: 7, selecting: [])
@@ -101,7 +101,7 @@ struct StoredKeyTests {
             for value: UInt8 in [0, 0x7f, 0xff] {
                 var bent = whole
                 bent[index] = value
-                _ = StoredKey(bent).map { $0.sharedKey(of: bent) }
+                _ = StoredKey(bent).map { $0.credentialFreeKey(of: bent) }
             }
         }
         #expect(StoredKey([]) == nil)
@@ -110,7 +110,7 @@ struct StoredKeyTests {
     }
 
     @Test(
-        "values of secret arguments are not shown",
+        "values of secret arguments are redacted",
         arguments: [
             ("/a?api_key=x&b=1", "/a?api_key=REDACTED&b=1"), ("/a?ACCESS-TOKEN=x", "/a?ACCESS-TOKEN=REDACTED"), ("/a?token", "/a?token"),
             ("/a?monkey=1", "/a?monkey=1"), ("/a?key=1&key=2", "/a?key=REDACTED&key=REDACTED"), ("/token=5", "/token=5"),
@@ -131,7 +131,7 @@ struct StoredKeyTests {
         #expect(SecretNames.redacted(Array(target.utf8)) == shown)
     }
 
-    @Test("a path alone has no value of an argument in it, whatever the target is made of")
+    @Test("the path without arguments contains no argument value, for any target")
     func pathAlone() {
         for (target, path) in [
             ("/a/b", "/a/b"), ("/a?b=c", "/a"), ("/a?", "/a"), ("/a;b=c/d", "/a"), ("/a%3Fb=c", "/a"), ("/a%3bb", "/a"), ("/a%23b", "/a"),
@@ -149,7 +149,7 @@ struct StoredKeyTests {
         }
     }
 
-    @Test("tags come from Cache-Groups, Surrogate-Key and Cache-Tag, each once")
+    @Test("tags come from Cache-Groups, Surrogate-Key and Cache-Tag, without duplicates")
     func tags() {
         var fields = Fields()
         fields.append(name: "Cache-Groups", value: #""a b", "c\"d";x=1"#)

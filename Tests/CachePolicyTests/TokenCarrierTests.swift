@@ -4,7 +4,7 @@ import CachePolicy
 import HTTPCore
 import Testing
 
-@Suite("The credential that carries a token")
+@Suite("Carriers of user tokens")
 struct TokenCarrierTests {
     struct Row: Sendable, CustomStringConvertible {
         let description: String
@@ -18,7 +18,7 @@ struct TokenCarrierTests {
     }
 
     @Test(
-        "only one plausible carrier is left out",
+        "a single plausible token carrier is separated from the other credentials; several plausible ones give none",
         arguments: [
             Row("Authorization beside a tenant", [("Authorization", "Bearer a"), ("X-Tenant", "red")], ["X-Tenant: red"]),
             Row(
@@ -55,7 +55,7 @@ struct TokenCarrierTests {
         #expect(text == row.rest)
     }
 
-    @Test("a write ends what was learned of its token, whatever credentials are beside it and however the field is spelled")
+    @Test("a write ends the learned identity of its token, whatever its spelling and other credentials")
     func allReadings() throws {
         let carriers = TokenCarriers(CachePolicySettings())
         func fields(_ lines: [(String, String)]) -> Fields {
@@ -77,7 +77,7 @@ struct TokenCarrierTests {
     }
 
     @Test(
-        "a response changes credentials by a cookie that counts",
+        "a response changes the credentials if it sets a cookie that counts",
         arguments: [("sid=s2; Path=/", true), ("_ga=1", false), ("broken", true), ("cart=1", true)])
     func setCookie(line: String, isChange: Bool) {
         var fields = Fields()

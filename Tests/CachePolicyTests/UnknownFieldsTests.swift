@@ -4,7 +4,7 @@ import CachePolicy
 import HTTPCore
 import Testing
 
-@Suite("Unknown fields")
+@Suite("Unknown request fields")
 struct UnknownFieldsTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let fields: [String]
@@ -16,7 +16,7 @@ struct UnknownFieldsTests {
     }
 
     @Test(
-        "whether the upstream says for which requests a response is",
+        "Vary and Cache-Control decide whether the upstream states which requests a response applies to",
         arguments: [
             Row(false), Row(false, "Vary: Origin"), Row(false, "Vary: accept-encoding, ORIGIN"), Row(false, "Vary: "),
             Row(false, "Vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
@@ -55,7 +55,7 @@ struct UnknownFieldsTests {
 
     // MARK: Cache keys
 
-    @Test("a key with a hash is read back, whatever the hash and the target are")
+    @Test("a key with a hash of unknown fields is decoded for any hash and target")
     func keys() throws {
         for target in ["/a", "/a?b=1", "/a?b=1&c", "/?"] {
             for hash in [1, 0x48ff_ffff_48ff_ffff, .max, 0x2020_2020_0000_0000] as [UInt64] {
@@ -64,7 +64,7 @@ struct UnknownFieldsTests {
                 var key = UnknownFields.key(plain, hash: hash)
                 let stored = try #require(StoredKey(key))
                 #expect(stored.unknownFieldsHash == hash && stored.baseCount == plain.count && stored.markerCount == key.count)
-                #expect(stored.sharedKey(of: key) == plain)
+                #expect(stored.credentialFreeKey(of: key) == plain)
                 CacheKey.appendVariant(to: &key, generation: 7, selecting: SelectingFields.values(of: [], in: Fields()))
                 let variant = try #require(StoredKey(key))
                 #expect(variant.unknownFieldsHash == hash && variant.variant?.generation == 7)
@@ -74,13 +74,13 @@ struct UnknownFieldsTests {
         }
     }
 
-    @Test("keys with and without unknown fields, in a partition and in none")
+    @Test("keys are derived with and without unknown fields, and with and without a partition")
     func targetKeys() {
         let fields = UnknownFields(hash: 5, kept: [1], exact: [2])
-        let plain = TargetKeys(own: [1, 2], shared: [1, 2], unknownFields: fields)
+        let plain = TargetKeys(own: [1, 2], credentialFree: [1, 2], unknownFields: fields)
         #expect(!plain.isPartitioned && plain.unknownFieldsHash == 5 && plain.own == UnknownFields.key([1, 2], hash: 5))
-        #expect(plain.forAllFields == TargetKeys(own: [1, 2], shared: [1, 2]))
-        var partitioned = TargetKeys(own: [1, 3], shared: [1, 2], unknownFields: fields)
+        #expect(plain.forAllFields == TargetKeys(own: [1, 2], credentialFree: [1, 2]))
+        var partitioned = TargetKeys(own: [1, 3], credentialFree: [1, 2], unknownFields: fields)
         partitioned.common = [1, 4]
         #expect(partitioned.isPartitioned && partitioned.inCommon.own == UnknownFields.key([1, 4], hash: 5))
         #expect(partitioned.forAllFields.inCommon.own == [1, 4] && partitioned.isCommon(partitioned.inCommon.own))
@@ -91,7 +91,7 @@ struct UnknownFieldsTests {
 
     private func name(_ text: String) -> ByteKey { ByteKey(Array(text.utf8)) }
 
-    @Test("a field that never repeats in sixteen requests of one client changes for that client, and for all once two have shown it")
+    @Test("a field that changes in sixteen requests counts as changing for that client, and for all after two clients")
     func changing() {
         var fields = ChangingFields()
         let time = name("x-timestamp")
@@ -106,7 +106,7 @@ struct UnknownFieldsTests {
         #expect(fields.changes(time, for: 3))
     }
 
-    @Test("a value that repeats ends it: for the client at once, and for all who have not shown otherwise")
+    @Test("a repeated value ends this for the client at once, and for clients without their own history")
     func repeated() {
         var fields = ChangingFields()
         let account = name("x-account")
@@ -120,7 +120,7 @@ struct UnknownFieldsTests {
         #expect(!fields.changes(account, for: 1), "what has selected once may select again")
     }
 
-    @Test("the same value twice in a row, as times in seconds are, begins the count anew")
+    @Test("two equal values in a row restart the count")
     func twice() {
         var fields = ChangingFields()
         let time = name("x-time")
@@ -131,7 +131,7 @@ struct UnknownFieldsTests {
         #expect(fields.changes(time, for: 1))
     }
 
-    @Test("a client that sends one value again and again has it in its copies, and so have clients that are new, whatever two others send")
+    @Test("a client with a constant value keeps it in its keys, as do new clients, whatever two others send")
     func steady() {
         let account = name("x-account")
         func attacked(_ others: (inout ChangingFields) -> Void) -> ChangingFields {
@@ -157,7 +157,7 @@ struct UnknownFieldsTests {
         #expect(times.changes(account, for: 3))
     }
 
-    @Test("a backend that asks for a thousand accounts in turn repeats its values")
+    @Test("a client that cycles through a thousand values stops counting as changing when they repeat")
     func turns() {
         var fields = ChangingFields()
         let account = name("x-account")
@@ -167,7 +167,7 @@ struct UnknownFieldsTests {
         #expect(!fields.changes(account, for: 1))
     }
 
-    @Test("what one client sends says nothing for others, nor does it drive out what others have sent")
+    @Test("one client's values do not affect other clients or evict their history")
     func alone() {
         var fields = ChangingFields()
         let (account, time) = (name("stripe-account"), name("x-timestamp"))
@@ -189,7 +189,7 @@ struct UnknownFieldsTests {
         FieldVariants.Variant(hash: hash, client: client, fields: fields)
     }
 
-    @Test("a key has 64 variants, and whoever makes too many loses his own")
+    @Test("a key has at most 64 variants, and the client with too many loses its own")
     func limit() {
         var variants = FieldVariants()
         var removed: [UInt64] = []
@@ -204,7 +204,7 @@ struct UnknownFieldsTests {
         #expect(known == nil && elsewhere == nil)
     }
 
-    @Test("the field is named in which a request differs from the copy that is most like it")
+    @Test("a request is compared with the most similar variant, and the differing field is named")
     func differences() {
         var variants = FieldVariants()
         let device = { (value: UInt64) in FieldVariants.NamedValue(self.name("x-device"), value) }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import CachePolicy
 
-@Suite("A confirmation that was not written (RFC 9111 §4.2.3)")
+@Suite("Confirmations kept in memory (RFC 9111 §4.2.3)")
 struct UnwrittenConfirmationTests {
     private func stored(request: Int64, response: Int64, date: Int64, age: Int64 = 0) -> StoredMetadata {
         var stored = StoredMetadata(
@@ -15,7 +15,7 @@ struct UnwrittenConfirmationTests {
     }
 
     @Test(
-        "the age is that of the confirmation",
+        "the age is computed from the confirmation",
         arguments: [
             (1_008_000, 1_008_200, 1_008, 0), (1_000_100, 1_000_100, 1_000, 0), (1_016_383, 1_016_400, 1_016, 0),
             (1_008_000, 1_008_000, 1_005, 0),
@@ -35,7 +35,7 @@ struct UnwrittenConfirmationTests {
     }
 
     @Test(
-        "what does not fit must be written",
+        "a confirmation that does not fit the compact form must be written",
         arguments: [
             (1_016_384, 1_000, 0), (998_999, 1_000, 0), (1_001_000, 999, 0), (1_001_000, 20_000, 0), (1_008_000, 1_008, 60),
         ] as [(Int64, Int64, Int64)])
@@ -44,14 +44,14 @@ struct UnwrittenConfirmationTests {
         #expect(UnwrittenConfirmation.encode(written: written, fresh: stored(request: time, response: time, date: date, age: age)) == nil)
     }
 
-    @Test("no note changes nothing")
+    @Test("an empty confirmation changes nothing")
     func none() {
         var read = stored(request: 1, response: 2, date: 3)
         UnwrittenConfirmation.apply(0, to: &read)
         #expect(read == stored(request: 1, response: 2, date: 3))
     }
 
-    @Test("the Date takes the old one's place where it has its form")
+    @Test("the confirmation's Date replaces the stored one if that has the standard format")
     func redated() throws {
         func redated(_ text: String) -> String? {
             let head = Array(text.utf8)

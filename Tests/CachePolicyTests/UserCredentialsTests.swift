@@ -5,7 +5,7 @@ import Testing
 
 @testable import CachePolicy
 
-@Suite("Credentials of one user")
+@Suite("Detection of user credentials")
 struct UserCredentialsTests {
     private static func arePresent(_ lines: String, _ change: (inout CachePolicySettings) -> Void = { _ in }) -> Bool {
         var settings = CachePolicySettings()
@@ -14,7 +14,7 @@ struct UserCredentialsTests {
     }
 
     @Test(
-        "fields",
+        "credential fields are detected by name and value",
         arguments: [
             ("Authorization: Bearer x", true), ("authorization: x", true), ("X-API-Key: 1", true), ("x_api_key: 1", true),
             ("X-User-Id: 7", true), ("X-Tenant-Id: 7", false), ("X-Client-Id: 7\nX-Org-Id: 8", false), ("X-Tenant-Id: 7\nX-User: a", true),
@@ -27,7 +27,7 @@ struct UserCredentialsTests {
     }
 
     @Test(
-        "sessions as frameworks make them",
+        "session cookies of common frameworks are detected",
         arguments: [
             "PHPSESSID=el4ukv0kqbvoirg7nkp4dncpk3", "JSESSIONID=5A530637289A03B07199A44E8D531427.node0",
             "connect.sid=s%3A0Yd7mRTIGAB5zWBnBIlnSl2u5mWf0XhI.h5mHnM7e2VvCGsP1XwVbDbFrcBxv", "sessionid=38afes7a8n2w1x0p4m5b6v7c8z9q1l2k",
@@ -41,7 +41,7 @@ struct UserCredentialsTests {
     }
 
     @Test(
-        "choices that many have made alike",
+        "cookies with common preference values are not credentials",
         arguments: [
             "locale=en", "lang=en-US; theme=dark-high-contrast", "tz=America/New_York", "tz=America%2FNew_York", "currency=EUR; country=DE",
             "prefs=%7B%22fontSize%22%3A14%2C%22theme%22%3A%22dark%22%7D", "seen=2024-11-22T08:18:35Z", "uid=4711", "a=", "=x",
@@ -51,7 +51,7 @@ struct UserCredentialsTests {
         #expect(!Self.arePresent("Cookie: " + cookie))
     }
 
-    @Test("a cookie that the operator names tells users apart whatever its value; what cannot be read tells nothing")
+    @Test("a configured cookie counts whatever its value, and an unreadable field does not count")
     func named() {
         #expect(Self.arePresent("Cookie: uid=4711") { $0.credentials.cookies = ["uid", "x*"] })
         #expect(!Self.arePresent("Cookie: uid=") { $0.credentials.cookies = ["uid"] })

@@ -4,7 +4,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("The basis of a look-up")
+@Suite("The basis of a lookup")
 struct ChangeCountsTests {
     struct Row: CustomTestStringConvertible {
         let testDescription: String
@@ -17,7 +17,7 @@ struct ChangeCountsTests {
     }
 
     @Test(
-        "it ends with each change under its keys, also of what was not there",
+        "a basis ends with each change under its keys, including insertions where nothing was stored",
         arguments: [
             Row("the item is replaced") { $0.insert(item(1)) },
             Row("something comes where nothing lay") { $0.insert(item(2)) },
@@ -58,7 +58,7 @@ struct ChangeCountsTests {
         #expect(store.holds(basis) == row.holds)
     }
 
-    @Test("a damaged item that is dropped ends it")
+    @Test("dropping a damaged item ends the basis")
     func damaged() throws {
         let directory = try Directory()
         let store = try directory.open()
@@ -70,7 +70,7 @@ struct ChangeCountsTests {
         #expect(store.lookUp(key(1).span) == nil && !store.holds(basis))
     }
 
-    @Test("what went by too many keys, or by something that is not counted, never holds")
+    @Test("a basis with too many keys or an uncounted dependency never holds")
     func unknown() throws {
         let store = try Directory().open()
         var basis = LookUpBasis()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("Coded contents")
+@Suite("Encoded contents")
 struct CodedContentTests {
     /// Keeps every second byte, as a coding that halves the length. Rejects short content.
     private static let halving: @Sendable (UnsafeRawBufferPointer, UInt8) -> [UInt8]? = { content, coding in
@@ -25,7 +25,7 @@ struct CodedContentTests {
         return try ResponseStore(settings)
     }
 
-    @Test("the writer puts the coding on that is wanted, where something is won; until then it is found as it came")
+    @Test("the writer encodes contents if that saves space; until then they are found as they arrived")
     func written() throws {
         let directory = try Directory()
         var store = try open(directory)
@@ -60,7 +60,7 @@ struct CodedContentTests {
         #expect(store.statistics.damaged == 0)
     }
 
-    @Test("what it has won is counted")
+    @Test("the savings of encoding are counted")
     func counted() throws {
         let directory = try Directory()
         let store = try open(directory)
@@ -71,7 +71,7 @@ struct CodedContentTests {
     }
 
     @Test(
-        "where much waits for the writer contents stay as they are: coding takes longer than the disk, and what finds no room is lost",
+        "under write pressure contents stay unencoded, because encoding is slower than the disk and overflow is lost",
         .slow)
     func pressure() throws {
         let directory = try Directory()
@@ -94,7 +94,7 @@ struct CodedContentTests {
         #expect(found(0, store)?.form.coding == 1 && found(1, store)?.form.coding == 0 && found(4, store)?.form.coding == 1)
     }
 
-    @Test("what evicting keeps has the form that it had, and is not coded twice")
+    @Test("an item kept during eviction keeps its form and is not encoded again")
     func evicted() throws {
         let directory = try Directory()
         let store = try open(directory)
@@ -112,7 +112,7 @@ struct CodedContentTests {
         #expect(store.statistics.encoded.contents == 1)
     }
 
-    @Test("while it waits, no other content has its number; nor has it afterwards")
+    @Test("content numbers are unique while items wait to be written and afterwards")
     func numbers() throws {
         let directory = try Directory()
         let store = try open(directory)

@@ -32,7 +32,7 @@ struct DamageTests {
         if cleanly { store.close() }
     }
 
-    @Test("a flipped bit anywhere costs at most the record that it is in", .slow, arguments: [true, false])
+    @Test("a flipped bit costs at most its own record", .slow, arguments: [true, false])
     func flippedBits(cleanly: Bool) throws {
         for offset in stride(from: 0, to: 1_500, by: 13) {
             let directory = try Directory()
@@ -42,7 +42,7 @@ struct DamageTests {
         }
     }
 
-    @Test("a segment cut at any length costs what was cut off", arguments: [0, 1, 63, 64, 100, 500, 4_096, 10_000])
+    @Test("a truncated segment costs only the truncated records", arguments: [0, 1, 63, 64, 100, 500, 4_096, 10_000])
     func cutFiles(length: Int) throws {
         let directory = try Directory()
         try fill(directory, 50, cleanly: true)
@@ -50,7 +50,7 @@ struct DamageTests {
         _ = try expectExactOrAbsent(directory, 50)
     }
 
-    @Test("a damaged snapshot is not believed")
+    @Test("a damaged snapshot is ignored")
     func damagedSnapshot() throws {
         for offset in [0, 8, 16, 40, 50, 100] {
             let directory = try Directory()
@@ -60,7 +60,7 @@ struct DamageTests {
         }
     }
 
-    @Test("segments that were swapped, removed or replaced by something else are not believed")
+    @Test("swapped, removed or replaced segments are not trusted")
     func swappedFiles() throws {
         let directory = try Directory()
         do {
@@ -80,7 +80,7 @@ struct DamageTests {
         }
     }
 
-    @Test("segments around missing ones are found", .slow, arguments: [[0], [1], [1, 2], [0, 2], [3]])
+    @Test("segments around missing ones are still found", .slow, arguments: [[0], [1], [1, 2], [0, 2], [3]])
     func missingFiles(missing: [Int]) throws {
         let directory = try Directory()
         do {
@@ -95,7 +95,7 @@ struct DamageTests {
         for number in 0..<36 { #expect((stored(store, number) == nil) == missing.contains(number / 10)) }
     }
 
-    @Test("what is written after a torn record is found again")
+    @Test("records written after a torn record are found again")
     func tornTail() throws {
         let directory = try Directory()
         try fill(directory, 10, cleanly: false)
@@ -108,7 +108,7 @@ struct DamageTests {
         #expect(stored(store, 11) == body(11))
     }
 
-    @Test("a directory that cannot be written to gives a store that reads")
+    @Test("a directory that is not writable yields a read-only store")
     func readOnly() throws {
         // Root may write anywhere, so a path below a file represents a directory that cannot be created.
         let directory = try Directory()

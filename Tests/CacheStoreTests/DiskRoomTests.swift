@@ -9,7 +9,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("A store and the room on its disk")
+@Suite("The store and free disk space")
 struct DiskRoomTests {
     private func large(_ number: Int, _ bytes: Int = 100_000) -> NewItem {
         item(number, bytes)
@@ -30,7 +30,7 @@ struct DiskRoomTests {
     }
 
     @Test(
-        "a disk that is smaller than one segment holds a store that is nearly as large as the disk",
+        "a disk smaller than one segment holds a store nearly as large as the disk",
         arguments: [
             SmallDisk(mebibytes: 4), SmallDisk(mebibytes: 16), SmallDisk(mebibytes: 40), SmallDisk(mebibytes: 16, isTold: false),
         ])
@@ -48,7 +48,7 @@ struct DiskRoomTests {
         #expect(disk.usedBytes(directory.path) <= size.mebibytes << 20)
     }
 
-    @Test("what is too large for a small disk is refused at once")
+    @Test("an item too large for a small disk is refused at once")
     func tooLarge() throws {
         let directory = try Directory()
         let store = try ResponseStore(ModelDisk(bytes: 8 << 20).settings(directory.path, capacity: 1 << 30))
@@ -58,7 +58,7 @@ struct DiskRoomTests {
         #expect(stored(store, 2)?.count == 1 << 20)
     }
 
-    @Test("others fill the disk: the store goes on with the room that it has, and grows again when there is more")
+    @Test("when other data fills the disk, the store continues with its space, and grows again later")
     func filledByOthers() throws {
         let directory = try Directory()
         let disk = ModelDisk(bytes: 64 << 20)
@@ -67,7 +67,7 @@ struct DiskRoomTests {
         let before = disk.usedBytes(directory.path)
         disk.fill(directory.path)
         fill(store, 80..<300)
-        #expect(store.statistics.isWritable && store.statistics.roomBytes <= before)
+        #expect(store.statistics.isWritable && store.statistics.usableBytes <= before)
         #expect((240..<300).allSatisfy { store.lookUp(key($0).span) != nil })
         #expect(disk.usedBytes(directory.path) <= before)
         disk.setOthers(0)
@@ -75,7 +75,7 @@ struct DiskRoomTests {
         #expect(disk.usedBytes(directory.path) > 2 * before)
     }
 
-    @Test("a disk that is full from the start is refused at once, by the system's word, until there is room")
+    @Test("a disk that is full at the start is refused at once with the system's error, until space is available")
     func fullAtStart() throws {
         let directory = try Directory()
         let disk = ModelDisk(bytes: 64 << 20)
@@ -111,7 +111,7 @@ struct DiskRoomTests {
     }
 
     @Test(
-        "each failure has its own cause, costs nothing that is stored, and ends by a written record",
+        "each failure has its cause, loses no stored item, and ends with a successful write",
         arguments: [
             Failure(error: EIO, cause: .ioError, isOfFiles: false), Failure(error: EIO, cause: .ioError, isOfFiles: true),
             Failure(error: EROFS, cause: .readOnly, isOfFiles: false), Failure(error: EROFS, cause: .readOnly, isOfFiles: true),
@@ -147,7 +147,7 @@ struct DiskRoomTests {
         #expect(store.statistics.damaged == 0 && store.lookUp(key(5).span)?.isMarkedStale == false)
     }
 
-    @Test("marks have room on a full disk: no copy older than a mark comes back after a crash")
+    @Test("marks can be written on a full disk, so no older stored response returns after a crash")
     func marksOnFullDisk() throws {
         let directory = try Directory()
         let disk = ModelDisk(bytes: 64 << 20)
@@ -172,7 +172,7 @@ struct DiskRoomTests {
         #expect((100..<200).allSatisfy { stored(store, $0) != nil } && store.statistics.damaged == 0)
     }
 
-    @Test("a store whose key cannot be written at the start stores once it can be")
+    @Test("a store whose key file cannot be written at the start works once it can be written")
     func keyLater() throws {
         let directory = try Directory()
         // A directory in place of the key file has the effect of missing space.
@@ -191,7 +191,7 @@ struct DiskRoomTests {
         #expect(stored(store, 1)?.count == 100_000 && stored(store, 2)?.count == 100_000)
     }
 
-    @Test("a smaller segment tells its size, and one that was cut short is seen")
+    @Test("a smaller segment records its size, and truncation is detected")
     func cutShort() throws {
         let directory = try Directory()
         let settings = ModelDisk(bytes: 8 << 20).settings(directory.path, capacity: 1 << 30)
@@ -206,6 +206,6 @@ struct DiskRoomTests {
         let second = directory.path + "/" + directory.segments[1]
         truncate(second, off_t(size(of: second) / 2))
         let store = try ResponseStore(settings)
-        #expect(store.statistics.opening.damagedPlaces > 0)
+        #expect(store.statistics.opening.damagedSpans > 0)
     }
 }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("Schedules of a store and its disk")
+@Suite("Random schedules of the store and its disk")
 struct DiskScheduleTests {
     private static let keyCount = 24
 
@@ -208,7 +208,7 @@ struct DiskScheduleTests {
         }
     }
 
-    @Test("random schedules", .slow)
+    @Test("random schedules of inserts, removals, disk failures and crashes keep the store consistent", .slow)
     func random() {
         RandomSchedules.run(12, steps: 500) {
             try Schedule(isTold: $0.isTrue())

@@ -6,7 +6,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("Crashes while the store makes room")
+@Suite("Crashes during eviction")
 struct EvictionCrashTests {
     private static func copy(_ path: String) throws -> Directory {
         let copy = try Directory()
@@ -14,7 +14,7 @@ struct EvictionCrashTests {
         return copy
     }
 
-    @Test("marks of an evicted segment are in a file at each moment, also where they fill more than one", .slow)
+    @Test("marks of an evicted segment are on disk at every moment, even if they fill more than one segment", .slow)
     func marks() throws {
         let directory = try Directory()
         let disk = ModelDisk(bytes: 64 << 20)
@@ -43,7 +43,7 @@ struct EvictionCrashTests {
         #expect(seen.withLock { $0.crashes } > 20 && seen.withLock { $0.least } == marks.count, "\(seen.withLock { $0 })")
     }
 
-    @Test("a purge as stale of an item that waits for a full disk is in a file")
+    @Test("a soft purge of an item that waits for a full disk is on disk")
     func waiting() throws {
         let directory = try Directory()
         let disk = ModelDisk(bytes: 64 << 20)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("What waits for the writer")
+@Suite("Items waiting for the writer")
 struct GatheringTests {
     enum Step {
         case response(Int)
@@ -35,7 +35,7 @@ struct GatheringTests {
     private static let half = WriterQueue.gatheredBytes / 2
 
     @Test(
-        "the writer is called once for all that comes until it comes: soon, or at once where there is much or what must not be lost",
+        "the writer is called once for waiting items: after a delay, or at once for many bytes or for durable records",
         arguments: [
             ("responses wait together", [.response(10), .response(10), .response(10)], [.soon, .none, .none]),
             ("much does not wait", [.response(half), .response(half), .response(half)], [.soon, .now, .none]),
@@ -80,7 +80,7 @@ struct GatheringTests {
         return look(try copy.open())
     }
 
-    @Test("what waits is found at once; a crash costs what waits and nothing before it, and a removal brings all into the file")
+    @Test("waiting items are found at once; a crash loses only them, and a removal writes all of them")
     func crash() throws {
         let directory = try Directory()
         let store = try directory.open(gatheringMilliseconds: 3_600_000)
@@ -103,7 +103,7 @@ struct GatheringTests {
         }
     }
 
-    @Test("a clean stop leaves nothing waiting")
+    @Test("a clean stop writes all waiting items")
     func stop() throws {
         let directory = try Directory()
         let store = try directory.open(gatheringMilliseconds: 3_600_000)
@@ -112,7 +112,7 @@ struct GatheringTests {
         try afterCrash(directory) { store in #expect((0..<10).allSatisfy { stored(store, $0) == body($0) }) }
     }
 
-    @Test("the moment ends by itself")
+    @Test("the gathering delay ends by itself")
     func moment() throws {
         let directory = try Directory()
         // The writer creates a segment before it writes.

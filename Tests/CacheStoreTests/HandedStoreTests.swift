@@ -11,7 +11,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("A store that is handed over")
+@Suite("Hand-over of a store to a new process")
 struct HandedStoreTests {
     private let directory: Directory
 
@@ -36,7 +36,7 @@ struct HandedStoreTests {
         _ old: ResponseStore, capacity: Int = 8 << 20, afterOffer: () -> Void = {}, afterPass: () -> Void = {}
     ) throws -> ResponseStore {
         let offer = try #require(old.offer())
-        let new = try ResponseStore(settings(capacity), handed: offer)
+        let new = try ResponseStore(settings(capacity), inherited: offer)
         afterOffer()
         let told = Told()
         let end = old.pass { told.add($0) }
@@ -47,7 +47,7 @@ struct HandedStoreTests {
         return new
     }
 
-    @Test("what the old one stores, replaces, removes and marks meanwhile is so in the new one, and after its end")
+    @Test("changes of the old process during the hand-over are visible in the new one, and after its end")
     func meanwhile() throws {
         let old = try directory.open()
         for number in 0..<20 { old.insert(item(number)) }
@@ -79,11 +79,11 @@ struct HandedStoreTests {
         check(anew)
     }
 
-    @Test("between the offer and the commit all is written as ever: a crash of both costs nothing")
+    @Test("between offer and commit everything is still written: a crash of both processes loses nothing")
     func durable() throws {
         let old = try directory.open()
         for number in 0..<4 { old.insert(item(number)) }
-        _ = try ResponseStore(settings(), handed: old.offer())
+        _ = try ResponseStore(settings(), inherited: old.offer())
         old.remove(key(1).span)
         old.insert(item(9))
         old.synchronize()
@@ -93,7 +93,9 @@ struct HandedStoreTests {
         #expect(stored(crashed, 1) == nil && stored(crashed, 2) == body(2) && stored(crashed, 9) == body(9))
     }
 
-    @Test("segments that are made and evicted meanwhile", arguments: TestRun.isFast ? [3_000] : [3_000, 9_000, 40_000])
+    @Test(
+        "segments created and evicted during the hand-over are correct in the new process",
+        arguments: TestRun.isFast ? [3_000] : [3_000, 9_000, 40_000])
     func evicted(count: Int) throws {
         let old = try directory.open(4 << 20)
         for number in 0..<2_000 { old.insert(item(number)) }
@@ -114,7 +116,7 @@ struct HandedStoreTests {
         #expect(found == new.statistics.entries && found > 1_000)
     }
 
-    @Test("a segment that the old one is just making is no leftover")
+    @Test("a segment that the old process is creating is not removed as a leftover")
     func halfMade() throws {
         let (begun, gate, isFirst) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), Mutex(true))
         let old = try directory.open(allocate: { descriptor, count in
@@ -134,7 +136,7 @@ struct HandedStoreTests {
         let offer = old.offer()
         for number in 1..<2_000 { old.insert(item(number)) }
         begun.wait()
-        let new = try ResponseStore(settings(), handed: offer)
+        let new = try ResponseStore(settings(), inherited: offer)
         gate.signal()
         old.flush()
         let end = old.pass { _ in }
@@ -144,7 +146,7 @@ struct HandedStoreTests {
         for number in 0..<2_000 { #expect(stored(new, number) == body(number)) }
     }
 
-    @Test("a smaller store in the new one has no entries without segments, and goes on to a third", .slow)
+    @Test("a smaller store in the new process has no entries without segments, and can be handed over again", .slow)
     func smaller() throws {
         let old = try directory.open(16 << 20)
         for number in 0..<15_000 {
@@ -160,7 +162,7 @@ struct HandedStoreTests {
         #expect((0..<15_000).count { stored(third, $0) != nil } == found)
     }
 
-    @Test("all is cleared, or stale, meanwhile", arguments: [false, true])
+    @Test("clearing or marking everything stale during the hand-over takes effect in the new process", arguments: [false, true])
     func all(isCleared: Bool) throws {
         let old = try directory.open()
         for number in 0..<20 { old.insert(item(number)) }
@@ -172,7 +174,7 @@ struct HandedStoreTests {
         #expect(isStale(new, 20) == false)
     }
 
-    @Test("where the new one does not begin, the old one stores as before, and what was taken back meanwhile is so for good")
+    @Test("if the new process does not start, the old one continues to store, and removals in between stay")
     func goesOn() throws {
         var old: ResponseStore? = try directory.open()
         if let old {
@@ -180,7 +182,7 @@ struct HandedStoreTests {
             _ = try #require(old.offer())
             _ = old.pass { _ in }
             old.remove(key(1).span)
-            old.goOn()
+            old.resume()
             #expect(old.insert(item(20)) == .accepted)
             old.flush()
         }
@@ -189,12 +191,12 @@ struct HandedStoreTests {
         #expect(stored(anew, 1) == nil && stored(anew, 2) == body(2) && stored(anew, 20) == body(20))
     }
 
-    @Test("after the commit the old one takes nothing back, whatever is asked of it")
+    @Test("after the commit the old process can no longer take back the store")
     func neverTakenBack() throws {
         let old = try directory.open()
         old.insert(item(0))
         let new = try handOver(old)
-        old.goOn()
+        old.resume()
         #expect(old.insert(item(1)) == .unwritable)
         old.close()
         #expect(!directory.files.contains("index"))
@@ -204,22 +206,22 @@ struct HandedStoreTests {
         #expect(throws: StoreError.self) { try directory.open() }
     }
 
-    @Test("the new one tells what takes something back, and nothing else")
+    @Test("the new process reports removals, marks and purges, and nothing else")
     func told() throws {
         let old = try directory.open()
         for number in 0..<4 { old.insert(item(number)) }
         let new = try handOver(old)
         let told = Told()
-        new.tell { told.add($0) }
+        new.setPeer { told.add($0) }
         new.insert(item(9))
         new.remove(key(1).span)
         new.insert(item(10, 5, retention: .always))
         _ = new.markStale(new.id(of: key(2)))
-        new.tell(.purge(milliseconds: 5))
+        new.sendToPeer(.purge(milliseconds: 5))
         #expect(told.all.count == 4)
         for change in told.all { old.follow(change) }
         #expect(stored(old, 1) == nil && stored(old, 2) == body(2))
-        new.tell(nil)
+        new.setPeer(nil)
         new.removeAll()
         #expect(told.all.count == 4)
     }

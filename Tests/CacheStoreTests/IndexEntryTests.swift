@@ -9,10 +9,10 @@ struct IndexEntryTests {
     private static let lastSegment = Segment.numberLimit - 1
     private static let largestNote: UInt32 = (1 << 28) - 1
 
-    @Test("they take 32 bytes each")
+    @Test("an index entry takes 32 bytes")
     func size() { #expect(MemoryLayout<IndexEntry>.stride == 32) }
 
-    @Test("place, note, mark and flags are kept apart", arguments: [1, lastSegment], [0, 1, largestNote])
+    @Test("address, note, mark and flags are stored independently", arguments: [1, lastSegment], [0, 1, largestNote])
     func parts(segment: UInt64, note: UInt32) {
         for mark: UInt32 in [0, 1, 65_535] {
             var entry = IndexEntry(hash: KeyHash(low: 1, high: 2), segment: segment, byteOffset: 4_096, isMarkedStale: true)
@@ -26,7 +26,7 @@ struct IndexEntryTests {
         }
     }
 
-    @Test("bringing an item in keeps its note, and a note keeps what is known of the memory")
+    @Test("loading an item keeps its note, and setting a note keeps its in-memory mark")
     func table() {
         let hash = KeyHash(low: 1, high: 2)
         var table = IndexTable()

@@ -41,7 +41,7 @@ struct IndexTableTests {
         }
     }
 
-    @Test("a gap at the end of the slots is closed by what went round to their beginning")
+    @Test("a gap at the end of the slots is filled by entries that wrapped to the beginning")
     func goingRound() {
         var table = IndexTable()
         // Their home slot is the last of the smallest part, whatever its size.

@@ -30,7 +30,7 @@ struct ListingTests {
 
     private func isMarked(_ number: Int, in store: ResponseStore) -> Bool? { store.lookUp(key(number).span)?.isMarkedStale }
 
-    @Test("every item is visited once, waiting or written, and found by its id")
+    @Test("every item is visited once, waiting or written, and found by its ID")
     func visiting() throws {
         let store = try open()
         put(0..<300, in: store)
@@ -48,7 +48,7 @@ struct ListingTests {
         }
     }
 
-    @Test("a mark of staleness lasts over an unclean restart and a clean one, until something newer is put in", arguments: [false, true])
+    @Test("a stale mark survives clean and unclean restarts, until a newer item is stored", arguments: [false, true])
     func marks(isClean: Bool) throws {
         do {
             let store = try open()
@@ -74,7 +74,7 @@ struct ListingTests {
         #expect(isMarked(1, in: store) == false && isMarked(2, in: store) == true)
     }
 
-    @Test("all can be marked at once, also what waits; what comes later is not")
+    @Test("everything can be marked stale at once, including waiting items; later items are not marked")
     func markAll() throws {
         do {
             let store = try open()
@@ -89,7 +89,7 @@ struct ListingTests {
         for number in 0..<12 { #expect(isMarked(number, in: store) == (number < 10)) }
     }
 
-    @Test("what is purged while its segment is evicted does not come back; a mark outlives its segment")
+    @Test("an item purged during the eviction of its segment does not return, and a mark outlives its segment")
     func eviction() throws {
         let store = try open()
         put(0..<10, in: store)

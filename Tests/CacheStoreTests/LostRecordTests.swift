@@ -6,7 +6,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("Records that are lost")
+@Suite("Lost records")
 struct LostRecordTests {
     enum TakenBack: CaseIterable { case removal, mark, clearing, markOfAll, needed }
 
@@ -42,7 +42,7 @@ struct LostRecordTests {
     }
 
     @Test(
-        "where the record of a purge or a write is damaged, all that is older is stale, and what is later is not",
+        "a damaged record of a purge or write makes all older items stale, and no later ones",
         arguments: TakenBack.allCases, [true, false])
     func damagedRecord(_ what: TakenBack, isLast: Bool) throws {
         let directory = try Directory()
@@ -68,7 +68,7 @@ struct LostRecordTests {
         }
     }
 
-    @Test("a mark that a look-up finds damaged makes all stale, for good")
+    @Test("a mark that a lookup finds damaged makes everything stale permanently")
     func damagedSinceTheStart() throws {
         let directory = try Directory()
         do {
@@ -86,7 +86,7 @@ struct LostRecordTests {
         }
     }
 
-    @Test("what a killed writer leaves of its last write makes nothing stale, and neither does what is written after it")
+    @Test("an unfinished last write of a killed process makes nothing stale, nor do later writes")
     func tornWrite() throws {
         let end = Self.recordBytes * Self.count
         for cut in stride(from: Self.recordBytes * 6, through: end + 64, by: 16) {
@@ -105,7 +105,7 @@ struct LostRecordTests {
         }
     }
 
-    @Test("a mark whose write ended at a page makes nothing stale")
+    @Test("a mark whose write was cut off at a page boundary makes nothing stale")
     func tornMark() throws {
         let directory = try Directory()
         do {
@@ -126,7 +126,7 @@ struct LostRecordTests {
         try #require(directory.segments.count == 4)
     }
 
-    @Test("where a file is missing, or was cut at the end of a record, all that is older is stale", arguments: [true, false])
+    @Test("a file that is missing or was truncated after a record makes all older items stale", arguments: [true, false])
     func lostFile(isMissing: Bool) throws {
         let directory = try Directory()
         try fillSegments(directory)
@@ -142,7 +142,7 @@ struct LostRecordTests {
         for number in 20..<36 { #expect(isStale(store, number) == false) }
     }
 
-    @Test("files of another size than the settings say are no damage", arguments: [1 << 19, 1 << 21])
+    @Test("files of another size than configured do not count as damaged", arguments: [1 << 19, 1 << 21])
     func otherSize(segment: Int) throws {
         let directory = try Directory()
         try fillSegments(directory)

@@ -51,7 +51,7 @@ struct MarkWritingTests {
         return answer.withLock { $0 }
     }
 
-    @Test("while a long text is coded, a removal, a mark and a purge are in the file")
+    @Test("a removal, a mark and a purge are written while a long text is being encoded")
     func behindCoding() throws {
         let directory = try Directory()
         let coding = HeldCoding()
@@ -76,7 +76,7 @@ struct MarkWritingTests {
         #expect(store.lookUp(key(0).span)?.form == ContentForm(coding: 7, plainBytes: 20_000) && store.statistics.pendingBytes == 0)
     }
 
-    @Test("who waits goes on at once where nothing waits, and where the disk takes nothing")
+    @Test("a caller that waits for marks continues at once if none is waiting or if the disk is full")
     func refused() throws {
         let directory = try Directory()
         // Full from the start, so there is no reserve either.
@@ -92,7 +92,7 @@ struct MarkWritingTests {
         #expect(isWritten(store) == true && !store.hasUnwrittenMarks)
     }
 
-    @Test("what is being coded when the store is handed over is written as it came, and no more afterwards")
+    @Test("content being encoded at a hand-over is written unencoded, and nothing is written afterwards")
     func handedOver() throws {
         let directory = try Directory()
         let coding = HeldCoding()
@@ -100,7 +100,7 @@ struct MarkWritingTests {
         old.insert(text(0))
         coding.begun.wait()
         let offer = try #require(old.offer())
-        let new = try ResponseStore(coding.settings(directory), handed: offer)
+        let new = try ResponseStore(coding.settings(directory), inherited: offer)
         let end = old.pass { _ in }
         old.leave()
         new.own(upTo: end)
@@ -182,7 +182,7 @@ struct MarkWritingTests {
         }
     }
 
-    @Test("random walk: whatever overtakes whatever, the files hold what the last change of each key says", .slow)
+    @Test("random schedules: the files hold the last change of each key, in whatever order changes overtake each other", .slow)
     func walk() {
         RandomSchedules.run(8, steps: 1_000) { _ in
             try Walk()

@@ -51,9 +51,9 @@ final class ModelDisk: Sendable {
     func settings(_ path: String, capacity: Int, segment: Int? = nil) -> StoreSettings {
         var settings = StoreSettings(directory: path, capacityBytes: capacity, segmentBytes: segment)
         settings.retryMilliseconds = 0
-        settings.room = { [self] path in
-            guard state.withLock({ $0.tellsRoom }) else { return DiskRoom(freeBytes: 1 << 40, totalBytes: 1 << 41) }
-            return DiskRoom(freeBytes: free(path), totalBytes: state.withLock { $0.totalBytes })
+        settings.diskSpace = { [self] path in
+            guard state.withLock({ $0.tellsRoom }) else { return DiskSpace(freeBytes: 1 << 40, totalBytes: 1 << 41) }
+            return DiskSpace(freeBytes: free(path), totalBytes: state.withLock { $0.totalBytes })
         }
         settings.allocate = { [self] descriptor, bytes in
             state.withLock { $0.beforeChange }?()

@@ -21,7 +21,7 @@ struct NoteTests {
         store.setNote(note, of: bytes.span, ifStill: item)
     }
 
-    @Test("a note stays while its item does: waiting, written, and kept by evicting")
+    @Test("a note stays with its item: waiting, written, and kept during eviction")
     func stays() throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20)
@@ -44,7 +44,7 @@ struct NoteTests {
         #expect(store.statistics.reinserted > 0)
     }
 
-    @Test("what takes its place has none; it does not outlive the process")
+    @Test("a replacement has no note, and a note does not survive a restart")
     func goes() throws {
         let directory = try Directory()
         var store = try directory.open()
@@ -64,7 +64,7 @@ struct NoteTests {
         #expect(stored(store, 1) == body(1))
     }
 
-    @Test("marking as stale keeps it, and the other way round")
+    @Test("marking an item stale keeps its note, and setting a note keeps the mark")
     func marks() throws {
         let directory = try Directory()
         let store = try directory.open()
@@ -77,7 +77,7 @@ struct NoteTests {
         #expect(found(store, 1)?.isMarkedStale == true && note(store, 1) == 6)
     }
 
-    @Test("another head takes the stored one's place, and the item stays what it was")
+    @Test("a replaced head leaves the rest of the item unchanged")
     func heads() throws {
         let directory = try Directory()
         let store = try directory.open()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("What is in memory")
+@Suite("Items in memory and on disk")
 struct ResidencyTests {
     private func open(_ directory: Directory, _ residency: ScriptedResidency) throws -> ResponseStore {
         var settings = StoreSettings(directory: directory.path, capacityBytes: 8 << 20, segmentBytes: 1 << 20)
@@ -30,13 +30,13 @@ struct ResidencyTests {
         return store.lookUp(bytes.span)
     }
 
-    private func bringIn(_ wanted: OnDisk, _ store: ResponseStore) {
+    private func load(_ wanted: OnDisk, _ store: ResponseStore) {
         let done = DispatchSemaphore(value: 0)
-        store.bringIn(wanted) { done.signal() }
+        store.load(wanted) { done.signal() }
         done.wait()
     }
 
-    @Test("an item that is on the disk only is brought in once, and then found")
+    @Test("an item that is only on disk is loaded once, and then found")
     func bringsIn() throws {
         let directory = try Directory()
         let residency = ScriptedResidency()
@@ -46,13 +46,13 @@ struct ResidencyTests {
         store.flush()
         residency.takeAway()
         let wanted = try #require(onDisk(store, 1))
-        bringIn(wanted, store)
+        load(wanted, store)
         #expect(onDisk(store, 1) == nil && stored(store, 1) == body(1))
-        #expect(store.statistics.broughtIn == 1)
+        #expect(store.statistics.loaded == 1)
         #expect(onDisk(store, 2) == nil, "what is not stored is not waited for")
     }
 
-    @Test("what was removed or replaced while it was brought in is not found, or found anew")
+    @Test("an item that was removed or replaced during its loading is not found, or found in its new version")
     func changedMeanwhile() throws {
         let directory = try Directory()
         let residency = ScriptedResidency()
@@ -63,14 +63,14 @@ struct ResidencyTests {
         let wanted = try [1, 2].map { try #require(onDisk(store, $0)) }
         store.remove(key(1).span)
         store.insert(NewItem(key: key(2), metadata: [1, 2, 3], head: Array("head 2".utf8), body: [9], retention: .mayRescue))
-        for one in wanted { bringIn(one, store) }
+        for one in wanted { load(one, store) }
         #expect(onDisk(store, 1) == nil && stored(store, 1) == nil)
         // The new item may have been written by now, and then be on disk only.
-        if let again = onDisk(store, 2) { bringIn(again, store) }
+        if let again = onDisk(store, 2) { load(again, store) }
         #expect(onDisk(store, 2) == nil && stored(store, 2) == [9])
     }
 
-    @Test("a damaged item is found out by who brings it in")
+    @Test("loading detects a damaged item")
     func damaged() throws {
         let directory = try Directory()
         let residency = ScriptedResidency()
@@ -80,11 +80,11 @@ struct ResidencyTests {
         residency.takeAway()
         let wanted = try #require(onDisk(store, 1))
         directory.flip(try #require(directory.segments.first), at: RecordHeader.bytes + 40)
-        bringIn(wanted, store)
+        load(wanted, store)
         #expect(onDisk(store, 1) == nil && stored(store, 1) == nil && store.statistics.damaged == 1)
     }
 
-    @Test("a file that was cut short costs what was stored there, and not the process", arguments: [true, false])
+    @Test("a truncated file costs the items stored there, and does not crash the process", arguments: [true, false])
     func cutShort(onLoop: Bool) throws {
         let directory = try Directory()
         let store = try directory.open()
@@ -99,7 +99,7 @@ struct ResidencyTests {
         #expect(stored(store, 4) == body(4))
     }
 
-    @Test("a large item's checksum is looked at by who brings it in, and not on a loop", .slow)
+    @Test("the checksum of a large item is verified during loading, not on an event loop", .slow)
     func large() throws {
         let directory = try Directory()
         do {
@@ -111,11 +111,11 @@ struct ResidencyTests {
         }
         let store = try directory.open(64 << 20, segment: 8 << 20)
         let wanted = try #require(onDisk(store, 1))
-        bringIn(wanted, store)
+        load(wanted, store)
         #expect(onDisk(store, 1) == nil && stored(store, 1) == body(1, 3 << 20))
     }
 
-    @Test("the content of one item can be that of another, without a copy", arguments: [true, false])
+    @Test("an item can share the content of another without a copy", arguments: [true, false])
     func sharedContent(isWritten: Bool) throws {
         let directory = try Directory()
         let store = try directory.open()
@@ -132,7 +132,7 @@ struct ResidencyTests {
         #expect(stored(try directory.open(), 2) == body(1))
     }
 
-    @Test("a head that is held is the same, and its item is removed as before")
+    @Test("a copied head is equal, and its item can still be removed")
     func heldHead() throws {
         let directory = try Directory()
         let store = try directory.open()
@@ -146,7 +146,7 @@ struct ResidencyTests {
     }
 
     @Test(
-        "what was in memory is believed to be there for a while, and not for long where memory is scarce",
+        "an item seen in memory counts as in memory for a while, and more briefly when memory is scarce",
         arguments: [
             (100, 100, -60, true), (100, 129, -60, true), (100, 130, -60, false), (100, 100, 90, true), (100, 101, 90, false),
             (100, 120, 50, true), (65_534, 65_536, -60, true), (100, 99, -60, false),
@@ -156,7 +156,7 @@ struct ResidencyTests {
         #expect(!ResidencyTrust.holds(0, now: now, lastAway: lastAway))
     }
 
-    @Test("more items than are dealt with at once are all found in the segment, and evicting leaves none behind", .slow)
+    @Test("more items than one batch holds are all found in the segment, and eviction leaves none behind", .slow)
     func pieces() throws {
         let directory = try Directory()
         let store = try directory.open()

@@ -10,7 +10,7 @@ import Testing
 
 @Suite("The store")
 struct ResponseStoreTests {
-    @Test("an item is there at once, after it was written, and after a clean stop")
+    @Test("an item is found at once, after it was written, and after a clean stop")
     func roundTrip() throws {
         let directory = try Directory()
         do {
@@ -28,7 +28,7 @@ struct ResponseStoreTests {
         for number in 0..<200 { #expect(stored(store, number) == body(number)) }
     }
 
-    @Test("without a clean stop everything written is found by walking the segments, the newest of each key")
+    @Test("after an unclean stop, scanning the segments finds all written items in their newest version")
     func recovery() throws {
         let directory = try Directory()
         do {
@@ -44,7 +44,7 @@ struct ResponseStoreTests {
         for number in 0..<100 { #expect(stored(store, number) == body(number, number < 50 ? 900 : 500)) }
     }
 
-    @Test("what was removed stays removed over a restart; what was put in again is there")
+    @Test("removed items stay removed after a restart, and items stored again are found")
     func removals() throws {
         let directory = try Directory()
         do {
@@ -66,7 +66,7 @@ struct ResponseStoreTests {
         #expect(store.statistics.entries == 0)
     }
 
-    @Test("everything is gone after removeAll, also after a restart, and what came later is there")
+    @Test("removeAll removes everything, also after a restart, and later items are found")
     func clearing() throws {
         let directory = try Directory()
         do {
@@ -81,7 +81,7 @@ struct ResponseStoreTests {
         #expect(stored(store, 11) == body(11))
     }
 
-    @Test("the limit is never exceeded; what was used outlives what was not", .slow)
+    @Test("the size limit is never exceeded, and used items outlive unused ones", .slow)
     func eviction() throws {
         let directory = try Directory()
         let store = try directory.open(8 << 20)
@@ -101,7 +101,7 @@ struct ResponseStoreTests {
         #expect(store.statistics.evicted > 0 && store.statistics.reinserted > 0)
     }
 
-    @Test("a tombstone outlives its segment once, unused; what may rescue goes before what may not")
+    @Test("a tombstone outlives its segment once, unused; items usable for rescue are kept in preference to others")
     func retention() throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20)
@@ -119,7 +119,7 @@ struct ResponseStoreTests {
         #expect(stored(store, 0) == nil && stored(store, 2) == nil)
     }
 
-    @Test("a removal is written even where the disk is full: the oldest segment makes room for it", arguments: [false, true])
+    @Test("a removal is written even on a full disk, because the oldest segment is evicted for it", arguments: [false, true])
     func removalOnFullDisk(everything: Bool) throws {
         let directory = try Directory()
         do {
@@ -138,7 +138,7 @@ struct ResponseStoreTests {
         #expect((store.lookUp(key(24).span) == nil) == everything)
     }
 
-    @Test("a tombstone counts from memory where it cannot be written")
+    @Test("a tombstone that cannot be written takes effect in memory")
     func markOnFullDisk() throws {
         let directory = try Directory()
         let store = try directory.open { _, _ in EIO }
@@ -149,7 +149,7 @@ struct ResponseStoreTests {
         #expect(stored(store, 1) == body(1) && stored(store, 2) == nil)
     }
 
-    @Test("a crash while a segment is evicted loses nothing that was to be kept, and brings nothing back")
+    @Test("a crash during eviction loses no kept item and restores no removed one")
     func crashWhileEvicting() throws {
         let capacity = 31 << 19
         let directory = try Directory()
@@ -183,7 +183,7 @@ struct ResponseStoreTests {
         }
     }
 
-    @Test("what is nearly as large as a segment has room beside what evicting keeps, and no file grows")
+    @Test("an item nearly as large as a segment fits beside kept items, and no file grows")
     func largeAmongKept() throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20)
@@ -201,7 +201,7 @@ struct ResponseStoreTests {
         #expect(store.statistics.damaged == 0 && store.statistics.pendingBytes == 0)
     }
 
-    @Test("after a start, too, nothing is written behind a segment's end")
+    @Test("after a restart nothing is written beyond the end of a segment")
     func largeAfterStart() throws {
         let directory = try Directory()
         for round in 0..<3 {
@@ -216,7 +216,7 @@ struct ResponseStoreTests {
     }
 
     @Test(
-        "files that only look like segments harm nothing",
+        "files with names similar to segments do no harm",
         arguments: [
             "segment-ffffffffffffffff", "segment-000000000000000A", "segment-+000000000000001", "segment-0000ffffffffffff",
             "segment-00007fffffffffff",
@@ -235,7 +235,7 @@ struct ResponseStoreTests {
         #expect(store.lookUp(key(107).span)?.body.count == 100_000)
     }
 
-    @Test("a disk that takes no more is told of once, and once when it does again; what evicting kept is there then")
+    @Test("a disk failure is reported once, and its recovery once; items kept during eviction are found then")
     func fullDisk() throws {
         let directory = try Directory()
         let told = Mutex<[Bool]>([])
@@ -284,7 +284,7 @@ struct ResponseStoreTests {
     }
 
     @Test(
-        "a link in the directory is never followed, and a pipe holds nothing up",
+        "symbolic links in the directory are not followed, and pipes do not block",
         arguments: ["key", "lock", "index", "index.new", "segment-0000000000000001"])
     func links(name: String) throws {
         let directory = try Directory()
@@ -327,7 +327,7 @@ struct ResponseStoreTests {
         #expect(Array(found.body) == body(0))
     }
 
-    @Test("an item larger than a segment is refused, and too much at once is dropped, not waited for")
+    @Test("an item larger than a segment is refused, and overflow is dropped without waiting")
     func limits() throws {
         let directory = try Directory()
         let store = try directory.open()
@@ -343,7 +343,7 @@ struct ResponseStoreTests {
         withExtendedLifetime(store) {}
     }
 
-    @Test("the key file is for its owner only")
+    @Test("the key file is readable only by its owner")
     func keyFile() throws {
         let directory = try Directory()
         _ = try directory.open()
@@ -352,7 +352,7 @@ struct ResponseStoreTests {
         #expect(status.st_mode & 0o777 == 0o600)
     }
 
-    @Test("a lost key is told, where something was kept under it")
+    @Test("a lost key file is reported if records were stored under the key")
     func lostKey() throws {
         let directory = try Directory()
         do {
@@ -367,7 +367,7 @@ struct ResponseStoreTests {
         #expect(try !directory.open().statistics.opening.hasLostKey)
     }
 
-    @Test("a key that is another's, or open to others, is told")
+    @Test("a key file that does not match the records, or that others can read, is reported")
     func wrongKey() throws {
         let directory = try Directory()
         let key = directory.path + "/key"
@@ -392,7 +392,7 @@ struct ResponseStoreTests {
         }
     }
 
-    @Test("credentials give the same partition each time, and tell nothing")
+    @Test("credentials yield the same partition each time, and the partition does not reveal them")
     func partitions() throws {
         let directory = try Directory()
         let first: [UInt8]

@@ -7,7 +7,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("A store that is made smaller")
+@Suite("A store with a reduced size")
 struct SmallerStoreTests {
     private let directory: Directory
 
@@ -28,7 +28,7 @@ struct SmallerStoreTests {
         return store
     }
 
-    @Test("what must outlive its segment is there, at this start and at the next", arguments: [true, false])
+    @Test("records that outlive their segment are kept at this start and the next", arguments: [true, false])
     func keepsMarks(cleanly: Bool) throws {
         try fill(cleanly: cleanly)
         try #require(directory.segments.count > 8)
@@ -44,7 +44,7 @@ struct SmallerStoreTests {
         }
     }
 
-    @Test("so it is where files of another size are made from then on", arguments: [1 << 19, 1 << 20])
+    @Test("records that outlive their segment are kept if the segment size changes too", arguments: [1 << 19, 1 << 20])
     func otherSegments(segment: Int) throws {
         try fill(cleanly: true)
         for _ in 0..<2 {
@@ -59,7 +59,7 @@ struct SmallerStoreTests {
         }
     }
 
-    @Test("a mark that was marked itself, and one that was replaced or removed, stay so")
+    @Test("marks that were updated, replaced or removed keep their last state")
     func changedMarks() throws {
         do {
             let store = try fill()
@@ -71,7 +71,7 @@ struct SmallerStoreTests {
         #expect(stored(store, 1) == body(77) && stored(store, 2) == nil)
     }
 
-    @Test("where such a record cannot be read, all that is there is stale for good")
+    @Test("an unreadable mark makes everything stored stale permanently")
     func unreadableMark() throws {
         try fill(cleanly: true)
         directory.flip(try #require(directory.segments.first), at: 70)
@@ -81,13 +81,13 @@ struct SmallerStoreTests {
         }
     }
 
-    @Test("one that takes over has it too, and what the old process has replaced meanwhile as it is now", arguments: [false, true])
+    @Test("a process that takes over a larger store keeps its marks, also those replaced during the hand-over", arguments: [false, true])
     func takenOver(isReplaced: Bool) throws {
         do {
             let old = try fill()
             let offer = try #require(old.offer())
             let settings = StoreSettings(directory: directory.path, capacityBytes: 4 << 20, segmentBytes: 1 << 20)
-            let new = try ResponseStore(settings, handed: offer)
+            let new = try ResponseStore(settings, inherited: offer)
             if isReplaced {
                 old.insert(NewItem(key: key(1), metadata: [1, 2, 3], head: Array("head 1".utf8), body: body(77), retention: .outlives))
             }

@@ -20,7 +20,7 @@ struct SnapshotRow: CustomTestStringConvertible, Sendable {
     static let placeOfEntry = firstEntry + 24
 }
 
-@Suite("Snapshots that check out and are wrong")
+@Suite("Snapshots with a valid checksum and wrong content")
 struct SnapshotTests {
     private static let rows = [
         SnapshotRow(testDescription: "an entry in segment 2^63", place: SnapshotRow.segmentOfEntry, number: 1 << 63),
@@ -38,7 +38,7 @@ struct SnapshotTests {
         SnapshotRow(testDescription: "an entry less than it says", place: 16, number: 20, growth: -32),
     ]
 
-    @Test("it is refused, all records are found without it, and new ones are kept", arguments: rows)
+    @Test("the snapshot is refused, all records are found without it, and new ones are stored", arguments: rows)
     func isRefused(_ row: SnapshotRow) throws {
         let directory = try Directory()
         do {

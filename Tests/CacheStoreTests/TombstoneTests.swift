@@ -13,7 +13,7 @@ struct TombstoneTests {
         NewItem(key: key(number), metadata: [], head: [], body: [UInt8](repeating: 7, count: bytes), retention: .mayRescue)
     }
 
-    @Test("marks are kept once however many there are, and however large what comes next is", arguments: [200_000, 900_000])
+    @Test("each mark is kept once, however many marks there are and however large the next item is", arguments: [200_000, 900_000])
     func manyMarks(next: Int) throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20)
@@ -33,7 +33,7 @@ struct TombstoneTests {
         #expect(directory.segments.allSatisfy { [1 << 20, MarkReserve.bytes].contains(directory.size($0)) })
     }
 
-    @Test("what a full disk keeps from being replaced leaves nothing behind when it is evicted")
+    @Test("an item that could not be replaced on a full disk leaves nothing behind after its eviction")
     func replacedOnFullDisk() throws {
         let directory = try Directory()
         let isFull = Mutex(false)
@@ -50,7 +50,7 @@ struct TombstoneTests {
         #expect(store.statistics.entries == visited)
     }
 
-    @Test("what a disk did not take while it was out of order is written before what it takes next")
+    @Test("changes that a failing disk did not accept are written before later ones")
     func failedWrites() throws {
         let directory = try Directory()
         let disk = ModelDisk(bytes: 1 << 30)
@@ -79,7 +79,7 @@ struct TombstoneTests {
         #expect(store.lookUp(key(2).span)?.isMarkedStale == true)
     }
 
-    @Test("marks that replace each other while nothing can be written take no more memory than one")
+    @Test("repeated marks of one key that cannot be written take no more memory than one")
     func sameMark() throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20) { _, _ in EIO }
@@ -91,7 +91,7 @@ struct TombstoneTests {
         #expect(store.statistics.pendingBytes < 8 << 20 && stored(store, 1) == body(1, 5_000))
     }
 
-    @Test("a directory that cannot be written to loses nothing to marks and removals")
+    @Test("marks and removals lose nothing in a directory that is not writable")
     func unwritable() throws {
         let directory = try Directory()
         do {
@@ -113,7 +113,7 @@ struct TombstoneTests {
         rmdir(directory.path + "/lock")
     }
 
-    @Test("a disk with room for a smaller store is told of once, and the store goes on")
+    @Test("a disk with space only for a smaller store is reported once, and the store continues")
     func toldOnce() throws {
         let directory = try Directory()
         let told = Mutex<[WritingEvent]>([])
@@ -127,10 +127,10 @@ struct TombstoneTests {
             #expect(store.lookUp(key(number).span) != nil)
         }
         let events = told.withLock { $0 }
-        guard events.count == 1, case .limited(let roomBytes) = events[0] else {
+        guard events.count == 1, case .limited(let usableBytes) = events[0] else {
             Issue.record("\(events)")
             return
         }
-        #expect((2 << 20..<4 << 20).contains(roomBytes) && store.statistics.writeErrors == 0 && store.statistics.isWritable)
+        #expect((2 << 20..<4 << 20).contains(usableBytes) && store.statistics.writeErrors == 0 && store.statistics.isWritable)
     }
 }

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Shares of background fetches", .play, .http1Doors)
+@Suite("Limits on background fetches per path family and client", .play, .http1Protocols)
 struct BackgroundSharesTests {
     private static let fields = ["Cache-Control: max-age=1, stale-while-revalidate=600"]
 
@@ -37,13 +37,13 @@ struct BackgroundSharesTests {
     /// A client with its own address.
     private func client(_ number: Int, _ play: ProxyPlay) throws -> TestClient {
         let client = try TestClient(port: play.port, from: "127.0.0.\(number)")
-        if ProxyPlay.door.isSecured { try client.secure() }
+        if ProxyPlay.clientProtocol.isSecured { try client.secure() }
         return client
     }
 
     private static let running = "cistern_background_fetches"
 
-    @Test("paths of one family that hang have half of them, and another path's copy is renewed behind its response")
+    @Test("hanging fetches of one path family use at most half of the slots; another path is still refreshed in the background")
     func family() throws {
         let slow = (0..<20).map { "/slow/\($0)" }
         let play = try play(slow + ["/well/a"])
@@ -58,7 +58,7 @@ struct BackgroundSharesTests {
         #expect(waiting.readResponse()?.text == "1")
     }
 
-    @Test("a client that asks for paths of many families has half of them")
+    @Test("background fetches for one client use at most half of the slots")
     func client() throws {
         let slow = (0..<20).map { "/slow\($0)/a" }
         let play = try play(slow + ["/well/a"])
@@ -73,7 +73,7 @@ struct BackgroundSharesTests {
         #expect(waiting.readResponse()?.text == "1")
     }
 
-    @Test("where none is free a stale response is validated first, for as long as one who has a copy waits")
+    @Test("without a free slot a stale response is validated first, within the soft deadline")
     func foreground() throws {
         let slow = (0..<20).map { "/slow\($0)/a" }
         let play = try play(slow + ["/well/a"])
@@ -89,7 +89,7 @@ struct BackgroundSharesTests {
         #expect(hanging.readResponse()?.text == "1")
     }
 
-    @Test("strict, or where nobody waits less with a copy, it goes out as ever")
+    @Test("without a soft deadline a stale response is served although no background fetch can start")
     func strict() throws {
         let play = try play(["/slow/a", "/slow/b"]) { settings in
             settings.background.limit = 1

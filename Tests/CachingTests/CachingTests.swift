@@ -13,9 +13,9 @@ private func countingOrigin(_ fields: String...) -> ScriptedOrigin {
     return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", fields)] }
 }
 
-@Suite("Caching", .play, .doors)
+@Suite("Caching", .play, .clientProtocols)
 struct CachingTests {
-    @Test("an explicitly fresh response is served without asking, until it is stale")
+    @Test("a fresh response is served without contacting the upstream until it is stale")
     func freshness() throws {
         let play = try ProxyPlay(countingOrigin("Cache-Control: max-age=60"))
         #expect(try play.get("/a")["Cache-Status"] == "cistern; fwd=uri-miss; stored")
@@ -28,13 +28,13 @@ struct CachingTests {
         #expect(try play.get("/a").text == "{\"n\":2}")
     }
 
-    @Test("without freshness the upstream is always asked first")
+    @Test("a response without freshness information is always fetched from the upstream first")
     func networkFirst() throws {
         let play = try ProxyPlay(countingOrigin())
         for number in 1...3 { #expect(try play.get("/a").text == "{\"n\":\(number)}") }
     }
 
-    @Test("a 304 confirms what is stored, and is never shown to a client that did not ask")
+    @Test("a 304 confirms the stored response and is not forwarded to a client without conditions")
     func validation() throws {
         let origin = ScriptedOrigin { request in
             request["If-None-Match"] == "\"v1\""
@@ -53,7 +53,7 @@ struct CachingTests {
         #expect(try play.metric("cistern_requests_total{result=\"revalidated\",method=\"GET\",status_class=\"2xx\"}") == 2)
     }
 
-    @Test("the same call in another spelling is the same key, and another call is not")
+    @Test("equivalent spellings of a target share a cache key; different targets do not")
     func keys() throws {
         let same = [
             "/a?x=1&y=a%20b", "/a?y=a+b&x=1", "/%61?y=a%20b&x=1", "/a?x=%31&y=a+b",
@@ -72,7 +72,7 @@ struct CachingTests {
         #expect(play.origin.requests[0].target == same[0])
     }
 
-    @Test("users who are told apart by what nobody has named, and who have made the same choice, do not share what is private")
+    @Test("users that differ only in an unlisted field do not share private responses")
     func choices() throws {
         let origin = ScriptedOrigin { [.json("\"\($0["X-Own"] ?? "")\"", ["Cache-Control: max-age=9, private"])] }
         let play = try ProxyPlay(origin)
@@ -84,7 +84,7 @@ struct CachingTests {
         #expect(try ask("b").status == 502)
     }
 
-    @Test("nobody is ever given another's response, fresh or rescued")
+    @Test("a user never receives another user's response, fresh or rescued")
     func partitions() throws {
         let origin = ScriptedOrigin { request in
             [
@@ -109,7 +109,7 @@ struct CachingTests {
         #expect(try play.get("/me", [("Authorization", "Basic c")]).status == 502)
     }
 
-    @Test("responses vary by what Vary names; a star is never stored")
+    @Test("responses vary by the fields that Vary names; a response with Vary: * is never stored")
     func vary() throws {
         let origin = ScriptedOrigin { request in
             [.json("{\"language\":\"\(request["Accept-Language"] ?? "-")\"}", ["Vary: Accept-Language", "Cache-Control: max-age=60"])]
@@ -125,7 +125,7 @@ struct CachingTests {
         #expect(origin.requests.count == 4)
     }
 
-    @Test("an upstream that echoes the Origin without saying so makes its responses vary by it")
+    @Test("a response that echoes Origin without Vary: Origin is stored per origin")
     func echoedOrigin() throws {
         let origin = ScriptedOrigin { request in
             [.json("{}", ["Access-Control-Allow-Origin: \(request["Origin"] ?? "none")", "Cache-Control: max-age=60"])]
@@ -135,7 +135,7 @@ struct CachingTests {
         #expect(try play.get("/a", [("Origin", "https://two")])["Access-Control-Allow-Origin"] == "https://two")
     }
 
-    @Test("an unsafe request drops what is stored, in every partition and variant")
+    @Test("an unsafe request invalidates the stored responses in every partition and variant")
     func invalidation() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { request in
@@ -156,7 +156,7 @@ struct CachingTests {
         #expect(try play.get("/a").text == "{\"n\":3}")
     }
 
-    @Test("a coded response is stored decoded, and goes out as each client can read it")
+    @Test("an encoded response is stored decoded and served in a coding that each client accepts")
     func coding() throws {
         let packed: [UInt8] = [
             0x1f, 0x8b, 0x08, 0, 0, 0, 0, 0, 0x02, 0x03, 0xab, 0x56, 0xca, 0x4c, 0x51, 0xb2, 0x32, 0xac, 0x05, 0, 0xc5, 0xf8, 0x5d, 0x44,
@@ -179,7 +179,7 @@ struct CachingTests {
         #expect(rescued["ETag"] == "W/\"s\"")
     }
 
-    @Test("a client that did not ask for a coding gets none, whatever the upstream sends", arguments: [nil, "identity", "br", "gzip;q=0"])
+    @Test("a client that accepts no coding always receives decoded content", arguments: [nil, "identity", "br", "gzip;q=0"])
     func unaskedCoding(accepted: String?) throws {
         let packed: [UInt8] = [
             0x1f, 0x8b, 0x08, 0, 0, 0, 0, 0, 0x02, 0x03, 0xab, 0x56, 0xca, 0x4c, 0x51, 0xb2, 0x32, 0xac, 0x05, 0, 0xc5, 0xf8, 0x5d, 0x44,
@@ -197,7 +197,7 @@ struct CachingTests {
         #expect(try play.get("/b")["Content-Encoding"] == "gzip")
     }
 
-    @Test("a cookie goes to the client that caused it, and never out of the store")
+    @Test("Set-Cookie reaches the client that caused it and is not served from the cache")
     func setCookie() throws {
         let play = try ProxyPlay(countingOrigin("Set-Cookie: s=1", "Cache-Control: max-age=60"))
         #expect(try play.get("/a")["Set-Cookie"] == "s=1")
@@ -206,7 +206,7 @@ struct CachingTests {
         #expect(hit["Set-Cookie"] == nil)
     }
 
-    @Test("only JSON is kept, and nothing larger than the limit")
+    @Test("only JSON within the size limit is stored")
     func contentTypes() throws {
         let origin = ScriptedOrigin { request in
             switch request.target {
@@ -224,7 +224,7 @@ struct CachingTests {
         #expect(try play.metric("cistern_not_stored_total{reason=\"too_large\"}") == 3)
     }
 
-    @Test("request directives: no-cache asks, only-if-cached does not, no-store is not kept")
+    @Test("no-cache forces a fetch, only-if-cached prevents it, and no-store prevents storing")
     func requestDirectives() throws {
         let play = try ProxyPlay(countingOrigin("Cache-Control: max-age=60"))
         #expect(try play.get("/a", [("Cache-Control", "only-if-cached")]).status == 504)
@@ -236,7 +236,7 @@ struct CachingTests {
         #expect(try play.get("/b").text == "{\"n\":5}")
     }
 
-    @Test("a precondition or content makes a GET bypass the store")
+    @Test("a GET with a precondition or content bypasses the cache")
     func bypass() throws {
         let play = try ProxyPlay(countingOrigin("Cache-Control: max-age=60"))
         _ = try play.get("/a")

@@ -9,7 +9,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Content codings (RFC 9110 §8.4)", .play, .doors)
+@Suite("Content codings (RFC 9110 §8.4)", .play, .clientProtocols)
 struct CodingTests {
     private static let text = "{\"id\":1,\"text\":\"abcabcabcabcabcabcabc\"}"
 
@@ -23,7 +23,7 @@ struct CodingTests {
         (.zstd, bytes("28b52ffd2427dd0000a87b226964223a312c2274657874223a22616263227d0100f55c18a6727b96")),
     ]
 
-    @Test("what is whole is decoded; what is cut, bent or followed by more is not", arguments: coded)
+    @Test("complete content is decoded; truncated, corrupt or trailing data is rejected", arguments: coded)
     func decoding(coding: ContentCoding, content: [UInt8]) throws {
         #expect(try ContentDecoder.decode(content, coding, limit: 1_000) == Array(Self.text.utf8))
         for count in content.indices {
@@ -42,7 +42,7 @@ struct CodingTests {
         }
     }
 
-    @Test("one copy serves all: coded as it came to those who asked for it, plain to the others, in a rescue too", arguments: coded)
+    @Test("one stored response serves all clients: encoded if accepted, decoded otherwise, also in a rescue", arguments: coded)
     func plays(coding: ContentCoding, content: [UInt8]) throws {
         let name = coding.name.description
         let origin = ScriptedOrigin { _ in
@@ -61,7 +61,7 @@ struct CodingTests {
         #expect(rescued["Content-Encoding"] == nil && rescued.text == Self.text)
     }
 
-    @Test("members in a row are one content, however many; a bad one among them is damage (RFC 1952 §2.2)")
+    @Test("concatenated gzip members decode as one content; a damaged member fails (RFC 1952 §2.2)")
     func members() throws {
         let member = try #require(Array(String(repeating: "[1]", count: 20).utf8).withUnsafeBytes { GzipEncoder().encode($0) })
         let many = Array((0..<10_000).map { _ in member }.joined())
@@ -77,7 +77,7 @@ struct CodingTests {
         }
     }
 
-    @Test("what the store vouches for is decoded without another checksum, where it is one plain member")
+    @Test("a stored single gzip member is decoded without verifying the checksum again")
     func stored() throws {
         let decoder = try #require(StoredGzipDecoder())
         let text = Array(String(repeating: "{\"a\":[1,2,3]}", count: 300).utf8)
@@ -100,7 +100,7 @@ struct CodingTests {
         }
     }
 
-    @Test("what is small is coded as well with little memory, up to the last size and beyond it")
+    @Test("small content is compressed with little memory, up to and beyond the size limit")
     func sizes() throws {
         let encoder = GzipEncoder(.thorough)
         for count in [30, 1_000, 4_095, 4_096, 4_097, 9_000, 64] {
@@ -112,7 +112,7 @@ struct CodingTests {
         }
     }
 
-    @Test("the encoder begins anew with each content, also after one that does not shrink")
+    @Test("the encoder starts afresh for each content, also after content that does not shrink")
     func encoding() throws {
         let encoder = GzipEncoder()
         var generator = SeededGenerator(seed: 1)

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Collapsing and background fetches", .play, .doors)
+@Suite("Collapsing and background fetches", .play, .clientProtocols)
 struct CollapsingTests {
     /// Sends a request on `count` connections.
     private func crowd(_ count: Int, _ play: ProxyPlay, _ target: String, _ fields: String = "") throws -> [TestClient] {
@@ -18,7 +18,7 @@ struct CollapsingTests {
         }
     }
 
-    @Test("many requests at once for one cold key are one request to the upstream, also across shards", arguments: [1, 2])
+    @Test("concurrent requests for an uncached key cause one upstream request, also across shards", arguments: [1, 2])
     func oneRequest(shards: Int) throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("{\"n\":1}")] }
@@ -35,7 +35,7 @@ struct CollapsingTests {
     }
 
     @Test(
-        "what begins something with one client is not for those who wait with it",
+        "followers do not share a response that sets a cookie",
         arguments: [
             ("", false), ("public", true), ("max-age=60", true), ("max-age=0", false), ("max-age=60, s-maxage=0", false),
             ("max-age=0, s-maxage=60", true), ("public, max-age=0", true),
@@ -56,7 +56,7 @@ struct CollapsingTests {
     }
 
     @Test(
-        "who has written reads what is so since, though others wait for what was before; a token that is sent with writes only changes nothing",
+        "a client that has written does not join an older fetch; a token sent only with writes does not matter",
         arguments: [
             [], [("Authorization", "Bearer a")], [("Authorization", "Bearer a"), ("X-CSRF-Token", "1")], [("X-XSRF-TOKEN", "1")],
             [("Cookie", "sid=1"), ("X-CSRFToken", "1")],
@@ -75,7 +75,7 @@ struct CollapsingTests {
         #expect(other.readResponse()?.text == "\"before\"")
     }
 
-    @Test("a write that overtakes a fetch keeps nobody from sharing the next")
+    @Test("after a write overtakes a fetch, later requests still share a new fetch")
     func overtaken() throws {
         let (asked, first, second) = (Gate(), Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(first), .json("\"before\"")] }
@@ -95,7 +95,7 @@ struct CollapsingTests {
         #expect(origin.requests.count == 3)
     }
 
-    @Test("a follower's response says that it was collapsed")
+    @Test("Cache-Status marks a follower's response as collapsed")
     func status() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1")] }
@@ -111,7 +111,7 @@ struct CollapsingTests {
         #expect(response?["Age"] == "0")
     }
 
-    @Test("what cannot be shared is not waited for: not beyond its head, and not a second time")
+    @Test("followers stop waiting at the head of an unshareable response and do not wait again")
     func unshareable() throws {
         let head = Gate()
         let content = Gate()
@@ -135,7 +135,7 @@ struct CollapsingTests {
     }
 
     @Test(
-        "a leader that fails frees all followers at once, and its requests that follow wait for none", arguments: [true, false])
+        "a failed leader releases all followers at once; their later requests do not wait", arguments: [true, false])
     func leaderFails(hasResponse: Bool) throws {
         let (first, second) = (Gate(), Gate())
         let end: [OriginStep] = hasResponse ? [.json("{}", status: "503 Service Unavailable")] : [.send("HTTP/1.1 200 OK\r\n"), .close]
@@ -155,7 +155,7 @@ struct CollapsingTests {
         #expect(origin.requests.count == 6)
     }
 
-    @Test("followers who leave are let go at once, not only when the leader is done")
+    @Test("followers that disconnect are removed at once, before the leader finishes")
     func followersLeave() throws {
         let gate = Gate()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("1")] })
@@ -171,7 +171,7 @@ struct CollapsingTests {
         #expect(leader.readResponse()?.text == "1")
     }
 
-    @Test("a leader that leaves lets another lead")
+    @Test("a follower becomes the leader when the leader disconnects")
     func leaderLeaves() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1")] }
@@ -186,7 +186,7 @@ struct CollapsingTests {
         #expect(leader == nil)
     }
 
-    @Test("what another stored meanwhile goes out where a fetch fails that found nothing")
+    @Test("a response stored by another request in the meantime is served when a cache miss's fetch fails")
     func storedMeanwhile() throws {
         let gate = Gate()
         let counter = Counter()
@@ -205,7 +205,7 @@ struct CollapsingTests {
         #expect(origin.requests.count == 2)
     }
 
-    @Test("who has waited too long asks for himself")
+    @Test("a follower that has waited too long sends its own request")
     func impatience() throws {
         let gate = Gate()
         let counter = Counter()
@@ -221,7 +221,7 @@ struct CollapsingTests {
         #expect(leader.readResponse()?.text == "1")
     }
 
-    @Test("a response for the leader alone is known by its head, also where a copy could replace it at its end")
+    @Test("followers are released by the head of an unshareable response, even if a stored response could replace it")
     func unshareableBesideCopy() throws {
         let (head, content) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.json("0", ["Cache-Control: max-age=0"])] }
@@ -237,7 +237,7 @@ struct CollapsingTests {
         for client in clients { #expect(client.readResponse()?.text == "1") }
     }
 
-    @Test("users with credentials of their own, other variants and other methods are never collapsed")
+    @Test("requests with different credentials, variants or methods are never collapsed")
     func neverCollapsed() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { request in
@@ -257,7 +257,7 @@ struct CollapsingTests {
 
     // MARK: Background fetches
 
-    @Test("stale-while-revalidate: the stale response at once, one validation behind it (RFC 5861 §3)")
+    @Test("stale-while-revalidate serves the stale response at once and validates it once in the background (RFC 5861 §3)")
     func staleWhileRevalidate() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { _ in [.json("\(counter.next())", ["Cache-Control: max-age=10, stale-while-revalidate=30"])] }
@@ -275,7 +275,7 @@ struct CollapsingTests {
         #expect(try play.get("/a").text == "3")
     }
 
-    @Test("a bad response behind the client's back replaces nothing")
+    @Test("a bad response to a background fetch replaces nothing")
     func badBackground() throws {
         let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=10, stale-while-revalidate=30"])] }
         let play = try ProxyPlay(origin)
@@ -289,7 +289,7 @@ struct CollapsingTests {
         #expect(try play.get("/a").text == "1")
     }
 
-    @Test("what is asked for often is brought anew before it is stale")
+    @Test("a frequently requested response is refreshed before it becomes stale")
     func refreshAhead() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { _ in [.json("\(counter.next())", ["Cache-Control: max-age=100"])] }

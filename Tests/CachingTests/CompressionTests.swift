@@ -35,7 +35,7 @@ struct CompressionTests {
     }
 
     @Test(
-        "a copy is stored coded and goes out so, or decoded; conditions and ranges speak of the same",
+        "a compressed stored response is served compressed or decoded; conditions and ranges match the form served",
         arguments: [Compression.gzip, .zstd, .br])
     func stored(compression: Compression) throws {
         let play = try play { $0.otherRoute.compression = compression }
@@ -71,7 +71,7 @@ struct CompressionTests {
         #expect(try play.metric("cistern_recoded_contents_total{from=\"made\"}") == (compression == .gzip ? 2 : 3))
     }
 
-    @Test("what the upstream has coded is stored as it came, and goes out so")
+    @Test("content compressed by the upstream is stored and served unchanged")
     func asItCame() throws {
         let coded = try #require(Array(Self.text.utf8).withUnsafeBytes { GzipEncoder(.thorough).encode($0) })
         let origin = ScriptedOrigin { _ in
@@ -91,7 +91,7 @@ struct CompressionTests {
         #expect(try play.metric("cistern_store_encoded_total") == 0)
     }
 
-    @Test("what may hold secrets is stored coded, and sent so only where the upstream or the operator says so (BREACH)")
+    @Test("content that may hold secrets is stored compressed, but sent compressed only with permission (BREACH)")
     func secrets() throws {
         let user = [("Authorization", "Bearer x")]
         for always in [false, true] {
@@ -115,7 +115,7 @@ struct CompressionTests {
         #expect(try self.play(["Cache-Control: no-store", "Set-Cookie: a=b"]).get("/a", Self.gzip)["Content-Encoding"] == nil)
     }
 
-    @Test("a miss and a response that is passed on are coded too; the operator can have it otherwise, and no-transform holds")
+    @Test("misses and passed responses are compressed, except with no-transform or when the operator disables it")
     func passed() throws {
         for (lines, encoded) in [
             (["Cache-Control: max-age=60"], true), (["Cache-Control: no-store"], true), (["Cache-Control: no-store, no-transform"], false),
@@ -134,7 +134,7 @@ struct CompressionTests {
         for _ in 0..<2 { #expect(try off.get("/a", Self.gzip)["Content-Encoding"] == nil) }
     }
 
-    @Test("a long miss is coded beside the loop, while it is sent")
+    @Test("a large miss is compressed off the event loop while it is sent")
     func longMiss() throws {
         let text = "[" + (0..<40_000).map { "{\"n\":\($0)}" }.joined(separator: ",") + "]"
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text)] })
@@ -148,7 +148,7 @@ struct CompressionTests {
     }
 
     @Test(
-        "events are not compressed, nor what nginx would not buffer",
+        "event streams and responses that nginx would not buffer are not compressed",
         arguments: ["text/event-stream", "text/plain\r\nX-Accel-Buffering: no"])
     func events(_ type: String) throws {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: \(type)\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -157,7 +157,7 @@ struct CompressionTests {
         #expect(response["Content-Encoding"] == nil && response.text == "data: 1")
     }
 
-    @Test("each line of a stream can be read as soon as it comes")
+    @Test("each line of a compressed stream can be decoded as soon as it arrives")
     func streams() throws {
         let gate = Gate()
         let play = try ProxyPlay(
@@ -184,7 +184,7 @@ struct CompressionTests {
         #expect(try play.waitFor("cistern_compressing", 0))
     }
 
-    @Test("a coding that says nothing does not stand beside one that does; and a date does not join a part to what has another coding")
+    @Test("identity is not combined with another coding; a date in If-Range does not match a different coding")
     func joining() throws {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT"
         let play = try ProxyPlay(
@@ -203,7 +203,7 @@ struct CompressionTests {
         #expect(try plain(joined) == Self.text)
     }
 
-    @Test("HEAD and 304 say what GET and the whole would have said, also of what is not stored yet")
+    @Test("HEAD and 304 carry the fields of the corresponding GET response, also before anything is stored")
     func heads() throws {
         let play = try play(["Cache-Control: no-store"])
         let head = try play.request("HEAD", "/a", Self.gzip)
@@ -217,7 +217,7 @@ struct CompressionTests {
         #expect(same.status == 304 && same["Vary"] == "Accept-Encoding")
     }
 
-    @Test("what is coded for a slow client counts as memory that is held for it")
+    @Test("content being compressed for a slow client counts as held memory")
     func held() throws {
         let worker = LoopWorker(loop: EventLoop(label: "test"))
         let text = Array(Self.text.utf8)
@@ -225,7 +225,7 @@ struct CompressionTests {
         #expect(content.heldBytes == text.count + GzipEncoder.heldBytes)
     }
 
-    @Test("a write says with If-Match what it changes, also where the tag was made weak on its way to the client")
+    @Test("If-Match in a write is restored to the strong tag that the client received as weak")
     func writes() throws {
         let play = try play()
         for (sent, passed) in [("W/\"x\"", "\"x\""), ("\"x\"", "\"x\""), ("\"a,W/\" , W/\"x\"", "\"a,W/\", \"x\""), ("*", "*")] {
@@ -234,7 +234,7 @@ struct CompressionTests {
         }
     }
 
-    @Test("nobody's memory is taken by what is passed on: beyond a number of responses they go out as they come")
+    @Test("beyond the limit on concurrent compressions, passed responses are sent uncompressed")
     func bounded() throws {
         let codings = PassedCodings()
         let text = Array(String(repeating: "{\"a\":1}", count: 1_000).utf8)
@@ -257,7 +257,7 @@ struct CompressionTests {
         #expect(try ContentDecoder.decode(coded, .gzip, limit: 16 << 20).count == sent)
     }
 
-    @Test("a confirmation keeps the form, and an older copy that was stored plain is sent coded all the same")
+    @Test("a confirmation keeps the stored coding; an older uncompressed stored response is still sent compressed")
     func confirmed() throws {
         let play = try play(["Cache-Control: max-age=10"])
         _ = try play.get("/a")
@@ -272,7 +272,7 @@ struct CompressionTests {
         #expect(try play.metric("cistern_store_encoded_total") == 1)
     }
 
-    @Test("a copy that was confirmed before the writer came is coded all the same")
+    @Test("a stored response confirmed before the store's writer handles it is still compressed")
     func confirmedEarly() throws {
         let play = try play(["Cache-Control: max-age=10"]) { $0.otherRoute.compression = .off }
         _ = try play.get("/a")

@@ -13,7 +13,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Stored responses that are not in memory", .play, .doors)
+@Suite("Stored responses that are not in memory", .play, .clientProtocols)
 struct DiskWaitTests {
     private func play(_ residency: ScriptedResidency, _ fields: [String] = ["Cache-Control: max-age=60", "ETag: \"1\""]) throws -> ProxyPlay
     {
@@ -41,7 +41,7 @@ struct DiskWaitTests {
     }
 
     @Test(
-        "a hit of any kind waits for the disk and is a hit",
+        "a hit whose response is on disk waits for the read and counts as a hit",
         arguments: [
             ("GET", [], 200, "{\"path\":\"/a\"}"), ("HEAD", [], 200, ""), ("GET", [("If-None-Match", "\"1\"")], 304, ""),
             ("GET", [("Range", "bytes=2-5")], 206, "path"),
@@ -58,7 +58,7 @@ struct DiskWaitTests {
         #expect(try play.metric("cistern_store_disk_reads_total") == 1)
     }
 
-    @Test("other clients are served while one waits for the disk")
+    @Test("other clients are served while one request waits for the disk")
     func others() throws {
         let (play, waiting, gate) = try clientWaiting()
         #expect(try play.get("/b").text == "{\"path\":\"/b\"}")
@@ -66,7 +66,7 @@ struct DiskWaitTests {
         #expect(waiting.readResponse()?.text == "{\"path\":\"/a\"}")
     }
 
-    @Test("a variant is found through its marker, both from the disk")
+    @Test("a variant is found through its marker when both are on disk")
     func variant() throws {
         let residency = ScriptedResidency()
         let play = try play(residency, ["Cache-Control: max-age=60", "Vary: X-Kind"])
@@ -78,7 +78,7 @@ struct DiskWaitTests {
         #expect(try play.metric("cistern_store_disk_reads_total") == 2)
     }
 
-    @Test("what a rescue needs is brought in, also where it went while the upstream was asked", arguments: [true, false])
+    @Test("a stored response on disk rescues, also if it was evicted from memory during the fetch", arguments: [true, false])
     func rescue(whileAsking: Bool) throws {
         let residency = ScriptedResidency()
         let play = try play(residency, ["Cache-Control: max-age=1"])
@@ -99,7 +99,7 @@ struct DiskWaitTests {
         #expect(try play.metric("cistern_requests_total{result=\"rescued\",method=\"GET\",status_class=\"2xx\"}") == 1)
     }
 
-    @Test("a confirmed copy goes out, though it left the memory while the upstream was asked; so it does the next time")
+    @Test("a confirmed response evicted from memory during validation is served now and on the next request")
     func validation() throws {
         let residency = ScriptedResidency()
         let play = try play(residency, ["Cache-Control: max-age=1", "ETag: \"1\""])
@@ -120,7 +120,7 @@ struct DiskWaitTests {
         #expect(play.origin.requests.count == 2)
     }
 
-    @Test("followers of one fetch get what it brought, wherever that lies by then")
+    @Test("followers of one fetch receive its response, in memory or on disk")
     func followers() throws {
         let residency = ScriptedResidency()
         let gate = Gate()
@@ -138,7 +138,7 @@ struct DiskWaitTests {
         #expect(origin.requests.count == 1)
     }
 
-    @Test("followers whose response is on the disk only get it from there")
+    @Test("followers whose response is only on disk receive it from there")
     func followersFromDisk() throws {
         let residency = ScriptedResidency()
         let play = try play(residency, ["ETag: \"1\""])
@@ -164,7 +164,7 @@ struct DiskWaitTests {
         #expect(why.contains("it was read from the disk first") && why.contains("served_response_of_another_request"))
     }
 
-    @Test("where the memory is so short that nothing stays in it, everything goes out all the same", .slow, arguments: [[], ["gzip"]])
+    @Test("every response is served although memory is too short to keep any", .slow, arguments: [[], ["gzip"]])
     func forgetful(codings: [String]) throws {
         let residency = ScriptedResidency()
         let long = "[" + (0..<60_000).map { "\($0)" }.joined(separator: ",") + "]"
@@ -183,7 +183,7 @@ struct DiskWaitTests {
         #expect(content == Array(long.utf8))
     }
 
-    @Test("waiting for the disk is explained, and not to those for whom nothing was read")
+    @Test("disk reads are explained only for requests that needed one")
     func explained() throws {
         let residency = ScriptedResidency()
         let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }
@@ -198,7 +198,7 @@ struct DiskWaitTests {
         #expect(why.map { $0["disk_reads"]?.integer } == [0, 0, 0, 0, 1, 0])
     }
 
-    @Test("reads that have not ended are a gauge")
+    @Test("disk reads in progress are reported as a gauge")
     func waiting() throws {
         let (play, client, gate) = try clientWaiting()
         #expect(try play.waitFor("cistern_store_disk_reads_waiting", 1))
@@ -207,7 +207,7 @@ struct DiskWaitTests {
         #expect(try play.waitFor("cistern_store_disk_reads_waiting", 0))
     }
 
-    @Test("a client that leaves while its response is read in is counted, and harms nobody")
+    @Test("a client that disconnects during a disk read is counted and affects no other request")
     func leaves() throws {
         let residency = ScriptedResidency()
         let play = try play(residency)
@@ -225,7 +225,7 @@ struct DiskWaitTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("what is purged while it is read in is not served")
+    @Test("a response purged while it is read from disk is not served")
     func purged() throws {
         let (play, client, gate) = try clientWaiting()
         #expect(try play.admin("POST", "/-/purge?target=/a").status == 200)
@@ -234,7 +234,7 @@ struct DiskWaitTests {
         #expect(play.origin.requests.count == 2)
     }
 
-    @Test("a damaged copy is found out, and the upstream asked")
+    @Test("a damaged stored response is detected, and the upstream is asked")
     func damaged() throws {
         let (play, client, gate) = try clientWaiting()
         let file = csystem_open(play.directory + "/segment-0000000000000001", O_RDWR, 0)
@@ -246,7 +246,7 @@ struct DiskWaitTests {
         #expect(try play.metric("cistern_store_removals_total{cause=\"damaged\"}") == 1)
     }
 
-    @Test("a client that leaves while what tells of its outage is read in harms nobody; nor does the end", arguments: [true, false])
+    @Test("a client disconnect or shutdown while the gone record is read from disk is harmless", arguments: [true, false])
     func leavesInOutage(clientLeaves: Bool) throws {
         let residency = ScriptedResidency()
         let play = try play(residency, ["ETag: \"1\""])
@@ -279,7 +279,7 @@ struct DiskWaitTests {
         #expect(try play.get("/a").status == 404)
     }
 
-    @Test("the end does not wait for a disk that does not answer")
+    @Test("shutdown does not wait for a disk that does not respond")
     func end() throws {
         let (play, client, gate) = try clientWaiting()
         play.stop()

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Freshness that the operator decides, in plays", .play)
+@Suite("Freshness rules of the operator, end to end", .play)
 struct FreshnessPlayTests {
     /// An origin that numbers its responses.
     private func numbered(_ fields: [String], status: String = "200 OK") -> ScriptedOrigin {
@@ -25,13 +25,13 @@ struct FreshnessPlayTests {
     }
 
     @Test(
-        "the upstream is asked once a minute, whatever it and its clients say",
+        "the upstream is asked once a minute, whatever response and request directives say",
         arguments: ["no-cache", "max-age=0", "max-age=5, no-cache", "max-age=3600"])
     func onceAMinute(said: String) throws {
         let play = try start(numbered(["Cache-Control: \(said)", "Expires: 0"])) {
             $0.freshness.minimum = 60
             $0.freshness.ignored = [.noCache, .maxAge, .expires]
-            $0.obeysClients = false
+            $0.usesClientDirectives = false
         }
         for minute in 1...3 {
             for second in 0..<6 {
@@ -46,29 +46,29 @@ struct FreshnessPlayTests {
         #expect(try play.metric("cistern_client_directives_ignored_total") == 6)
     }
 
-    @Test("what is not obeyed is counted each time, also where the same hit comes again at once")
+    @Test("each ignored client directive is counted, also for repeated hits")
     func countedEachTime() throws {
-        let play = try start(numbered(["Cache-Control: max-age=60"])) { $0.obeysClients = false }
+        let play = try start(numbered(["Cache-Control: max-age=60"])) { $0.usesClientDirectives = false }
         _ = try play.get("/a")
         for _ in 1...8 { #expect(try play.get("/a", [("Cache-Control", "no-cache")]).text == "{\"n\":1}") }
         #expect(try play.metric("cistern_client_directives_ignored_total") == 8)
         #expect(try play.metric("cistern_repeated_hits_total") ?? 0 > 0)
     }
 
-    @Test("a client that wants nothing stored, or only what is stored, is obeyed all the same")
+    @Test("no-store and only-if-cached in requests still apply when other client directives are ignored")
     func alwaysObeyed() throws {
-        let play = try start(numbered(["Cache-Control: max-age=60"])) { $0.obeysClients = false }
+        let play = try start(numbered(["Cache-Control: max-age=60"])) { $0.usesClientDirectives = false }
         #expect(try play.get("/b", [("Cache-Control", "no-store")]).text == "{\"n\":1}")
         #expect(try play.get("/b").text == "{\"n\":2}")
         #expect(try play.get("/c", [("Cache-Control", "only-if-cached")]).status == 504)
     }
 
-    @Test("why tells who said how long a response is fresh, and what was disregarded")
+    @Test("why reports the source of the freshness lifetime and the ignored directives")
     func explained() throws {
         let play = try start(numbered(["Cache-Control: no-cache"])) {
             $0.freshness.minimum = 60
             $0.freshness.ignored = [.noCache]
-            $0.obeysClients = false
+            $0.usesClientDirectives = false
         }
         _ = try play.get("/a")
         _ = try play.get("/a", [("Cache-Control", "max-age=0")])
@@ -79,7 +79,7 @@ struct FreshnessPlayTests {
         #expect(text.contains("freshness.minimum") && text.contains("freshness.ignore") && text.contains("client_directives"))
     }
 
-    @Test("what is private and ignored is shared by those without credentials, and never by those with others")
+    @Test("with private ignored, requests without credentials share the response; requests with credentials do not")
     func privateIgnored() throws {
         let play = try start(numbered(["Cache-Control: private, max-age=60"])) { $0.freshness.ignored = [.privateResponse] }
         #expect(try play.get("/a").text == "{\"n\":1}")
@@ -90,7 +90,7 @@ struct FreshnessPlayTests {
         #expect(try play.get("/a", ann).text == "{\"n\":2}")
     }
 
-    @Test("Vary is ignored where it is named, but for Origin and *")
+    @Test("a configured Vary is ignored, except for Origin and *")
     func varyIgnored() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { request in
@@ -103,7 +103,7 @@ struct FreshnessPlayTests {
         #expect(try play.get("/origin", [("Origin", "https://a")]).text != play.get("/origin", [("Origin", "https://b")]).text)
     }
 
-    @Test("stale_for bounds how old a rescue may be")
+    @Test("stale_for limits the age of a rescued response")
     func staleFor() throws {
         let origin = numbered(["Cache-Control: max-age=10"])
         let play = try start(origin) { $0.freshness.staleFor = 100 }
@@ -118,7 +118,7 @@ struct FreshnessPlayTests {
         #expect(exchange["advice"]?.array?.contains { $0["setting"] == "cache.stale_for" } == true)
     }
 
-    @Test("stale_while_revalidate is added to what does not say it")
+    @Test("stale_while_revalidate applies to responses without the directive")
     func staleWhileRevalidate() throws {
         let play = try start(numbered(["Cache-Control: max-age=10"])) { $0.freshness.staleWhileRevalidate = 30 }
         #expect(try play.get("/a").text == "{\"n\":1}")
@@ -130,7 +130,7 @@ struct FreshnessPlayTests {
 
     // MARK: Errors that are stored briefly
 
-    @Test("a 404 is asked for once, for as long as negative says, and never stands in for a failing upstream")
+    @Test("a 404 is served from the cache during freshness.negative and never rescues a failing upstream")
     func negative() throws {
         let origin = numbered([], status: "404 Not Found")
         let play = try start(origin) { $0.freshness.negative = 10 }
@@ -145,7 +145,7 @@ struct FreshnessPlayTests {
         #expect(try play.get("/a").status >= 502)
     }
 
-    @Test("nor does it while it counts as fresh, for a client that wants the upstream to be asked")
+    @Test("a fresh stored 404 does not rescue a no-cache request")
     func negativeIsNoRescue() throws {
         let origin = numbered([], status: "404 Not Found")
         let play = try start(origin) { $0.freshness.negative = 60 }
@@ -155,7 +155,7 @@ struct FreshnessPlayTests {
         #expect(try play.get("/a").status == 404)
     }
 
-    @Test("a 404 beside a good copy goes out for a moment, and the copy comes back when the upstream has it again")
+    @Test("a 404 is served briefly although a good response is stored; that response returns once the upstream has it again")
     func besideCopy() throws {
         let (counter, isGone) = (Counter(), Flag())
         let origin = ScriptedOrigin { _ in
@@ -175,7 +175,7 @@ struct FreshnessPlayTests {
         #expect(try play.get("/a").text == "{\"n\":4}")
     }
 
-    @Test("a write takes what was missing")
+    @Test("a write invalidates a stored 404")
     func write() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { request in

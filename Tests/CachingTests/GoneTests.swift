@@ -10,7 +10,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("What is gone stays gone", .play, .doors)
+@Suite("Resources reported as gone", .play, .clientProtocols)
 struct GoneTests {
     private static let notFound = OriginStep.json("{\"error\":\"none\"}", status: "404 Not Found")
 
@@ -21,7 +21,7 @@ struct GoneTests {
     private func count(_ event: String, _ play: ProxyPlay) throws -> Double? { try play.metric("cistern_gone_total{event=\"\(event)\"}") }
 
     @Test(
-        "a 404 in JSON goes out in an outage, also after a restart, until the next 200 or 304", arguments: ["200 OK", "304 Not Modified"])
+        "after a JSON 404 an outage serves the 404, also after a restart, until a 200 or 304", arguments: ["200 OK", "304 Not Modified"])
     func remembered(_ status: String) throws {
         let play = try play()
         let origin = play.origin
@@ -55,7 +55,7 @@ struct GoneTests {
     }
 
     @Test(
-        "what may be a proxy's own is not believed",
+        "a 404 that an intermediary may have sent is not remembered as gone",
         arguments: [
             [.answer("<html>404</html>", type: "text/html", status: "404 Not Found")],
             [.answer("not found", type: "text/plain", status: "404 Not Found")],
@@ -76,7 +76,7 @@ struct GoneTests {
         #expect(try count("remembered", play) == 0)
     }
 
-    @Test("a 410 is believed whatever it holds", arguments: ["", "<html>"])
+    @Test("a 410 is remembered as gone, whatever its content", arguments: ["", "<html>"])
     func gone(_ content: String) throws {
         let play = try play()
         #expect(try play.get("/a").status == 200)
@@ -87,7 +87,7 @@ struct GoneTests {
         #expect(answer.status == 410 && answer.text == content && answer["Content-Type"] == "text/html")
     }
 
-    @Test("however many are gone at once, each stays gone", .slow)
+    @Test("any number of resources can be remembered as gone at once", .slow)
     func many() throws {
         let play = try play()
         let targets = (0..<1_100).map { "/\($0)" }
@@ -99,7 +99,7 @@ struct GoneTests {
         #expect(try play.get("/1099").status == 410)
     }
 
-    @Test("HEAD has no content to believe")
+    @Test("a 404 to HEAD has no content, so it is not remembered as gone")
     func head() throws {
         let play = try play()
         #expect(try play.get("/a").status == 200)
@@ -109,7 +109,7 @@ struct GoneTests {
         #expect(try play.get("/a").status == 200)
     }
 
-    @Test("it holds for the partition and the variant that it was said to")
+    @Test("a gone record applies only to its partition and variant")
     func places() throws {
         let origin = ScriptedOrigin { request in
             [.json("{\"for\":\"\(request["Accept-Language"] ?? "")\(request["Authorization"] ?? "")\"}", ["Vary: Accept-Language"])]
@@ -123,7 +123,7 @@ struct GoneTests {
         #expect(try requests.map { try play.get("/x", $0).status } == [404, 200, 200])
     }
 
-    @Test("a purge takes both; to purge softly takes neither", arguments: [false, true])
+    @Test("a hard purge removes the stored response and its gone record; a soft purge keeps both", arguments: [false, true])
     func purged(_ isSoft: Bool) throws {
         let play = try play()
         #expect(try play.get("/a").status == 200)
@@ -134,7 +134,7 @@ struct GoneTests {
         #expect(try play.get("/a").status == (isSoft ? 404 : 502))
     }
 
-    @Test("it may be switched off")
+    @Test("remembering gone resources can be disabled")
     func ignored() throws {
         let play = try play { $0.remembersGone = false }
         for target in 0..<12 { #expect(try play.get("/\(target)").status == 200) }
@@ -144,7 +144,7 @@ struct GoneTests {
         #expect(try play.get("/0").status == 200)
     }
 
-    @Test("where many turn 404 at once a gateway has lost its routes: the copies go out, and none of these is believed")
+    @Test("when many targets return 404 at once, stored responses are served and no 404 is remembered as gone")
     func routesLost() throws {
         let play = try play()
         for target in 0..<20 { #expect(try play.get("/\(target)").status == 200) }
@@ -161,7 +161,7 @@ struct GoneTests {
         for target in 0..<20 { #expect(try play.get("/\(target)").status == 200) }
     }
 
-    @Test("what one client has taken away, however much, lets nobody else's 404 be disbelieved")
+    @Test("deletions by one client do not discredit another client's 404")
     func oneClient() throws {
         let trusted = try NetworkList.local()
         let play = try play { $0.downstream.trustedProxies = trusted }
@@ -180,7 +180,7 @@ struct GoneTests {
         #expect(try play.get("/4").status == 200)
     }
 
-    @Test("to the letter a 404 is passed on, however many there are")
+    @Test("in strict mode every 404 is passed on, however many there are")
     func strict() throws {
         let play = try play { $0.policy.strictness = .strict }
         for target in 0..<12 { #expect(try play.get("/\(target)").status == 200) }
@@ -190,9 +190,9 @@ struct GoneTests {
     }
 }
 
-@Suite("The age of what was confirmed (RFC 9111 §4.2.3)", .play, .doors)
+@Suite("The age of confirmed responses (RFC 9111 §4.2.3)", .play, .clientProtocols)
 struct ConfirmedAgeTests {
-    @Test("a 304 that was not written down counts all the same, for everyone who asks", arguments: [true, false])
+    @Test("a confirmation that was not written to disk still sets the age for every client", arguments: [true, false])
     func confirmed(_ isFlushed: Bool) throws {
         let time = Mutex(Int64(0))
         let origin = ScriptedOrigin { request in
@@ -226,7 +226,7 @@ struct ConfirmedAgeTests {
         #expect(try play.get("/a")["Age"] == "9")
     }
 
-    @Test("still at most one of them is written in ten seconds")
+    @Test("at most one confirmation is written to disk in ten seconds")
     func written() throws {
         let origin = ScriptedOrigin { request in
             request["If-None-Match"] == nil

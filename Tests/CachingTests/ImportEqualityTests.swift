@@ -10,7 +10,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Imported as fetched", .play)
+@Suite("Imported responses equal fetched ones", .play)
 struct ImportEqualityTests {
     private static let date = "Sun, 15 Jun 2025 15:06:00 GMT"
 
@@ -42,7 +42,7 @@ struct ImportEqualityTests {
     }
 
     @Test(
-        "an imported response is what a fetch of the same would have stored",
+        "an imported response is stored exactly like a fetched one",
         arguments: [
             ("/a?b=2&a=1", [], [("ETag", "\"x\""), ("Cache-Control", "max-age=60")]),
             // An entity tag derived from the content, a redirect within the upstream, and another media type.
@@ -70,7 +70,7 @@ struct ImportEqualityTests {
         for (one, other) in zip(fetched, imported) { #expect(one == other) }
     }
 
-    @Test("content that had a coding is stored as a fetch stores what it has decoded: with a weak tag, and without the old digest")
+    @Test("imported content that was encoded is stored like decoded content: with a weak tag and without a digest")
     func decoded() throws {
         let origin = ScriptedOrigin { _ in [] }
         let play = try ProxyPlay(origin)
@@ -85,7 +85,7 @@ struct ImportEqualityTests {
         #expect(record.metadata?.flags.contains(.weakenedETag) == true)
     }
 
-    @Test("what a write has changed since, what a route does not call good, and what is older than a fetch is left out")
+    @Test("an import is skipped after a later write or fetch, or if the route calls it bad")
     func leftOut() throws {
         let origin = ScriptedOrigin { _ in [.json("{\"new\":1}")] }
         let play = try ProxyPlay(origin) {

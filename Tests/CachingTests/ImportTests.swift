@@ -38,7 +38,7 @@ struct ImportTests {
 
     private func offlinePlay() throws -> ProxyPlay { try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.mode = .offline } }
 
-    @Test("fields of one moment, the upstream's other addresses and references to it are not imported as they are")
+    @Test("per-response fields, other upstream addresses and links to the upstream are adjusted on import")
     func momentaryFields() throws {
         let play = try offlinePlay()
         let fields =
@@ -53,7 +53,7 @@ struct ImportTests {
         for (name, _) in fields.dropFirst(2) { #expect(hit[name] == nil, "\(name)") }
     }
 
-    @Test("what is imported is served, with its age, its variant and its partition")
+    @Test("an imported response is served with its age, variant and partition")
     func imported() throws {
         let play = try offlinePlay()
         let varied = [
@@ -76,7 +76,7 @@ struct ImportTests {
     }
 
     @Test(
-        "what is left out, and why",
+        "skipped responses are reported with the reason",
         arguments: [
             (entry("/a", origin: "https://other.test"), "other_origin"), (entry("/a", origin: "https://api.test/v1.evil"), "other_origin"),
             (entry("/a", method: "POST"), "method"), (entry("/a", status: 404), "status"), (entry("/a", status: 99), "malformed"),
@@ -94,7 +94,7 @@ struct ImportTests {
     }
 
     @Test(
-        "a time that nobody's clock has shown harms nothing",
+        "an implausible time in the archive is harmless",
         arguments: ["0000-01-01T00:00:00+23:59", "0000-01-01T00:00:00+99:99", "9999-12-31T23:59:60-23:59"])
     func oddTimes(time: String) throws {
         let play = try offlinePlay()
@@ -102,7 +102,7 @@ struct ImportTests {
         #expect(try play.get("/a").text == "{\"a\":1}")
     }
 
-    @Test("a newer response is not replaced by an older one; with credentials left out it is everybody's")
+    @Test("an older import does not replace a newer response; imports without credentials are shared")
     func order() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"new\":1}")] })
         _ = try play.get("/a")

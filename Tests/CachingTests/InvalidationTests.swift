@@ -8,7 +8,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Invalidation", .play, .doors)
+@Suite("Invalidation", .play, .clientProtocols)
 struct InvalidationTests {
     private let text = [("Content-Type", "text/plain")]
 
@@ -24,7 +24,7 @@ struct InvalidationTests {
         }
     }
 
-    @Test("a login that answers a write leaves the copy for an outage, a write takes it")
+    @Test("a login redirect in response to a write keeps the stored response for outages; a successful write invalidates it")
     func login() throws {
         let isDown = Mutex(false)
         let origin = ScriptedOrigin { request in
@@ -48,7 +48,7 @@ struct InvalidationTests {
         #expect(isHit(try play.get("/a")))
     }
 
-    @Test("what is stored by a request's content goes too", arguments: [("QUERY", "/a"), ("POST", "/search")])
+    @Test("a write also invalidates responses keyed by request content", arguments: [("QUERY", "/a"), ("POST", "/search")])
     func byContent(method: String, target: String) throws {
         let play = try readingPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] })
         for fields in [text, text + [("Authorization", "a")]] {
@@ -65,7 +65,7 @@ struct InvalidationTests {
         }
     }
 
-    @Test("it stays so while the store evicts, whatever was kept for its use", .slow, arguments: ["PUT /a", "group"])
+    @Test("an invalidation persists although the store evicts its records", .slow, arguments: ["PUT /a", "group"])
     func whileEvicting(how: String) throws {
         let counter = Counter()
         let long = "\"" + String(repeating: "x", count: 100_000) + "\""
@@ -96,7 +96,7 @@ struct InvalidationTests {
         #expect(try play.metric("cistern_store_removals_total{cause=\"evicted\"}") ?? 0 > 15)
     }
 
-    @Test("what is found to be invalid is dropped, and does not stand in either")
+    @Test("a stored response found to be invalid is removed and does not rescue")
     func dropped() throws {
         let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }
         let play = try ProxyPlay(origin)
@@ -112,7 +112,7 @@ struct InvalidationTests {
         #expect(try play.metric(removed) == 1)
     }
 
-    @Test("a response to POST that was under way then is not kept", arguments: ["/search", "/own"])
+    @Test("a POST response in flight during a purge or write is not stored", arguments: ["/search", "/own"])
     func underWay(target: String) throws {
         for how in ["purge", "PUT"] where how == "purge" || target == "/search" {
             let gate = Gate()
@@ -141,7 +141,7 @@ struct InvalidationTests {
     }
 
     @Test(
-        "a response that was under way then is not kept, though the store has evicted the mark meanwhile", .slow,
+        "a response in flight during a write is not stored, even if the store has evicted the mark", .slow,
         arguments: ["", "Bearer x"])
     func underWayWhileEvicting(credentials: String) throws {
         let gate = Gate()
@@ -172,7 +172,7 @@ struct InvalidationTests {
         #expect(!isHit(try play.get("/a", user)))
     }
 
-    @Test("the age of a response to POST takes in how long it took")
+    @Test("the age of a POST response includes its response time")
     func delayOfPost() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: max-age=60", "Content-Location: /own"])] }
@@ -186,7 +186,7 @@ struct InvalidationTests {
         #expect(try play.get("/own")["Age"] == "20")
     }
 
-    @Test("what was stored under other words of No-Vary-Search does not come back with them")
+    @Test("an invalidated response stays invalid when No-Vary-Search changes back")
     func variance() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { request in
@@ -203,7 +203,7 @@ struct InvalidationTests {
         #expect(try play.get("/a?a=1").text != first.text)
     }
 
-    @Test("who waits for another's response gets none that a write to a member has overtaken")
+    @Test("a follower never receives a response that a write to a member has overtaken")
     func whileWaiting() throws {
         let gate = Gate()
         let counter = Counter()
@@ -236,7 +236,7 @@ struct InvalidationTests {
     }
 
     @Test(
-        "a mutation takes the copies of all queries with it, unless the route says that it changes too little of them",
+        "a mutation invalidates stored queries, unless the route disables it",
         arguments: [true, false])
     func sparedTarget(invalidates: Bool) throws {
         let counter = Counter()
@@ -269,7 +269,7 @@ struct InvalidationTests {
         #expect(try play.get("/users/1").status == 502)
     }
 
-    @Test("that something was said of arguments is known after a restart, whatever was evicted", .slow)
+    @Test("the use of No-Vary-Search survives a restart and evictions", .slow)
     func varianceWhileEvicting() throws {
         let counter = Counter()
         let long = "\"" + String(repeating: "x", count: 100_000) + "\""

@@ -7,7 +7,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Users of whom the upstream tells", .play, .doors)
+@Suite("Users identified by an upstream lookup", .play, .clientProtocols)
 struct LookUpPlays {
     /// Tokens have the form `USER-RIGHTS-NUMBER`; /me returns the first two parts.
     private func play(_ me: @escaping @Sendable ([String]) -> OriginStep? = { _ in nil }) throws -> ProxyPlay {
@@ -39,7 +39,7 @@ struct LookUpPlays {
 
     private func text(_ token: String) -> String { "{\"token\":\"\(token)\"}" }
 
-    @Test("tokens of one user with the same rights are one; others see nothing of it")
+    @Test("tokens of one user with equal rights share responses; others do not")
     func told() throws {
         let play = try play()
         for (index, token) in ["ann-rw-1", "ann-rw-2", "ann-r-3", "bob-rw-4"].enumerated() {
@@ -57,7 +57,7 @@ struct LookUpPlays {
         #expect(why.contains(#""identity": "told""#) && why.contains(#""identity": "untold""#))
     }
 
-    @Test("what was said of credentials at one host says nothing of them at another")
+    @Test("a lookup result for one host does not apply to another host")
     func hosts() throws {
         // At b, Ann's token is unknown, and another user has Ann's ID.
         let users = ["a.test": ["Bearer ann": 1], "b.test": ["Bearer bob": 1]]
@@ -85,7 +85,7 @@ struct LookUpPlays {
         #expect(try get("ann", at: "b.test").status == 401)
     }
 
-    @Test("a cookie is asked about too, with all credentials and nothing else of the request")
+    @Test("a cookie is looked up with all credentials and no other request fields")
     func cookie() throws {
         let play = try play()
         _ = try play.get(
@@ -96,7 +96,7 @@ struct LookUpPlays {
         #expect(asked["X-Other"] == nil && asked["If-None-Match"] == nil)
     }
 
-    @Test("when its word is too old, it is for a rescue alone; and gone when the upstream says that the token is nobody's")
+    @Test("an expired lookup result is used only for a rescue; a rejection by the upstream removes it")
     func later() throws {
         let play = try play()
         for (index, token) in ["ann-rw-1", "ann-rw-2"].enumerated() { try introduce(play, token, count: Double(index + 1)) }
@@ -117,7 +117,7 @@ struct LookUpPlays {
         #expect(try get(play, "ann-rw-2").status == 502)
     }
 
-    @Test("what does not say all of it counts for nothing", arguments: ["{\"id\":\"x\"}", "{\"id\":\"x\",\"rights\":[]}", "junk"])
+    @Test("an incomplete lookup response identifies no user", arguments: ["{\"id\":\"x\"}", "{\"id\":\"x\",\"rights\":[]}", "junk"])
     func unclear(_ content: String) throws {
         let play = try play { _ in .json(content) }
         try introduce(play, "a-b-1", count: 1, "nothing")
@@ -126,7 +126,7 @@ struct LookUpPlays {
         #expect(try get(play, "a-b-2").text == text("a-b-2"))
     }
 
-    @Test("an upstream in trouble is not asked again at once")
+    @Test("a failed lookup is not retried at once")
     func trouble() throws {
         let play = try play { _ in .json("{}", status: "503 Busy") }
         try introduce(play, "a-b-1", count: 1, "failed")

@@ -124,9 +124,9 @@ private struct Walk {
     }
 }
 
-@Suite("Users of whom the upstream tells, with tenants and logins", .play, .doors)
+@Suite("Users identified by an upstream lookup, with tenants and logins", .play, .clientProtocols)
 struct LookUpWalk {
-    @Test("random credentials, tenants and logins")
+    @Test("random credentials, tenants and logins never mix users")
     func walk() {
         var (shared, rescued) = (0, 0)
         let isWhole = RandomSchedules.run(3, steps: 300) { _ in
@@ -147,7 +147,7 @@ struct LookUpWalk {
         #expect(try play.waitFor("cistern_identity_lookups_total{result=\"told\"}", count))
     }
 
-    @Test("a fetch of one tenant is not waited for by another, and one of another token of the user is")
+    @Test("requests collapse across tokens of one user, but not across tenants")
     func collapsed() throws {
         let sessions = Sessions(["a": "ann", "b": "ann"])
         let origin = ScriptedOrigin { sessions.answer($0) }
@@ -173,7 +173,7 @@ struct LookUpWalk {
 
     /// Requests, or upstream responses, that end what was learned about a session.
     @Test(
-        "a session that changes its user leaves nothing of the new one with the former's other devices",
+        "after a session changes its user, the former user's other devices see none of the new user's responses",
         arguments: ["POST /login/bob", "GET /callback", "GET /expired", "POST /login/bob X-Tenant"])
     func login(_ change: String) throws {
         let sessions = Sessions([Self.moved: "ann", Self.other: "ann"])
@@ -202,7 +202,7 @@ struct LookUpWalk {
         #expect(try play.get("/after", other).text == "\"ann none\"")
     }
 
-    @Test("a response that was under way while the session changed its user is not stored for the former user")
+    @Test("a response in flight while the session changes its user is not stored for the former user")
     func underWay() throws {
         let sessions = Sessions([Self.moved: "ann", Self.other: "ann"])
         let origin = ScriptedOrigin { sessions.answer($0) }

@@ -3,7 +3,7 @@
 import TestSupport
 import Testing
 
-@Suite("The fetch of another client", .play)
+@Suite("Fetches of other clients", .play)
 struct OtherClientsFetchTests {
     /// A response for the client "bad" after the gate opens, and a good response for others.
     private func origin(_ gate: Gate, _ bad: [OriginStep]) -> ScriptedOrigin {
@@ -20,7 +20,7 @@ struct OtherClientsFetchTests {
     }
 
     @Test(
-        "the failure of one client's fetch is none of those who waited for it: one of them asks, and the others wait for that",
+        "when one client's fetch fails, one follower fetches again and the others wait for it",
         arguments: ["429 Too Many Requests", "503 Service Unavailable", "500 Internal Server Error"])
     func failureOfAnother(status: String) throws {
         let gate = Gate()
@@ -39,7 +39,7 @@ struct OtherClientsFetchTests {
         #expect(origin.requests.count == 3)
     }
 
-    @Test("one client's fetch hangs: of those who wait for it one asks too, and all others get what that brings")
+    @Test("when one client's fetch hangs, one follower fetches again and all others receive its response")
     func hangOfAnother() throws {
         let gate = Gate()
         let origin = origin(gate, [.json("0")])

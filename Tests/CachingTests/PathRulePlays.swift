@@ -10,7 +10,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Rules of paths, in plays", .play, .doors)
+@Suite("Path rules, end to end", .play, .clientProtocols)
 struct PathRulePlays {
     private static func route(_ path: String, _ change: (inout Route) throws -> Void) rethrows -> Route {
         var route = Route()
@@ -32,7 +32,7 @@ struct PathRulePlays {
         "/internal%00/x", "/open/..%5c../internal/x", "/%2e/%69nternal",
     ]
 
-    @Test("no spelling gets past deny")
+    @Test("no spelling of a path bypasses a deny rule")
     func denied() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) { try? Self.guarded(&$0) }
         for target in walks { #expect(try play.get(target).status == 403, "\(target)") }
@@ -41,7 +41,7 @@ struct PathRulePlays {
     }
 
     @Test(
-        "what is stored for all on a route that ignores credentials is read there by every server",
+        "a response is shared without credentials only if every interpretation of its path is on such a route",
         arguments: [
             ("/open/a%2fb", true), ("/z/a%5cb/../../open/x", false), ("/open/x%5c..%5c..%5cme", false), ("/open/..;/me", false),
             ("/open/a%0a", false), ("/open/%252e%252e/me", false),
@@ -54,7 +54,7 @@ struct PathRulePlays {
     }
 
     @Test(
-        "no reading of a path leaves the path of the upstream's URL",
+        "no interpretation of a path leaves the base path of the upstream's URL",
         arguments: [
             ("/../admin", 400), ("/%2e%2e/admin", 400), ("/..%2fadmin", 400), ("/..;/admin", 400), ("/..%5cadmin", 400),
             ("/..\\admin", 400),
@@ -74,7 +74,7 @@ struct PathRulePlays {
         }
     }
 
-    @Test("a beginning that is taken off is left by no reading")
+    @Test("no interpretation of a path escapes a stripped path prefix")
     func stripped() throws {
         let play = try ProxyPlay(ScriptedOrigin { [.json("\"\($0.target)\"")] }) { settings in
             settings.apiName = "a"
@@ -92,7 +92,7 @@ struct PathRulePlays {
         #expect(try play.get("/orders/a%2fb/../c").text == "\"/a%2fb/../c\"")
     }
 
-    @Test("a method reads, and a write spares its target, on the route of every reading only")
+    @Test("methods and invalidates_target apply only if every interpretation of the path matches the route")
     func reads() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { _ in [.json("\(counter.next())", ["Cache-Control: max-age=60"])] }
@@ -115,7 +115,7 @@ struct PathRulePlays {
 
     // MARK: Query arguments
 
-    @Test("arguments.drop: the upstream does not get them, and requests with and without them have one copy")
+    @Test("arguments.drop removes arguments from the upstream request and the cache key")
     func dropped() throws {
         let play = try ProxyPlay(ScriptedOrigin { [.json("\"\($0.target)\"", ["Cache-Control: max-age=60"])] }) {
             $0.routes = [Self.route("/a/**") { $0.arguments.drop = [ArgumentPattern("utm_*"), ArgumentPattern("gclid")] }]
@@ -128,7 +128,7 @@ struct PathRulePlays {
         #expect(try play.get("/a/..%2fc?gclid=7").text == "\"/a/..%2fc\"")
     }
 
-    @Test("what is asked for with an argument inside an ignored one is not stored for those without it")
+    @Test("an argument hidden inside an ignored one does not affect responses for requests without it")
     func semicolon() throws {
         let play = try ProxyPlay(ScriptedOrigin { [.json("\"\($0.target)\"", ["Cache-Control: max-age=60"])] }) {
             $0.otherRoute.arguments.ignore = [ArgumentPattern("utm_*")]
@@ -140,7 +140,7 @@ struct PathRulePlays {
     // MARK: Persisted documents
 
     @Test(
-        "a mutation by the name of a document gets no copy in an outage, and is sent once",
+        "a persisted GraphQL document that is a mutation is not rescued and is sent once",
         arguments: ["{\"documentId\":\"pay\"}", "{\"id\":\"pay\"}", "{\"doc_id\":1,\"variables\":{}}", "{\"query\":\"mutation {pay}\"}"])
     func mutations(_ content: String) throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"data\":1}")] }) {
@@ -157,13 +157,13 @@ struct PathRulePlays {
     }
 }
 
-@Suite("Rules of paths before a real nginx", .play, .enabled(if: WebServer.isInstalled))
+@Suite("Path rules with a real nginx", .play, .enabled(if: WebServer.isInstalled))
 struct PathRulesAtNginx {
     private static let parts = [
         "internal", "%69nternal", "open", "x", "..", "%2e%2e", "..;", ".", "", "a%5cb", "a\\b", "a%2fb", "..%2f..", "..%5c..", "me;p",
     ]
 
-    @Test("what nginx serves under a closed path was let through by no spelling, and what it serves elsewhere is shared by nobody")
+    @Test("no spelling of a path makes nginx serve a denied path or share a response outside the route")
     func walk() throws {
         var setup = WebServer.Setup()
         setup.response = "add_header Cache-Control max-age=60; return 200 '[\"$http_authorization\",\"$uri\"]';"

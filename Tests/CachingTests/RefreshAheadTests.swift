@@ -5,7 +5,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Refreshing ahead, as a rule")
+@Suite("The refresh-ahead rule")
 struct RefreshAheadTests {
     private static func rule(percent: Int, hits: Int = 3) throws -> RefreshAhead {
         var route = Route()
@@ -18,19 +18,19 @@ struct RefreshAheadTests {
         ttl.map { rule.isDue([key], route: 0, ttl: $0, lifetime: 100, now: Timestamp(seconds: now)) }
     }
 
-    @Test("the third hit with less than the share left")
+    @Test("a refresh is due at the third hit within the last share of the lifetime")
     func third() throws {
         var rule = try Self.rule(percent: 10)
         #expect(Self.due(&rule, ttl: [9, 9, 9, 9]) == [false, false, true, true])
     }
 
-    @Test("earlier hits count, but none is due while enough is left")
+    @Test("earlier hits count, but no refresh is due while enough lifetime is left")
     func enough() throws {
         var rule = try Self.rule(percent: 10)
         #expect(Self.due(&rule, ttl: [50, 40, 30, 10, 9]) == [false, false, false, false, true])
     }
 
-    @Test("where no route asks for it, nothing is counted; where another does, nothing is due")
+    @Test("without a route that uses refresh_ahead nothing is counted; other routes never trigger a refresh")
     func off() throws {
         #expect(RefreshAhead(Routes([], rest: Route())) == nil)
         var asking = Route()
@@ -40,7 +40,7 @@ struct RefreshAheadTests {
         #expect(due == [false, false, false, false])
     }
 
-    @Test("each key counts its own hits, and anew once its freshness has ended")
+    @Test("hits are counted per key and reset when freshness ends")
     func counting() throws {
         var rule = try Self.rule(percent: 10, hits: 2)
         #expect(Self.due(&rule, ttl: [5], key: 1) == [false])

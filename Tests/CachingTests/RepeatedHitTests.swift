@@ -11,7 +11,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Repeated hits", .play, .doors)
+@Suite("Repeated hits", .play, .clientProtocols)
 struct RepeatedHitTests {
     private func play(_ fields: [String] = [], _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         let counter = Counter()
@@ -33,7 +33,7 @@ struct RepeatedHitTests {
         return try play.get(target, fields)
     }
 
-    @Test("what comes again gets the same response, and is counted, explained and logged like any hit")
+    @Test("a repeated request receives the same response and is counted, explained and logged like any hit")
     func again() throws {
         let play = try play()
         let first = try warm(play)
@@ -53,7 +53,7 @@ struct RepeatedHitTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("a response that varies by Origin is repeated to each origin, whatever names its requests")
+    @Test("a response with Vary: Origin is repeated per origin, whatever the request ID")
     func variedByOrigin() throws {
         let origin = ScriptedOrigin { request in
             [.json("\"\(request["Origin"] ?? "none")\"", ["Cache-Control: max-age=60", "Vary: Origin"])]
@@ -90,7 +90,7 @@ struct RepeatedHitTests {
     }
 
     @Test(
-        "whatever changes what is stored ends it at once",
+        "any change of the stored response ends its repetition at once",
         arguments: [
             ("POST", "/-/purge?target=/a", "{\"n\":2,"), ("POST", "/-/purge?all=true", "{\"n\":2,"),
             ("POST", "/-/purge?tag=t", "{\"n\":2,"),
@@ -110,7 +110,7 @@ struct RepeatedHitTests {
         #expect(try repeated(play) == 1)
     }
 
-    @Test("a write through the proxy ends it at once, also one to another target of the same group")
+    @Test("a write ends repetition at once, also a write to another target of the same group")
     func written() throws {
         for (method, target) in [("POST", "/a"), ("DELETE", "/a"), ("POST", "/other")] {
             let play = try play(["Cache-Groups: \"g\"", "Cache-Group-Invalidation: \"g\""])
@@ -122,7 +122,7 @@ struct RepeatedHitTests {
         }
     }
 
-    @Test("what is stored of other targets ends nothing")
+    @Test("storing other targets does not end repetition")
     func othersStored() throws {
         let play = try play()
         try warm(play)
@@ -133,7 +133,7 @@ struct RepeatedHitTests {
         }
     }
 
-    @Test("requests of other programs get it too, and each of them is explained and logged as its own")
+    @Test("requests with another User-Agent share the repeated hit, and each is explained and logged separately")
     func otherPrograms() throws {
         let play = try play()
         try warm(play, "/a", [("User-Agent", "one"), ("Accept-Language", "de")])
@@ -146,7 +146,7 @@ struct RepeatedHitTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("on a connection that ends with its response, and to a client of HTTP/1.0, it says so", .http1Doors)
+    @Test("a repeated hit signals the connection's end, also to HTTP/1.0 clients", .http1Protocols)
     func ends() throws {
         let play = try play()
         try warm(play)
@@ -162,7 +162,7 @@ struct RepeatedHitTests {
         #expect(try play.get("/a")["Connection"] == nil)
     }
 
-    @Test("nobody is given another's response: each request has its own")
+    @Test("repeated hits never serve another request's response")
     func others() throws {
         let play = try play(["Vary: Accept-Language"])
         let requests: [[(String, String)]] = [
@@ -177,7 +177,7 @@ struct RepeatedHitTests {
         #expect(try repeated(play) ?? 0 >= 12)
     }
 
-    @Test("the same bytes by http and by https get each its own response", .door(.tls))
+    @Test("equal requests over http and https receive separate responses", .clientProtocol(.tls))
     func schemes() throws {
         let play = try play { $0.listening.listeners.append(ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))) }
         let clients = try [play.client(), TestClient(port: play.ports[1])]
@@ -190,7 +190,7 @@ struct RepeatedHitTests {
         }
     }
 
-    @Test("responses to HEAD, to conditions, of a part, and coded ones are repeated as they are")
+    @Test("repeated HEAD, conditional, range and compressed responses are identical")
     func forms() throws {
         let play = try play { $0.content.compressFromBytes = 100 }
         _ = try play.get("/a")
@@ -208,7 +208,7 @@ struct RepeatedHitTests {
         }
     }
 
-    @Test("requests in one piece, in several, and with more behind them are answered as ever", .http1Doors)
+    @Test("whole, split and pipelined requests are answered correctly", .http1Protocols)
     func pieces() throws {
         let play = try play()
         try warm(play)
@@ -237,7 +237,7 @@ struct RepeatedHitTests {
         #expect(try repeated(play) == 12)
     }
 
-    @Test("a response that ends its connection is not one for others", .http1Doors)
+    @Test("a response that closes its connection is not repeated on others", .http1Protocols)
     func ending() throws {
         let play = try play()
         for _ in 0..<5 {
@@ -248,7 +248,7 @@ struct RepeatedHitTests {
         #expect(try repeated(play) == 0)
     }
 
-    @Test("a stale response is not repeated: each asks for a new one")
+    @Test("a stale response is never a repeated hit")
     func stale() throws {
         let play = try play(["Cache-Control: stale-while-revalidate=60"])
         _ = try play.get("/a")
@@ -258,7 +258,7 @@ struct RepeatedHitTests {
         #expect(try repeated(play) == 0)
     }
 
-    @Test("many targets take turns, and each gets its own", .slow)
+    @Test("interleaved requests for many targets each receive their own response", .slow)
     func many() throws {
         let play = try play()
         var wanted: [String] = []
@@ -273,7 +273,7 @@ struct RepeatedHitTests {
         #expect(try 200...600 ~= (repeated(play) ?? 0) - first)
     }
 
-    @Test("a request that asks for an explanation is never a repeated hit, nor is a request on a route with refresh_ahead")
+    @Test("requests with explanation fields, and routes with refresh_ahead, have no repeated hits")
     func longWay() throws {
         let play = try play { $0.ownFields.allowsWhy = true }
         for fields in [[("Cistern-Why", "?1")], [("Cistern-Key", "?1")]] {

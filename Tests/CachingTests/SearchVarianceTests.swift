@@ -8,7 +8,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("No-Vary-Search", .play, .doors)
+@Suite("No-Vary-Search", .play, .clientProtocols)
 struct SearchVariancePlays {
     private let field = "No-Vary-Search: params=(\"utm\" \"session\")"
 
@@ -29,7 +29,7 @@ struct SearchVariancePlays {
 
     private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
-    @Test("arguments that make no difference find what another spelling has stored, also after a restart")
+    @Test("arguments excluded by No-Vary-Search do not affect the match, also after a restart")
     func found() throws {
         let origin = counting(field)
         let play = try ProxyPlay(origin)
@@ -48,7 +48,7 @@ struct SearchVariancePlays {
     }
 
     @Test(
-        "without the field, with a bad one, or with the setting off, arguments match exactly", arguments: [nil, "params=(utm)", "params"])
+        "with No-Vary-Search absent, invalid or disabled, arguments match exactly", arguments: [nil, "params=(utm)", "params"])
     func exact(value: String?) throws {
         let origin = value.map { counting("No-Vary-Search: \($0)") } ?? counting()
         let play = try ProxyPlay(origin) { if value == "params" { $0.policy.usesNoVarySearch = false } }
@@ -57,7 +57,7 @@ struct SearchVariancePlays {
         #expect(isHit(try play.get("/a?utm=x")))
     }
 
-    @Test("only responses that said so are found by it: what the upstream says later counts from then on")
+    @Test("only responses with No-Vary-Search match other arguments; the latest response decides")
     func changes() throws {
         let play = try ProxyPlay(secondSaysSo())
         #expect(try play.get("/a").text == "1")
@@ -72,7 +72,7 @@ struct SearchVariancePlays {
         #expect(try play.get("/a?utm=z").text == "4")
     }
 
-    @Test("of two fresh responses that fit, the more recent one is served (RFC 9111 §4)")
+    @Test("of two fresh matching responses the more recent one is served (RFC 9111 §4)")
     func mostRecent() throws {
         let play = try ProxyPlay(secondSaysSo())
         #expect(try play.get("/a").text == "1")
@@ -85,7 +85,7 @@ struct SearchVariancePlays {
         #expect(try play.get("/a?utm=x").text == "3")
     }
 
-    @Test("a write to one spelling drops the response for all")
+    @Test("a write to one spelling invalidates the response for all spellings")
     func invalidation() throws {
         let origin = counting(field)
         let play = try ProxyPlay(origin)
@@ -99,7 +99,7 @@ struct SearchVariancePlays {
         }
     }
 
-    @Test("partitions stay apart, variants too")
+    @Test("No-Vary-Search does not cross partitions or variants")
     func partitions() throws {
         let origin = counting(field, "Vary: Accept-Language")
         let play = try ProxyPlay(origin)
@@ -109,7 +109,7 @@ struct SearchVariancePlays {
         #expect(!isHit(try play.get("/a?utm=y", [("Authorization", "Bearer x"), ("Accept-Language", "de")])))
     }
 
-    @Test("the copy of another spelling rescues, and a 304 to it makes it fresh for all")
+    @Test("a response stored under another spelling rescues; its 304 makes it fresh for all spellings")
     func rescue() throws {
         let origin = ScriptedOrigin { request in
             let fields = ["Cache-Control: max-age=60", field, "ETag: \"1\""]
@@ -127,7 +127,7 @@ struct SearchVariancePlays {
         #expect(try play.get("/a?utm=w").text == "[1]")
     }
 
-    @Test("purging one spelling, or asking for it, means the response for all; another target's stays", arguments: [false, true])
+    @Test("purging or inspecting one spelling addresses the shared response; other targets are unaffected", arguments: [false, true])
     func purging(isSoft: Bool) throws {
         let counter = Counter()
         let play = try ProxyPlay(

@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Selection", .play)
+@Suite("Selecting stored responses", .play)
 struct SelectionTests {
     /// Returns the upstream's view of a request field.
     private func echoing(_ name: String, _ fields: String...) -> ScriptedOrigin {
@@ -15,7 +15,7 @@ struct SelectionTests {
 
     private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
-    @Test("who hides a field from the upstream by Connection does not store its response for those who send it")
+    @Test("a request that hides a field with Connection does not store its response for requests that send it")
     func hidden() throws {
         let play = try ProxyPlay(echoing("X-F", "Vary: X-F"))
         #expect(try play.get("/a", [("X-F", "1"), ("Connection", "keep-alive, x-f")]).text == "\"none\"")
@@ -27,7 +27,7 @@ struct SelectionTests {
         #expect(isHit(try keyed.get("/a")))
     }
 
-    @Test("what an upstream may read as a selecting field counts as one (RFC 3875 §4.1.18)", arguments: ["Vary: X-Tenant", ""])
+    @Test("a field that the upstream may read as a selecting field counts as one (RFC 3875 §4.1.18)", arguments: ["Vary: X-Tenant", ""])
     func spelling(vary: String) throws {
         let origin = ScriptedOrigin { request in
             [
@@ -43,14 +43,14 @@ struct SelectionTests {
         #expect(isHit(try play.get("/a", [("x_Tenant", "evil")])) && play.origin.requests.count == 4)
     }
 
-    @Test("a response that depends on where the client is, is for that client alone")
+    @Test("a response that varies by the client's address is not stored")
     func address() throws {
         let play = try ProxyPlay(echoing("X-Forwarded-For", "Vary: X-Forwarded-For"))
         _ = try play.get("/a")
         #expect(try play.get("/a")["Cache-Status"] == "cistern; fwd=uri-miss; detail=vary_star")
     }
 
-    @Test("one user's own cache obeys Vary for credentials too, and keeps them out of its keys", arguments: ["Cookie", "Authorization"])
+    @Test("a private cache applies Vary to credentials and keeps them out of its keys", arguments: ["Cookie", "Authorization"])
     func ownCredentials(name: String) throws {
         let play = try ProxyPlay(echoing(name, "Vary: \(name)")) { $0.policy.isPrivate = true }
         #expect(try play.get("/a", [(name, "secret-1")]).text == "\"secret-1\"")
@@ -60,7 +60,7 @@ struct SelectionTests {
         #expect(try !play.admin("GET", "/-/entries").text.contains("secret"))
     }
 
-    @Test("to the letter, requests share a response only where each may have it unasked (RFC 9111 §4)")
+    @Test("in strict mode requests share a response only if each may reuse it without validation (RFC 9111 §4)")
     func sharing() throws {
         for (strictness, control, count) in [
             (Strictness.strict, "no-cache", 2), (.strict, "max-age=0", 2), (.strict, "public", 2), (.strict, "max-age=60", 1),
@@ -81,7 +81,7 @@ struct SelectionTests {
         }
     }
 
-    @Test("only-if-cached holds for QUERY that cannot be stored too; an unsafe request always goes on (RFC 9111 §4, §5.2.1.7)")
+    @Test("only-if-cached also applies to unstorable QUERY requests; unsafe requests are always forwarded (RFC 9111 §4, §5.2.1.7)")
     func onlyIfCached() throws {
         let play = try ProxyPlay(echoing("X"))
         let fields = [("Cache-Control", "only-if-cached")]
@@ -90,7 +90,7 @@ struct SelectionTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("where gzip goes out, 304, 206 and HEAD speak of what would have gone out")
+    @Test("with gzip negotiated, 304, 206 and HEAD describe the compressed representation")
     func negotiated() throws {
         let text = "[\"" + String(repeating: "abc", count: 100) + "\"]"
         let origin = ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60", "ETag: \"x\""])] }

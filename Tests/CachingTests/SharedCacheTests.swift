@@ -8,14 +8,14 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("A shared cache to the letter", .play)
+@Suite("A shared cache in strict mode", .play)
 struct SharedCacheTests {
     private static func counting(_ steps: @escaping @Sendable (OriginRequest, Int) -> [OriginStep]) -> ScriptedOrigin {
         let counter = Counter()
         return ScriptedOrigin { steps($0, counter.next()) }
     }
 
-    @Test("with store: any, every final status is kept as it says, and relayed untouched")
+    @Test("with store: any every final status is stored as permitted and forwarded unchanged")
     func anyStatus() throws {
         let origin = Self.counting { request, number in
             switch request.target {
@@ -56,7 +56,7 @@ struct SharedCacheTests {
     }
 
     @Test(
-        "what says who somebody is in fields of other names keeps users apart too",
+        "identity fields with other names also separate users",
         arguments: [
             "X-API-Key", "X_Api_Key", "api_key", "x_auth_token", "PRIVATE-TOKEN", "X-Vault-Token", "X-Session-Token", "Token",
             "X-Goog-Api-Key",
@@ -73,7 +73,7 @@ struct SharedCacheTests {
         #expect(origin.requests.count == (name == "DPoP" ? 4 : 3))
     }
 
-    @Test("a redirect within the upstream stays here out of the store too")
+    @Test("a stored redirect within the upstream also points to the proxy")
     func redirect() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [] }) { $0.policy.keepsAny = true }
         let own = "http://127.0.0.1:\(play.origin.port)"
@@ -86,7 +86,7 @@ struct SharedCacheTests {
         #expect(hit["Cache-Status"]?.contains("hit") == true)
     }
 
-    @Test("HEAD brings GET's copy up to date, or makes it stale")
+    @Test("a HEAD response freshens the stored GET response or makes it stale")
     func head() throws {
         let origin = Self.counting { request, number in
             guard request.method == "HEAD" else { return [.json("{\"n\":\(number)}", ["Cache-Control: max-age=60", "ETag: \"v\""])] }
@@ -105,7 +105,7 @@ struct SharedCacheTests {
         }
     }
 
-    @Test("Via stays right when a 304 brings its own")
+    @Test("Via is correct after a 304 with its own Via")
     func via() throws {
         let origin = ScriptedOrigin { request in
             request["If-None-Match"] == nil
@@ -119,7 +119,7 @@ struct SharedCacheTests {
         #expect(try play.get("/a").all("Via") == ["1.1 second", "1.1 cistern"])
     }
 
-    @Test("only-if-cached is never answered by asking, also where a range or a precondition bypasses the store")
+    @Test("only-if-cached never causes an upstream request, also with a range or precondition")
     func onlyIfCached() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         for field in [("Range", "bytes=0-1"), ("If-Match", "*"), ("X", "1")] {
@@ -128,7 +128,7 @@ struct SharedCacheTests {
         #expect(play.origin.requests.isEmpty)
     }
 
-    @Test("what a write names behind the upstream's base path is dropped")
+    @Test("a write invalidates its Location behind the upstream's base path")
     func basePath() throws {
         let counter = Counter()
         let play = try ProxyPlay(
@@ -147,7 +147,7 @@ struct SharedCacheTests {
         #expect(try play.get("/made").text != first)
     }
 
-    @Test("Set-Cookie out of the store: stripped, kept, or the response is not stored")
+    @Test("Set-Cookie in stored responses is stripped, kept or prevents storing, as configured")
     func setCookie() throws {
         for treatment in SetCookieTreatment.allCases {
             let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Set-Cookie: a=1", "Cache-Control: max-age=60"])] }) {
@@ -160,7 +160,7 @@ struct SharedCacheTests {
         }
     }
 
-    @Test("another's response to a request with Authorization is shared while fresh, and never stale")
+    @Test("a response to a request with Authorization is shared while fresh and never served stale")
     func authorized() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60, must-revalidate"])] }) {
             $0.policy.credentials.fields = []

@@ -8,7 +8,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Fields of one moment, and references to the upstream", .play, .doors)
+@Suite("Per-response fields and links to the upstream", .play, .clientProtocols)
 struct StoredFieldsTests {
     static let momentary = [
         "RateLimit: \"a\";r=5", "RateLimit-Remaining: 5", "X-RateLimit-Reset: 30", "X-Rate-Limit-Limit: 10", "Retry-After: 7",
@@ -34,7 +34,7 @@ struct StoredFieldsTests {
         #expect(response["X-Kept"] == "1")
     }
 
-    @Test("its own client gets those of the moment; hits, confirmed copies and rescues have none")
+    @Test("per-response fields reach only the client that caused them, not hits, confirmations or rescues")
     func stored() throws {
         let origin = origin()
         let play = try ProxyPlay(origin)
@@ -52,7 +52,7 @@ struct StoredFieldsTests {
         expectNone(try play.get("/a"), "a rescue")
     }
 
-    @Test("whoever follows another's fetch gets what is stored")
+    @Test("followers receive the stored form of the response")
     func collapsed() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", Self.momentary + Self.usual + ["Cache-Control: max-age=60"])] }
@@ -69,7 +69,7 @@ struct StoredFieldsTests {
         #expect(responses.count { $0["Retry-After"] != nil } == 1)
     }
 
-    @Test("an error keeps its Retry-After, also where it is stored")
+    @Test("an error keeps its Retry-After, also when it is stored")
     func ofErrors() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", status: "404 Not Found", ["Retry-After: 7"])] }) {
             $0.policy.freshness.negative = 30
@@ -77,7 +77,7 @@ struct StoredFieldsTests {
         for _ in 0..<2 { #expect(try play.get("/a")["Retry-After"] == "7") }
     }
 
-    @Test("strict mode stores all fields, as RFC 9111 §3.1 has it, but for the upstream's other addresses")
+    @Test("strict mode stores all fields except other upstream addresses (RFC 9111 §3.1)")
     func strict() throws {
         let play = try ProxyPlay(origin()) { $0.policy.strictness = .strict }
         _ = try play.get("/a")
@@ -86,7 +86,7 @@ struct StoredFieldsTests {
         for name in Self.names(Self.neverShown) { #expect(hit[name] == nil) }
     }
 
-    @Test("references within the upstream become paths here, for each client, and in a 304's update")
+    @Test("links within the upstream become relative for each client, also in a 304's update")
     func references() throws {
         let origin = ScriptedOrigin { request in
             let base = "http://127.0.0.1:\(request["Host"]?.split(separator: ":").last ?? "")"
@@ -112,7 +112,7 @@ struct StoredFieldsTests {
         }
     }
 
-    @Test("what the client gets of a rescue says how fresh it is: also that it is")
+    @Test("Cache-Status of a rescue reports the ttl, also if the response is still fresh")
     func ttl() throws {
         let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }
         let play = try ProxyPlay(origin)
@@ -126,7 +126,7 @@ struct StoredFieldsTests {
     }
 }
 
-@Suite("A cold store and clients with conditions", .play, .doors)
+@Suite("Conditional requests with a cold cache", .play, .clientProtocols)
 struct ColdConditionTests {
     private func origin(_ control: String) -> ScriptedOrigin {
         ScriptedOrigin { request in
@@ -139,7 +139,7 @@ struct ColdConditionTests {
     }
 
     @Test(
-        "the first request goes without its client's conditions, which are answered here, and fills the store",
+        "the first request is sent without the client's conditions, evaluated locally, and fills the cache",
         arguments: [
             ("If-None-Match", "\"a\"", 304), ("If-None-Match", "\"b\"", 200), ("If-None-Match", "*", 304),
             ("If-Modified-Since", "Mon, 01 Jan 2024 00:00:00 GMT", 304), ("If-Modified-Since", "Sun, 31 Dec 2023 00:00:00 GMT", 200),
@@ -157,7 +157,7 @@ struct ColdConditionTests {
         #expect(try play.get("/a").text == "\"one\"", "a rescue")
     }
 
-    @Test("where the response is not stored, the next request has its client's conditions, until one is")
+    @Test("if the response was not stored, later requests keep their conditions until one is")
     func unkept() throws {
         let origin = origin("no-store")
         let play = try ProxyPlay(origin)
@@ -169,7 +169,7 @@ struct ColdConditionTests {
         #expect(try play.get("/b", condition).status == 200, "another target")
     }
 
-    @Test("a request that the store has nothing to do with keeps them", arguments: ["HEAD", "POST"])
+    @Test("a request that bypasses the cache keeps its conditions", arguments: ["HEAD", "POST"])
     func others(_ method: String) throws {
         let origin = origin("max-age=60")
         let play = try ProxyPlay(origin)
@@ -178,9 +178,9 @@ struct ColdConditionTests {
     }
 }
 
-@Suite("Codings that are none", .play, .doors)
+@Suite("Content-Encoding values that are not codings", .play, .clientProtocols)
 struct OddCodingTests {
-    @Test("JSON whose coding is none is stored, and goes out without it", arguments: ["utf-8", "UTF8", "none", "binary", "identity, none"])
+    @Test("JSON with an invalid Content-Encoding is stored without it", arguments: ["utf-8", "UTF8", "none", "binary", "identity, none"])
     func none(_ coding: String) throws {
         let origin = ScriptedOrigin { _ in [.json("{\"a\":1}", ["Content-Encoding: \(coding)", "Cache-Control: max-age=60"])] }
         let play = try ProxyPlay(origin)
@@ -189,7 +189,7 @@ struct OddCodingTests {
         #expect(hit.text == "{\"a\":1}" && hit["Content-Encoding"] == nil && hit["Cache-Status"]?.contains("; hit") == true)
     }
 
-    @Test("what is no JSON all the same is not stored")
+    @Test("invalid JSON with an invalid Content-Encoding is not stored")
     func noJSON() throws {
         let origin = ScriptedOrigin { _ in [.json("{\"a\":", ["Content-Encoding: utf-8", "Cache-Control: max-age=60"])] }
         let play = try ProxyPlay(origin)

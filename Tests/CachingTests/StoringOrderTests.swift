@@ -8,7 +8,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Fetches that overlap", .play)
+@Suite("Overlapping fetches", .play)
 struct StoringOrderTests {
     private static let fresh = "Cache-Control: max-age=60"
 
@@ -40,7 +40,7 @@ struct StoringOrderTests {
         .send("HTTP/1.1 304 Not Modified\r\nETag: \"\(tag)\"\r\n\(fresh)\r\n\r\n")
     }
 
-    @Test("a slow older response goes to its own client, and never takes the place of a newer one", arguments: ["", "Vary: X-A"])
+    @Test("a slow older response reaches its own client and does not replace a newer one", arguments: ["", "Vary: X-A"])
     func older(vary: String) throws {
         let gate = Gate()
         let varied = [Self.fresh] + (vary.isEmpty ? [] : [vary])
@@ -61,7 +61,7 @@ struct StoringOrderTests {
         #expect(origin.requests.count == 2)
     }
 
-    @Test("what varies by other fields now does not let in what is older than what it replaced")
+    @Test("a changed Vary does not let an older response replace a newer one")
     func emptyVariant() throws {
         let gate = Gate()
         let varied = [Self.fresh, "Vary: X-A"]
@@ -78,7 +78,7 @@ struct StoringOrderTests {
         #expect(try play.get("/a", [("X-A", "1")]).text == "3")
     }
 
-    @Test("one whose request was sent after the stored one had come replaces it, whatever its Date says")
+    @Test("a response requested after the stored one arrived replaces it, whatever its Date")
     func dates() throws {
         let counter = Counter()
         let play = try ProxyPlay(
@@ -93,7 +93,7 @@ struct StoringOrderTests {
         #expect(try play.get("/a").text == "2")
     }
 
-    @Test("a late 304 does not bring back what was replaced, nor freshen what replaced it")
+    @Test("a late 304 neither restores a replaced response nor freshens its replacement")
     func confirmation() throws {
         let gate = Gate()
         let origin = Self.origin(
@@ -110,7 +110,7 @@ struct StoringOrderTests {
         #expect(hit.text == "3" && hit["Cache-Status"] == "cistern; hit; ttl=10")
     }
 
-    @Test("a 304 that was asked for later, and speaks of another than what is stored: the next request asks")
+    @Test("after a 304 for a response other than the stored one, the next request is forwarded")
     func contradiction() throws {
         let gate = Gate()
         let counter = Counter()
@@ -136,7 +136,7 @@ struct StoringOrderTests {
         #expect(origin.requests.last?["If-None-Match"] == "\"b\"")
     }
 
-    @Test("a late response to HEAD does not make stale what replaced the one it speaks of")
+    @Test("a late HEAD response does not invalidate a newer stored response")
     func head() throws {
         let gate = Gate()
         let origin = Self.origin(
@@ -152,7 +152,7 @@ struct StoringOrderTests {
         #expect(try play.get("/a")["Cache-Status"] == "cistern; hit; ttl=60")
     }
 
-    @Test("those who wait for a response that comes too late get the newer one")
+    @Test("followers of an outdated response receive the newer one")
     func followers() throws {
         let gate = Gate()
         let origin = Self.origin(gate, late: { _ in [.json("1", [Self.fresh])] }, others: { _, number in .json("\(number)", [Self.fresh]) })
@@ -168,7 +168,7 @@ struct StoringOrderTests {
         #expect(origin.requests.count == 2)
     }
 
-    @Test("who came after the newer one was stored, and must ask, asks")
+    @Test("a follower that must validate sends its own request after a newer response was stored")
     func laterFollower() throws {
         let gate = Gate()
         let origin = Self.origin(gate, late: { _ in [.json("1")] }, others: { _, number in .json("\(number)") })
@@ -183,7 +183,7 @@ struct StoringOrderTests {
         #expect(follower.readResponse()?.text == "3")
     }
 
-    @Test("who is rescued gets what is stored now, not what was found when the request came")
+    @Test("a rescue serves the current stored response, not the one found when the request arrived")
     func rescue() throws {
         let gate = Gate()
         let origin = Self.origin(
@@ -196,7 +196,7 @@ struct StoringOrderTests {
         #expect(slow.readResponse()?.text == "3")
     }
 
-    @Test("arguments that make no difference: an older response does not come before a newer one of the other place")
+    @Test("with No-Vary-Search an older response does not hide a newer one under another key")
     func searchVariance() throws {
         let varied = [Self.fresh, "No-Vary-Search: params=(\"x\")"]
         for isLateVaried in [true, false] {
@@ -217,7 +217,7 @@ struct StoringOrderTests {
     }
 
     @Test(
-        "which of two responses is the later one",
+        "recency decides which of two responses is outdated",
         arguments: [
             // Order, request time, response time, whether archived: of the stored response, then of the new one.
             ((5, 0, 9, false), (6, 0, 0, false), false), ((6, 0, 0, false), (5, 0, 9, false), true),

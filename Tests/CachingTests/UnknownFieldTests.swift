@@ -18,7 +18,7 @@ func accountOrigin(_ field: String, _ fields: String...) -> ScriptedOrigin {
     ScriptedOrigin { request in [.json("\"\(request[field] ?? "none")\"", fields)] }
 }
 
-@Suite("Unknown fields that may select", .play, .doors)
+@Suite("Unlisted request fields that may select a response", .play, .clientProtocols)
 struct UnknownFieldTests {
     private let token = ("Authorization", "Bearer 1")
 
@@ -28,7 +28,7 @@ struct UnknownFieldTests {
         String(decoding: try play.admin("GET", "/-/why?path=\(path)&last=1").content, as: UTF8.self)
     }
 
-    @Test("requests for two accounts at once are two fetches", arguments: selectingFields)
+    @Test("concurrent requests for two accounts cause two fetches", arguments: selectingFields)
     func collapsing(field: String) throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { request in [.open(asked), .pass(gate), .json("\"\(request[field] ?? "none")\"")] }
@@ -45,7 +45,7 @@ struct UnknownFieldTests {
         #expect(origin.requests.count == 2)
     }
 
-    @Test("in an outage each account has its own copy, also after a restart; who has none gets none", arguments: selectingFields)
+    @Test("in an outage each account receives only its own stored response, also after a restart", arguments: selectingFields)
     func rescue(field: String) throws {
         let play = try ProxyPlay(accountOrigin(field))
         #expect(try play.get("/a", [token, (field, "A")]).text == "\"A\"")
@@ -62,7 +62,7 @@ struct UnknownFieldTests {
         }
     }
 
-    @Test("a copy for those who send no such field is for them alone, and what others bring does not take its place")
+    @Test("responses to requests with and without an account field neither replace nor serve each other")
     func plain() throws {
         let play = try ProxyPlay(accountOrigin("Stripe-Account", "ETag: \"1\""))
         #expect(try play.get("/a").text == "\"none\"")
@@ -77,7 +77,7 @@ struct UnknownFieldTests {
     }
 
     @Test(
-        "where the upstream says for whom a response is, unknown fields make no difference",
+        "unlisted fields do not select if the response states its audience by Vary or Cache-Control",
         arguments: ["Vary: X-Tenant", "Cache-Control: public", "Cache-Control: max-age=60", "Cache-Control: s-maxage=1"])
     func language(said: String) throws {
         let gate = Gate()
@@ -98,7 +98,7 @@ struct UnknownFieldTests {
         #expect(try play.get("/a").text == "2")
     }
 
-    @Test("an upstream that stops saying so is believed at once: nobody is served what came for another")
+    @Test("when the upstream stops stating the audience, unlisted fields select again at once")
     func languageLost() throws {
         let (asked, gate) = (Gate(), Gate())
         let play = try ProxyPlay(accountOrigin("X-Account", "Cache-Control: max-age=1"))
@@ -119,7 +119,7 @@ struct UnknownFieldTests {
         #expect(try play.get("/a", [("X-Account", "B")]).text == "\"new B\"")
     }
 
-    @Test("an error for all that one client's fields bring about takes no other client's copy away")
+    @Test("a cacheable error caused by one client's fields does not replace another client's stored response")
     func errorForAll() throws {
         let play = try ProxyPlay(accountOrigin("X-Account")) { $0.policy.keepsAny = true }
         _ = try play.get("/a", [("X-Account", "A")])
@@ -131,7 +131,7 @@ struct UnknownFieldTests {
         #expect(try play.get("/a", [("X-Account", "A")]).text == "\"A\"")
     }
 
-    @Test("harmless fields that change with each request cost no client its copy")
+    @Test("harmless fields that change with each request do not prevent a rescue")
     func harmless() throws {
         let play = try ProxyPlay(accountOrigin("Stripe-Account"))
         let names = ["X-Request-Id", "sentry-trace", "traceparent", "X-Stripe-Client-Telemetry", "CF-Ray", "Sec-CH-UA", "User-Agent"]
@@ -141,7 +141,7 @@ struct UnknownFieldTests {
         #expect(try play.get("/a", [("stripe-account", "A")]).text == "\"A\"")
     }
 
-    @Test("the operator can say that a field is harmless, or that one is not")
+    @Test("the operator can declare a field harmless or not harmless")
     func setting() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) {
             $0.policy.harmlessFields = HarmlessFields.changed($0.policy.harmlessFields, by: ["+X-Device-Id", "-Accept-Language"])
@@ -152,7 +152,7 @@ struct UnknownFieldTests {
         #expect(try play.get("/a", [("X-Device-Id", "1"), ("Accept-Language", "en")]).status >= 502)
     }
 
-    @Test("a Forwarded field that is passed on selects by the hosts in it, and not by the addresses")
+    @Test("a forwarded Forwarded field selects by its hosts, not by its addresses")
     func forwardedHost() throws {
         let play = try ProxyPlay(accountOrigin("Forwarded")) { $0.forwarding.forwarded = .trust }
         for _ in 0..<4 { _ = try play.get("/a", [("Forwarded", "for=192.0.2.1;host=a.example")]) }
@@ -166,14 +166,14 @@ struct UnknownFieldTests {
         #expect(try play.get("/b", [("Forwarded", "for=192.0.2.2")]).status == 200)
     }
 
-    @Test("to the letter, Vary alone selects (RFC 9111 §4.1)")
+    @Test("in strict mode only Vary selects (RFC 9111 §4.1)")
     func strict() throws {
         let play = try ProxyPlay(accountOrigin("X-Account", "Cache-Control: max-age=60")) { $0.policy.strictness = .strict }
         _ = try play.get("/a", [("X-Account", "A")])
         #expect(isHit(try play.get("/a", [("X-Account", "B")])))
     }
 
-    @Test("a field with another value in each request does not cost an app its copies, and still keeps requests apart that come at once")
+    @Test("a field that changes with each request does not prevent rescues, but still separates concurrent requests")
     func changing() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] })
         for number in 1...17 { _ = try play.get("/\(number % 5)", [("X-Timestamp", "\(number)")]) }
@@ -192,7 +192,7 @@ struct UnknownFieldTests {
         #expect(try play.get("/a").status >= 502, "what is for those who send the field is for nobody else")
     }
 
-    @Test("a field that repeats a value after all selects again, and nothing that was stored without it goes out")
+    @Test("a field that repeats a value selects again, and responses stored without it are not served")
     func repeated() throws {
         let play = try ProxyPlay(accountOrigin("X-Account"))
         for number in 1...18 { _ = try play.get("/a", [("X-Account", "\(number)")]) }
@@ -204,7 +204,7 @@ struct UnknownFieldTests {
         }
     }
 
-    @Test("a write makes the copies of all accounts invalid, and an administrator finds and purges them", arguments: [true, false])
+    @Test("a write invalidates the responses of all accounts, and an administrator can list and purge them", arguments: [true, false])
     func writes(hasToken: Bool) throws {
         let play = try ProxyPlay(accountOrigin("Stripe-Account"))
         let own = hasToken ? [token] : []
@@ -223,7 +223,7 @@ struct UnknownFieldTests {
         for account in ["A", "B"] { #expect(try play.get("/a", own + [("Stripe-Account", account)]).status >= 502) }
     }
 
-    @Test("one client's many values drive out nobody's copy")
+    @Test("the number of stored variants per target is limited, whatever values one client sends")
     func limit() throws {
         let play = try ProxyPlay(accountOrigin("X-Account"))
         for number in 0..<100 {

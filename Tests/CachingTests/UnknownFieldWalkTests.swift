@@ -97,9 +97,9 @@ private struct Walk {
     }
 }
 
-@Suite("Accounts chosen by unlisted fields, and outages", .slow)
+@Suite("Accounts selected by unlisted fields, with outages", .slow)
 struct UnknownFieldWalk {
-    @Test("nobody gets what is another account's, and nobody loses his own")
+    @Test("no account receives another account's response or loses its own")
     func walk() {
         var rescued = 0
         let isWhole = RandomSchedules.run(4, steps: 400) {

@@ -7,7 +7,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Validation", .play, .doors)
+@Suite("Validation", .play, .clientProtocols)
 struct ValidationTests {
     private static let fresh = "Cache-Control: max-age=60"
     /// Stale on arrival.
@@ -35,7 +35,7 @@ struct ValidationTests {
     }
 
     @Test(
-        "what may not be stored does not come in by a 304 or a HEAD",
+        "a 304 or HEAD response cannot make an unstorable response stored",
         arguments: ["Cache-Control: private, max-age=60", "Cache-Control: no-store, max-age=60", "Cache-Control: max-age=60\r\nVary: *"],
         ["GET", "HEAD"])
     func forbidden(fields: String, method: String) throws {
@@ -48,7 +48,7 @@ struct ValidationTests {
     }
 
     @Test(
-        "a 304 that takes back the leave to share the response to an authorised request (RFC 9111 §3.5)",
+        "a 304 can revoke the permission to share a response to a request with Authorization (RFC 9111 §3.5)",
         arguments: ["public", "must-revalidate"])
     func authorized(leave: String) throws {
         for validating in [[("Authorization", "a")], []] {
@@ -67,7 +67,7 @@ struct ValidationTests {
         }
     }
 
-    @Test("nothing of the response to a request that says no-store is kept", arguments: ["GET", "HEAD"])
+    @Test("nothing of a response to a no-store request is stored", arguments: ["GET", "HEAD"])
     func requestNoStore(method: String) throws {
         let play = try play(Self.stale, then: Self.fresh + "\r\nX-New: 1")
         _ = try play.get("/a")
@@ -75,7 +75,7 @@ struct ValidationTests {
         #expect(try play.get("/a", [("Cache-Control", "only-if-cached")]).status == 504)
     }
 
-    @Test("a 304 or a HEAD that varies otherwise than the stored response: by its Vary from then on", arguments: ["GET", "HEAD"])
+    @Test("a different Vary in a 304 or HEAD response applies from then on", arguments: ["GET", "HEAD"])
     func vary(method: String) throws {
         for control in [Self.stale, Self.stale + ["Vary: X-Old"]] {
             try varyOfUnfresh(method)
@@ -98,7 +98,7 @@ struct ValidationTests {
         #expect(try play.get("/a", [("X-F", "2")]).status == 502)
     }
 
-    @Test("a 304 with validators that are not stored: the upstream is asked for the whole", arguments: Strictness.allCases)
+    @Test("a 304 with unknown validators causes an unconditional request", arguments: Strictness.allCases)
     func foreign(strictness: Strictness) throws {
         let control = ["Cache-Control: max-age=1, must-revalidate", "Age: 5"]
         let counter = Counter()
@@ -134,7 +134,7 @@ struct ValidationTests {
         #expect(try play.request("QUERY", "/long", query, content: "words").status == (strictness == .strict ? 502 : 200))
     }
 
-    @Test("a server that says 304 to everything ends in the copy, or an error")
+    @Test("repeated 304 responses with a wrong validator end in the stored response or an error")
     func always() throws {
         let play = try play(Self.stale, then: "X: 1", .strict)
         _ = try play.get("/a")
@@ -143,7 +143,7 @@ struct ValidationTests {
         #expect(play.origin.requests.count == 3)
     }
 
-    @Test("Set-Cookie reaches the client that caused it, in a 304 and behind one, and no other")
+    @Test("Set-Cookie reaches only the client that caused it, also with a 304")
     func cookies() throws {
         for treatment in SetCookieTreatment.allCases where treatment != .refuse {
             let origin = ScriptedOrigin { request in
@@ -162,7 +162,7 @@ struct ValidationTests {
         #expect(answer.status == 304 && answer["Set-Cookie"] == "s=2")
     }
 
-    @Test("POST that only reads is asked without conditions, and never answered with 304 (RFC 9110 §13.1.2)")
+    @Test("a read-only POST is sent without conditions and never answered with 304 (RFC 9110 §13.1.2)")
     func post() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { request in
@@ -182,7 +182,7 @@ struct ValidationTests {
     }
 
     @Test(
-        "fwd says whether the copy was stale, or fresh and not wanted (RFC 9211 §2.2)",
+        "fwd in Cache-Status distinguishes a stale response from a fresh one that was refused (RFC 9211 §2.2)",
         arguments: [("/fresh", "request"), ("/stale", "stale")])
     func forwardReason(target: String, word: String) throws {
         let origin = ScriptedOrigin { request in
@@ -201,7 +201,7 @@ struct ValidationTests {
         #expect(rescued["Cache-Status"]?.hasPrefix("cistern; fwd=\(word); fwd-status=503") == true)
     }
 
-    @Test("stale while validating is for GET: who asks otherwise is asked for", arguments: ["HEAD", "QUERY"])
+    @Test("stale-while-revalidate applies only to GET; other methods are forwarded", arguments: ["HEAD", "QUERY"])
     func whileValidating(method: String) throws {
         let origin = ScriptedOrigin { request in
             let fields = ["Cache-Control: max-age=10, stale-while-revalidate=60", "Age: 20", "ETag: \"a\""]

@@ -10,7 +10,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("Writes and the store's files", .play, .doors, .upstreams)
+@Suite("Writes and invalidation marks on disk", .play, .clientProtocols, .upstreams)
 struct WrittenMarksTests {
     /// A store's disk that allocates no blocks for new files before the gate opens.
     private final class Disk: Sendable {
@@ -37,14 +37,14 @@ struct WrittenMarksTests {
     /// Sends a write and waits until the upstream has responded.
     private func write(_ target: String, _ play: ProxyPlay) throws -> TestClient {
         let client = try TestClient(port: play.port)
-        if ProxyPlay.door.isSecured { try client.secure() }
+        if ProxyPlay.clientProtocol.isSecured { try client.secure() }
         let before = try #require(try play.metric(responses))
         client.send("PUT \(target) HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
         #expect(try play.waitFor(responses, before + 1))
         return client
     }
 
-    @Test("the response goes out once the mark is in the file", .enabled(if: !ProxyPlay.door.speaksHTTP2))
+    @Test("the response to a write is sent once its invalidation mark is on disk", .enabled(if: !ProxyPlay.clientProtocol.speaksHTTP2))
     func waits() throws {
         let disk = Disk()
         let play = try ProxyPlay(Self.origin()) { disk.hold(&$0) }
@@ -60,7 +60,9 @@ struct WrittenMarksTests {
         #expect(try play.metric(early) == 0)
     }
 
-    @Test("a disk that hangs holds it for 50 ms, and Cache-Status and a metric tell", .enabled(if: !ProxyPlay.door.speaksHTTP2))
+    @Test(
+        "a hanging disk delays the response by 50 ms, which Cache-Status and a metric report",
+        .enabled(if: !ProxyPlay.clientProtocol.speaksHTTP2))
     func hangs() throws {
         let disk = Disk()
         let play = try ProxyPlay(Self.origin()) { disk.hold(&$0) }
@@ -79,7 +81,7 @@ struct WrittenMarksTests {
         }
     }
 
-    @Test("a full disk holds nobody: it is told at once")
+    @Test("a full disk delays no response and is reported at once")
     func full() throws {
         let disk = Disk()
         disk.gate.open()
@@ -93,7 +95,7 @@ struct WrittenMarksTests {
         #expect(try play.metric(early) == 1)
     }
 
-    @Test("what has changed nothing waits for nothing", arguments: ["404 Not Found", "500 Internal Server Error"])
+    @Test("a failed write invalidates nothing and does not wait for the disk", arguments: ["404 Not Found", "500 Internal Server Error"])
     func unchanged(status: String) throws {
         let disk = Disk()
         let play = try ProxyPlay(Self.origin(status)) { disk.hold(&$0) }

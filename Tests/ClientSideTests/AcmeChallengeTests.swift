@@ -5,11 +5,11 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Challenges of an ACME authority", .play)
+@Suite("ACME HTTP-01 challenges", .play)
 struct AcmeChallengeTests {
     private static let path = "/.well-known/acme-challenge/"
 
-    @Test("a file of the directory is the response, whoever asks how often, and nothing else of the machine is", .doors)
+    @Test("challenge files are served from the directory to any client, and no other file is", .clientProtocols)
     func files() throws {
         let directory = TestTools.temporaryDirectory()
         try TestTools.write("token-1.key", to: directory.path + "/token-1")

@@ -10,7 +10,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Whose requests these are", .play)
+@Suite("Client addresses", .play)
 struct ClientAddressTests {
     /// - Returns: a proxy with a plain listener for the test itself, and a second listener that accepts the PROXY protocol.
     private func play(trusted: NetworkList, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
@@ -28,7 +28,7 @@ struct ClientAddressTests {
         [0x0d, 0x0a, 0x0d, 0x0a, 0, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a, 0x21, 0x11, 0, 12, 192, 0, 2, 7, 10, 0, 0, 1, 1, 1, 2, 2]
 
     @Test(
-        "the upstream is told of the client that the PROXY protocol names, however it is cut",
+        "the client address of the PROXY protocol is forwarded, however the header is split",
         arguments: [
             (Array("PROXY TCP4 192.0.2.7 10.0.0.1 4711 80\r\n".utf8), "for=192.0.2.7;proto=http"), (block, "for=192.0.2.7;proto=http"),
             (Array("PROXY TCP6 2001:db8::7 ::1 4711 80\r\n".utf8), "for=\"[2001:db8::7]\";proto=http"),
@@ -47,7 +47,7 @@ struct ClientAddressTests {
     }
 
     @Test(
-        "a client of which the balancer says nothing does not choose its address, and is not taken for the balancer",
+        "an unknown client behind the load balancer cannot choose its address and does not get the balancer's",
         arguments: [
             Array("PROXY UNKNOWN\r\n".utf8), Array("PROXY UNKNOWN 192.0.2.7 10.0.0.1 4711 80\r\n".utf8),
             [0x0d, 0x0a, 0x0d, 0x0a, 0, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a, 0x21, 0, 0, 0],
@@ -69,7 +69,7 @@ struct ClientAddressTests {
     }
 
     @Test(
-        "a connection that does not begin with it is closed, and counted",
+        "a connection without a valid PROXY header is closed and counted",
         arguments: ["GET /a HTTP/1.1\r\nHost: a\r\n\r\n", "PROXY TCP4 192.0.2.7\r\n", "PROXY \(String(repeating: "x", count: 200))"])
     func missing(_ bytes: String) throws {
         let play = try play(trusted: NetworkList.local())
@@ -80,7 +80,7 @@ struct ClientAddressTests {
         #expect(try play.metric("cistern_proxy_headers_refused_total") == 1)
     }
 
-    @Test("it is taken from trusted proxies only, and in time")
+    @Test("a PROXY header is accepted only from trusted proxies and within the timeout")
     func untrusted() throws {
         let strangers = try play(trusted: NetworkList([try IPNetwork("10.0.0.0/8")]))
         let stranger = try client(of: strangers)
@@ -94,7 +94,7 @@ struct ClientAddressTests {
         #expect(slow.isClosedByServer())
     }
 
-    @Test("connections are counted for the client that is named, and not for the balancer")
+    @Test("connections are counted for the named client, not for the load balancer")
     func counted() throws {
         let play = try play(trusted: NetworkList.local()) { $0.downstream.connectionsPerAddress = 2 }
         func named(_ address: String) throws -> TestClient {
@@ -110,7 +110,7 @@ struct ClientAddressTests {
     }
 }
 
-@Suite("Requests through trusted proxies", .play, .doors)
+@Suite("Requests through trusted proxies", .play, .clientProtocols)
 struct TrustedProxyTests {
     private func play(_ networks: String = "127.0.0.0/8", _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws
         -> ProxyPlay
@@ -122,12 +122,12 @@ struct TrustedProxyTests {
         }
     }
 
-    @Test("who comes through a Unix socket is believed where the operator says so", arguments: [true, false])
+    @Test("clients of a Unix socket are trusted only if configured", arguments: [true, false])
     func unixSocket(isTrusted: Bool) throws {
         let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: no-store"])] }
         let directory = TestTools.temporaryDirectory()
         let path = directory.path + "/cistern.sock"
-        let play = try ProxyPlay(origin, door: .clear) { settings in
+        let play = try ProxyPlay(origin, clientProtocol: .clear) { settings in
             settings.listening.listeners = [ListenerSettings(.unix(path: path))]
             settings.downstream.trustedProxies = NetworkList(hasLocal: isTrusted)
         }
@@ -144,7 +144,7 @@ struct TrustedProxyTests {
 
     private static let forwarded = [("X-Forwarded-For", "198.51.100.9, 192.0.2.7"), ("X-Forwarded-Proto", "https")]
 
-    @Test("the upstream, the log and why are told of the client that a trusted proxy names, and of the peer where it is a stranger")
+    @Test("upstream, log and why name the client given by a trusted proxy, but the peer if it is untrusted")
     func told() throws {
         let play = try play()
         _ = try play.get("/a", Self.forwarded)
@@ -153,13 +153,13 @@ struct TrustedProxyTests {
         #expect(try Self.why(play)["client"]?.string == "192.0.2.7")
         // The forwarded fields of one request do not apply to the next one.
         _ = try play.get("/b")
-        #expect(play.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=\(ProxyPlay.door.scheme)")
+        #expect(play.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=\(ProxyPlay.clientProtocol.scheme)")
         let strangers = try self.play("10.0.0.0/8")
         _ = try strangers.get("/a", Self.forwarded)
-        #expect(strangers.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=\(ProxyPlay.door.scheme)")
+        #expect(strangers.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=\(ProxyPlay.clientProtocol.scheme)")
     }
 
-    @Test("where forwarding fields are passed on, a stranger's are not", arguments: [ForwardedPolicy.trust, .add])
+    @Test("forwarding fields are passed on only from trusted clients", arguments: [ForwardedPolicy.trust, .add])
     func strangers(_ policy: ForwardedPolicy) throws {
         let fields = Self.forwarded + [("X-Forwarded-Host", "evil.example"), ("True-Client-IP", "192.0.2.66")]
         let known = try play { $0.forwarding.forwarded = policy }
@@ -169,11 +169,11 @@ struct TrustedProxyTests {
         _ = try strangers.get("/a", fields)
         let request = try #require(strangers.origin.requests.last)
         #expect(request["X-Forwarded-For"] == "127.0.0.1" && request["X-Forwarded-Host"] == nil && request["True-Client-IP"] == nil)
-        #expect(request["X-Forwarded-Proto"] == ProxyPlay.door.scheme)
+        #expect(request["X-Forwarded-Proto"] == ProxyPlay.clientProtocol.scheme)
     }
 }
 
-@Suite("Who may come in", .play, .doors)
+@Suite("Access rules", .play, .clientProtocols)
 struct AccessTests {
     private func play(_ configure: @escaping (inout ProxySettings) throws -> Void) throws -> ProxyPlay {
         let trusted = try NetworkList.local()
@@ -189,7 +189,7 @@ struct AccessTests {
         try AddressRules(allow: allow.map { try IPNetwork($0) }, deny: deny.map { try IPNetwork($0) })
     }
 
-    @Test("addresses that may not ask get 403 and nothing that is stored, however often, and it is counted and explained")
+    @Test("denied addresses get 403 and no stored responses; the refusal is counted and explained")
     func denied() throws {
         let play = try play { $0.access.rules = try Self.rules(deny: ["192.0.2.0/24"]) }
         for _ in 0..<4 { #expect(try play.get("/a", from("198.51.100.1")).text == "1") }
@@ -207,7 +207,7 @@ struct AccessTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("a refused request's content is not waited for, and the connection ends or goes on in order")
+    @Test("the content of a refused request is not awaited, and the connection closes or stays in sync")
     func content() throws {
         let play = try play { $0.access.rules = try Self.rules(deny: ["192.0.2.0/24"]) }
         let client = try play.client()
@@ -217,7 +217,7 @@ struct AccessTests {
         #expect(play.origin.requests.isEmpty)
     }
 
-    @Test("a route may let in fewer, and a listener has rules of its own", .door(.clear))
+    @Test("a route can restrict access further, and a listener can have its own rules", .clientProtocol(.clear))
     func places() throws {
         let play = try play { settings in
             settings.access.rules = try Self.rules(deny: ["192.0.2.0/24"])
@@ -235,7 +235,7 @@ struct AccessTests {
         #expect(other.get("/inner/a", from("203.0.113.1"))?.status == 403)
     }
 
-    @Test("the administrator's addresses have rules of their own, and not those of clients", .door(.clear))
+    @Test("admin listeners have their own access rules, independent of the clients' rules", .clientProtocol(.clear))
     func administrators() throws {
         let play = try play { settings in
             settings.access.rules = try Self.rules(deny: ["127.0.0.1"])
@@ -247,7 +247,7 @@ struct AccessTests {
         #expect(try play.adminPorts.map { try TestClient(port: $0).get("/metrics")?.status } == [200, 403])
     }
 
-    @Test("where names are listed, other hosts get 421, but for our own pages")
+    @Test("with configured names, other hosts get 421, except for internal pages")
     func names() throws {
         let play = try play { $0.access.names = ServedNames(["api.example.com", "*.example.org:8443", "[::1]"]) }
         for (host, status) in [
@@ -262,11 +262,11 @@ struct AccessTests {
         }
     }
 
-    @Test("a whole URI of another place gets 421, again and again, and none of this upstream's data")
+    @Test("an absolute URI for another authority always gets 421 and no data of this upstream")
     func wholeURI() throws {
         let play = try play { $0.listening.listeners.append($0.listening.listeners[0]) }
         let (port, other) = (play.port, try #require(play.ports.last))
-        let scheme = ProxyPlay.door.isSecured ? "https" : "http"
+        let scheme = ProxyPlay.clientProtocol.isSecured ? "https" : "http"
         for _ in 0..<4 {
             for (authority, status) in [
                 ("api.example.com", 421), ("api.example.com:\(port)", 200), ("127.0.0.1:\(port)", 200), ("127.0.0.1:\(other)", 421),
@@ -279,7 +279,7 @@ struct AccessTests {
         }
     }
 
-    @Test("requests of one address that need the upstream are limited, and what is fresh goes out all the same")
+    @Test("concurrent upstream requests per address are limited; fresh responses are still served")
     func requests() throws {
         let gate = Gate()
         let trusted = NetworkList([try IPNetwork("10.0.0.0/8")])
@@ -308,7 +308,7 @@ struct AccessTests {
     }
 }
 
-@Suite("Who may come in, whatever is tried", .play, .doors)
+@Suite("Access rules under attack", .play, .clientProtocols)
 struct AccessAttackTests {
     private func play(_ configure: @escaping (inout ProxySettings) throws -> Void = { _ in }) throws -> ProxyPlay {
         let trusted = NetworkList([try IPNetwork("127.0.0.0/8"), try IPNetwork("10.0.0.0/8")])
@@ -319,7 +319,7 @@ struct AccessAttackTests {
     }
 
     @Test(
-        "a client whose address cannot be read is nobody's neighbour",
+        "a client with an unreadable address matches no allowed network",
         arguments: ["unknown", "fe80::1%eth0", "192.0.2.1,", "", "10.1.1.1, _hidden"])
     func unknown(_ forwarded: String) throws {
         let inside = try play {
@@ -329,11 +329,11 @@ struct AccessAttackTests {
         #expect(try inside.get("/a").status == 200)
         let open = try play()
         #expect(try open.get("/a", [("X-Forwarded-For", forwarded)]).status == 200)
-        #expect(open.origin.requests.last?["Forwarded"] == "for=unknown;proto=\(ProxyPlay.door.scheme)")
+        #expect(open.origin.requests.last?["Forwarded"] == "for=unknown;proto=\(ProxyPlay.clientProtocol.scheme)")
     }
 
     @Test(
-        "a route's rules hold however its path is spelled",
+        "a route's access rules apply to every spelling of its path",
         arguments: ["/inner/a", "/%69nner/a", "//inner/a", "/./inner/a", "/x/../inner/a", "/inner;x/a", "/inner%2fa"])
     func spelled(_ path: String) throws {
         let play = try play { settings in
@@ -347,7 +347,7 @@ struct AccessAttackTests {
         #expect(try play.get("/outer/inner/a", [("X-Forwarded-For", "192.0.2.1")]).status == 200)
     }
 
-    @Test("what a stranger says of itself selects nothing", arguments: [ForwardedPolicy.replace, .trust])
+    @Test("forwarding fields of an untrusted client do not select a variant", arguments: [ForwardedPolicy.replace, .trust])
     func selected(_ policy: ForwardedPolicy) throws {
         let trusted = NetworkList([try IPNetwork("10.0.0.0/8")])
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60", "Vary: X-Forwarded-Host"])] }) {
@@ -359,7 +359,7 @@ struct AccessAttackTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("each request of a connection is logged as its own client's, also where they come at once, and where they are the same")
+    @Test("each request on a connection is logged with its own client, also if pipelined or repeated")
     func pipelined() throws {
         let play = try play()
         _ = try play.get("/a", [("X-Forwarded-For", "192.0.2.1")])
@@ -382,7 +382,7 @@ struct AccessAttackTests {
         }
     }
 
-    @Test("who leaves before the response still counts while the upstream is busy with it")
+    @Test("a disconnected client's request counts toward the limit while the upstream processes it")
     func abandoned() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: max-age=60"])] }
@@ -399,7 +399,7 @@ struct AccessAttackTests {
         while try play.get("/b").status == 429 {}
     }
 
-    @Test("a request that wants nothing but what is stored needs no upstream, and no room")
+    @Test("an only-if-cached request needs no upstream slot")
     func storedOnly() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1")] }

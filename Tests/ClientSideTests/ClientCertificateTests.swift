@@ -10,7 +10,7 @@ import Server
 import TestSupport
 import Testing
 
-@Suite("Client certificates", .play, .door(.tls))
+@Suite("Client certificates", .play, .clientProtocol(.tls))
 struct ClientCertificateTests {
     /// Issued by the authority that the proxy trusts.
     private let certificates: TestCertificates
@@ -44,7 +44,7 @@ struct ClientCertificateTests {
         try client(play, pair).get("/a")?.status == 200
     }
 
-    @Test("where one is required, nobody comes in without it, or with one of another authority")
+    @Test("when a certificate is required, clients without one or with another authority's are rejected")
     func required() throws {
         let play = try play(.required)
         #expect(try isLetIn(play, pair("ann")))
@@ -52,7 +52,7 @@ struct ClientCertificateTests {
         #expect(try !isLetIn(play, SharedCertificates.client))
     }
 
-    @Test("where one is optional, none will do, and a bad one will not")
+    @Test("when a certificate is optional, clients without one are accepted and invalid ones rejected")
     func optional() throws {
         let play = try play(.optional)
         #expect(try isLetIn(play, pair("ann")) && isLetIn(play, nil))
@@ -60,7 +60,7 @@ struct ClientCertificateTests {
         #expect(try play.metric("cistern_tls_handshakes_failed_total{reason=\"certificate\"}") == 1)
     }
 
-    @Test("each client has stored responses of its own, however often all ask for the same; a resumed session is the same client")
+    @Test("stored responses are separate per client certificate; a resumed session keeps its client")
     func partitions() throws {
         let play = try play(.optional)
         let (ann, bob) = (try client(play, pair("ann")), try client(play, pair("bob")))
@@ -79,7 +79,7 @@ struct ClientCertificateTests {
     }
 
     @Test(
-        "a renewed certificate is the same client by its subject, and another by its key", arguments: [ClientIdentification.subject, .key])
+        "a renewed certificate is the same client by subject, but another client by key", arguments: [ClientIdentification.subject, .key])
     func renewed(_ identification: ClientIdentification) throws {
         let play = try play(.required) { $0.listening.tls.identification = identification }
         let one = try client(play, pair("ann"))
@@ -88,7 +88,7 @@ struct ClientCertificateTests {
         #expect(renewed.get("/a")?["Cache-Status"]?.contains("hit") == (identification == .subject))
     }
 
-    @Test("the upstream gets to know the certificate only where that is wanted; what clients say of theirs never")
+    @Test("the upstream receives the client certificate only if configured, and never forged certificate fields")
     func sentOn() throws {
         let forged = [("Client-Cert", ":AAAA:"), ("X-SSL-Client-Verify", "SUCCESS"), ("client_cert", "x")]
         for isSent in [false, true] {
@@ -101,7 +101,7 @@ struct ClientCertificateTests {
         }
     }
 
-    @Test("a client cannot take its own certificate away from the upstream by Connection")
+    @Test("a client cannot remove its certificate from the upstream request through Connection")
     func connectionOption() throws {
         let play = try play(.required) { $0.listening.tls.sendsCertificate = true }
         let client = try client(play, pair("ann"))
@@ -110,7 +110,7 @@ struct ClientCertificateTests {
         }
     }
 
-    @Test("a route that wants a certificate refuses those without, also what is stored")
+    @Test("a route that needs a certificate refuses clients without one, also for stored responses")
     func route() throws {
         let play = try play(.optional) { settings in
             var route = Route()
@@ -126,7 +126,7 @@ struct ClientCertificateTests {
         #expect(nobody.get("/outer")?.status == 200)
     }
 
-    @Test("a host whose clients are asked for another certificate is not served on this connection")
+    @Test("a host with other client certificate requirements is not served on this connection")
     func otherHost() throws {
         let outer = try certificates.make("outer", hosts: "DNS:outer.test")
         let play = try play(.required) {
@@ -144,7 +144,7 @@ struct ClientCertificateTests {
         #expect(other?.get("/a", [("Host", "cistern.test")]) == nil)
     }
 
-    @Test("also where the listener asks all for a certificate, and each name has authorities of its own")
+    @Test("certificate requirements also apply per host if the listener requires certificates from all clients")
     func otherAuthority() throws {
         let others = try TestCertificates()
         let outer = try certificates.make("outer", hosts: "DNS:outer.test")
@@ -170,7 +170,7 @@ struct ClientCertificateTests {
         var ends: Bool { self != .nothing && self != .otherName }
     }
 
-    @Test("after a reload that changes who may come in, connections that stand are not served once more", arguments: Change.allCases)
+    @Test("after a reload changes client authentication, existing connections serve no more requests", arguments: Change.allCases)
     func reload(_ change: Change) throws {
         let others = try TestCertificates()
         let play = try play(.optional)

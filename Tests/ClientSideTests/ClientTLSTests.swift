@@ -1,4 +1,4 @@
-// Tests of TLS with clients: choice of the certificate, refused clients, and sessions that are never resumed. Suites with `.doors` cover
+// Tests of TLS with clients: choice of the certificate, refused clients, and sessions that are never resumed. Suites with `.clientProtocols` cover
 // requests and responses over TLS.
 
 import CacheStore
@@ -10,7 +10,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("TLS with clients", .play, .door(.tls))
+@Suite("TLS connections of clients", .play, .clientProtocol(.tls))
 struct ClientTLSTests {
     private static func echo() -> ScriptedOrigin {
         ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
@@ -20,7 +20,7 @@ struct ClientTLSTests {
         try play.waitFor("cistern_tls_handshakes_failed_total{reason=\"\(reason)\"}", 1)
     }
 
-    @Test("TLS 1.2 and 1.3 are spoken, and counted")
+    @Test("TLS 1.2 and 1.3 are supported and counted")
     func versions() throws {
         let play = try ProxyPlay(Self.echo())
         var old = TLSOffer()
@@ -35,7 +35,7 @@ struct ClientTLSTests {
     }
 
     @Test(
-        "suites without forward secrecy or authentication of records are not spoken",
+        "cipher suites without forward secrecy or AEAD are refused",
         arguments: ["AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-SHA"])
     func oldSuites(_ suite: String) throws {
         let play = try ProxyPlay(Self.echo())
@@ -45,7 +45,7 @@ struct ClientTLSTests {
         #expect(try failed(play, "parameters"))
     }
 
-    @Test("a client that wants another protocol is told so; who names none gets HTTP/1.1")
+    @Test("an unsupported ALPN protocol is refused; without ALPN HTTP/1.1 is used")
     func protocols() throws {
         let play = try ProxyPlay(Self.echo())
         var offer = TLSOffer()
@@ -56,7 +56,7 @@ struct ClientTLSTests {
         #expect(try TestClient(port: play.port, offer).get("/a")?.status == 200)
     }
 
-    @Test("the certificate goes by the name that is asked for: the same, then a wildcard's, else the first")
+    @Test("the certificate is chosen by SNI: exact name, then wildcard, then the first")
     func names() throws {
         let certificates = try TestCertificates()
         let pairs = try [("one", "DNS:one.test"), ("wild", "DNS:*.many.test"), ("exact", "DNS:x.many.test")].map {
@@ -76,7 +76,7 @@ struct ClientTLSTests {
         }
     }
 
-    @Test("of two certificates for one name a client gets the one with a curve's key where it knows that, else the one with an RSA key")
+    @Test("of two certificates for one name, the ECDSA one is used if supported, otherwise the RSA one")
     func kinds() throws {
         let certificates = try TestCertificates()
         let pairs = try [true, false].map { try certificates.make("kind\($0)", hosts: "DNS:one.test", isRSA: $0) }
@@ -94,7 +94,7 @@ struct ClientTLSTests {
         }
     }
 
-    @Test("certificates that are read again while they change are the same for all shards in the end", .slow)
+    @Test("certificates reloaded while they change end up equal on all shards", .slow)
     func reloads() throws {
         let certificates = try TestCertificates()
         let pairs = try (0..<3).map { try certificates.make("turn\($0)", hosts: "DNS:one.test") }
@@ -127,7 +127,7 @@ struct ClientTLSTests {
         }
     }
 
-    @Test("a session is resumed, by any shard, each time with a new ticket; for another name it is not")
+    @Test("a session is resumed on any shard with a new ticket each time, but not for another name")
     func resumption() throws {
         let play = try ProxyPlay(Self.echo()) { $0.shards = 2 }
         let first = try play.client()
@@ -148,7 +148,7 @@ struct ClientTLSTests {
     }
 
     @Test(
-        "clear HTTP on a TLS port gets a sentence, and nothing else",
+        "plain HTTP on a TLS port gets a 400 with an explanation",
         arguments: ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PATCH /x HTTP/1.1\r\n"])
     func clearRequest(_ text: String) throws {
         let play = try ProxyPlay(Self.echo())
@@ -161,7 +161,7 @@ struct ClientTLSTests {
         #expect(try play.metric("cistern_refused_requests_total{reason=\"clear_on_tls\"}") == 1)
     }
 
-    @Test("TLS on a clear port is closed and counted", .door(.clear))
+    @Test("TLS on a plain HTTP port is closed and counted", .clientProtocol(.clear))
     func tlsOnClear() throws {
         let play = try ProxyPlay(Self.echo())
         #expect(throws: TestClient.NoConnection.self) { try TestClient(port: play.port, TLSOffer()) }
@@ -169,7 +169,7 @@ struct ClientTLSTests {
         #expect(try play.get("/a").status == 200)
     }
 
-    @Test("what is no TLS ends at once, and harms nobody")
+    @Test("bytes that are not TLS close the connection at once and do not affect others")
     func garbage() throws {
         let play = try ProxyPlay(Self.echo())
         let kept = try play.client()
@@ -186,7 +186,7 @@ struct ClientTLSTests {
         #expect(try play.metric("cistern_tls_handshakes_running") == 0)
     }
 
-    @Test("a handshake that does not go on ends in its own time")
+    @Test("an incomplete handshake ends after the handshake timeout")
     func halfOpen() throws {
         let play = try ProxyPlay(Self.echo()) { $0.listening.tls.handshakeTimeout = .seconds(3) }
         let kept = try play.client()
@@ -201,7 +201,7 @@ struct ClientTLSTests {
         #expect(kept.get("/a")?.status == 200)
     }
 
-    @Test("where too many handshakes run, the oldest goes, and those that follow are served")
+    @Test("beyond the handshake limit the oldest handshake is closed and new ones are served")
     func crowd() throws {
         let play = try ProxyPlay(Self.echo()) { $0.listening.tls.handshakeLimit = 3 }
         _ = try play.get("/a")
@@ -212,7 +212,7 @@ struct ClientTLSTests {
         #expect(try play.metric("cistern_tls_handshakes_failed_total{reason=\"crowded\"}") == 1)
     }
 
-    @Test("whose address has more handshakes under way than its share drives out its own, and nobody else's")
+    @Test("an address beyond its share of handshakes loses its own handshakes, not those of others")
     func crowdOfOne() throws {
         let play = try ProxyPlay(Self.echo()) { $0.listening.tls.handshakeLimit = 16 }
         let other = try TestClient(port: play.port, from: "127.0.0.2")
@@ -224,7 +224,7 @@ struct ClientTLSTests {
         #expect(other.get("/a")?.status == 200)
     }
 
-    @Test("a response that breaks off is not ended in order; one that is whole is")
+    @Test("a truncated response ends without close_notify; a complete one ends with it")
     func truncation() throws {
         let gate = Gate()
         let play = try ProxyPlay(
@@ -244,7 +244,7 @@ struct ClientTLSTests {
         #expect(String(decoding: whole.readToEnd(), as: UTF8.self).hasSuffix("{}") && whole.tls?.isClosed == true)
     }
 
-    @Test("new keys within a connection are taken, whatever is under way")
+    @Test("key updates within a connection are accepted")
     func keyUpdates() throws {
         let play = try ProxyPlay(Self.echo())
         let client = try play.client()
@@ -254,7 +254,7 @@ struct ClientTLSTests {
         }
     }
 
-    @Test("an idle connection that gave its buffers back is as good as before")
+    @Test("an idle connection that released its buffers still works")
     func rest() throws {
         let play = try ProxyPlay(Self.echo())
         let client = try play.client()

@@ -21,12 +21,13 @@ struct ConnectionRoomTests {
     private static let evicted = "cistern_connections_closed_for_room_total"
 
     private func play(
-        _ door: ProxyPlay.Door, shards: Int = 1, limit: Int = Self.limit, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
+        _ clientProtocol: ProxyPlay.ClientProtocol, shards: Int = 1, limit: Int = Self.limit,
+        _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws -> ProxyPlay {
-        try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=600"])] }, door: door) {
+        try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=600"])] }, clientProtocol: clientProtocol) {
             $0.shards = shards
             $0.downstream.maximumConnections = limit
-            $0.listening.listeners[0].takesClearHTTP2 = !door.isSecured
+            $0.listening.listeners[0].takesClearHTTP2 = !clientProtocol.isSecured
             configure(&$0)
         }
     }
@@ -56,16 +57,16 @@ struct ConnectionRoomTests {
     }
 
     @Test(
-        "connections that wait for their client make room, those of the address that has most first",
-        arguments: [ProxyPlay.Door.clear, .tls], Holding.allCases)
-    func everybodyElse(_ door: ProxyPlay.Door, _ holding: Holding) throws {
-        if door == .clear, holding == .tls || holding == .handshake { return }
-        let play = try play(door)
+        "beyond the limit, idle connections of the address with the most connections are closed first",
+        arguments: [ProxyPlay.ClientProtocol.clear, .tls], Holding.allCases)
+    func everybodyElse(_ clientProtocol: ProxyPlay.ClientProtocol, _ holding: Holding) throws {
+        if clientProtocol == .clear, holding == .tls || holding == .handshake { return }
+        let play = try play(clientProtocol)
         let kept = try play.client()
         #expect(kept.get("/a")?.status == 200)
         #expect(try play.metric("cistern_connections") == 2)
         var held: [TestClient] = []
-        for _ in 0..<(Self.limit - 2) { held.append(try hold(play, holding, isSecured: door.isSecured)) }
+        for _ in 0..<(Self.limit - 2) { held.append(try hold(play, holding, isSecured: clientProtocol.isSecured)) }
         #expect(try play.waitFor("cistern_connections", Double(Self.limit)))
         #expect(try play.metric(Self.evicted) == 0)
         for number in 1...4 {
@@ -77,7 +78,7 @@ struct ConnectionRoomTests {
         #expect(kept.get("/a")?.status == 200, "the address that has most made room")
     }
 
-    @Test("over several shards too", arguments: [2, 3])
+    @Test("the connection limit also works across several shards", arguments: [2, 3])
     func severalShards(_ shards: Int) throws {
         let play = try play(.clear, shards: shards)
         let kept = try play.client()
@@ -92,7 +93,7 @@ struct ConnectionRoomTests {
         #expect(try play.metric(Self.evicted) ?? 0 >= 2)
     }
 
-    @Test("connections at work stay, and new ones wait until one of them is idle")
+    @Test("busy connections are kept, and new connections wait until one is idle")
     func working() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { $0.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
@@ -132,7 +133,7 @@ struct ConnectionRoomTests {
         }
     }
 
-    @Test("random schedules: whoever asks gets a response, and keeps the connection while another address has more")
+    @Test("random schedules: every client gets a response, and addresses with fewer connections keep theirs")
     func schedules() {
         RandomSchedules.run(24, steps: 60) {
             Walk(tests: self, play: try play(.clear, shards: 1 + $0.below(3)))
@@ -141,7 +142,7 @@ struct ConnectionRoomTests {
         }
     }
 
-    @Test("an administrator's connections have their reserve")
+    @Test("admin connections have reserved capacity")
     func reserve() throws {
         let play = try play(.clear) { $0.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))] }
         var held: [TestClient] = []
@@ -150,13 +151,13 @@ struct ConnectionRoomTests {
     }
 }
 
-@Suite("What the log says of the limit on client connections")
+@Suite("Log messages about the connection limit")
 struct RoomLogTests {
-    @Test("one line in a minute, with what has happened since")
+    @Test("at most one message per minute summarizes the closed connections")
     func lines() {
-        let (said, time) = (SaidLines(), ManualTime())
-        let log = RoomLog(Logger(label: "room") { _ in LineHandler(said: said) }, time)
-        let report = RoomReport(cause: .connections, open: 10, most: 8, address: "192.0.2.1", closed: 3)
+        let (said, time) = (CapturedLines(), ManualTime())
+        let log = CapacityLog(Logger(label: "room") { _ in LineHandler(said: said) }, time)
+        let report = CapacityReport(cause: .connections, open: 10, most: 8, address: "192.0.2.1", closed: 3)
         for _ in 0..<3 { log.note(report) }
         time.advance(by: .seconds(60))
         log.note(report)
@@ -165,21 +166,21 @@ struct RoomLogTests {
         #expect(said.all == [begin + "3 " + end, begin + "9 " + end])
     }
 
-    @Test("and that nothing could be closed, or that descriptors are at their end")
+    @Test("the message says if no connection could be closed or descriptors are exhausted")
     func others() {
-        let none = RoomReport(cause: .connections, open: 10, most: 0, address: nil, closed: 0)
+        let none = CapacityReport(cause: .connections, open: 10, most: 0, address: nil, closed: 0)
         #expect(
             none.sentence(closed: 0)
                 == "client connections have reached their limit: 10 are open (limits.connections); all of them are in use, so new connections wait"
         )
-        let descriptors = RoomReport(cause: .descriptors, open: 10, most: 2, address: "2001:db8::/64", closed: 1)
+        let descriptors = CapacityReport(cause: .descriptors, open: 10, most: 2, address: "2001:db8::/64", closed: 1)
         #expect(
             descriptors.sentence(closed: 1).hasPrefix(
                 "no file descriptor is left for client connections: 10 are open, 2 of them from 2001:db8::/64;"))
     }
 
     @Test(
-        "an address is named as it counts",
+        "an address is named in the form in which it is counted",
         arguments: [("192.0.2.1", "192.0.2.1"), ("2001:db8::5", "2001:db8::/64"), ("::1", "::/64"), ("255.255.255.255", "255.255.255.255")])
     func names(_ address: String, _ name: String) throws {
         #expect(IPAddress.text(ofClient: try #require(IPAddress(address)).client) == name)

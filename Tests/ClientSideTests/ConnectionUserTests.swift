@@ -53,12 +53,14 @@ private final class SignedIn: Sendable {
     }
 }
 
-@Suite("Connections with a user", .play)
+@Suite("Connections authenticated as a user", .play)
 struct ConnectionUserTests {
     private static func play(
-        isTLS: Bool = false, door: ProxyPlay.Door = ProxyPlay.door, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
+        isTLS: Bool = false, clientProtocol: ProxyPlay.ClientProtocol = ProxyPlay.clientProtocol,
+        _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws -> ProxyPlay {
-        try ProxyPlay(ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil, SignedIn().script), door: door) { settings in
+        try ProxyPlay(ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil, SignedIn().script), clientProtocol: clientProtocol) {
+            settings in
             settings.upstream.isTLS = isTLS
             if isTLS { settings.upstream.caFile = SharedCertificates.authority }
             configure(&settings)
@@ -75,7 +77,7 @@ struct ConnectionUserTests {
     }
 
     @Test(
-        "the handshake and all that follows go over one connection, and nobody else gets or does anything as its user",
+        "an NTLM handshake binds an upstream connection to its client, and no other client uses it",
         arguments: [false, true])
     func handshake(isTLS: Bool) throws {
         let play = try Self.play(isTLS: isTLS)
@@ -102,7 +104,7 @@ struct ConnectionUserTests {
         #expect(try play.metric(Self.owned) == 2)
     }
 
-    @Test("one step of Negotiate is enough, and a stored response is not for a connection with a user")
+    @Test("one Negotiate step binds the connection, and stored responses are not served on it")
     func negotiate() throws {
         let play = try Self.play()
         let (client, other) = (try play.client(), try play.client())
@@ -164,7 +166,7 @@ struct ConnectionUserTests {
         }
     }
 
-    @Test("nothing else that a client does on its connection reaches another's user", arguments: [1, 3])
+    @Test("random schedules: no client's requests reach another user's connection", arguments: [1, 3])
     func walk(shards: Int) {
         RandomSchedules.run(10, steps: 60) { _ in
             try Walk(shards: shards)
@@ -174,7 +176,7 @@ struct ConnectionUserTests {
     }
 
     @Test(
-        "the connection ends with the client's, or after a minute without a request; one that was only offered the scheme goes back to the pool"
+        "a bound connection ends with its client or after an idle minute; an unused offer returns to the pool"
     )
     func ends() throws {
         let play = try Self.play()
@@ -201,7 +203,7 @@ struct ConnectionUserTests {
         #expect(idle.get("/data")?.status == 401)
     }
 
-    @Test("where the upstream ends the connection its user is gone, and the client's next request goes over another one of its own")
+    @Test("if the upstream closes a bound connection, the client's next request uses another connection of its own")
     func upstreamCloses() throws {
         let play = try Self.play()
         let (client, other) = (try play.client(), try play.client())
@@ -213,7 +215,7 @@ struct ConnectionUserTests {
         #expect(other.get("/public/a")?.text == Self.nobody)
     }
 
-    @Test("requests that come at once, behind the one that signs in")
+    @Test("requests pipelined behind the authenticating one use the bound connection")
     func pipelined() throws {
         let play = try Self.play()
         let client = try play.client()
@@ -224,7 +226,7 @@ struct ConnectionUserTests {
         #expect(try play.client().get("/public/a")?.text == Self.nobody)
     }
 
-    @Test("after a reload nothing of it reaches others, and the client's requests are still its own")
+    @Test("after a reload a bound connection still serves only its own client")
     func reload() throws {
         let play = try Self.play()
         let (client, other) = (try play.client(), try play.client())
@@ -239,7 +241,7 @@ struct ConnectionUserTests {
     }
 
     @Test(
-        "a client has four of them, whichever shards its connections are on; the fifth gets 503, and others are not concerned",
+        "a client has at most four bound connections across shards; a fifth gets 503 and others are unaffected",
         arguments: [1, 4])
     func limitPerClient(shards: Int) throws {
         let play = try Self.play { $0.shards = shards }
@@ -255,7 +257,7 @@ struct ConnectionUserTests {
         #expect(try play.metric("cistern_refused_requests_total{reason=\"connection_users\"}") == 1)
     }
 
-    @Test("all clients have an eighth of the connections; what was only offered the scheme makes room")
+    @Test("bound connections use at most an eighth of the pool; connections with only an offer are released first")
     func limitOfAll() throws {
         let play = try Self.play { $0.upstream.maximumConnections = 16 }
         let offered = try (2..<12).map { try TestClient(port: play.port, from: "127.0.0.\($0)") }
@@ -268,7 +270,7 @@ struct ConnectionUserTests {
         for user in users[..<2] { #expect(user.get("/data")?.text == Self.ann) }
     }
 
-    @Test("a scheme that is only offered takes nothing from the client that does not use it: hits, and the connections of others")
+    @Test("an unused authentication offer costs neither hits nor other clients' connections")
     func onlyOffered() throws {
         let play = try Self.play()
         let client = try play.client()
@@ -284,9 +286,9 @@ struct ConnectionUserTests {
         #expect(told.contains { $0["not_stored"]?.string == "connection_user" })
     }
 
-    @Test("clients of HTTP/2 get 502 with a sentence", arguments: [ProxyPlay.Door.http2, .http2TLS])
-    func http2Clients(door: ProxyPlay.Door) throws {
-        let play = try Self.play(door: door)
+    @Test("connection authentication over HTTP/2 gets 502 with an explanation", arguments: [ProxyPlay.ClientProtocol.http2, .http2TLS])
+    func http2Clients(clientProtocol: ProxyPlay.ClientProtocol) throws {
+        let play = try Self.play(clientProtocol: clientProtocol)
         let client = try play.http2Client()
         for field in ["Authorization", "Proxy-Authorization"] {
             let refused = try #require(client.request("GET", "/data", [(field, "Negotiate ann")], content: nil))
@@ -297,7 +299,7 @@ struct ConnectionUserTests {
         #expect(play.origin.requests.allSatisfy { $0["Authorization"] == nil })
     }
 
-    @Test("HTTP/2 to the upstream is not used for it")
+    @Test("connection authentication does not use HTTP/2 to the upstream")
     func http2Upstream() throws {
         let origin = ScriptedOrigin(tls: SharedCertificates.http2TLS, SignedIn().script)
         let play = try ProxyPlay(origin) { settings in
@@ -313,7 +315,7 @@ struct ConnectionUserTests {
         #expect(lines.map(\.0) == [true, true, false, false, false, true])
     }
 
-    @Test("an upstream that is asked in HTTP/2 only cannot be: 502 with a sentence")
+    @Test("with an HTTP/2-only upstream, connection authentication gets 502 with an explanation")
     func http2Only() throws {
         let play = try Self.play { $0.upstream.http2 = .priorKnowledge }
         let client = try play.client()
@@ -322,7 +324,7 @@ struct ConnectionUserTests {
         #expect(client.get("/public/a")?.text == Self.nobody)
     }
 
-    @Test("without a store the connection is the client's all the same")
+    @Test("without a store, connections are bound to clients as well")
     func withoutStore() throws {
         let play = try Self.play { $0.store = nil }
         let (client, other) = (try play.client(), try play.client())
@@ -331,7 +333,7 @@ struct ConnectionUserTests {
         #expect(other.get("/public/a")?.text == Self.nobody)
     }
 
-    @Test("of the clients that a trusted proxy speaks for on one connection each is itself")
+    @Test("clients behind one trusted proxy connection are bound separately")
     func trustedProxy() throws {
         let trusted = NetworkList([try IPNetwork("127.0.0.0/8")])
         let play = try Self.play { $0.downstream.trustedProxies = trusted }

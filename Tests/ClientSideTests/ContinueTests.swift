@@ -8,7 +8,7 @@ import Testing
 @testable import Downstream
 @testable import ReverseProxy
 
-@Suite("Expect: 100-continue", .play, .doors)
+@Suite("Expect: 100-continue", .play, .clientProtocols)
 struct ContinueTests {
     private static let told = "HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -23,7 +23,7 @@ struct ContinueTests {
         "POST \(target) HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\(more)Content-Length: \(count)\r\n\r\n"
     }
 
-    @Test("where content is taken whole it is asked for here, and the upstream hears nothing of it")
+    @Test("for buffered content the proxy sends 100 itself and does not forward the expectation")
     func whole() throws {
         let play = try play(echo())
         for (text, rest) in [
@@ -42,7 +42,7 @@ struct ContinueTests {
         }
     }
 
-    @Test("where it streams the upstream is asked, and what it says is passed on")
+    @Test("for streamed content the expectation is forwarded, and so is the upstream's 100")
     func relayed() throws {
         let gate = Gate()
         let origin = echo()
@@ -60,7 +60,7 @@ struct ContinueTests {
         #expect(response?.text == "{\"expect\":\"100-continue\",\"count\":20}")
     }
 
-    @Test("after a final response the content is not taken: the client need not have sent it", arguments: [413, 417])
+    @Test("after a final response the content is not read, and the client need not send it", arguments: [413, 417])
     func unwanted(_ status: Int) throws {
         let origin = echo()
         origin.reactToExpectation { _ in
@@ -77,7 +77,7 @@ struct ContinueTests {
         #expect(try play.metric("cistern_upstream_active_requests") == 0)
     }
 
-    @Test("an upstream that says nothing is not waited for: the client is told to send after a second")
+    @Test("if the upstream stays silent, the client gets 100 after a second")
     func silent() throws {
         let play = try play(echo())
         let client = try play.client()
@@ -92,7 +92,7 @@ struct ContinueTests {
         #expect(response?.text == "{\"expect\":\"100-continue\",\"count\":20}")
     }
 
-    @Test("a client that does not wait is not told: its content is on its way")
+    @Test("a client that sends its content at once gets no 100")
     func impatient() throws {
         let play = try play(echo())
         let client = try play.client()
@@ -106,7 +106,7 @@ struct ContinueTests {
         #expect(client.readResponse()?.text == "{\"expect\":\"100-continue\",\"count\":20}")
     }
 
-    @Test("the content of what is refused here is not asked for")
+    @Test("no 100 is sent for a request that the proxy refuses")
     func refused() throws {
         let play = try ProxyPlay(echo()) {
             $0.downstream.contentLimitBytes = 100
@@ -126,7 +126,7 @@ struct ContinueTests {
         #expect(play.origin.requests.isEmpty)
     }
 
-    @Test("HTTP/1.0 knows no 100, and the upstream hears nothing of such an expectation", arguments: [4, 20])
+    @Test("HTTP/1.0 requests get no 100, and their expectation is not forwarded", arguments: [4, 20])
     func oldClient(count: Int) throws {
         let play = try play(echo())
         let client = try play.client()
@@ -136,7 +136,7 @@ struct ContinueTests {
         #expect(response?.text == "{\"expect\":\"\",\"count\":\(count)}" && response?.informational == [])
     }
 
-    @Test("the admin interface asks for content too")
+    @Test("the admin interface also sends 100 Continue")
     func administrator() throws {
         let play = try play(echo())
         let client = try TestClient(.unix(path: play.adminSocket))

@@ -11,7 +11,7 @@ import Testing
 private let discarded = "cistern_uploads_discarded_total"
 private let cut = "cistern_uploads_cut_total"
 
-@Suite("Content that comes after the response", .play)
+@Suite("Request content that arrives after the response", .play)
 struct DiscardedUploadTests {
     /// Causes of an early response.
     enum Early: CaseIterable { case outage, tooLarge, byUpstream }
@@ -37,7 +37,8 @@ struct DiscardedUploadTests {
 
     private let piece = [UInt8](repeating: 0x61, count: 256 << 10)
 
-    @Test("a client that reads when it has sent everything gets the status", .http1Doors, arguments: Early.allCases, [true, false])
+    @Test(
+        "a client that reads only after sending everything receives the status", .http1Protocols, arguments: Early.allCases, [true, false])
     func readsLast(_ early: Early, hasLength: Bool) throws {
         let play = try play(early)
         let client = try play.client()
@@ -56,7 +57,7 @@ struct DiscardedUploadTests {
         #expect(try play.metric(cut) == 0)
     }
 
-    @Test("over HTTP/2 its stream is not reset behind the response, and its window stays open", arguments: Early.allCases)
+    @Test("over HTTP/2 the stream is not reset after the response, and its window stays open", arguments: Early.allCases)
     func readsLastOverHTTP2(_ early: Early) throws {
         let play = try play(early) { $0.listening.listeners[0].takesClearHTTP2 = true }
         let client = try play.http2Client()
@@ -71,7 +72,7 @@ struct DiscardedUploadTests {
         #expect(client.get("/b")?.status == status(early))
     }
 
-    @Test("after ten seconds, or 32 MiB, it is cut", .http1Doors, arguments: [true, false])
+    @Test("discarding stops after ten seconds or 32 MiB", .http1Protocols, arguments: [true, false])
     func ends(byTime: Bool) throws {
         let play = try play(.outage)
         let client = try play.client()
@@ -91,7 +92,7 @@ struct DiscardedUploadTests {
         #expect(try play.waitFor("cistern_connections", 1))
     }
 
-    @Test("over HTTP/2 its stream is reset without an error then", arguments: [true, false])
+    @Test("over HTTP/2 the stream is then reset without an error", arguments: [true, false])
     func endsOverHTTP2(byTime: Bool) throws {
         let play = try play(.outage) {
             $0.listening.listeners[0].takesClearHTTP2 = true
@@ -112,7 +113,7 @@ struct DiscardedUploadTests {
         #expect([502, 503].contains(client.get("/b")?.status), "the connection goes on")
     }
 
-    @Test("of one address eight at once: others end at once, and those of another address do not")
+    @Test("at most eight uploads per address are discarded at once; other addresses are unaffected")
     func crowd() throws {
         let play = try play(.outage)
         func upload(from source: String) throws -> TestClient {
@@ -130,7 +131,7 @@ struct DiscardedUploadTests {
         withExtendedLifetime((held, other)) {}
     }
 
-    @Test("a client that gives up its upload when it has its response breaks no limit of resets")
+    @Test("resetting an upload after its response does not count toward the reset limit")
     func givesUp() throws {
         let play = try play(.outage) {
             $0.listening.listeners[0].takesClearHTTP2 = true
@@ -146,7 +147,7 @@ struct DiscardedUploadTests {
         #expect([502, 503].contains(client.get("/b")?.status))
     }
 
-    @Test("uploads that their upstream does not read leave the connection's window to others")
+    @Test("stalled uploads leave connection window for other streams")
     func otherUploads() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { request in [.json("\(request.content.count)")] }

@@ -7,7 +7,7 @@ import Upstream
 @testable import Downstream
 @testable import ReverseProxy
 
-@Suite("Downloads", .play, .doors)
+@Suite("Downloads", .play, .clientProtocols)
 struct DownloadTests {
     private static let content = String(repeating: "0123456789abcdef", count: 1 << 18)  // 4 MiB
 
@@ -31,7 +31,7 @@ struct DownloadTests {
     }
 
     @Test(
-        "the upstream's connection is free at the end of the response, however slowly the client reads",
+        "the upstream connection is released at the end of the response, even if the client reads slowly",
         arguments: [
             Row("not to be stored", ["Cache-Control: no-store"]), Row("not JSON", type: "text/plain"), Row("bypassed", method: "POST"),
             Row("of unknown length", type: "text/plain", isChunked: true),
@@ -51,7 +51,7 @@ struct DownloadTests {
         #expect(try play.metric("cistern_connections_cut_total") == 0)
     }
 
-    @Test("clients that hardly read hold half of the connections at most where others wait", .slow)
+    @Test("slow readers occupy at most half of the upstream connections while others wait", .slow)
     func slowReaders() throws {
         let length = 16 * Self.content.utf8.count
         let head = OriginStep.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \(length)\r\n\r\n")
@@ -71,7 +71,7 @@ struct DownloadTests {
         #expect(whole == 3)
     }
 
-    @Test("what is longer, or finds no memory, comes no faster than the client reads", .slow, arguments: ["longer", "no memory"])
+    @Test("beyond the buffer limits the upstream is read only as fast as the client reads", .slow, arguments: ["longer", "no memory"])
     func heldBack(_ why: String) throws {
         // Exceeds the kernel's buffers on both sides.
         let length = 16 * Self.content.utf8.count

@@ -5,7 +5,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("The end of several shards", .play, .upstreams, .door(.clear))
+@Suite("Shutdown of several shards", .play, .upstreams, .clientProtocol(.clear))
 struct EndOfShardsTests {
     /// | the leader's shard                   | another shard |
     /// |--------------------------------------|---------------|
@@ -13,12 +13,14 @@ struct EndOfShardsTests {
     /// |                                      | follows       |
     /// | has no client: it is drained         | waits         |
     /// | the response arrives                 | responds      |
-    @Test("a shard without clients keeps its fetches until all shards have none")
+    @Test("a shard without clients keeps its fetches until all shards are idle")
     func follower() throws {
         // The kernel chooses the shard of each connection. In some rounds the two connections are on different shards.
         for round in 0..<8 {
             let (gate, reached) = (Gate(), Gate())
-            let play = try ProxyPlay(ScriptedOrigin { _ in [.open(reached), .pass(gate), .json("1")] }, door: .http2) { $0.shards = 4 }
+            let play = try ProxyPlay(ScriptedOrigin { _ in [.open(reached), .pass(gate), .json("1")] }, clientProtocol: .http2) {
+                $0.shards = 4
+            }
             var leader: TestClient? = try play.client()
             leader?.send("GET /slow HTTP/1.1\r\nHost: cistern.test\r\n\r\n")
             reached.pass()

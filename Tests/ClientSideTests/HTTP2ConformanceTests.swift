@@ -35,13 +35,13 @@ struct ConformanceRow: Sendable, CustomTestStringConvertible {
     static func stream(_ codes: HTTP2ErrorCode..., of number: UInt32 = 1) -> Outcome { .stream(number, codes) }
 }
 
-@Suite("HTTP/2 by the letter of its RFC", .play)
+@Suite("HTTP/2 conformance", .play)
 struct HTTP2ConformanceTests {
     static let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
 
-    @Test("what breaks a rule ends what it concerns, with the code that the RFC has for it", arguments: HTTP2ConformanceRows.all)
+    @Test("a violation ends its stream or connection with the error code of the RFC", arguments: HTTP2ConformanceRows.all)
     func row(_ row: ConformanceRow) throws {
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }, door: .http2)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }, clientProtocol: .http2)
         let client = try RawHTTP2Client(port: play.port)
         client.send(row.bytes)
         switch row.outcome {
@@ -66,9 +66,9 @@ struct HTTP2ConformanceTests {
         }
     }
 
-    @Test("what does not begin as HTTP/2 does is HTTP/1.1, or nothing")
+    @Test("bytes without the HTTP/2 preface are treated as HTTP/1.1 or refused")
     func prefaces() throws {
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, door: .http2)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, clientProtocol: .http2)
         let client = try TestClient(port: play.port)
         client.send("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n")
         #expect(client.readResponse()?.status == 505)
@@ -78,9 +78,9 @@ struct HTTP2ConformanceTests {
         #expect(raw.count > 9)
     }
 
-    @Test("content behind a reset is an error also where both come at once")
+    @Test("content after a reset is an error, also if both arrive together")
     func contentBehindReset() throws {
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, door: .http2)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, clientProtocol: .http2)
         let client = try RawHTTP2Client(port: play.port)
         let post = [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a.test")]
         client.send(RawHTTP2.request(1, post, ends: false) + RawHTTP2.frame(.ping, 0, 0, Array("12345678".utf8)))
@@ -90,10 +90,10 @@ struct HTTP2ConformanceTests {
         #expect(end?.kind == RawHTTP2.Kind.goAway.rawValue && end?.number(at: 4) == HTTP2ErrorCode.streamClosed.rawValue)
     }
 
-    @Test("a client that knows the limit on streams and does not keep to it is no client")
+    @Test("a client that ignores the acknowledged stream limit loses its connection")
     func tooMany() throws {
         let gate = Gate()
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("{}")] }, door: .http2)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("{}")] }, clientProtocol: .http2)
         let client = try RawHTTP2Client(port: play.port)
         // Our limits apply once the client has acknowledged them.
         _ = client.next { $0.kind == RawHTTP2.Kind.settings.rawValue && $0.flags == 0 }

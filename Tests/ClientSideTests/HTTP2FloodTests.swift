@@ -63,9 +63,9 @@ struct HTTP2FloodTests {
         },
     ]
 
-    @Test("a flood ends its connection, and no other", .slow, arguments: floods)
+    @Test("a flood ends its own connection and no other", .slow, arguments: floods)
     func flood(_ flood: Flood) throws {
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }, door: .http2)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }, clientProtocol: .http2)
         let other = try play.http2Client()
         #expect(other.get("/")?.status == 200)
         let client = try RawHTTP2Client(port: play.port)
@@ -78,9 +78,9 @@ struct HTTP2FloodTests {
         #expect(try play.metric("cistern_unsent_bytes") == 0)
     }
 
-    @Test("a client that cancels as one who types a search goes on")
+    @Test("a client that cancels a moderate number of requests keeps its connection")
     func cancelling() throws {
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, door: .http2)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, clientProtocol: .http2)
         let client = try play.http2Client()
         for number in 0..<150 {
             let stream = try #require(client.begin("GET", "/\(number)"))
@@ -89,9 +89,9 @@ struct HTTP2FloodTests {
         #expect(client.get("/last")?.status == 200)
     }
 
-    @Test("a head that never ends has so much time and no more")
+    @Test("an incomplete header block ends the connection after a timeout")
     func drippedHead() throws {
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, door: .http2)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, clientProtocol: .http2)
         let client = try RawHTTP2Client(port: play.port)
         client.send(RawHTTP2.frame(.headers, 1, 1, RawHTTP2.fields(RawHTTP2.usual)))
         _ = client.next { $0.kind == RawHTTP2.Kind.settings.rawValue && $0.flags == 1 }
@@ -99,10 +99,10 @@ struct HTTP2FloodTests {
         #expect(client.next { $0.kind == RawHTTP2.Kind.goAway.rawValue }?.number(at: 4) == HTTP2ErrorCode.enhanceYourCalm.rawValue)
     }
 
-    @Test("windows that stay shut hold a bounded amount, and it is given back when the client leaves")
+    @Test("closed windows hold a bounded amount of memory, released when the client disconnects")
     func shutWindows() throws {
         let long = String(repeating: "x", count: 2 << 20)
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(long, type: "text/plain")] }, door: .http2) {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(long, type: "text/plain")] }, clientProtocol: .http2) {
             $0.downstream.outputHighWaterBytes = 64 << 10
         }
         do {
@@ -119,10 +119,10 @@ struct HTTP2FloodTests {
     }
 
     /// The socket is full, so nothing is written. Data that arrives from the upstream is still counted.
-    @Test("what is held for a client that opens its windows and reads nothing is known")
+    @Test("memory held for a client that opens its windows but does not read is reported")
     func fullSocket() throws {
         let long = String(repeating: "x", count: 2 << 20)
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(long, type: "text/plain")] }, door: .http2)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(long, type: "text/plain")] }, clientProtocol: .http2)
         do {
             let client = try RawHTTP2Client(port: play.port, settings: RawHTTP2.setting(4, .max >> 1))
             client.send(RawHTTP2.frame(.window, 0, 0, RawHTTP2.number((.max >> 1) - 65_535)))

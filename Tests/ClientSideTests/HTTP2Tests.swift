@@ -1,4 +1,4 @@
-// Tests of HTTP/2 clients beyond the suites with `.doors`: concurrent requests, flow control, resets and ends.
+// Tests of HTTP/2 clients beyond the suites with `.clientProtocols`: concurrent requests, flow control, resets and ends.
 
 import Downstream
 import Forwarding
@@ -26,9 +26,9 @@ private func line(_ name: String, of text: String) -> String? {
 struct HTTP2Tests {
     private static let usual = [(":method", "GET"), (":scheme", "http"), (":authority", "api.test"), (":path", "/a")]
 
-    @Test("a request goes on as one of HTTP/1.1 does, and says by which protocol it came")
+    @Test("an HTTP/2 request is forwarded like HTTP/1.1, with the protocol in Via")
     func forwarded() throws {
-        let play = try ProxyPlay(echo(), door: .http2) { $0.forwarding.preserveHost = true }
+        let play = try ProxyPlay(echo(), clientProtocol: .http2) { $0.forwarding.preserveHost = true }
         let client = try play.http2Client()
         let stream = try #require(
             client.begin(
@@ -41,12 +41,12 @@ struct HTTP2Tests {
         #expect(try play.metric("cistern_http2_connections_total") == 2)
     }
 
-    @Test("many requests at once each get their own response, also large ones")
+    @Test("concurrent requests each receive their own response, also if large")
     func many() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
                 [.answer(String(repeating: request.target, count: 40_000), type: "text/plain", ["Cache-Control: max-age=60"])]
-            }, door: .http2)
+            }, clientProtocol: .http2)
         let client = try play.http2Client()
         for _ in 0..<2 {
             let streams = (10..<50).compactMap { client.begin("GET", "/\($0)") }
@@ -58,11 +58,11 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("a client that takes nothing of one response gets the others, and the long one when it wants it")
+    @Test("a stalled response does not block others and continues when its window opens")
     func stalled() throws {
         let long = String(repeating: "x", count: 3 << 20)
         let play = try ProxyPlay(
-            ScriptedOrigin { request in [.answer(request.target == "/long" ? long : "short", type: "text/plain")] }, door: .http2)
+            ScriptedOrigin { request in [.answer(request.target == "/long" ? long : "short", type: "text/plain")] }, clientProtocol: .http2)
         var settings = HTTP2SessionSettings()
         settings.connectionWindowBytes = 1 << 20
         let client = try HTTP2TestClient(port: play.port, settings)
@@ -75,11 +75,12 @@ struct HTTP2Tests {
         #expect(client.response(of: stalled)?.text == long)
     }
 
-    @Test("who takes nothing of a response for too long loses that stream, and no other")
+    @Test("a response that is not read for too long loses its stream, not the connection")
     func writeTimeout() throws {
         let long = "\"" + String(repeating: "x", count: 100_000) + "\""
         let play = try ProxyPlay(
-            ScriptedOrigin { request in [.json(request.target == "/long" ? long : "{}", ["Cache-Control: max-age=600"])] }, door: .http2)
+            ScriptedOrigin { request in [.json(request.target == "/long" ? long : "{}", ["Cache-Control: max-age=600"])] },
+            clientProtocol: .http2)
         let client = try play.http2Client()
         #expect(try play.http2Client().get("/long")?.text == long)
         client.consumes = false
@@ -92,7 +93,7 @@ struct HTTP2Tests {
         #expect(client.get("/short")?.status == 200)
     }
 
-    @Test("a response that breaks off is reset, and never looks whole")
+    @Test("a truncated response resets its stream and never looks complete")
     func broken() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
@@ -103,7 +104,7 @@ struct HTTP2Tests {
                                 + String(repeating: "x", count: 50_000)), .reset,
                     ]
                     : [.answer("whole", type: "text/plain")]
-            }, door: .http2)
+            }, clientProtocol: .http2)
         let client = try play.http2Client()
         let stream = try #require(client.begin("GET", "/a"))
         #expect(client.resetCode(of: stream) == .internalError)
@@ -111,9 +112,9 @@ struct HTTP2Tests {
         #expect(client.get("/b")?.text == "whole")
     }
 
-    @Test("content goes up as it comes, held back by the upstream, and a client that resets it is gone")
+    @Test("an upload streams with backpressure, and a reset by the client cancels it")
     func upload() throws {
-        let play = try ProxyPlay(echo(), door: .http2) { $0.downstream.requestBufferBytes = 0 }
+        let play = try ProxyPlay(echo(), clientProtocol: .http2) { $0.downstream.requestBufferBytes = 0 }
         let client = try play.http2Client()
         let stream = try #require(client.begin("POST", "/a", isOpen: true))
         for part in ["one ", "two "] { client.send(Array(part.utf8), on: stream, isLast: false) }
@@ -128,9 +129,9 @@ struct HTTP2Tests {
         #expect(try play.metric("cistern_http2_resets_total") == 1)
     }
 
-    @Test("a response before all of the request has come ends the stream in order")
+    @Test("a response before the end of the request ends the stream properly")
     func early() throws {
-        let play = try ProxyPlay(echo(), door: .http2) { $0.downstream.contentLimitBytes = 10 }
+        let play = try ProxyPlay(echo(), clientProtocol: .http2) { $0.downstream.contentLimitBytes = 10 }
         let client = try play.http2Client()
         let stream = try #require(client.begin("POST", "/a", isOpen: true))
         client.send([UInt8](repeating: 1, count: 11), on: stream, isLast: false)
@@ -144,14 +145,14 @@ struct HTTP2Tests {
     }
 
     @Test(
-        "what HTTP/1.1 would refuse is refused with the same sentence, and the connection goes on",
+        "requests that HTTP/1.1 would refuse get the same error, and the connection continues",
         arguments: [
             ("414", [(":path", "/" + String(repeating: "x", count: 9_000))]), ("400", [(":authority", "a,b")]),
             ("400", [(":path", "/a#b")]), ("431", (0..<150).map { ("x-\($0)", "1") }), ("400", [("host", "other.test")]),
             ("417", [("expect", "magic")]), ("400", [(":scheme", "ftp")]),
         ])
     func refused(_ status: String, _ changes: [(String, String)]) throws {
-        let play = try ProxyPlay(echo(), door: .http2)
+        let play = try ProxyPlay(echo(), clientProtocol: .http2)
         let client = try play.http2Client()
         let kept = Self.usual.filter { line in !changes.contains { $0.0 == line.0 } }
         let pseudo = changes.filter { $0.0.hasPrefix(":") }
@@ -161,20 +162,20 @@ struct HTTP2Tests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("CONNECT is refused, and OPTIONS may ask about all")
+    @Test("CONNECT is refused, and OPTIONS * is allowed")
     func otherTargets() throws {
-        let play = try ProxyPlay(echo(), door: .http2)
+        let play = try ProxyPlay(echo(), clientProtocol: .http2)
         let client = try play.http2Client()
         let tunnel = try #require(client.begin([(":method", "CONNECT"), (":authority", "a.test:443")]))
         #expect(client.head(of: tunnel)?.status == 405)
         #expect(client.request("OPTIONS", "*")?.text.hasPrefix("OPTIONS * HTTP/1.1") == true)
     }
 
-    @Test("so many requests at once and no more; what is too much is refused in a way that clients repeat")
+    @Test("streams beyond the concurrency limit are refused with a retryable error")
     func streamLimit() throws {
         let gate = Gate()
         let play = try ProxyPlay(
-            ScriptedOrigin { request in request.target == "/wait" ? [.pass(gate), .json("{}")] : [.json("{}")] }, door: .http2
+            ScriptedOrigin { request in request.target == "/wait" ? [.pass(gate), .json("{}")] : [.json("{}")] }, clientProtocol: .http2
         ) { $0.downstream.http2.streams = 2 }
         let client = try play.http2Client()
         #expect(client.get("/a")?.status == 200)
@@ -183,9 +184,9 @@ struct HTTP2Tests {
         for stream in streams { #expect(client.response(of: stream)?.status == 200) }
     }
 
-    @Test("after its last request a connection ends in order, and what comes later is left for another")
+    @Test("after its last request a connection ends with GOAWAY, and later requests are left to another one")
     func requestsPerConnection() throws {
-        let play = try ProxyPlay(echo(), door: .http2) { $0.downstream.requestsPerConnection = 2 }
+        let play = try ProxyPlay(echo(), clientProtocol: .http2) { $0.downstream.requestsPerConnection = 2 }
         let client = try play.http2Client()
         let streams = (0..<2).compactMap { client.begin("GET", "/\($0)") }
         for stream in streams { #expect(client.response(of: stream)?.status == 200) }
@@ -194,12 +195,12 @@ struct HTTP2Tests {
         #expect(client.isClosedByServer())
     }
 
-    @Test("an idle connection is ended in order; one with a request that waits is not")
+    @Test("an idle connection ends with GOAWAY; one with a pending request does not")
     func idle() throws {
         let (gate, reached) = (Gate(), Gate())
         let play = try ProxyPlay(
             ScriptedOrigin { request in request.target == "/wait" ? [.open(reached), .pass(gate), .json("{}")] : [.json("{}")] },
-            door: .http2
+            clientProtocol: .http2
         ) { $0.upstream.totalTimeout = .seconds(1_000) }
         let (idle, busy) = (try play.http2Client(), try play.http2Client())
         #expect(idle.get("/a")?.status == 200)
@@ -214,10 +215,10 @@ struct HTTP2Tests {
         #expect(busy.response(of: waiting) != nil)
     }
 
-    @Test("a stop lets requests that run end, and takes those that were on their way")
+    @Test("during shutdown running requests finish, and requests already in transit are accepted")
     func drain() throws {
         let (gate, reached) = (Gate(), Gate())
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.open(reached), .pass(gate), .json("{}")] }, door: .http2)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.open(reached), .pass(gate), .json("{}")] }, clientProtocol: .http2)
         var client: HTTP2TestClient? = try play.http2Client()
         let stream = try #require(client?.begin("GET", "/a"))
         reached.pass()
@@ -236,10 +237,10 @@ struct HTTP2Tests {
         stopped.pass()
     }
 
-    @Test("the ping by which a client shows that it knows of a stop comes behind the news")
+    @Test("the ping that confirms a shutdown follows the GOAWAY")
     func drainOrder() throws {
         let (gate, reached) = (Gate(), Gate())
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.open(reached), .pass(gate), .json("{}")] }, door: .http2)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.open(reached), .pass(gate), .json("{}")] }, clientProtocol: .http2)
         var client: RawHTTP2Client? = try RawHTTP2Client(port: play.port)
         client?.send(RawHTTP2.request(1))
         reached.pass()
@@ -260,14 +261,14 @@ struct HTTP2Tests {
         stopped.pass()
     }
 
-    @Test("HTTP/2 where it is not spoken gets a sentence, and HTTP/1.1 goes on where it is")
-    func doors() throws {
-        let clear = try ProxyPlay(echo(), door: .clear)
+    @Test("HTTP/2 on a listener without it gets 505; HTTP/1.1 works on an HTTP/2 listener")
+    func clientProtocols() throws {
+        let clear = try ProxyPlay(echo(), clientProtocol: .clear)
         let client = try clear.client()
         client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0")
         let response = try #require(client.readResponse())
         #expect(response.status == 505 && response.text.contains("h2c"))
-        let both = try ProxyPlay(echo(), door: .http2)
+        let both = try ProxyPlay(echo(), clientProtocol: .http2)
         for method in ["GET", "POST", "PUT", "PRIO"] { #expect(try both.client().request(method, "/a")?.status == 200) }
         let split = try both.client()
         split.send("P")

@@ -7,7 +7,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("The letter of RFC 9111", .play)
+@Suite("Strict conformance to RFC 9111", .play)
 struct LetterTests {
     private static let fresh = "Cache-Control: max-age=60"
 
@@ -123,7 +123,7 @@ struct LetterTests {
     }
 
     @Test(
-        "Set-Cookie in a 304 or a response to HEAD is kept, stripped, or the update not stored, as the setting says",
+        "Set-Cookie in a 304 or HEAD response is stored, stripped or prevents the update, as configured",
         arguments: SetCookieTreatment.allCases, ["GET", "HEAD"])
     func cookies(treatment: SetCookieTreatment, method: String) throws {
         let counter = Counter()
@@ -145,7 +145,7 @@ struct LetterTests {
         #expect(then["X-New"] == (treatment == .refuse ? nil : "1"))
     }
 
-    @Test("a HEAD without a validator and with the same length freshens what is stored, by the letter", arguments: Strictness.allCases)
+    @Test("in strict mode a HEAD response with equal length but no validator freshens the stored response", arguments: Strictness.allCases)
     func head(strictness: Strictness) throws {
         let origin = ScriptedOrigin { request in
             request.method == "HEAD"
@@ -160,7 +160,7 @@ struct LetterTests {
         #expect(isHit(then) == (strictness == .strict) && (then["X-New"] == "1") == (strictness == .strict))
     }
 
-    @Test("an Age that is no number, and dates in any case, do not make a response stale")
+    @Test("an invalid Age and dates in any letter case do not make a response stale")
     func ageAndDates() throws {
         let origin = ScriptedOrigin { request in
             let fields = request.target == "/age" ? ["Age: soon", Self.fresh] : ["Expires: tHU, 01 jan 2099 00:00:00 gmt"]
@@ -174,7 +174,7 @@ struct LetterTests {
         }
     }
 
-    @Test("store_errors: a fresh 400 is kept only by the letter", arguments: [true, false])
+    @Test("store_errors: a fresh 400 is stored only in strict mode", arguments: [true, false])
     func errors(isLetter: Bool) throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", status: "400 Bad Request", [Self.fresh])] }) {
             $0.policy.keepsAny = true

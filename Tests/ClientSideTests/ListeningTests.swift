@@ -22,7 +22,7 @@ struct ListeningTests {
         try #require(TestClient(address).get("/a"))
     }
 
-    @Test("what was stopped is gone whole, with its loops and descriptors, whichever door was used", .doors)
+    @Test("a stopped server releases its event loops and descriptors, over any protocol", .clientProtocols)
     func gone() throws {
         let play = try ProxyPlay(origin())
         #expect(try play.get("/a").status == 200)
@@ -33,7 +33,7 @@ struct ListeningTests {
         #expect(play.formerServer == nil)
     }
 
-    @Test("IPv4, IPv6 and a Unix socket at once, on every shard", arguments: [1, 3])
+    @Test("IPv4, IPv6 and Unix socket listeners work together on every shard", arguments: [1, 3])
     func several(shards: Int) throws {
         let directory = TestTools.temporaryDirectory()
         let path = "\(directory.path)/cistern"
@@ -51,7 +51,7 @@ struct ListeningTests {
         #expect(access(path, F_OK) != 0)
     }
 
-    @Test("a socket file that was left over is taken over, one in use and any other file are not")
+    @Test("a stale socket file is replaced; a socket in use or any other file is not")
     func unixSocketFiles() throws {
         let directory = TestTools.temporaryDirectory()
         let path = "\(directory.path)/cistern"
@@ -67,7 +67,7 @@ struct ListeningTests {
         #expect(access(file, F_OK) == 0)
     }
 
-    @Test("an address that is taken is refused, and nothing is left listening")
+    @Test("an address in use is refused, and no listener is left behind")
     func taken() throws {
         let taken = try BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 1)
         let free = TestTools.freePort()

@@ -7,13 +7,13 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Keeping the loops free", .play)
+@Suite("Event loop responsiveness", .play)
 struct LoopTests {
     private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }, configure)
     }
 
-    @Test("the metrics page goes to all that ask for it at once, in the form that each asked for", arguments: [1, 2])
+    @Test("concurrent requests for the metrics page each get the format they asked for", arguments: [1, 2])
     func pages(shards: Int) throws {
         let play = try play { $0.shards = shards }
         let clients = try (0..<40).map { number in
@@ -29,7 +29,7 @@ struct LoopTests {
         }
     }
 
-    @Test("a page counts all that was answered before it was asked for")
+    @Test("the metrics page counts every response sent before it was requested")
     func counts() throws {
         let play = try play()
         for number in 1...5 {
@@ -38,7 +38,7 @@ struct LoopTests {
         }
     }
 
-    @Test("batches of events are counted, and the longest wait is told by /metrics and by stats")
+    @Test("event batches are counted, and /metrics and stats report the longest wait")
     func waits() throws {
         let play = try play()
         _ = try play.get("/a")
@@ -49,7 +49,7 @@ struct LoopTests {
         #expect(try #require(loops[0]["longest_wait_seconds"]?.double) >= 0)
     }
 
-    @Test("connections that time out together are all ended")
+    @Test("connections that time out together are all closed")
     func sweep() throws {
         let play = try play()
         let clients = try (0..<100).map { _ in try play.client() }
@@ -59,7 +59,7 @@ struct LoopTests {
         #expect(try play.metric("cistern_connections_timed_out_total") == 100)
     }
 
-    @Test("all explanations are found, however many pieces they are looked for in", .slow)
+    @Test("all explanations are found although the search is split into pieces", .slow)
     func explanations() throws {
         let play = try play { $0.records = 3_000 }
         for number in 0..<2_500 { _ = try play.get("/a/\(number % 2)") }

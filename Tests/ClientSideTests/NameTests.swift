@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("The upstream's name", .play, .upstreams)
+@Suite("The upstream's host name", .play, .upstreams)
 struct NameTests {
     /// Addresses that a scripted name server returns; nil if it does not answer.
     private final class Server: Sendable {
@@ -34,7 +34,7 @@ struct NameTests {
     private static let gone = "cistern_upstream_connections_ended_total{cause=\"address_gone\"}"
 
     @Test(
-        "new connections go where the name leads now, kept ones end once two answers leave them out, and a failed look-up changes nothing")
+        "new connections use the current DNS answer, pooled ones end after two answers without their address, failures change nothing")
     func moved() throws {
         let first = Self.origin("first")
         let second = Self.origin("second", beside: first)
@@ -59,7 +59,7 @@ struct NameTests {
         #expect(try proxy.metric(Self.gone) == 1)
     }
 
-    @Test("of several addresses the next is tried where one is out of reach")
+    @Test("if one of several addresses is unreachable, the next is tried")
     func several() throws {
         let first = Self.origin("first")
         let second = Self.origin("second", beside: first)

@@ -6,9 +6,9 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Own pages", .play, .doors)
+@Suite("Internal pages", .play, .clientProtocols)
 struct OwnPagesTests {
-    @Test("promtool has nothing to say about the metrics", .slow)
+    @Test("promtool accepts the metrics", .slow)
     func promtool() throws {
         guard system("command -v promtool >/dev/null 2>&1") == 0 else {
             Issue.record("promtool is missing: make test installs it (Debian's prometheus)")
@@ -26,7 +26,7 @@ struct OwnPagesTests {
     }
 
     @Test(
-        "arguments and a slash at the end make no difference, and no such request reaches the upstream",
+        "a query or trailing slash does not matter, and no such request reaches the upstream",
         arguments: ["/metrics?x", "/metrics/", "/metrics/?x=/y", "/healthz?", "/healthz/", "/readyz?verbose=1"])
     func spellings(target: String) throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
@@ -35,7 +35,7 @@ struct OwnPagesTests {
         for other in ["/metrics//", "/metricsx", "/metric", "/a?/metrics", "/readyz/x/"] { #expect(try play.get(other).text == "{}") }
     }
 
-    @Test("own pages are counted as such")
+    @Test("internal pages are counted with result own")
     func counted() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         for page in ["/healthz", "/readyz", "/metrics"] { _ = try play.get(page) }
@@ -44,7 +44,7 @@ struct OwnPagesTests {
         #expect(play.origin.requests.isEmpty)
     }
 
-    @Test("OpenMetrics where it is asked for")
+    @Test("OpenMetrics is served when requested")
     func openMetrics() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         let page = try play.get("/metrics", [("Accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5")])
@@ -53,14 +53,14 @@ struct OwnPagesTests {
         #expect(page.text.contains("# TYPE cistern_requests counter\n"))
     }
 
-    @Test("counts of all shards are added up")
+    @Test("counters of all shards are summed")
     func shards() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.shards = 3 }
         for _ in 0..<20 { #expect(try play.client().get("/a")?.status == 200) }
         #expect(try play.metric("cistern_requests_total{result=\"miss\",method=\"GET\",status_class=\"2xx\"}") == 20)
     }
 
-    @Test("health pages answer, and other paths are passed on")
+    @Test("health pages are served locally, and other paths are forwarded")
     func health() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         #expect(try play.get("/healthz").text == "ok\n")
@@ -70,7 +70,7 @@ struct OwnPagesTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("with an address of their own they are not on the proxy's")
+    @Test("with a separate admin address the internal pages are not on the proxy's address")
     func adminListen() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"api\":1}")] }) { settings in
             settings.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
@@ -78,7 +78,7 @@ struct OwnPagesTests {
         #expect(try play.get("/metrics").text == "{\"api\":1}")
     }
 
-    @Test("a running response is finished when the proxy stops, and stopping does not hang")
+    @Test("stopping closes idle connections and does not hang")
     func gracefulStop() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         let idle = try play.client()
@@ -87,7 +87,7 @@ struct OwnPagesTests {
         #expect(idle.isClosedByServer())
     }
 
-    @Test("from the announcement of the end on /readyz says 503, and everything else goes on as before, on new connections and kept ones")
+    @Test("after a shutdown announcement /readyz returns 503 while all other requests are still served")
     func announcedStop() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         let kept = try play.client()
@@ -105,7 +105,7 @@ struct OwnPagesTests {
         }
     }
 
-    @Test("an address that another listens on is refused, and the shards of one proxy share theirs")
+    @Test("an address in use by another process is refused; shards of one proxy share theirs")
     func busyAddress() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.shards = 2 }
         #expect(throws: ListenError.self) { _ = try BoundSocket(.ipv4(host: "127.0.0.1", port: play.port), backlog: 1) }

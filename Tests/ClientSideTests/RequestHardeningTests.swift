@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Requests made to confuse", .play, .http1Doors)
+@Suite("Malicious requests", .play, .http1Protocols)
 struct RequestHardeningTests {
     /// Responds with the received request, fresh for an hour.
     private static func telling() -> ScriptedOrigin {
@@ -20,7 +20,7 @@ struct RequestHardeningTests {
     }
 
     @Test(
-        "naming an end-to-end field in Connection takes nothing away",
+        "Connection cannot remove an end-to-end field",
         arguments: [
             "Host", "Authorization", "Cookie", "Cache-Control", "Content-Length", "Content-Type", "If-None-Match", "Range", "Origin",
             "X-API-Key", "X-Forwarded-For", "Via", "Max-Forwards", "Expect", "X-Tenant", "x_session", "X-Own-Token",
@@ -50,7 +50,7 @@ struct RequestHardeningTests {
     }
 
     @Test(
-        "a field that Connection takes away is in no key: nobody is given what its absence brought",
+        "a field removed by Connection does not select a stored response",
         arguments: ["X-Edition", "Accept-Language"])
     func namedInConnection(name: String) throws {
         let origin = ScriptedOrigin { request in
@@ -64,14 +64,14 @@ struct RequestHardeningTests {
         #expect(origin.requests.count == 2)
     }
 
-    @Test("credentials named in Connection still have their partition")
+    @Test("credentials named in Connection still select their partition")
     func partitionKept() throws {
         let play = try ProxyPlay(Self.telling())
         _ = try play.get("/me", [("Authorization", "a"), ("Connection", "Authorization")])
         #expect(try play.get("/me")["Cache-Status"] == "cistern; fwd=uri-miss; stored")
     }
 
-    @Test("content on GET and HEAD is passed on, and yields nothing for those without", arguments: ["GET", "HEAD"])
+    @Test("content on GET and HEAD is forwarded, and its response is not served to requests without it", arguments: ["GET", "HEAD"])
     func contentOnGet(method: String) throws {
         let play = try ProxyPlay(Self.telling())
         let client = try play.client()
@@ -86,7 +86,7 @@ struct RequestHardeningTests {
         #expect(client.readResponse()?.text == "[\"GET\",\"/a\",\"evil\"]")
     }
 
-    @Test("HEAD and a range never take the place of GET's whole response")
+    @Test("HEAD and range responses never replace a complete GET response")
     func wholeResponseStays() throws {
         let origin = ScriptedOrigin { request in
             if request.method == "HEAD" {
@@ -103,7 +103,7 @@ struct RequestHardeningTests {
         #expect(try play.get("/a").text == "{\"id\":1}")
     }
 
-    @Test("an upgrade is never passed on, h2c neither")
+    @Test("an Upgrade is never forwarded, nor is h2c")
     func upgrade() throws {
         let play = try ProxyPlay(Self.telling())
         let response = try play.get(
@@ -113,7 +113,7 @@ struct RequestHardeningTests {
         #expect(seen["Upgrade"] == nil && seen["HTTP2-Settings"] == nil && seen["Connection"] == nil)
     }
 
-    @Test("a refused request's content is not taken for the next request", arguments: ["TRACE", "OPTIONS"])
+    @Test("the content of a refused request is not parsed as the next request", arguments: ["TRACE", "OPTIONS"])
     func refusedContent(method: String) throws {
         let play = try ProxyPlay(Self.telling())
         let client = try play.client()
@@ -125,11 +125,11 @@ struct RequestHardeningTests {
         #expect(!play.origin.requests.contains { $0.target == "/smuggled" })
     }
 
-    @Test("a whole URI is taken where its scheme is the connection's, and its place is here", .http1Doors)
+    @Test("an absolute URI is accepted only if scheme and authority match the listener", .http1Protocols)
     func wholeURIs() throws {
         let play = try ProxyPlay(Self.telling())
         let client = try play.client()
-        let (own, other) = ProxyPlay.door.isSecured ? ("https", "http") : ("http", "https")
+        let (own, other) = ProxyPlay.clientProtocol.isSecured ? ("https", "http") : ("http", "https")
         for (uri, status) in [
             ("\(own)://a:\(play.port)/x", 200), ("\(other)://a:\(play.port)/x", 421), ("\(own)://a:1/x", 421),
             ("\(own)://a:\(play.port)/x", 200),
@@ -142,7 +142,7 @@ struct RequestHardeningTests {
         #expect(try play.metric("cistern_refused_requests_total{reason=\"other_scheme\"}") == 1)
     }
 
-    @Test("what an odd request provoked is not kept for others")
+    @Test("a response provoked by an unusual request is not stored for others")
     func provoked() throws {
         let origin = ScriptedOrigin { request in
             request["X-Odd"] == nil ? [.json("1")] : [.json("{\"error\":true}", status: "400 Bad Request", ["Cache-Control: max-age=3600"])]
@@ -152,7 +152,7 @@ struct RequestHardeningTests {
         #expect(try play.get("/a").text == "1")
     }
 
-    @Test("fields that the operator made part of the key keep responses apart")
+    @Test("key fields configured by the operator separate responses")
     func keyFields() throws {
         let origin = ScriptedOrigin { [.json("\"\($0["User-Agent"] ?? "-")\"", ["Cache-Control: max-age=3600"])] }
         let play = try ProxyPlay(origin) { $0.policy.keyFields = ["user-agent"] }
@@ -161,7 +161,7 @@ struct RequestHardeningTests {
         #expect(origin.requests.count == 3)
     }
 
-    @Test("a JSON response is judged by its type, not by how the path ends; a page under .json is not kept")
+    @Test("JSON is recognized by its type, not by the path's extension; an HTML page under .json is not stored")
     func deception() throws {
         let origin = ScriptedOrigin { request in
             request.target.hasSuffix(".css")
@@ -175,7 +175,7 @@ struct RequestHardeningTests {
         #expect(try play.get("/page.json").status == 502)
     }
 
-    @Test("thousands of clients that drip their heads hold nobody up, and are sent away", .slow)
+    @Test("thousands of slow request heads do not delay others and time out", .slow)
     func dripping() throws {
         let play = try ProxyPlay(Self.telling())
         let slow = try (0..<2_000).map { _ in try play.client() }
@@ -190,7 +190,7 @@ struct RequestHardeningTests {
         #expect(play.origin.requests.count == 20)
     }
 
-    @Test("a body that only drips ends with the total time-out, with and without a copy", .slow, arguments: [true, false])
+    @Test("slow response content ends with the total timeout, with or without a stored response", .slow, arguments: [true, false])
     func drippingResponse(hasCopy: Bool) throws {
         let origin = ScriptedOrigin { _ in [.json("{\"good\":1}")] }
         let play = try ProxyPlay(origin) {

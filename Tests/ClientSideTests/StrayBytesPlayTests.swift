@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Nobody gets another's bytes", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Isolation of interleaved responses", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct StrayBytesPlayTests {
     /// A response that names its user and target.
     private static func response(_ user: String, _ target: String) -> String {
@@ -31,7 +31,7 @@ struct StrayBytesPlayTests {
         }
     }
 
-    @Test("two users, interleaved, on few connections: each response is its own, and so is each that is stored", arguments: [false, true])
+    @Test("two users on shared connections each receive and store only their own responses", arguments: [false, true])
     func users(isTLS: Bool) throws {
         let counter = Counter()
         let origin = ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil) { request in

@@ -11,7 +11,7 @@ import Upstream
 
 private let open = "cistern_streams"
 
-@Suite("Streams", .play, .doors)
+@Suite("Streaming responses", .play, .clientProtocols)
 struct StreamTests {
     private static let events = "text/event-stream"
 
@@ -38,7 +38,7 @@ struct StreamTests {
     }
 
     @Test(
-        "each piece goes out as it comes, also where the type would be kept",
+        "each chunk is forwarded as it arrives, also for storable types",
         arguments: [
             (events, false), ("application/x-ndjson", false), ("application/jsonl", false), ("application/json-seq", false),
             ("application/stream+json", false), ("application/json;stream=watch", false),
@@ -71,7 +71,7 @@ struct StreamTests {
         #expect(why?["explanation"]?.array?.contains { $0.string?.contains("stream") == true } == true)
     }
 
-    @Test("a write may bring one too, and is sent once")
+    @Test("a write may also receive a stream, and is sent once")
     func write() throws {
         let gate = Gate()
         let play = try ProxyPlay(gated(gate))
@@ -82,7 +82,7 @@ struct StreamTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("requests for one stream at one time each get their own, also where its head is long in coming")
+    @Test("concurrent requests for a stream are not collapsed, also if its head is slow")
     func alone() throws {
         let gate = Gate()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), Self.begin(Self.events, "1"), Self.end] })
@@ -92,7 +92,7 @@ struct StreamTests {
         for client in clients { #expect(client.readResponse()?.text == "1") }
     }
 
-    @Test("a stream outlasts the time-outs of others, and ends with a pause of its own length; that is no failure of the upstream's")
+    @Test("a stream outlives other timeouts and ends by the stream timeout, which does not count as an upstream failure")
     func pauses() throws {
         let gate = Gate()
         let play = try ProxyPlay(gated(gate)) { settings in
@@ -118,7 +118,7 @@ struct StreamTests {
         #expect(try play.get("/stream").status == 200)
     }
 
-    @Test("streams hold half of the connections; one more gets a clear 503, and all else goes on")
+    @Test("streams use at most half of the connections; another gets 503 and other requests continue")
     func half() throws {
         let gate = Gate()
         let play = try ProxyPlay(gated(gate)) { $0.upstream.maximumConnections = 4 }
@@ -135,7 +135,7 @@ struct StreamTests {
         #expect(try play.get("/stream/2/x").status == 200)
     }
 
-    @Test("a stream that takes a copy's place is passed on, and the copy stays; the copy of another type never stands in for it")
+    @Test("a stream in place of a stored response is forwarded without replacing it")
     func besideCopy() throws {
         let origin = ScriptedOrigin { _ in [.json("1", ["ETag: \"1\""])] }
         let play = try ProxyPlay(origin)
@@ -146,7 +146,7 @@ struct StreamTests {
         #expect(try play.get("/stream").text == "1")
     }
 
-    @Test("at the end streams are the last: other responses finish, a stream that ends in time is whole, and one that does not is cut")
+    @Test("during shutdown other responses finish first; a stream may end in time or is cut")
     func drain() throws {
         let (gates, asked) = (["/stream/ends": Gate(), "/stream/goes-on": Gate()], Gate())
         let other = Gate()

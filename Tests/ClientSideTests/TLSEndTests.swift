@@ -6,7 +6,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@Suite("Ends of TLS with clients", .play, .door(.tls))
+@Suite("Closing TLS connections of clients", .play, .clientProtocol(.tls))
 struct TLSEndTests {
     /// Content without a length. It ends when the gate is open.
     private static func origin(_ bytes: Int, until gate: Gate) -> ScriptedOrigin {
@@ -18,7 +18,7 @@ struct TLSEndTests {
         }
     }
 
-    @Test("a good-bye that comes together with a request is seen when that has its response")
+    @Test("close_notify that arrives with a request takes effect after its response")
     func goodbye() throws {
         let play = try ProxyPlay(Self.origin(1, until: Gate()))
         let client = try play.client()
@@ -30,7 +30,7 @@ struct TLSEndTests {
         #expect(idle.isClosedByServer())
     }
 
-    @Test("content that the connection's end ends is said to be whole, however slowly its client reads")
+    @Test("content that ends with the connection ends with close_notify, even if the client reads slowly")
     func slowReader() throws {
         let gate = Gate()
         let bytes = 400_000
@@ -50,7 +50,7 @@ struct TLSEndTests {
         #expect(client.tls?.isClosed == true)
     }
 
-    @Test("content that is cut when we end is not said to be whole")
+    @Test("content cut by shutdown ends without close_notify")
     func cut() throws {
         let gate = Gate()
         let play = try ProxyPlay(Self.origin(100, until: gate))

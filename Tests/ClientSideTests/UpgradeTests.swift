@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Changing to another protocol", .play, .http1Doors)
+@Suite("Protocol upgrades", .play, .http1Protocols)
 struct UpgradeTests {
     private func play(
         _ upgrades: [String] = ["websocket"], _ configure: @escaping (inout ProxySettings) -> Void = { _ in },
@@ -32,7 +32,7 @@ struct UpgradeTests {
 
     private func read(_ count: Int, from client: TestClient) -> String { String(decoding: client.read(count), as: UTF8.self) }
 
-    @Test("a protocol that the route lets through: 101, then bytes both ways, also those that came early, until the upstream ends")
+    @Test("an allowed upgrade gets 101 and forwards bytes both ways, including early ones, until the upstream closes")
     func tunnel() throws {
         let play = try play { _ in [Self.accepted, .send("hello"), .echo] }
         let client = try play.client()
@@ -56,7 +56,7 @@ struct UpgradeTests {
     }
 
     @Test(
-        "a path that a server may read as another's changes to nothing",
+        "a path that a server may interpret differently is not upgraded",
         arguments: ["/ws/../other", "/ws/..%2fother", "/ws/..;/other", "/ws/x%5c..%5c..%5cother", "/z/a%5cb/../../ws/a"])
     func spelled(_ target: String) throws {
         let play = try play { _ in [.json("1")] }
@@ -66,7 +66,7 @@ struct UpgradeTests {
         #expect(play.origin.requests.first?["Upgrade"] == nil)
     }
 
-    @Test("a client that goes away takes the tunnel with it, and one that is idle for too long is ended")
+    @Test("a client disconnect closes the tunnel, and so does the idle timeout")
     func ends() throws {
         let play = try play { _ in [Self.accepted, .hang] }
         do {
@@ -85,7 +85,7 @@ struct UpgradeTests {
         #expect(try play.waitFor("cistern_streams", 0))
     }
 
-    @Test("what is said in one direction keeps the other open")
+    @Test("traffic in one direction keeps the tunnel open")
     func oneWay() throws {
         let play = try play { _ in [Self.accepted, .hang] }
         let client = try play.client()
@@ -99,7 +99,7 @@ struct UpgradeTests {
         #expect(try play.metric("cistern_streams") == 1)
     }
 
-    @Test("an upstream that does not change responds as ever, and the connection goes on")
+    @Test("a refused upgrade gets the upstream's response, and the connection continues")
     func declined() throws {
         let play = try play { _ in [.json("\"no\"", status: "403 Forbidden")] }
         let client = try play.client()
@@ -110,7 +110,7 @@ struct UpgradeTests {
     }
 
     @Test(
-        "what the route does not let through is a plain request, without the offer",
+        "an upgrade that the route does not allow is forwarded without the Upgrade field",
         arguments: [
             ("/other", "websocket", "Upgrade", "HTTP/1.1"), ("/ws/a", "h2c", "Upgrade", "HTTP/1.1"),
             ("/ws/a", "websocket", "close", "HTTP/1.1"),
@@ -125,7 +125,7 @@ struct UpgradeTests {
         #expect(sent["Upgrade"] == nil && sent["HTTP2-Settings"] == nil)
     }
 
-    @Test("HEAD has nothing that could follow a 101, so it offers nothing")
+    @Test("HEAD is forwarded without the Upgrade field")
     func headOnly() throws {
         let play = try play { _ in [.json("1")] }
         let client = try play.client()
@@ -136,7 +136,7 @@ struct UpgradeTests {
     }
 
     @Test(
-        "a 101 that nobody asked for, or to another protocol, is a failure",
+        "an unrequested 101, or one for another protocol, is a failure",
         arguments: [("/ws/a", "h2c"), ("/ws/a", "websocket, h2c"), ("/other", "websocket")])
     func unasked(_ path: String, _ chosen: String) throws {
         let play = try play { _ in
@@ -148,7 +148,7 @@ struct UpgradeTests {
         #expect(response.status == 502 && !response.text.contains("secret"))
     }
 
-    @Test("of several protocols those that are let through go on")
+    @Test("only the allowed protocols of an Upgrade field are forwarded")
     func several() throws {
         let play = try play(["websocket", "iot"]) { _ in [.json("1")] }
         let client = try play.client()
@@ -157,7 +157,7 @@ struct UpgradeTests {
         #expect(play.origin.requests.first?["Upgrade"] == "IoT/1, websocket")
     }
 
-    @Test("tunnels hold half of the upstream's connections at most, so that others have the rest")
+    @Test("tunnels use at most half of the upstream connections")
     func limited() throws {
         let play = try play(["websocket"]) {
             $0.upstream.maximumConnections = 4

@@ -23,10 +23,10 @@ private let held = "cistern_request_content_held_bytes"
 
 private func count(_ outcome: String) -> String { "cistern_request_contents_total{outcome=\"\(outcome)\"}" }
 
-@Suite("Content that is taken whole before the upstream is asked", .play, .doors)
+@Suite("Buffered request content", .play, .clientProtocols)
 struct UploadTests {
     @Test(
-        "a slow client holds no connection to the upstream, and what it has sent counts as held", arguments: ["length", "chunked", "1.0"])
+        "a slow upload holds no upstream connection, and its buffered bytes are counted", arguments: ["length", "chunked", "1.0"])
     func slowClient(_ framing: String) throws {
         let play = try ProxyPlay(echo())
         let client = try play.client()
@@ -45,7 +45,7 @@ struct UploadTests {
         #expect(try play.metric(count("whole")) == 2)
     }
 
-    @Test("a write whose client leaves before it is whole never reaches the upstream", arguments: [false, true])
+    @Test("a write whose client disconnects before its content is complete never reaches the upstream", arguments: [false, true])
     func leaving(byReset: Bool) throws {
         let play = try ProxyPlay(echo())
         for text in ["Content-Length: 8\r\n\r\n1234", "Transfer-Encoding: chunked\r\n\r\n4\r\n1234\r\n"] {
@@ -62,7 +62,7 @@ struct UploadTests {
         #expect(try play.metric("cistern_requests_total{result=\"error\",method=\"POST\",status_class=\"4xx\"}") == 2)
     }
 
-    @Test("one that is whole is sent, although its client leaves then")
+    @Test("a write with complete content is sent although its client disconnects")
     func leavingLate() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { request in request.target == "/a" ? [.pass(gate), .json("1")] : [.json("2")] }
@@ -79,7 +79,7 @@ struct UploadTests {
         #expect(try play.waitFor(held, 0))
     }
 
-    @Test("content that drips in has an end: 408, and nothing is held or asked")
+    @Test("slow request content times out with 408, and the buffer is released")
     func dripping() throws {
         let play = try ProxyPlay(echo())
         let client = try play.client()
@@ -101,7 +101,7 @@ struct UploadTests {
         #expect(play.origin.requests.isEmpty)
     }
 
-    @Test("a pause ends it sooner")
+    @Test("a pause in request content times out earlier")
     func pausing() throws {
         let play = try ProxyPlay(echo())
         let client = try play.client()
@@ -112,7 +112,7 @@ struct UploadTests {
         #expect(play.origin.requests.isEmpty)
     }
 
-    @Test("content that is badly framed or too long when some of it is held: nothing is asked, nothing stays held")
+    @Test("badly framed or too long content is refused, the buffer released, and nothing forwarded")
     func refusedLater() throws {
         let play = try ProxyPlay(echo()) { $0.downstream.contentLimitBytes = 10 }
         for (rest, status) in [("zz\r\n", 400), ("b\r\n12345678901\r\n", 413)] {
@@ -127,7 +127,7 @@ struct UploadTests {
         #expect(try play.metric(count("unfinished")) == 2)
     }
 
-    @Test("requests that follow on the same connection wait their turn")
+    @Test("pipelined requests wait for their turn")
     func pipelined() throws {
         let play = try ProxyPlay(echo())
         let client = try play.client()
@@ -141,7 +141,7 @@ struct UploadTests {
         #expect(client.readResponse()?.text == "PUT /d HTTP/1.1|Content-Length: 2|2")
     }
 
-    @Test("Cistern stops while content comes: 503, and nothing is asked")
+    @Test("a shutdown during an upload answers 503, and nothing is forwarded")
     func stopping() throws {
         let origin = echo()
         let play = try ProxyPlay(origin)
@@ -159,7 +159,7 @@ struct UploadTests {
         #expect(origin.requests.isEmpty)
     }
 
-    @Test("an explanation tells what became of the content, and how long it was waited for")
+    @Test("why reports how the request content was handled and how long it took")
     func explained() throws {
         let play = try ProxyPlay(echo()) { $0.downstream.requestBufferBytes = 4 }
         _ = try play.request("POST", "/a", content: "1234")
@@ -173,9 +173,9 @@ struct UploadTests {
     }
 }
 
-@Suite("Content that streams", .play, .doors)
+@Suite("Streamed request content", .play, .clientProtocols)
 struct StreamedUploadTests {
-    @Test("what is too long goes on as it comes: at once where it says so, else when it has become too long")
+    @Test("content beyond the buffer limit streams: at once with a length, otherwise when it exceeds the limit")
     func tooLong() throws {
         let play = try ProxyPlay(echo()) { $0.downstream.requestBufferBytes = 100 }
         let first = try play.client()
@@ -195,7 +195,7 @@ struct StreamedUploadTests {
         #expect(try play.waitFor(held, 0))
     }
 
-    @Test("what finds no room goes on as it comes, and small requests still find some")
+    @Test("without buffer space content streams, while small requests are still buffered")
     func noRoom() throws {
         let play = try ProxyPlay(echo()) { ($0.downstream.requestBufferBytes, $0.downstream.requestBuffersBytes) = (1_000, 2_000) }
         let text = String(repeating: "x", count: 900)
@@ -214,7 +214,7 @@ struct StreamedUploadTests {
         #expect(try play.waitFor(held, 0))
     }
 
-    @Test("nothing is held where nothing may be")
+    @Test("with buffering disabled all content streams")
     func switchedOff() throws {
         let play = try ProxyPlay(echo()) { ($0.downstream.requestBufferBytes, $0.downstream.requestBuffersBytes) = (0, 0) }
         let client = try play.client()
@@ -225,7 +225,7 @@ struct StreamedUploadTests {
         #expect(try play.request("POST", "/b", content: "").text.hasSuffix("|0"))
     }
 
-    @Test("uploads that stream have half of the connections: all others find one, however many upload slowly")
+    @Test("streaming uploads use at most half of the connections, so other requests always get one")
     func half() throws {
         let play = try ProxyPlay(echo()) {
             $0.downstream.requestBufferBytes = 10
@@ -248,7 +248,7 @@ struct StreamedUploadTests {
         }
     }
 
-    @Test("a client that leaves in the middle ends the request at the upstream")
+    @Test("a client disconnect during an upload ends the upstream request")
     func leaving() throws {
         let play = try ProxyPlay(echo()) { $0.downstream.requestBufferBytes = 10 }
         do {
@@ -261,7 +261,7 @@ struct StreamedUploadTests {
     }
 }
 
-@Suite("Content that the key is made of", .play, .doors)
+@Suite("Request content in the cache key", .play, .clientProtocols)
 struct KeptByContentTests {
     private static let type = [("Content-Type", "application/json")]
 
@@ -277,7 +277,7 @@ struct KeptByContentTests {
         }
     }
 
-    @Test("a copy stands in for the upstream that fails while the content still comes")
+    @Test("a stored response rescues if the upstream failed while the content was arriving")
     func rescued() throws {
         let origin = ScriptedOrigin { _ in [.json("[1]")] }
         let play = try play(origin)
@@ -295,7 +295,7 @@ struct KeptByContentTests {
         #expect(try play.waitFor(held, 0))
     }
 
-    @Test("more than others may hold is held where the route says so; beyond that it is passed on and not kept")
+    @Test("a route may buffer more content for the key; longer content is forwarded and not stored")
     func limits() throws {
         let play = try play(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }, contentLimit: 1_000)
         for (length, isKept) in [(900, true), (1_001, false)] {
@@ -307,7 +307,7 @@ struct KeptByContentTests {
         #expect(try play.metric(count("streamed_too_long")) == 2 && play.metric(count("whole")) == 2)
     }
 
-    @Test("requests with the same content at the same time share one to the upstream; with other content they do not")
+    @Test("concurrent requests with equal content are collapsed; with different content they are not")
     func collapsed() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { [.pass(gate), .json(String(decoding: $0.content, as: UTF8.self), ["Cache-Control: max-age=60"])] }

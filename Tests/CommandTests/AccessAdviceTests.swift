@@ -7,7 +7,7 @@ import JSON
 import TestSupport
 import Testing
 
-@Suite("Advice about access", .play)
+@Suite("Advice on access refusals, tokens and identity lookups", .play)
 struct AccessAdviceTests {
     /// nil if it depends on the client's TLS or HTTP/2 connection, which other suites test.
     private static func trial(_ refusal: AccessRefusal) -> AdviceTrial? {
@@ -73,7 +73,7 @@ struct AccessAdviceTests {
     }
 
     @Test(
-        "a request that is refused comes in with the setting",
+        "a refused request is accepted after the advised setting is changed",
         arguments: [
             AccessRefusal.address, .misdirected, .noAPI, .outside, .notProxied, .requestsPerAddress, .userAtHTTP2Upstream, .userConnections,
             .otherScheme,
@@ -111,7 +111,7 @@ struct AccessAdviceTests {
     }
 
     @Test(
-        "a token that is not verified is, with the setting",
+        "a token that fails verification is accepted after the advised setting is changed",
         arguments: [
             (TokenRefusal.unknownKey, "keys", "OTHERS", "KEYS"), (.type, "type", "[at+jwt]", "[]"),
             (.issuer, "issuer", "[\"https://other.example\"]", "[\"https://id.example\"]"), (.audience, "audience", "[web]", "[web, api]"),
@@ -131,7 +131,7 @@ struct AccessAdviceTests {
         try trial.verify(isMet: { $0["identity"]?.string == refusal.rawValue }, isHelped: { $0["identity"] == "verified" })
     }
 
-    @Test("a token that has ended finds its user's copies while the upstream fails, with the setting")
+    @Test("with rescue_expired, an expired token gets its user's stored response while the upstream fails")
     func expired() throws {
         let tokens = try Tokens()
         var trial = AdviceTrial(
@@ -148,7 +148,7 @@ struct AccessAdviceTests {
         try trial.verify(isMet: { $0["identity"] == "expired" && $0["result"] == "error" }, isHelped: { $0["result"] == "rescued" })
     }
 
-    @Test("credentials of which the upstream has not said whose they are, or whose word is too old")
+    @Test("advice for an unsuccessful or expired identity lookup names a setting that makes the lookup succeed")
     func lookUps() throws {
         let settings = { (more: String) in "credentials: {identity: {lookup: {path: /me, \(more)}}}" }
         let script: AdviceTrial.Script = { request, _ in

@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Archives, there and back")
+@Suite("Export and import of archives")
 struct ArchiveTests {
     private static func configure(_ settings: inout ProxySettings) { settings.policy.credentials.fields = ["x-api-key"] }
 
@@ -28,7 +28,7 @@ struct ArchiveTests {
 
     private static let date = "Date: Sun, 15 Jun 2025 15:06:00 GMT"
 
-    @Test("every flag, place, tag and mark is as the fetches left it, and what is gone stays gone")
+    @Test("export and import preserve flags, keys, tags and stale marks, and removed responses stay removed")
     func roundTrip() throws {
         let origin = ScriptedOrigin { request in [.json("{\"b\": 1, \"a\": [\"\(request.target)\"]}", Self.fields(of: request.target))] }
         let play = try ProxyPlay(origin, Self.configure)

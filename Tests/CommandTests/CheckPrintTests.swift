@@ -4,7 +4,7 @@ import CacheStore
 import TestSupport
 import Testing
 
-@Suite("Printing the settings", .slow)
+@Suite("check --print", .slow)
 struct CheckPrintTests {
     private func printed(_ file: String, _ more: String = "", environment: String = "") throws -> CommandLineTool.Outcome {
         let directory = TestTools.temporaryDirectory()
@@ -14,7 +14,7 @@ struct CheckPrintTests {
         return try CommandLineTool.run("check --print --config \(path) \(more)", environment: environment)
     }
 
-    @Test("--print prints the settings in effect with their origins, and mistakes end it as they end every check")
+    @Test("--print shows each effective setting with its origin; invalid settings still exit with 78")
     func printed() throws {
         let outcome = try printed("upstream:\n  url: http://a.example\n", "--set shards=2", environment: "CISTERN_LOG_LEVEL=debug")
         #expect(outcome.status == 0 && outcome.text.hasPrefix("upstream:\n  url: \"http://a.example\"  # "))

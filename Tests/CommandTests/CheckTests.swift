@@ -5,7 +5,7 @@ import Settings
 import TestSupport
 import Testing
 
-@Suite("Checking the settings", .slow)
+@Suite("cistern check", .slow)
 struct CheckTests {
     private func check(_ file: String, _ more: String = "", environment: String = "") throws -> CommandLineTool.Outcome {
         let directory = TestTools.temporaryDirectory()
@@ -20,7 +20,7 @@ struct CheckTests {
         return .init(status: outcome.status, text: text.replacing("cistern: \(path):", with: "").replacing("cistern: ", with: ""))
     }
 
-    @Test("mistakes that only the whole can tell have their lines too, and stand in the file's order")
+    @Test("errors that involve several settings have line numbers and follow the order of the file")
     func lines() throws {
         let outcome = try check(
             """
@@ -62,7 +62,7 @@ struct CheckTests {
             ])
     }
 
-    @Test("a retired setting is good, and a warning names what replaces it")
+    @Test("a retired setting is accepted, and a warning names its replacement")
     func retired() throws {
         let outcome = try check("upstream: {url: \"http://127.0.0.1:1\"}\nadmin:\n  names: [a.test]")
         #expect(outcome.status == 0 && outcome.lines.last == "The settings are good.")
@@ -76,7 +76,7 @@ struct CheckTests {
     }
 
     @Test(
-        "an upstream that is one of the listeners is found, whatever it is called",
+        "an upstream address that equals a listener is rejected as a loop in every notation",
         arguments: [
             ("http://127.0.0.1:8080", "127.0.0.1:8080", true), ("http://localhost:8080/api", "127.0.0.1:8080", true),
             ("http://LOCALHOST:8080", ":8080", true), ("http://127.0.0.7:8080", "0.0.0.0:8080", true),
@@ -92,7 +92,7 @@ struct CheckTests {
     }
 
     @Test(
-        "an upstream whose name or number leads to a listener is found where it is looked up",
+        "an upstream that resolves to a listener's address causes a loop warning",
         arguments: [
             ("http://127.1:8080", "127.0.0.1:8080", true), ("http://[::ffff:127.0.0.1]:8080", "127.0.0.1:8080", true),
             ("http://0177.0.0.1:8080", ":8080", true), ("http://127.1:8081", "127.0.0.1:8080", false),
@@ -104,14 +104,14 @@ struct CheckTests {
         #expect(outcome.text.contains("so its requests would come back to it") == isLoop)
     }
 
-    @Test("a Unix socket as the upstream that is one of the listeners is found")
+    @Test("a Unix socket that is both upstream and listener is rejected as a loop")
     func socketLoop() throws {
         let outcome = try check("upstream: {url: \"http://a\", unix_socket: /tmp/c.sock}\nlisten: \"unix:/tmp/c.sock\"")
         #expect(
             outcome.lines == ["1: upstream.unix_socket: Cistern itself listens on unix:/tmp/c.sock, so its requests would come back to it"])
     }
 
-    @Test("the path of a Unix socket that is too long gets a sentence of its own")
+    @Test("a Unix socket path of more than 107 bytes is rejected with its length and the limit")
     func longSocketPath() throws {
         let path = "/" + String(repeating: "x", count: 107)
         let outcome = try check("upstream: {url: \"http://a.test\"}\nlisten: \"unix:\(path)\"")
@@ -128,7 +128,7 @@ struct CheckTests {
     }
 
     @Test(
-        "a value without its unit, scheme or port, or with another unit, gets a suggestion",
+        "a value with a missing or wrong unit, scheme or port gets a suggestion",
         arguments: [
             ("upstream: {url: \"localhost:8080\"}", "not \"localhost:8080\"; did you mean http://localhost:8080?"),
             ("listen: \"8080\"", "; did you mean :8080?"), ("listen: 127.0.0.1", "; a port is missing, as in 127.0.0.1:8080"),
@@ -140,7 +140,7 @@ struct CheckTests {
         #expect(outcome.status == 78 && outcome.text.contains(words), "\(outcome.text)")
     }
 
-    @Test("a carriage return at the end of a variable is named, and not printed")
+    @Test("a trailing carriage return in an environment variable is reported and never printed")
     func carriageReturn() throws {
         let outcome = try check("listen: \":8080\"", environment: "CISTERN_UPSTREAM_URL=\"$(printf 'http://a.test\\r')\"")
         #expect(
@@ -150,7 +150,7 @@ struct CheckTests {
     }
 
     @Test(
-        "no mistake repeats a secret",
+        "error messages do not repeat secrets in URLs",
         arguments: [
             "http://ann:sesame@a.test", "https://ann:se/sa:me@a.test/x", "http://a.test?api_key=sesame",
             "http://ann:sesame@a.test/p?api_key=sesame",
@@ -163,7 +163,7 @@ struct CheckTests {
         }
     }
 
-    @Test("a URL without its scheme, one with a space, and one for a command are not repeated with their secrets either")
+    @Test("error messages hide secrets in malformed URLs and in --admin URLs")
     func strangeSecrets() throws {
         for url in ["ann:sesame@a.test:80", "http://ann:ses ame@a.test", "a.test/p?api_key=sesame"] {
             let outcome = try check("upstream: {url: \"\(url)\"}")
@@ -174,7 +174,7 @@ struct CheckTests {
         #expect(command.status != 0 && !command.text.contains("sesame"))
     }
 
-    @Test("of several APIs: what would never be asked, and addresses that cannot be told apart")
+    @Test("check reports APIs that no request can reach and ambiguous API addresses")
     func apis() throws {
         let outcome = try check(
             """
@@ -214,7 +214,7 @@ struct CheckTests {
             ])
     }
 
-    @Test("a forward proxy's APIs need names where clients' paths are not the upstream's")
+    @Test("a forward proxy needs forwarding.names if client paths differ from upstream paths")
     func forwardProxy() throws {
         let reason =
             "by which clients of a forward proxy name it: its upstream's name does not do, since clients' paths are not the upstream's"
@@ -234,7 +234,7 @@ struct CheckTests {
         #expect(try check(several).status == 0)
     }
 
-    @Test("what stands in a file that cannot be read is not said to be missing")
+    @Test("settings in an unreadable file are not reported as missing")
     func unreadable() throws {
         #expect(try check("upstream: [").lines.count == 1)
         #expect(try check("").lines == ["settings: upstream.url is missing: give --upstream URL, or set it, or several apis, in the file"])
@@ -242,7 +242,7 @@ struct CheckTests {
         #expect(outcome.status == 78 && outcome.lines == ["cistern: /none.yaml: cannot be read: No such file or directory"])
     }
 
-    @Test("the defaults that --help tells are those of the settings")
+    @Test("serve --help shows the same default values as the settings")
     func defaults() throws {
         let help = try CommandLineTool.run("serve --help").text.split { $0.isWhitespace }.joined(separator: " ")
         let told = [
@@ -260,7 +260,7 @@ struct CheckTests {
         }
     }
 
-    @Test("what is allowed and may mislead clients is warned of")
+    @Test("a permitted setting that can mislead clients causes a warning")
     func warnings() throws {
         let outcome = try check(
             "upstream: {url: http://x}\ncache: {rescue_with_shared: always}\nroutes: [{name: a, path: /a, rescue_with_shared: own}]")
@@ -268,7 +268,7 @@ struct CheckTests {
         #expect(outcome.lines.first?.hasPrefix("warning: cache.rescue_with_shared is always: while the upstream fails") == true)
     }
 
-    @Test("what freshness settings cannot be, and what of them may do harm, is told")
+    @Test("invalid freshness settings are rejected, and risky ones cause a warning")
     func freshness() throws {
         let wrong = try check(
             """
@@ -292,7 +292,7 @@ struct CheckTests {
     }
 
     @Test(
-        "credentials that make no difference are warned of, in the long and in the short form",
+        "ignoring credentials causes a warning in the long and the short form",
         arguments: ["ignore", "{partition: ignore}"])
     func ignoredCredentials(_ value: String) throws {
         let outcome = try check("upstream: {url: http://x}\nroutes: [{name: a, path: /a, credentials: \(value)}]")
@@ -302,7 +302,7 @@ struct CheckTests {
         #expect(mistaken.status == 78 && mistaken.text.contains("2: credentials.partition must be one of fields, ignore, not \"all\""))
     }
 
-    @Test("what cors cannot be is told, with its line")
+    @Test("invalid CORS settings are reported with their line")
     func crossOrigin() throws {
         let wrong = try check(
             """
@@ -331,7 +331,7 @@ struct CheckTests {
         #expect(right.status == 0)
     }
 
-    @Test("tokens whose keys, issuer or audience are left open are refused, and so is what would make two users one")
+    @Test("JWT settings without keys, issuer or audience, or with an ambiguous user identity, are rejected")
     func tokens() throws {
         let directory = TestTools.temporaryDirectory()
         let keys = directory.path + "/keys"
@@ -382,7 +382,7 @@ struct CheckTests {
         #expect(useless.status == 78 && useless.text.contains("has no key that can be used (s: not of kty RSA, EC or OKP"))
     }
 
-    @Test("what the upstream is asked about users must be clear, and one value alone is warned of")
+    @Test("invalid identity lookup settings are rejected, and a lookup with a single value causes a warning")
     func lookUp() throws {
         let wrong = try check(
             """
@@ -408,7 +408,7 @@ struct CheckTests {
         #expect(one.lines.first?.hasPrefix("warning: credentials.identity.lookup names one value only: name everything") == true)
     }
 
-    @Test("fewer descriptors than the settings may need are warned of")
+    @Test("a descriptor limit below what the settings may need causes a warning")
     func descriptors() throws {
         let file = "upstream: {url: http://x, connections: 100}\nshards: 2\nlimits: {connections: 300}"
         #expect(try check(file, environment: "ulimit -n 628;").text == "The settings are good.\n")
@@ -418,7 +418,7 @@ struct CheckTests {
         #expect(outcome.lines.first?.contains("no more than 627") == true && outcome.text.contains("limits.connections (300)"))
     }
 
-    @Test("a cookie's name holds nothing that separates")
+    @Test("a cookie name with a separator or a misplaced * is rejected")
     func cookieNames() throws {
         let outcome = try check("upstream: {url: http://x}\ncache:\n  ignored_cookies: [lb-*, \"a b\", \"*x\"]")
         let form = "is not a cookie's name, with * at the end for any rest"
@@ -426,7 +426,7 @@ struct CheckTests {
         #expect(outcome.lines == ["3: cache.ignored_cookies: \"a b\" \(form)", "3: cache.ignored_cookies: \"*x\" \(form)"])
     }
 
-    @Test("a credential field's name has * at the beginning only, and more behind it")
+    @Test("a credential field pattern may have * only at the beginning, followed by a suffix")
     func credentialNames() throws {
         let outcome = try check(
             "upstream: {url: http://x}\ncache:\n  credential_fields: [authorization, \"*token\", \"*\", x-*]\n  key_fields: [\"a b\"]")
@@ -440,7 +440,7 @@ struct CheckTests {
             ])
     }
 
-    @Test("harmless fields are added and removed by name, and no credential is one")
+    @Test("harmless_fields takes only + or - with a field name, and rejects credential fields")
     func harmlessFields() throws {
         let outcome = try check(
             "upstream: {url: http://x}\ncache:\n  harmless_fields: [+x-device-id, -user-agent, x-plain, \"+a b\", +X-Session]")
@@ -454,7 +454,7 @@ struct CheckTests {
         #expect(try check("upstream: {url: http://x}\ncache: {harmless_fields: [+x-device-id, -user-agent]}").status == 0)
     }
 
-    @Test("good settings are said to be good")
+    @Test("valid settings are reported as good")
     func good() throws {
         let outcome = try check("upstream: {url: http://x}\nlisten: [\"127.0.0.1:0\", \"127.0.0.1:0\"]")
         #expect(outcome.status == 0 && outcome.lines.last == "The settings are good.")
@@ -469,7 +469,7 @@ struct CheckTests {
     }
 
     @Test(
-        "what the upstream cannot be asked by is refused with one sentence",
+        "an invalid upstream protocol or proxy setting is rejected with one sentence",
         arguments: [
             ("http2: on", "upstream.http2 must be one of auto, off, prior-knowledge, not \"on\""),
             (

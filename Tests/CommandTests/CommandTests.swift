@@ -11,7 +11,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("Commands", .play)
+@Suite("Administrative commands", .play)
 struct CommandTests {
     private let play: ProxyPlay
     private let tool: CommandLineTool
@@ -25,7 +25,7 @@ struct CommandTests {
         tool = CommandLineTool(play: play)
     }
 
-    @Test("ls, show and purge")
+    @Test("ls, show and purge list, display and remove stored responses")
     func entries() throws {
         for target in ["/users/1", "/users?b=2&a=1", "/posts?api_key=secret"] { _ = try play.get(target) }
         let all = try tool.run("ls")
@@ -43,7 +43,7 @@ struct CommandTests {
         #expect(try tool.run("ls").lines.count == 1)
     }
 
-    @Test("ls and show name a method other than GET")
+    @Test("ls and show display the method of a stored response if it is not GET")
     func methods() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { _ in
@@ -67,7 +67,7 @@ struct CommandTests {
         #expect(methods.sorted() == ["GET", "OPTIONS", "POST", "POST"])
     }
 
-    @Test("why and mode")
+    @Test("why explains an exchange, and mode sets the cache mode of a path prefix")
     func whyAndMode() throws {
         play.origin.react { _ in [.answer("<p>", type: "text/html")] }
         _ = try play.get("/page")
@@ -83,7 +83,7 @@ struct CommandTests {
         #expect(try tool.run("mode nonsense").status == 64)
     }
 
-    @Test("drill, and faults one by one", .slow)
+    @Test("drill adds, lists and clears faults, and rejects invalid options", .slow)
     func practising() throws {
         #expect(try tool.run("drill add --refuse").status == 1 && tool.run("drill ls").text == "no fault is injected\n")
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.admin.allowsFaults = true }
@@ -102,7 +102,7 @@ struct CommandTests {
         #expect(try tool.run("drill ls").text == "no fault is injected\n")
     }
 
-    @Test("upstream: what is known to fail, and forgetting it")
+    @Test("upstream lists remembered failures, and upstream reset removes them")
     func upstream() throws {
         #expect(try tool.run("upstream").text.hasSuffix(": unknown, not asked yet\n"))
         _ = try play.get("/users/1")
@@ -119,7 +119,7 @@ struct CommandTests {
         #expect(try tool.run("upstream reset").text == "requests of 0 scopes are sent as usual\n")
     }
 
-    @Test("export, import, and a store handed to a colleague")
+    @Test("an export without secrets can be imported into another cache and served offline")
     func archive() throws {
         for target in ["/users/1", "/posts?b=2&a=1", "/keys?api_key=secret"] { _ = try play.get(target) }
         _ = try play.get("/users/2", [("Authorization", "Bearer secret")])
@@ -144,7 +144,7 @@ struct CommandTests {
         #expect(broken.text.contains("1 left out: no_response (the request got no response (status 0))"))
     }
 
-    @Test("of a browser's archive what can be stored is stored, and the rest is counted by reason")
+    @Test("importing a browser's archive stores cacheable responses and counts the rest by reason")
     func foreignArchive() throws {
         let entry = { (target: String, request: String, response: String) in
             #"{"request":{"method":"GET","url":"https://api.test\#(target)","headers":[\#(request)]},"response":{\#(response)}}"#
@@ -172,7 +172,7 @@ struct CommandTests {
         #expect(coded.text == "{\"a\":1}")
     }
 
-    @Test("an export of one user's own cache has what was asked for with credentials, but not the credentials")
+    @Test("an export of a private cache contains authenticated responses but no credentials")
     func privateRole() throws {
         let own = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"me\":1}", ["Cache-Control: private, max-age=60"])] }) {
             $0.policy.isPrivate = true
@@ -186,7 +186,7 @@ struct CommandTests {
         #expect(try CommandLineTool(play: own).run("export --har - --with-secrets").text.contains("token=secret"))
     }
 
-    @Test("warm takes paths, URLs, lists, OpenAPI documents and archives")
+    @Test("warm fetches paths, URLs, lists, OpenAPI documents and archives")
     func warm() throws {
         play.origin.react { request in
             [request.target == "/broken" ? .json("{}", status: "404 Not Found") : .json("{}", ["Cache-Control: max-age=60"])]
@@ -209,7 +209,7 @@ struct CommandTests {
         #expect(try tool.run("warm \(list)", proxy: true).text.contains("must be percent-encoded"))
     }
 
-    @Test("status, once and again and again without a terminal")
+    @Test("status prints counters once, and one line per interval with --watch if there is no terminal")
     func numbers() throws {
         for _ in 0..<3 { _ = try play.get("/users/1") }
         let stats = try tool.run("status")
@@ -221,7 +221,7 @@ struct CommandTests {
     }
 
     @Test(
-        "what cannot be done is said in a line, and ends with an exit code", .slow,
+        "an impossible or invalid command prints one sentence and sets the exit code", .slow,
         arguments: [
             ("show /none", 1, "nothing is stored for /none"), ("show xyz", 1, "32 hexadecimal digits"), ("purge", 64, "Say what to purge"),
             ("purge --all --tag x", 64, "Say what to purge"), ("purge --prefix users", 1, "must begin with a slash"),
@@ -235,7 +235,7 @@ struct CommandTests {
         #expect(outcome.text.contains(sentence))
     }
 
-    @Test("the health check asks where the settings say that it listens, and never the upstream")
+    @Test("status --check uses the listeners of the settings and never contacts the upstream")
     func health() throws {
         let check = { (arguments: String, environment: String) in
             try CommandLineTool.run("status --check \(arguments)", environment: environment).status
@@ -254,7 +254,7 @@ struct CommandTests {
     }
 
     @Test(
-        "what users know from other programs is answered with what does it here",
+        "options and commands of other programs get a hint with the Cistern equivalent",
         arguments: [
             ("--port 80", "Unknown option '--port'; use --listen: HOST:PORT"),
             ("serve --ttl 1s", "use --set cache.freshness.default=VALUE: "),
@@ -273,7 +273,7 @@ struct CommandTests {
         #expect(outcome.status == 64 && outcome.text.contains(words) && outcome.text.contains("Usage: cistern"), "\(outcome.text)")
     }
 
-    @Test("former names of commands go on working, with all their options, and no help mentions them")
+    @Test("former command names still accept all options, and no help text mentions them")
     func formerNames() throws {
         let equal = [
             ("stats", "status"), ("stats --json", "status --json"),
@@ -305,7 +305,7 @@ struct CommandTests {
     }
 
     @Test(
-        "only the name of a command is replaced",
+        "only the command's name is replaced, not equal words in its arguments",
         arguments: [
             (["stats", "--json"], ["status", "--json"]), (["top"], ["status", "--watch"]), (["fault"], ["drill", "ls"]),
             (["fault", "--help"], ["drill", "--help"]), (["fault", "add", "top"], ["drill", "add", "top"]),
@@ -316,7 +316,7 @@ struct CommandTests {
         #expect(FormerCommands.replaced(arguments) == expected)
     }
 
-    @Test("the commands and options that such answers name exist")
+    @Test("the commands and settings that usage hints name exist")
     func habitsExist() {
         for command in UsageHint.commands.values where command != "--version" {
             #expect(UsageHint.names.contains(String(command.prefix { $0 != " " })), "\(command)")
@@ -325,7 +325,7 @@ struct CommandTests {
         #expect(["warm", "purge"].allSatisfy(UsageHint.names.contains))
     }
 
-    @Test("a Cistern that does not run is told as such")
+    @Test("commands report that no Cistern responds and suggest the likely cause")
     func notRunning() throws {
         play.stop()
         let outcome = try tool.run("ls")

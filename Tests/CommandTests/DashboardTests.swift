@@ -54,13 +54,13 @@ struct Board {
     static let folder = String(#filePath.dropLast("Tests/CommandTests/DashboardTests.swift".utf8.count)) + "docker/"
 }
 
-@Suite("The board for Grafana")
+@Suite("Grafana dashboard")
 struct DashboardTests {
     private let board: Board
 
     init() throws { board = try Board() }
 
-    @Test("it has a model that Grafana reads, a name of its own, and a data source that whoever imports it chooses")
+    @Test("the dashboard has a Grafana schema version, a fixed uid and a selectable data source")
     func document() {
         #expect(board.document["schemaVersion"]?.integer ?? 0 >= 39)
         #expect(board.document["uid"] == "cistern" && board.document["title"] == "Cistern")
@@ -71,7 +71,7 @@ struct DashboardTests {
         #expect(others == Array(repeating: "${datasource}", count: others.count))
     }
 
-    @Test("each panel has a number, a title, a unit, a place of its own, and what it asks the chosen data source")
+    @Test("each panel has an id, title, unit and description, overlaps no other, and queries the selected data source")
     func panels() {
         #expect(Set(board.panels.map(\.id)).count == board.panels.count)
         #expect(board.panels.first?.isRow == true)
@@ -89,7 +89,7 @@ struct DashboardTests {
         }
     }
 
-    @Test("it has a row for each matter")
+    @Test("the dashboard has the expected rows and an age heatmap")
     func rows() {
         let rows = [
             "Health", "APIs", "Routes", "Rescues", "Age of what is served", "Store", "Overload", "Connections and TLS", "Process",
@@ -99,7 +99,7 @@ struct DashboardTests {
         #expect(board.panels.contains { $0.type == "heatmap" && $0.expressions[0].contains("cistern_served_age_seconds_bucket") })
     }
 
-    @Test("compose.yaml gives Grafana the board and its data source, and Prometheus the rules")
+    @Test("compose.yaml mounts the dashboard, its data source and the Prometheus rules")
     func provisioned() throws {
         let compose = try TestTools.read(Board.folder + "compose.yaml")
         for (file, place) in [

@@ -49,9 +49,9 @@ private final class RunningDemo {
     }
 }
 
-@Suite("The demo", .slow, .play, .enabled(if: TestTools.has("curl")))
+@Suite("Demo", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct DemoTests {
-    @Test("what it prints fits on a screen, and each line shows what is said behind it")
+    @Test("the start text fits on a screen, and each command gives the result that its comment states")
     func start() throws {
         let demo = try RunningDemo()
         #expect(demo.text.split(separator: "\n", omittingEmptySubsequences: false).count <= 25)
@@ -66,7 +66,7 @@ struct DemoTests {
         #expect(try demo.run(demo.command("/metrics")).contains("result=\"rescued\",method=\"GET\""))
     }
 
-    @Test("a login that refreshes: the new token brings its user's copy, another's brings nothing")
+    @Test("a refreshed token gets its user's stored response in an outage, and another user's token does not")
     func login() throws {
         let text = try RunningDemo().play("login")
         let responses = text.components(separatedBy: "HTTP/1.1 ").dropFirst().map(String.init)
@@ -77,7 +77,7 @@ struct DemoTests {
         #expect(responses[2].hasPrefix("502") && !responses[2].contains("Ada\""))
     }
 
-    @Test("a preflight and its request, before and in the outage; another origin is not let in")
+    @Test("preflights and requests of an allowed origin succeed before and during an outage; another origin gets no CORS fields")
     func preflight() throws {
         let text = try RunningDemo().play("preflight")
         let responses = text.components(separatedBy: "HTTP/1.1 ").dropFirst().map(String.init)
@@ -89,7 +89,7 @@ struct DemoTests {
         #expect(responses[4].hasPrefix("502") && !responses[4].contains("Access-Control-Allow-Origin"))
     }
 
-    @Test("what was recorded is replayed while the API is down, without the login's token")
+    @Test("a recording is replayed while the API is down, with the login's token redacted")
     func replay() throws {
         let text = try RunningDemo().play("replay")
         #expect(text.contains("2 exchanges recorded") && text.contains("The sample API is down."))

@@ -75,9 +75,9 @@ struct Document {
     }
 }
 
-@Suite("Documents")
+@Suite("Documentation")
 struct DocumentTests {
-    @Test("each relative link and each anchor exists")
+    @Test("each relative link and each anchor in the documentation exists")
     func links() throws {
         for document in try Document.all() {
             for link in document.links {
@@ -91,7 +91,7 @@ struct DocumentTests {
         }
     }
 
-    @Test("pages of the manual are short")
+    @Test("pages and lines of the manual stay within their length limits")
     func length() throws {
         for document in try Document.all(ofManual: true) {
             for line in document.prose.split(separator: "\n") { #expect(line.count <= 140, "\(document.path): \(line)") }
@@ -102,7 +102,7 @@ struct DocumentTests {
         #expect(try Document("README.md").text.split(separator: "\n", omittingEmptySubsequences: false).count <= 101)
     }
 
-    @Test("each page is in the table of contents")
+    @Test("each page of the manual is in the table of contents")
     func contents() throws {
         let contents = try Document("Configuration/README.md")
         let linked = Set(contents.links.map { contents.target(of: $0) })
@@ -150,7 +150,7 @@ struct DocumentTests {
         }
     }
 
-    @Test("the manual names every alert, command and admin request")
+    @Test("the manual names every alert, command and admin API request")
     func references() throws {
         let alerts = try Document("docker/prometheus-rules.yml").text.split(separator: "- alert: ").dropFirst().map {
             $0.prefix { $0 != "\n" }

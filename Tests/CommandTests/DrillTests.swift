@@ -8,7 +8,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("A drill", .slow, .play)
+@Suite("Drill report", .slow, .play)
 struct DrillTests {
     private func play() throws -> ProxyPlay {
         try ProxyPlay(
@@ -29,7 +29,7 @@ struct DrillTests {
         return try #require(JSONValue(page)?["exchanges"]?.array)
     }
 
-    @Test("the report says what was served, what failed and why, and what would change it")
+    @Test("the report lists rescued and failed requests, causes, and settings that would prevent failures")
     func report() throws {
         let play = try play()
         for target in ["/stored", "/fresh", "/html", "/events", "/no-store", "/stored?page=2"] { _ = try play.get(target) }
@@ -74,7 +74,7 @@ struct DrillTests {
         #expect(lines[events - 1].hasPrefix("1 × Not stored: "))
     }
 
-    @Test("exchanges that were pushed out before they were seen are counted")
+    @Test("exchanges that were evicted from the record before the drill read them are counted")
     func unseen() throws {
         func exchange(_ id: String) -> JSONValue { ["id": .string(id), "method": "GET", "target": "/a", "result": "rescued"] }
         var report = DrillReport(before: [exchange("0-7"), exchange("0-6")])
@@ -85,7 +85,7 @@ struct DrillTests {
         #expect(report.line == "4 requests, 4 rescued, 0 failed" && report.text.contains("Everybody got a response."))
     }
 
-    @Test("many paths are a few lines, and so are their causes")
+    @Test("the report summarizes many paths and their causes in a few lines")
     func many() throws {
         var report = DrillReport(before: [])
         let failed = (1...200).map { number -> JSONValue in

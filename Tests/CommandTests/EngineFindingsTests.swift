@@ -6,7 +6,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("What the engine between nodes is told of")
+@Suite("Findings of cistern check about Redis servers")
 struct EngineFindingsTests {
     private static let sound = [
         "redis_version": "7.0.15", "maxmemory": "1000", "maxmemory_policy": "volatile-lfu", "role": "master", "connected_slaves": "1",
@@ -29,7 +29,7 @@ struct EngineFindingsTests {
         EngineFindings(facts, fleet: "shop", hasUser: true, log: (server(1), slot))
     }
 
-    @Test("nothing but where the log is, where all is well")
+    @Test("a sound Redis setup causes no warnings, and a note states the fleet log's location")
     func well() {
         let one = Self.findings([Self.facts()])
         #expect(one.mistakes.isEmpty && one.warnings.isEmpty)
@@ -56,7 +56,7 @@ struct EngineFindingsTests {
     }
 
     @Test(
-        "what should be set is told for the one server that lacks it",
+        "a warning names the misconfigured Redis server and the setting to change",
         arguments: [
             Row(
                 "the log may go", ["maxmemory_policy": "allkeys-lru"], "maxmemory-policy is allkeys-lru at 10.0.0.1:2: it may drop the log"),
@@ -73,7 +73,7 @@ struct EngineFindingsTests {
         #expect(findings.warnings.count == 1 && findings.warnings[0].contains(row.sentence), "\(findings.warnings)")
     }
 
-    @Test("the log's server without a replica is what purges are answered with 202 for")
+    @Test("a warning says that purges are answered with 202 if the fleet log's server has no replica")
     func noReplica() {
         for role in [EngineServerState.Role.alone, .primary(slots: 16_384)] {
             let warnings = Self.findings([Self.facts(1, role, ["connected_slaves": "0"])]).warnings
@@ -81,7 +81,7 @@ struct EngineFindingsTests {
         }
     }
 
-    @Test("who is denied or may not do all cannot share; who cannot be reached may be there later")
+    @Test("denied access and missing permissions are errors; an unreachable server is only a warning")
     func mistakes() {
         let denied = Self.findings([Self.facts(), Self.facts(2, .replica) { $0.failure = .denied }])
         #expect(denied.mistakes.count == 1 && denied.warnings.isEmpty)
@@ -101,7 +101,7 @@ struct EngineFindingsTests {
         #expect(Self.findings([Self.facts { $0.failure = .timedOut }]).warnings.last?.contains("nothing else is lost") == true)
     }
 
-    @Test("where the server that has the log cannot be asked, what that means is said in the place of where its replicas are")
+    @Test("if the fleet log's server is unreachable, a warning states the effect on purges")
     func lostLog() {
         let lost = Self.findings(
             [Self.facts(1, .primary(slots: 1)) { $0.failure = .unreachable }, Self.facts(2, .primary(slots: 1))], slot: 12)
@@ -116,14 +116,14 @@ struct EngineFindingsTests {
         #expect(Self.findings([Self.facts { $0.failure = .denied }, Self.facts(2, .replica)]).warnings.isEmpty)
     }
 
-    @Test("a slot of the log that no server of the Cluster has is told of")
+    @Test("a warning reports that no server of the Redis Cluster has the fleet log's slot")
     func nobodysLog() {
         let nobodys = EngineFindings([Self.facts(1, .primary(slots: 1))], fleet: "shop", hasUser: true, log: (nil, 12))
         #expect(nobodys.warnings.count == 1 && nobodys.notes.isEmpty)
         #expect(nobodys.warnings[0].hasPrefix("share.servers: no server of the Cluster has slot 12, which has the log of fleet shop"))
     }
 
-    @Test("how many connections a node makes, and how many responses the memory holds")
+    @Test("notes state the number of Redis connections per node and the estimated number of responses in memory")
     func costs() {
         let facts = [
             Self.facts(1, .primary(slots: 8192)), Self.facts(2, .primary(slots: 8192)), Self.facts(3, .replica, ["role": "slave"]),
@@ -141,7 +141,7 @@ struct EngineFindingsTests {
         #expect(last("0")?.contains("memory") == false)
     }
 
-    @Test("a node that the fleet would not admit is a mistake")
+    @Test("a node with another fleet secret is rejected with an error")
     func refused() {
         let findings = EngineFindings(
             [Self.facts()], fleet: "shop", hasUser: true, log: (Self.server(1), nil), isOtherSecret: true)
@@ -149,7 +149,7 @@ struct EngineFindingsTests {
         #expect(findings.warnings.isEmpty)
     }
 
-    @Test("what the user may not look at is not passed over")
+    @Test("a note reports that the user may not read cluster-require-full-coverage")
     func fullCoverageUnknown() {
         func notes(_ isNeeded: Bool?) -> [String] {
             Self.findings([Self.facts(1, .primary(slots: 1), ["cluster_enabled": "1"]) { $0.needsFullCoverage = isNeeded }], slot: 1).notes
@@ -162,7 +162,7 @@ struct EngineFindingsTests {
         #expect(Self.findings([Self.facts(1, .primary(slots: 1)), gone], slot: 1).notes.count == 1)
     }
 
-    @Test("an engine that asks nobody for a password is told of, but where only this machine reaches it and no user was wanted")
+    @Test("a Redis server without a password causes a warning unless it is local and no user is configured")
     func open() {
         func warnings(_ server: EngineServer, hasUser: Bool) -> [String] {
             var facts = EngineFacts(server, .alone)
@@ -175,7 +175,7 @@ struct EngineFindingsTests {
         #expect(warnings(.host("127.0.0.1", port: 1), hasUser: false).isEmpty && warnings(.unix("/s"), hasUser: false).isEmpty)
     }
 
-    @Test("a Cluster that stops whole, and servers that belong to nothing")
+    @Test("warnings report full-coverage clusters and servers outside the Cluster")
     func cluster() {
         let full = Self.findings([Self.facts(1, .primary(slots: 16_384)) { $0.needsFullCoverage = true }])
         #expect(full.warnings.count == 1 && full.warnings[0].contains("cluster-require-full-coverage is yes at 10.0.0.1:1"))

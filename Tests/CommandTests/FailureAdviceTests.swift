@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Advice about failures", .play)
+@Suite("Advice on upstream failures", .play)
 struct FailureAdviceTests {
     /// A response that begins at once and continues when the gate opens.
     private static let watch: AdviceTrial.Script = { _, gate in
@@ -69,7 +69,7 @@ struct FailureAdviceTests {
     /// Timeouts of libcurl's clock, which plays cannot advance, and failures that `UpstreamConnectionCauseTests` covers.
     private static let isElsewhere: [UpstreamError.Kind] = [.dnsTimeout, .connectionTimeout, .connectionRefused]
 
-    @Test("no response came", arguments: UpstreamError.Kind.allCases)
+    @Test("the advised setting avoids an upstream transfer error", arguments: UpstreamError.Kind.allCases)
     func errors(_ error: UpstreamError.Kind) throws {
         guard let trial = try Self.trial(error) else {
             return #expect(FetchFailure.transfer(UpstreamError(error)).advice(isUnderWay: false) == nil || Self.isElsewhere.contains(error))
@@ -78,7 +78,7 @@ struct FailureAdviceTests {
     }
 
     @Test(
-        "a response that grows over time, such as a watch: the route is one of streams, however the time ran out",
+        "a response that grows over time, such as a watch, gets the advice to set routes.stream",
         arguments: [("between_bytes_timeout: 30s", 31), ("between_bytes_timeout: 1h, total_timeout: 2m", 121)])
     func watch(_ settings: String, _ seconds: Int) throws {
         let upstream = "upstream: {\(settings)}\n"
@@ -91,7 +91,7 @@ struct FailureAdviceTests {
             isHelped: { $0["status"] == 200 && $0["upstream"]?["error"] == .null })
     }
 
-    @Test("the upstream is slower than a copy")
+    @Test("with the advised cache.rescue_after, a slow upstream response is awaited instead of rescued")
     func slow() throws {
         let script: AdviceTrial.Script = { request, gate in
             request["User-Agent"] == "first" ? [.json("{}", ["Cache-Control: max-age=1"])] : [.pass(gate), .json("{}")]
@@ -104,7 +104,7 @@ struct FailureAdviceTests {
         try trial.verify(isMet: { $0["reason"] == "slow" }, isHelped: { $0["result"] == "miss" })
     }
 
-    @Test("too many streams at once")
+    @Test("with the advised upstream.connections, a request succeeds beside many open streams")
     func streams() throws {
         let script: AdviceTrial.Script = { _, gate in
             [.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: 1\n\n"), .pass(gate), .close]
@@ -167,14 +167,14 @@ struct FailureAdviceTests {
         }
     }
 
-    @Test("what is known to fail", arguments: [FailureScopeKind.address, .key, .pause])
+    @Test("requests stopped by the failure memory get advice with their reason", arguments: [FailureScopeKind.address, .key, .pause])
     func stops(_ kind: FailureScopeKind) throws {
         try Self.stopped(kind).verify(isMet: { $0["reason"]?.string == kind.label })
     }
 
     // MARK: Unusable responses
 
-    @Test("a response that is much shorter than the stored one")
+    @Test("with the advised routes.good.shrink_limit, a shrunken response is accepted")
     func shrunk() throws {
         let route = { (limit: Int) in "routes: [{name: r, path: /**, good: {shrink_limit: \(limit)}}]" }
         let trial = AdviceTrial(
@@ -190,7 +190,7 @@ struct FailureAdviceTests {
     }
 
     @Test(
-        "a response beside a stored one that lacks what the route calls good",
+        "a response that violates a routes.good rule beside a stored response gets advice that names the rule",
         arguments: [
             ("routes.good.min_bytes", "min_bytes: 5"), ("routes.good.must_have", "must_have: [/a]"),
             ("routes.good.must_not_have", "must_not_have: [/b]"),
@@ -208,7 +208,7 @@ struct FailureAdviceTests {
         try trial.verify(isMet: { $0["result"] == "rescued" }, isHelped: { $0["result"] == "miss" })
     }
 
-    @Test("an older copy that does not go out, as the upstream said that the resource is gone")
+    @Test("with the advised cache.gone, a stored response is served after the upstream reported the resource gone")
     func gone() throws {
         let trial = AdviceTrial(
             "", .json("{}", ["Cache-Control: max-age=1"]), changes: ["cache.gone": .init("cache: {gone: ignore}")]
@@ -225,7 +225,7 @@ struct FailureAdviceTests {
 
     // MARK: Other settings
 
-    @Test("a response without a lifetime, a field that keeps requests apart, a mode, content that is too long to be held")
+    @Test("advice covers missing freshness, unknown request fields, cache modes and content above the buffer limit")
     func others() throws {
         let twice = { (stage: AdviceStage) throws in for _ in 0..<2 { _ = try stage.play.get("/a") } }
         try AdviceTrial(

@@ -5,7 +5,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@Suite("Messages about files", .slow)
+@Suite("File error messages", .slow)
 struct FileMessagesTests {
     /// Root may read all files, so the commands run as another user.
     private static let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups"
@@ -29,7 +29,7 @@ struct FileMessagesTests {
     }
 
     @Test(
-        "a setting that names a file without permission",
+        "a setting with an unreadable file is reported with permission denied",
         .enabled(if: geteuid() == 0),
         arguments: [
             "upstream.ca_file", "upstream.client_key", "admin.token_file", "tls.certificates", "share.secret_file", "share.password_file",
@@ -43,7 +43,7 @@ struct FileMessagesTests {
         #expect(!outcome.text.contains("\(closed.file) cannot be read: No such file"))
     }
 
-    @Test("the file with the settings, a token's, an archive and a list", .enabled(if: geteuid() == 0))
+    @Test("commands report permission denied for settings, token, archive and list files", .enabled(if: geteuid() == 0))
     func commands() throws {
         let closed = try Closed()
         for (command, words) in [
@@ -59,7 +59,7 @@ struct FileMessagesTests {
         }
     }
 
-    @Test("a cache directory that cannot be made, or looked into", .enabled(if: geteuid() == 0))
+    @Test("a cache directory that cannot be created or read is reported with permission denied", .enabled(if: geteuid() == 0))
     func cacheDirectory() throws {
         let closed = try Closed()
         for directory in ["\(closed.path)/inner/cache", "\(closed.path)/cache"] {
@@ -70,7 +70,7 @@ struct FileMessagesTests {
         #expect(made.status == 78 && made.text.contains("cannot be written: Permission denied"), "\(made.text)")
     }
 
-    @Test("a token's file that holds none")
+    @Test("a token file without a valid token is reported with the required format")
     func token() throws {
         let closed = try Closed()
         let outcome = try CommandLineTool.run("ls --token-file \(closed.file) --admin 127.0.0.1:1")

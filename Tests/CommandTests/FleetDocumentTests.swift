@@ -30,7 +30,7 @@ private struct SharingPage {
 }
 
 @Suite(
-    "Sharing, by its document", .slow, .play, .realTime,
+    "Fleet setup from the documentation", .slow, .play, .realTime,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetDocumentTests {
     private let temporary = TestTools.temporaryDirectory()
@@ -87,7 +87,7 @@ struct FleetDocumentTests {
 
     // MARK: Redis servers
 
-    @Test("several servers that are not a Cluster are a mistake for check and at the start, and one of them alone is none")
+    @Test("check and serve reject several standalone servers and accept a single one")
     func severalServers() throws {
         let servers = [try redis(), try redis()]
         let share = try settings("a", servers)
@@ -101,7 +101,7 @@ struct FleetDocumentTests {
         #expect(try check(try settings("b", [servers[0]])).status == 0)
     }
 
-    @Test("the blocks of redis.conf start a server, alone and of a Cluster, and cistern check finds its replica wanting, and nothing else")
+    @Test("the documented redis.conf starts standalone and cluster servers, and check only warns about the missing replica")
     func blocks() throws {
         let redis = try redis()
         let outcome = try check(try settings("a", [redis]))
@@ -116,7 +116,7 @@ struct FleetDocumentTests {
         #expect(one.direct.ask(settled).contains("\r\nno\r\n"))
     }
 
-    @Test("a replica that has what the document says follows its primary, and lets the same user in")
+    @Test("a replica with the documented configuration follows its primary and accepts the same user")
     func replica() throws {
         let redis = try redis()
         let replica = try self.redis("replicaof 127.0.0.1 \(redis.port)\nrepl-diskless-sync-delay 0\n")
@@ -140,7 +140,7 @@ struct FleetDocumentTests {
         #expect(poor.text.contains("maxmemory-policy is allkeys-lru at 127.0.0.1:\(replica.port):"))
     }
 
-    @Test("each command of the ACL line that is not there is named, in a Cluster and without", arguments: [false, true])
+    @Test("check names each ACL command that the user lacks, with and without a Cluster", arguments: [false, true])
     func rights(isCluster: Bool) throws {
         let redis = isCluster ? try cluster() : try redis()
         let line = try SharingPage().engine().each.split(separator: "\n").first { $0.hasPrefix("user ") }
@@ -170,7 +170,7 @@ struct FleetDocumentTests {
     // MARK: Mistakes
 
     @Test(
-        "a wrong password, another fleet's name and an engine that is open to all are told by check; one that is not there may be there later"
+        "check rejects a wrong password and another fleet's name, and warns about an open or unreachable server"
     )
     func mistakes() throws {
         let redis = try redis()
@@ -191,7 +191,7 @@ struct FleetDocumentTests {
         #expect(gone.status == 0 && gone.text.contains("127.0.0.1:\(redis.port) cannot be reached"), "\(gone.text)")
     }
 
-    @Test("a node that is denied from the start says so in its log, once, and when it is over; purges end with 75 meanwhile")
+    @Test("a node without Redis access logs the loss and the recovery once, and its purges exit with 75")
     func denied() throws {
         let redis = try redis()
         administer(redis, "ACL SETUSER cistern off")
@@ -216,7 +216,7 @@ struct FleetDocumentTests {
         #expect(node.stop().status == 0)
     }
 
-    @Test("an engine that lets a node follow and not write is told of, once, and when it is over")
+    @Test("a node that may read but not write the fleet log logs this once, and again when writes succeed")
     func refused() throws {
         let redis = try redis()
         let origin = ScriptedOrigin { _ in [.json("{}")] }
@@ -240,7 +240,7 @@ struct FleetDocumentTests {
     }
 
     @Test(
-        "the first node of a fleet, which may not write to the engine or finds it full, says so, and not that it understands nothing",
+        "the first node of a fleet reports a missing write permission or full memory as the cause",
         arguments: [false, true])
     func nothingTaken(isFull: Bool) throws {
         let redis = try redis()
@@ -261,7 +261,7 @@ struct FleetDocumentTests {
         #expect(node.stop().status == 0)
     }
 
-    @Test("a node with another secret stays out and says so; an entry that nobody can open keeps no copy fresh")
+    @Test("a node with another secret is excluded and reports this; an unreadable log entry makes responses stale")
     func otherSecret() throws {
         let redis = try redis()
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Taking over a node of a fleet", .slow, .play, .realTime,
+    "Take-over of a fleet node", .slow, .play, .realTime,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetTakeOverTests {
     private let temporary = TestTools.temporaryDirectory()
@@ -40,7 +40,7 @@ struct FleetTakeOverTests {
         try eventually { try node.get("/metrics").text.contains("cistern_share_seeing 1\n") }
     }
 
-    @Test("the new process takes what others gave, obeys what they purge, and tells them of what it changes; nothing purged comes back")
+    @Test("after a take-over the new process uses shared responses, applies and publishes purges, and restores nothing purged")
     func takenOver() throws {
         let count = Mutex(0)
         let origin = ScriptedOrigin { request in

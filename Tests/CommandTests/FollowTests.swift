@@ -32,7 +32,7 @@ private final class ReadCommand {
     func leave() -> Int32 { pclose(pipe) }
 }
 
-@Suite("Following", .slow, .play)
+@Suite("why --follow", .slow, .play)
 struct FollowTests {
     private let play: ProxyPlay
 
@@ -47,7 +47,7 @@ struct FollowTests {
         try ReadCommand("why --follow \(options) --admin unix:\(play.adminSocket)")
     }
 
-    @Test("the last ones come oldest first, and then what happens, each once")
+    @Test("follow prints the last exchanges oldest first, then each new exchange once")
     func order() throws {
         for target in ["/1", "/2", "/3"] { _ = try play.get(target) }
         let following = try follow("--last 2")
@@ -60,7 +60,7 @@ struct FollowTests {
         _ = following.leave()
     }
 
-    @Test("filters hold for what happens too")
+    @Test("filters also apply to new exchanges")
     func filters() throws {
         for target in ["/good", "/bad/1", "/good", "/good/2", "/bad/2"] { _ = try play.get(target) }
         let following = try follow("--status 5xx --path /bad --result miss,error --reason nothing_stored --slower 0")
@@ -71,7 +71,7 @@ struct FollowTests {
         _ = following.leave()
     }
 
-    @Test("as JSON one line is one exchange")
+    @Test("with --json each exchange is one line")
     func lines() throws {
         _ = try play.get("/1")
         let following = try follow("--json --last 1")
@@ -81,7 +81,7 @@ struct FollowTests {
         _ = following.leave()
     }
 
-    @Test("it ends with a sentence where Cistern does")
+    @Test("following ends with a message and exit code 1 when Cistern stops")
     func end() throws {
         _ = try play.get("/1")
         let following = try follow("--last 1")
@@ -91,7 +91,7 @@ struct FollowTests {
         #expect(following.leave() >> 8 == 1)
     }
 
-    @Test("filters without following, and what is no filter")
+    @Test("filters work without --follow, and invalid filters are rejected")
     func once() throws {
         let tool = CommandLineTool(play: play)
         for target in ["/1", "/bad/1", "/1"] { _ = try play.get(target) }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("Recordings of others", .slow, .play, .enabled(if: TestTools.has("curl")))
+@Suite("Recordings of other tools", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct ForeignRecordingTests {
     private static let directory = #filePath.dropLast("CommandTests/ForeignRecordingTests.swift".count) + "Recordings/"
     private static let app = "http://127.0.0.1:18701"
@@ -33,7 +33,7 @@ struct ForeignRecordingTests {
         Recorder(name: "mitmproxy", isOfABrowser: false, stored: 2),
     ]
 
-    @Test("a replay responds as the API did", arguments: recorders)
+    @Test("a replay gives the same responses as the recorded API", arguments: recorders)
     func replay(_ recorder: Recorder) throws {
         let temporary = TestTools.temporaryDirectory()
         let replay = try RunningCommand("replay \(recorder.file) --origin http://127.0.0.1:18700", in: temporary.path)
@@ -74,7 +74,7 @@ struct ForeignRecordingTests {
     }
 
     @Test(
-        "content that is not text is compared byte by byte where it was recorded", arguments: recorders
+        "binary request content is compared byte by byte if the recording contains it", arguments: recorders
     )
     func binary(_ recorder: Recorder) throws {
         let temporary = TestTools.temporaryDirectory()
@@ -88,7 +88,7 @@ struct ForeignRecordingTests {
         }
     }
 
-    @Test("what the browser did in its order is in order, preflights where it likes", arguments: ["chromium", "firefox"])
+    @Test("strict order follows the browser's order, with preflights in any position", arguments: ["chromium", "firefox"])
     func strictOrder(name: String) throws {
         let temporary = TestTools.temporaryDirectory()
         let file = Self.directory + name + ".har"
@@ -101,7 +101,7 @@ struct ForeignRecordingTests {
         #expect(try replay.get("/users").status == 200)
     }
 
-    @Test("an import stores what a cache may keep, and counts the rest", arguments: recorders)
+    @Test("an import stores cacheable responses and counts the rest", arguments: recorders)
     func importing(_ recorder: Recorder) throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         let tool = CommandLineTool(play: play)

@@ -8,13 +8,13 @@ import Testing
 
 @testable import cistern
 
-@Suite("The guides of the manual", .slow, .play, .enabled(if: TestTools.has("curl")))
+@Suite("Guides of the manual", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct GuideTests {
     private static let kept = ["Cache-Control: private, no-cache"]
 
     // MARK: A mobile app's API
 
-    @Test("a mobile app's API: the new token brings its user's copy, another's brings nothing")
+    @Test("mobile API guide: a refreshed token gets its user's stored response, and another user's token does not")
     func mobile() throws {
         let issuer = TokenIssuer()
         let origin = ScriptedOrigin { request in
@@ -33,7 +33,7 @@ struct GuideTests {
 
     // MARK: A rate-limited API
 
-    @Test("a rate-limited API is asked for each thing at most once a minute, whatever it and clients say")
+    @Test("rate-limited API guide: each resource is requested at most once a minute, whatever the directives")
     func rateLimited() throws {
         let guide = try Guide("Rate-Limited-API").settings()
         let words = ["no-cache", "max-age=0", "max-age=3600", "must-revalidate, max-age=5", ""]
@@ -56,14 +56,14 @@ struct GuideTests {
         }
     }
 
-    @Test("a rate-limited API: what the commands show")
+    @Test("rate-limited API guide: the commands print the documented output")
     func rateLimitedCommands() throws {
         try Guide("Rate-Limited-API").play(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-cache"])] })
     }
 
     // MARK: A browser app
 
-    @Test("a web app of another origin, with logins, in front of an API that knows no CORS")
+    @Test("browser app guide: an app of another origin works with logins and an API without CORS")
     func browserApp() throws {
         let guide = try Guide("Browser-Apps").settings()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-cache"])] }) {
@@ -84,14 +84,14 @@ struct GuideTests {
         #expect(try play.get("/items", [("Origin", "https://other.example.com")])["Access-Control-Allow-Origin"] == nil)
     }
 
-    @Test("a web app of another origin: what the commands show")
+    @Test("browser app guide: the commands print the documented output")
     func browserCommands() throws {
         try Guide("Browser-Apps").play(ScriptedOrigin { _ in [.json("{}", Self.kept)] })
     }
 
     // MARK: GraphQL
 
-    @Test("GraphQL: a query is rescued over a mutation, in another spelling; a mutation never is")
+    @Test("GraphQL guide: an equivalent query is rescued after a mutation, and mutations are never rescued")
     func graphQL() throws {
         let guide = try Guide("GraphQL")
         try guide.play(ScriptedOrigin { _ in [.json(#"{"data":{"user":{"name":"Ada"}}}"#)] })
@@ -112,7 +112,7 @@ struct GuideTests {
 
     // MARK: A kiosk
 
-    @Test("a kiosk: warmed, it has everything in an outage, pictures too, also after a start without a network")
+    @Test("kiosk guide: a warmed cache serves all responses in an outage and after an offline start")
     func kiosk() throws {
         let script: ScriptedOrigin.Script = { request in
             request.target.hasSuffix(".png") ? [.answer("PNG", type: "image/png")] : [.json("{\"a\":1}", ["Cache-Control: private"])]
@@ -134,14 +134,14 @@ struct GuideTests {
 
     // MARK: Purges
 
-    @Test("a first rescue, injected faults, and purges")
+    @Test("guides to rescues, faults and purges: the commands print the documented output")
     func simple() throws {
         for name in ["First-Rescue", "Practising-Outages", "Purging"] {
             try Guide(name).play(ScriptedOrigin { _ in [.json(#"{"id":1}"#, ["Cache-Control: no-cache", "Cache-Tag: people"])] })
         }
     }
 
-    @Test("the commands of all guides are played here")
+    @Test("every guide with console commands is tested")
     func played() throws {
         let played = [
             "Browser-Apps", "First-Rescue", "Forward-Proxy", "GraphQL", "Laptop-and-Kiosk", "Practising-Outages", "Purging",
@@ -153,7 +153,7 @@ struct GuideTests {
 
     // MARK: A forward proxy
 
-    @Test("software that cannot be pointed elsewhere: by its proxy's address it has the API, also in an outage, and nothing else")
+    @Test("forward proxy guide: clients reach only the API through the proxy, also in an outage")
     func forwardProxy() throws {
         let guide = try Guide("Forward-Proxy")
         _ = try guide.settings()
@@ -170,7 +170,7 @@ struct GuideTests {
         return try CommandLineTool.run(program: "sh \(directory)/guide.sh")
     }
 
-    @Test("CI without a network: recorded with one, replayed without, and what was not recorded fails the run")
+    @Test("CI guide: a recording is replayed without a network, and an unrecorded request fails the run")
     func continuousIntegration() throws {
         let origin = ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
         let temporary = TestTools.temporaryDirectory()
@@ -187,7 +187,7 @@ struct GuideTests {
         #expect(unknown.text.contains(message))
     }
 
-    @Test("a stand: what was gone through is shown to any visitor")
+    @Test("offline demo guide: a recorded session is replayed for any visitor")
     func stand() throws {
         let origin = ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
         let temporary = TestTools.temporaryDirectory()

@@ -6,7 +6,7 @@ import JSON
 import Settings
 import Testing
 
-@Suite("The manual pages")
+@Suite("Manual pages")
 struct ManualPagesTests {
     private static let folder =
         String(#filePath.dropLast("Tests/CommandTests/ManualPagesTests.swift".count)) + "Configuration/manual/"
@@ -27,7 +27,7 @@ struct ManualPagesTests {
 
     private struct NoHelp: Error {}
 
-    @Test("cistern(1) tells all commands and options as --help does")
+    @Test("cistern(1) describes all commands and options as --help does")
     func commands() throws {
         guard let root = JSONValue(Array(try CommandLineTool.run("--experimental-dump-help").text.utf8))?["command"] else { throw NoHelp() }
         var page = ManualPage(title: "cistern", section: 1, group: "User Commands")
@@ -118,7 +118,7 @@ struct ManualPagesTests {
 
     // MARK: cistern.yaml(5)
 
-    @Test("cistern.yaml(5) tells all settings as they are declared")
+    @Test("cistern.yaml(5) describes all settings as declared")
     func settings() throws {
         var page = ManualPage(title: "cistern.yaml", section: 5, group: "File Formats")
         page.section("NAME")

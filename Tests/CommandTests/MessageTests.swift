@@ -3,7 +3,7 @@
 import TestSupport
 import Testing
 
-@Suite("Texts of the program")
+@Suite("Style of messages")
 struct MessageTests {
     /// Phrases that hide their subject or paraphrase an established term.
     private static let phrases = [
@@ -43,7 +43,7 @@ struct MessageTests {
             .flatMap { path in try literals(TestTools.read(path)).map { (path, $0) } }
     }
 
-    @Test("no text has a phrase that hides its subject")
+    @Test("no message contains a discouraged phrase")
     func phrases() throws {
         let phrases = try Self.phrases.map { try Regex($0) }
         let texts = try Self.texts()
@@ -53,7 +53,7 @@ struct MessageTests {
         }
     }
 
-    @Test("no sentence has more than 25 words")
+    @Test("no sentence of a message has more than 25 words")
     func lengths() throws {
         for (file, text) in try Self.texts() {
             for sentence in text.split(separator: /[.!?;:]\s+|\n/) {

@@ -14,7 +14,7 @@ struct MonitoringTests {
     private static let rules = Board.folder + "prometheus-rules.yml"
     private static let root = String(Board.folder.dropLast("docker/".utf8.count))
 
-    @Test("promtool takes the rules and the configuration, and what fires when is as it should be", .slow)
+    @Test("promtool accepts the rules and the configuration, and the rule tests pass", .slow)
     func promtool() throws {
         for arguments in [
             "check rules \(Self.rules)", "check config \(Board.folder)prometheus.yml", "test rules \(Self.root)Tests/Operation/alerts.yaml",
@@ -24,7 +24,7 @@ struct MonitoringTests {
         }
     }
 
-    @Test("what is compared in a rule")
+    @Test("the compared operands of a rule expression are extracted")
     func compared() {
         let rows: [(expression: String, compared: [String])] = [
             ("a == 0", ["a"]), ("a{b=\"c\"} > 14 * 86400", ["a{b=\"c\"}"]),
@@ -38,7 +38,7 @@ struct MonitoringTests {
         for row in rows { #expect(RuleExpression(row.expression).compared == row.compared) }
     }
 
-    @Test("each alert has a sentence that tells what to do, by commands and settings that there are")
+    @Test("each alert's summary says what to do and names existing commands and settings")
     func summaries() throws {
         let text = try TestTools.read(Self.rules)
         let settings =
@@ -58,7 +58,7 @@ struct MonitoringTests {
         }
     }
 
-    @Test("none of the expressions of the board and the rules is empty in an outage, and what fires is what should", .slow)
+    @Test("in an outage no dashboard or rule expression is empty, and the expected alerts fire", .slow)
     func expressions() throws {
         let play = try MonitoredOutage()
         let board = try Board()

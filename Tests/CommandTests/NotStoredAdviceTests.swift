@@ -152,9 +152,10 @@ private struct NotStoredWay {
     }
 }
 
-@Suite("Each reason for not storing", .play)
+@Suite("Advice on responses that were not stored", .play)
 struct NotStoredAdviceTests {
-    @Test("occurs in an exchange, and the advised setting makes Cistern store the response", arguments: NotStoredReason.allCases)
+    @Test(
+        "each reason occurs in an exchange, and the advised setting makes Cistern store the response", arguments: NotStoredReason.allCases)
     func each(_ reason: NotStoredReason) throws {
         guard let way = NotStoredWay(to: reason) else { return }
         try way.trial.verify(
@@ -165,7 +166,7 @@ struct NotStoredAdviceTests {
 
     /// A status, and the setting that stores its responses; nil if none is advised.
     @Test(
-        "a status that is not stored: what is advised depends on it",
+        "the advice for a status that is not stored depends on the status",
         arguments: [
             (301, "cache.store", "cache: {store: any}", ""), (302, "cache.store", "cache: {store: any}", "max-age=60"),
             (403, "cache.negative", "cache: {negative: 60s, negative_statuses: [403]}", ""),
@@ -188,7 +189,7 @@ struct NotStoredAdviceTests {
     }
 
     @Test(
-        "what the route calls good: the demand that is not met is the one that is named",
+        "the advice names the routes.good rule that the response violates",
         arguments: [
             ("routes.good.min_bytes", "min_bytes: 100", "min_bytes: 1"), ("routes.good.must_have", "must_have: [/b]", "must_have: [/a]"),
             ("routes.good.must_not_have", "must_not_have: [/a]", "must_not_have: [/b]"),
@@ -201,7 +202,7 @@ struct NotStoredAdviceTests {
         try trial.verify(isMet: { $0["not_stored"]?.string == "not_good" }, isHelped: { $0["stored"] == .bool(true) })
     }
 
-    @Test("a failure without a copy: the reason why an earlier response was not stored comes with the setting that has it stored")
+    @Test("a failure without a stored response shows why the earlier response was not stored, and the setting to change")
     func before() throws {
         for (response, settings, setting, change) in [
             (
@@ -269,7 +270,7 @@ struct NotStoredAdviceTests {
         }
     }
 
-    @Test("if no setting is named, no setting makes Cistern store the response", .slow)
+    @Test("no setting makes Cistern store a response for which none is advised", .slow)
     func none() throws {
         #expect(Self.alternatives.count > 150 && Self.ways.count >= 12)
         for settings in Self.alternatives {

@@ -8,7 +8,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("Record and replay", .slow, .play)
+@Suite("record and replay", .slow, .play)
 struct RecordTests {
     private let temporary = TestTools.temporaryDirectory()
     private var har: String { temporary.path + "/api.har" }
@@ -30,7 +30,7 @@ struct RecordTests {
 
     private func text(_ path: String) throws -> String { String(decoding: try #require(FileContent.read(path)), as: UTF8.self) }
 
-    @Test("every method, status and content is recorded, without secrets, and comes again for any credentials and no upstream")
+    @Test("recorded exchanges of all methods and statuses are replayed without upstream and secrets, for any credentials")
     func thereAndBack() throws {
         let origin = Self.origin()
         let adminPort = TestTools.freePort()
@@ -72,7 +72,7 @@ struct RecordTests {
         #expect(replayed.status == 0 && replayed.text.contains("5 requests served, 2 without a recorded response"))
     }
 
-    @Test("with the order of the recording, and each once: what a test did not do as recorded is its exit code")
+    @Test("strict and once replays reject unexpected requests, and deviations set the exit code")
     func orders() throws {
         let origin = Self.origin()
         let record = try RunningCommand("record --upstream http://127.0.0.1:\(origin.port) --har \(har)", in: temporary.path)
@@ -91,7 +91,7 @@ struct RecordTests {
         #expect(once.stop().status == 0)
     }
 
-    @Test("a recording of nothing leaves an older file alone")
+    @Test("a recording without exchanges does not overwrite an existing file")
     func nothing() throws {
         let origin = Self.origin()
         try TextFile.write("older", to: har)
@@ -102,7 +102,7 @@ struct RecordTests {
     }
 
     @Test(
-        "what is no archive is said in one sentence with the place",
+        "an invalid archive is reported in one sentence with the position",
         arguments: [
             ("{\"log\":\n tru}", "it is not JSON: line 2, column 5"), ("{}", "log.entries is missing or not a list"),
             ("", "line 1, column 1"),
@@ -122,7 +122,7 @@ struct RecordTests {
     }
 
     @Test(
-        "what cannot begin says why",
+        "record and replay report why they cannot start",
         arguments: [
             ("replay /none.har", 1, "/none.har: No such file or directory"),
             ("replay \(#filePath) --listen x", 1, "--listen: x is not an address"),

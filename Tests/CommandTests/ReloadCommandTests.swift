@@ -9,7 +9,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("Reloading a service", .play)
+@Suite("Reload", .play)
 struct ReloadCommandTests {
     private let temporary = TestTools.temporaryDirectory()
     private let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }
@@ -29,7 +29,7 @@ struct ReloadCommandTests {
     }
 
     @Test(
-        "settings that are as they were are told from those that hold after a restart only",
+        "reload distinguishes unchanged, changed and restart-only settings",
         arguments: [
             ([:], "The settings are as they were.\n"), (["changed": ["a"]], "Changed:\n  a\n"),
             (["awaiting_restart": ["b"]], "Nothing changes before a restart, which is needed for:\n  b\n"),
@@ -38,7 +38,7 @@ struct ReloadCommandTests {
     func told(outcome: JSONValue, text: String) { #expect(ReloadCommand.text(outcome) == text) }
 
     @Test(
-        "what is changed holds at once; what needs a restart is named, and keeps its value; the command line stays before the file", .slow)
+        "reload applies changes at once, names restart-only settings, and keeps command-line values", .slow)
     func applied() throws {
         try write("forwarding: {name: first}\n")
         let serve = try serve("--set cache.rescue_after=5s")
@@ -57,7 +57,7 @@ struct ReloadCommandTests {
         #expect(log.status == 0 && log.text.contains("a restart is needed for admin.records: until then the old values hold"))
     }
 
-    @Test("with any mistake nothing changes, and each is told with its line; SIGHUP then takes the file that was mended")
+    @Test("a reload with errors changes nothing and reports each line; SIGHUP applies the corrected file")
     func refused() throws {
         try write("forwarding: {name: first}\n")
         let serve = try serve()
@@ -79,7 +79,7 @@ struct ReloadCommandTests {
         #expect(FileContent.read(temporary.path + "/access.log").map { String(decoding: $0, as: UTF8.self) }?.contains("/a") == true)
     }
 
-    @Test("with the file that it was started with the commands reach it, also while that has mistakes")
+    @Test("commands reach the process with its settings file even if that file is invalid")
     func commandsReach() throws {
         try write("")
         let serve = try serve()
@@ -99,7 +99,7 @@ struct ReloadCommandTests {
         #expect(serve.stop().status == 0)
     }
 
-    @Test("one after the other as quickly as they can be asked for: what the file says last holds in the end", .slow)
+    @Test("after rapid successive reloads the file's last content is in effect", .slow)
     func quickly() throws {
         try write("forwarding: {name: first}\n")
         let serve = try serve()
@@ -113,7 +113,7 @@ struct ReloadCommandTests {
         #expect(serve.stop().status == 0)
     }
 
-    @Test("a log that nobody reads is refused, and holds up neither what is asked next nor the end")
+    @Test("a log path that cannot be opened is rejected without delaying later reloads or shutdown")
     func unreadLog() throws {
         try write("")
         let (serve, pipe) = (try serve(), temporary.path + "/pipe")

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Advice about rescues", .play)
+@Suite("Advice on rescues", .play)
 struct RescueAdviceTests {
     /// Stores /a, lets it become stale, and requests it while the upstream fails in a way without advice.
     private static func rescue(
@@ -88,7 +88,7 @@ struct RescueAdviceTests {
     }
 
     @Test(
-        "the setting for the copy of those without credentials lets it stand in",
+        "the advised rescue_with_shared setting permits a rescue with the public stored response",
         arguments: [NoSharedRescueReason.never, .varies, .notPublic, .otherCookies, .gone])
     func notShared(_ reason: NoSharedRescueReason) throws {
         let trial = Self.shared(reason)

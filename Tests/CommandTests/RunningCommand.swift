@@ -27,19 +27,19 @@ final class RunningCommand {
     ///   - arguments: split at spaces.
     ///   - directory: for its output.
     ///   - environment: added to the tests' environment.
-    ///   - handed: sockets to pass as systemd does, instead of an address.
-    init(_ arguments: String, in directory: String, environment: [String: String] = [:], handed: [Int32] = []) throws {
+    ///   - activated: sockets to pass as systemd does, instead of an address.
+    init(_ arguments: String, in directory: String, environment: [String: String] = [:], activated: [Int32] = []) throws {
         output = directory + "/output.\(arguments.split(separator: " ").first ?? "")"
         var ends: [Int32] = [0, 0]
         // Close-on-exec, because the test waits for the end, which another child process must not hold open.
         guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {
             throw NotRunning(text: "no descriptors")
         }
-        let ready = Int32(3 + handed.count)
-        let listen = handed.isEmpty ? " --listen 127.0.0.1:0" : ""
+        let ready = Int32(3 + activated.count)
+        let listen = activated.isEmpty ? " --listen 127.0.0.1:0" : ""
         var words = [CommandLineTool.path] + "\(arguments)\(listen) --ready-fd \(ready)".split(separator: " ").map(String.init)
         // Only the process itself knows its process ID.
-        if !handed.isEmpty { words = ["/bin/sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=\(handed.count) exec \"$0\" \"$@\""] + words }
+        if !activated.isEmpty { words = ["/bin/sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=\(activated.count) exec \"$0\" \"$@\""] + words }
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
@@ -47,7 +47,7 @@ final class RunningCommand {
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0o600)
         posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO)
         // Descriptors may have any number. They are copied to high numbers first, and only the wanted ones stay open.
-        let copies = (handed + [ends[1]]).map { fcntl($0, F_DUPFD_CLOEXEC, 100) }
+        let copies = (activated + [ends[1]]).map { fcntl($0, F_DUPFD_CLOEXEC, 100) }
         for (place, copy) in copies.enumerated() { posix_spawn_file_actions_adddup2(&actions, copy, Int32(3 + place)) }
         close(ends[1])
         let failed = Self.spawn(words, environment, &actions, &process)

@@ -7,7 +7,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Commands through TLS", .slow, .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Commands over TLS", .slow, .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct SecuredCommandTests {
     private let certificates: TestCertificates
     private let server: TestCertificates.Pair
@@ -35,7 +35,7 @@ struct SecuredCommandTests {
     private var trust: String { "--ca-file \(certificates.authority)" }
     private var own: String { "--client-cert \(client.certificate) --client-key \(client.key)" }
 
-    @Test("a certificate opens the interface, and nothing less does")
+    @Test("only a trusted client certificate gives access to the admin API")
     func certificate() throws {
         let play = try play()
         let stats = "status --admin https://127.0.0.1:\(play.adminPort)"
@@ -47,7 +47,7 @@ struct SecuredCommandTests {
         }
     }
 
-    @Test("where there is a token, it is asked for beside the certificate")
+    @Test("if a token is configured, it is required in addition to the certificate")
     func token() throws {
         let play = try play(token: "0123456789abcdef")
         let stats = "status --admin https://127.0.0.1:\(play.adminPort) \(trust) \(own)"
@@ -58,7 +58,7 @@ struct SecuredCommandTests {
         #expect(try CommandLineTool.run("\(stats) --token-file \(file)").status == 0)
     }
 
-    @Test("web pages do not get in by their reader's certificate")
+    @Test("a web page of another origin is refused despite the browser's client certificate")
     func webPages() throws {
         let play = try play()
         var offer = TLSOffer()
@@ -68,7 +68,7 @@ struct SecuredCommandTests {
         #expect(browser.get("/-/stats")?.status == 200)
     }
 
-    @Test("the proxy itself is warmed through TLS")
+    @Test("warm connects to the proxy over TLS")
     func warm() throws {
         let play = try play()
         let list = play.directory + "/targets"

@@ -7,7 +7,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("A command that is served", .slow, .play, .enabled(if: TestTools.has("curl")))
+@Suite("record and replay with a command", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct ServedCommandTests {
     private let temporary = TestTools.temporaryDirectory()
     private var har: String { temporary.path + "/api.har" }
@@ -21,7 +21,7 @@ struct ServedCommandTests {
             "record --upstream http://127.0.0.1:\(origin.port) --har \(har) --log-level error \(options) -- sh -c '\(script)'")
     }
 
-    @Test("the command finds the address in its environment, and its exit code is that of record and replay")
+    @Test("the command gets the address in its environment, and its exit code is passed on")
     func exitCodes() throws {
         let recorded = try record("curl -s $BASE/users; exit 7", "--env BASE")
         #expect(recorded.status == 7 && recorded.text.hasPrefix("{\"target\":\"/users\"}1 exchanges recorded in \(har)"))
@@ -44,14 +44,14 @@ struct ServedCommandTests {
         #expect(none.status == 127 && none.text.contains("cistern: cistern-test-no-such-program: No such file or directory"))
     }
 
-    @Test("where nothing was recorded the exit code is the command's, or else 1")
+    @Test("if nothing was recorded, the exit code is that of the command, or else 1")
     func nothingRecorded() throws {
         #expect(try record("true").status == 1)
         let failed = try record("exit 6")
         #expect(failed.status == 6 && failed.text.contains("0 exchanges recorded: \(har) is not written"))
     }
 
-    @Test("a signal is the command's, and its end is ours")
+    @Test("a signal is forwarded to the command, and the report is still printed")
     func signals() throws {
         #expect(try record("curl -s $API_URL/users").status == 0)
         let outcome = try CommandLineTool.run(
@@ -59,7 +59,7 @@ struct ServedCommandTests {
         #expect(outcome.status == 5 && outcome.text.contains("0 requests served"))
     }
 
-    @Test("a script of a recorded origin can read what was not recorded, and its preflights are allowed; no other's are")
+    @Test("scripts of a recorded origin can read error responses and get preflights allowed; other origins cannot")
     func recordedOrigin() throws {
         #expect(try record("curl -s -H Origin:http://app.test $API_URL/users").status == 0)
         let replay = try RunningCommand("replay \(har) --once", in: temporary.path)
@@ -76,7 +76,7 @@ struct ServedCommandTests {
         #expect(replay.stop().text.contains("0 requests served, 3 without a recorded response"))
     }
 
-    @Test("an origin that was not recorded is let in by --allow-origin, also to what was recorded for another")
+    @Test("--allow-origin gives another origin access, also to responses recorded for a different one")
     func givenOrigin() throws {
         #expect(try record("curl -s -H Origin:http://app.test $API_URL/users").status == 0)
         let replay = try RunningCommand("replay \(har) --allow-origin http://localhost:3000", in: temporary.path)

@@ -7,24 +7,24 @@ import Glibc
 import TestSupport
 import Testing
 
-@Suite("Serving as a service", .play, .realTime)
+@Suite("Running as a service", .play, .realTime)
 struct ServiceTests {
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }
 
     private func serve(
-        _ more: String = "", to origin: ScriptedOrigin, environment: [String: String] = [:], handed: [Int32] = []
+        _ more: String = "", to origin: ScriptedOrigin, environment: [String: String] = [:], activated: [Int32] = []
     ) throws -> RunningCommand {
         try RunningCommand(
             "serve --upstream http://127.0.0.1:\(origin.port) --cache-dir \(directory)/cache --shards 2 \(more)", in: directory,
-            environment: environment, handed: handed)
+            environment: environment, activated: activated)
     }
 
     private let origin = ScriptedOrigin { _ in [.json("{}")] }
 
     // MARK: Shutdown
 
-    @Test("SIGTERM: /readyz says 503 for timeouts.drain_delay while all is served; another signal ends that, with 0", .slow)
+    @Test("after SIGTERM, /readyz returns 503 for timeouts.drain_delay while requests are served; a second signal exits with 0", .slow)
     func drainDelay() throws {
         let serve = try serve("--set timeouts.drain_delay=1h", to: origin)
         #expect(try serve.get("/readyz").status == 200)
@@ -39,14 +39,14 @@ struct ServiceTests {
         #expect(outcome.status == 0 && outcome.text.contains("/readyz says 503, and everything is served for another 3600000 ms"))
     }
 
-    @Test("after a short delay it ends by itself")
+    @Test("the process exits by itself after a short drain delay")
     func shortDelay() throws {
         #expect(try serve("--set timeouts.drain_delay=1ms", to: origin).stop().status == 0)
     }
 
     // MARK: Signals
 
-    @Test("a SIGTERM that comes while it starts is not lost: it ends in good order")
+    @Test("a SIGTERM during startup causes an orderly shutdown")
     func whileItStarts() throws {
         // Sends the signal as soon as it is blocked or handled.
         let script = """
@@ -57,7 +57,7 @@ struct ServiceTests {
         #expect(outcome.status == 0 && outcome.text.contains("stopping"), "\(outcome.text)")
     }
 
-    @Test("SIGUSR1 opens the access log anew, as SIGHUP does", arguments: [SIGUSR1, SIGHUP])
+    @Test("SIGUSR1 and SIGHUP reopen the access log", arguments: [SIGUSR1, SIGHUP])
     func reopening(signal: Int32) throws {
         let log = directory + "/access.log"
         let serve = try serve("--access-log \(log)", to: origin)
@@ -69,7 +69,7 @@ struct ServiceTests {
 
     // MARK: Notifications to systemd
 
-    @Test("systemd learns that it is ready, reloads, stops, and lives as long as all loops do", arguments: ["/notify", "@cistern.test."])
+    @Test("systemd is notified of readiness, reload and shutdown", arguments: ["/notify", "@cistern.test."])
     func notifications(name: String) throws {
         let manager = try ServiceManagerPeer(name.hasPrefix("@") ? "\(name)\(getpid())" : directory + name)
         let serve = try serve(to: origin, environment: ["NOTIFY_SOCKET": manager.name])
@@ -82,14 +82,14 @@ struct ServiceTests {
         #expect(manager.next() == ["STOPPING=1", "STATUS=stopping", "EXTEND_TIMEOUT_USEC=40000000"])
     }
 
-    @Test("SIGUSR2: the program starts anew and takes over, with the sockets of systemd, and systemd learns which process is the main one")
+    @Test("SIGUSR2 starts a new process that takes over the systemd sockets and becomes the main process")
     func upgraded() throws {
         let manager = try ServiceManagerPeer(directory + "/notify")
         let web = try ServiceManagerPeer.listening()
         defer { close(web.descriptor) }
         let old = try serve(
             "--set listen=systemd:web", to: origin,
-            environment: ["NOTIFY_SOCKET": manager.name, "LISTEN_FDNAMES": "web", "WATCHDOG_USEC": "60000000"], handed: [web.descriptor])
+            environment: ["NOTIFY_SOCKET": manager.name, "LISTEN_FDNAMES": "web", "WATCHDOG_USEC": "60000000"], activated: [web.descriptor])
         while manager.next().first != "READY=1" {}
         #expect(try old.get("/a").status == 200)
         old.send(SIGUSR2)
@@ -101,7 +101,7 @@ struct ServiceTests {
         ServiceManagerPeer.stop(new, cache: directory + "/cache")
     }
 
-    @Test("SIGUSR2 where the program cannot take over: this one goes on, and says so")
+    @Test("after a failed SIGUSR2 take-over the old process continues and logs the reason")
     func notUpgraded() throws {
         let old = try serve("--set admin.socket=off", to: origin)
         old.send(SIGUSR2)
@@ -112,7 +112,7 @@ struct ServiceTests {
         #expect(old.stop().text.contains("not taken over: admin.socket is off"))
     }
 
-    @Test("the watchdog is fed where systemd wants that of this process")
+    @Test("watchdog notifications are sent if systemd requests them from this process")
     func watchdog() throws {
         let manager = try ServiceManagerPeer(directory + "/notify")
         let serve = try serve(to: origin, environment: ["NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "4000"])
@@ -124,7 +124,7 @@ struct ServiceTests {
         #expect(serve.stop().status == 0)
     }
 
-    @Test("a watchdog that waits for another process is left alone")
+    @Test("no watchdog notifications are sent if they are requested from another process")
     func anothersWatchdog() throws {
         let manager = try ServiceManagerPeer(directory + "/notify")
         let serve = try serve(
@@ -137,11 +137,11 @@ struct ServiceTests {
 
     // MARK: Sockets from systemd
 
-    @Test("a socket that was handed over is listened on by all loops, and outlives the process", .slow)
-    func handed() throws {
+    @Test("all event loops listen on a socket passed by systemd, and the socket outlives the process", .slow)
+    func activated() throws {
         let (web, admin) = (try ServiceManagerPeer.listening(), try ServiceManagerPeer.listening())
         defer { for one in [web, admin] { close(one.descriptor) } }
-        let serve = try serve(to: origin, environment: ["LISTEN_FDNAMES": "web:admin"], handed: [web.descriptor, admin.descriptor])
+        let serve = try serve(to: origin, environment: ["LISTEN_FDNAMES": "web:admin"], activated: [web.descriptor, admin.descriptor])
         #expect(serve.port == web.port)
         for _ in 0..<8 { #expect(try serve.get("/a").status == 200) }
         #expect(try TestClient(port: admin.port).get("/metrics")?.text.contains("cistern_requests_total") == true)
@@ -150,15 +150,15 @@ struct ServiceTests {
         waiting.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
         let next = try self.serve(
             "--set listen=systemd:web --set admin_listen=systemd:admin", to: origin, environment: ["LISTEN_FDNAMES": "web:admin"],
-            handed: [web.descriptor, admin.descriptor])
+            activated: [web.descriptor, admin.descriptor])
         #expect(waiting.readResponse()?.status == 200)
         #expect(next.stop().status == 0)
     }
 
     /// Output of a process that does not start.
-    private func refusal(_ more: String, _ names: String, _ handed: [Int32]) throws -> String {
+    private func refusal(_ more: String, _ names: String, _ activated: [Int32]) throws -> String {
         do {
-            _ = try serve(more, to: origin, environment: ["LISTEN_FDNAMES": names], handed: handed)
+            _ = try serve(more, to: origin, environment: ["LISTEN_FDNAMES": names], activated: activated)
             return "it started"
         } catch let failure as RunningCommand.NotRunning {
             #expect(failure.status == 78)
@@ -166,7 +166,7 @@ struct ServiceTests {
         }
     }
 
-    @Test("what was handed over and is no listening stream socket, or nobody names, keeps it from starting, with a sentence")
+    @Test("a passed descriptor that is not a listening stream socket, or is not configured, prevents the start")
     func handedWrongly() throws {
         let (good, deaf, datagrams) = (
             try ServiceManagerPeer.listening(), try ServiceManagerPeer.listening(listens: false),

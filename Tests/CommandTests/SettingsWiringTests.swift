@@ -13,7 +13,7 @@ import Upstream
 @testable import ReverseProxy
 @testable import cistern
 
-@Suite("From the settings to the proxy")
+@Suite("Mapping of settings to the proxy")
 struct SettingsWiringTests {
     private static func text(_ settings: CisternSettings) -> String { text(ProxySettings(settings)) }
 
@@ -23,7 +23,7 @@ struct SettingsWiringTests {
         return text
     }
 
-    @Test("what each room does by itself is what the settings have it do by default")
+    @Test("the default settings of each module equal the proxy's default settings")
     func same() {
         var made = ProxySettings(Self.given)
         let own = ProxySettings(upstream: UpstreamSettings(host: "api.test", port: 81))
@@ -85,7 +85,7 @@ struct SettingsWiringTests {
         var settings = CisternSettings()
         settings.upstreamURL = "http://api.test:81"
         // Settings about client certificates are copied to each server certificate.
-        settings.tls.certificates = [CisternSettings.Certificate(word: "own.pem")]
+        settings.tls.certificates = [CisternSettings.Certificate(shortForm: "own.pem")]
         return settings
     }
 
@@ -95,7 +95,7 @@ struct SettingsWiringTests {
     private static let toldOfRoute = text(withRoute)
 
     @Test(
-        "a setting that is changed changes what the proxy is told",
+        "changing a setting changes the proxy's settings",
         arguments: wired.filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
     func isTaken(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
@@ -105,7 +105,7 @@ struct SettingsWiringTests {
         #expect(isTold)
     }
 
-    @Test("so does an address's to listen on", arguments: CisternSettings.Listener.table.map(\.path))
+    @Test("changing a listener's setting changes the proxy's settings", arguments: CisternSettings.Listener.table.map(\.path))
     func isTakenOfListener(_ path: String) throws {
         let setting = try #require(CisternSettings.Listener.table.first { $0.path == path })
         var settings = Self.given
@@ -120,7 +120,7 @@ struct SettingsWiringTests {
         return settings
     }
 
-    @Test("so does a route's", arguments: RouteTable.all.map(\.path))
+    @Test("changing a route's setting changes the proxy's settings", arguments: RouteTable.all.map(\.path))
     func isTakenOfRoute(_ path: String) throws {
         let setting = try #require(RouteTable.all.first { $0.path == path })
         var settings = Self.withRoute
@@ -139,7 +139,7 @@ struct SettingsWiringTests {
         return settings
     }
 
-    @Test("so does an API's", arguments: APITable.all.filter { $0.successor == nil }.map(\.path))
+    @Test("changing an API's setting changes the proxy's settings", arguments: APITable.all.filter { $0.successor == nil }.map(\.path))
     func isTakenOfAPI(_ path: String) throws {
         let setting = try #require(APITable.all.first { $0.path == path })
         let changed = Self.withAPI { api in
@@ -192,7 +192,7 @@ struct SettingsWiringTests {
         return text.split(separator: "\n").map(String.init).filter { !$0.contains("0x") && !$0.contains("pointerValue") }
     }
 
-    @Test("a setting of what is kept, and for whom, changes what the cache is told", arguments: forCache)
+    @Test("changing a cache or credential setting changes the cache's settings", arguments: forCache)
     func isTakenByCache(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
         var settings = Self.given
@@ -205,12 +205,12 @@ struct SettingsWiringTests {
         #expect(!changes.isEmpty)
     }
 
-    @Test("so does a route's", arguments: ofRouteForCache)
+    @Test("changing a route's cache setting changes the cache's settings", arguments: ofRouteForCache)
     func isTakenByCacheOfRoute(_ path: String) throws {
         let setting = try #require(RouteTable.all.first { $0.path == path })
         var settings = Self.given
         // A route with the setting suffices.
-        settings.otherRoute.rules.rescueWithShared = .never
+        settings.otherRoute.rules.sharedRescueMode = .never
         var route = settings.otherRoute
         Self.identify(&route)
         settings.routes = [route]
@@ -223,7 +223,7 @@ struct SettingsWiringTests {
     // MARK: Settings that need a restart
 
     @Test(
-        "what is read at the start only is said to need a restart, and nothing else is",
+        "exactly the settings that are read only at start need a restart",
         arguments: wired.filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
     func restart(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
@@ -236,7 +236,7 @@ struct SettingsWiringTests {
         #expect((all != Self.text(after)) == setting.needsRestart)
     }
 
-    @Test("settings of an API and of the whole have names of their own")
+    @Test("names of API settings are unique")
     func names() {
         let names = APITable.all.map(\.path)
         #expect(Set(names).count == names.count)

@@ -5,10 +5,10 @@ import Testing
 
 @testable import cistern
 
-@Suite("cistern share status, in words")
+@Suite("Output of cistern share status")
 struct ShareStatusTests {
     @Test(
-        "who has written to the log is counted by processes: a node that was restarted is two",
+        "nodes are counted as other processes that wrote to the log within the last hour",
         arguments: [(1, "1 other process has"), (2, "2 other processes have")])
     func processes(count: Int, words: String) {
         let text = ShareStatus.text(["nodes": .integer(count)])
@@ -16,7 +16,7 @@ struct ShareStatusTests {
     }
 
     @Test(
-        "pending purges are told by what they wait for",
+        "pending purges are reported by reason",
         arguments: [
             ([:], "none is pending"),
             (["not_replicated": 2, "refused": 0], "pending: 2 not_replicated: told, and no replica of the engine has them yet"),
@@ -29,7 +29,7 @@ struct ShareStatusTests {
         #expect(ShareStatus.text(["pending_reasons": reasons]).contains("purges    \(words)\n"))
     }
 
-    @Test("a server that the settings name and the Cluster does not list may be one of its own, that was away or has another address there")
+    @Test("a configured server that the Cluster does not list is reported with possible causes")
     func unlisted() {
         let text = ShareStatus.text([
             "servers": [
@@ -46,13 +46,13 @@ struct ShareStatusTests {
         #expect(alone.contains("10.0.0.2:1  named in share.servers, and not asked: several addresses have to be servers of one Cluster"))
     }
 
-    @Test("a purge is told together with who cannot read it")
+    @Test("a purge that some nodes cannot decrypt is reported")
     func unread() {
         #expect(Purge.secretNote(["unopened": 0]) == nil && Purge.secretNote([:]) == nil)
         #expect(Purge.secretNote(["unopened": 3])?.contains("a node of this fleet has another share.secret_file") == true)
     }
 
-    @Test("cistern status tells where a node is blind, and of nothing where it sees")
+    @Test("cistern status reports when a node cannot read the fleet log, and nothing otherwise")
     func blind() {
         #expect(StatusCommand.blindness(["seeing": true]) == nil && StatusCommand.blindness([:]) == nil)
         #expect(

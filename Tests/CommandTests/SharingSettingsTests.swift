@@ -13,7 +13,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("Settings of what nodes share")
+@Suite("Settings of a fleet")
 struct SharingSettingsTests {
     private let directory = TestTools.temporaryDirectory()
 
@@ -34,7 +34,7 @@ struct SharingSettingsTests {
     }
 
     @Test(
-        "what is said of sharing without servers is told to be of no use",
+        "share settings without share.servers cause a warning that they have no effect",
         arguments: [
             ("share: {fleet: shop, keep: 1d}", "share.fleet, share.keep changes nothing"), ("upstream: {url: http://a}", nil),
             ("share: {servers: [redis://a], fleet: shop}", nil),
@@ -46,10 +46,10 @@ struct SharingSettingsTests {
         #expect((warning == nil) == (end == nil) && warning?.hasSuffix(end ?? "") != false, "\(warning ?? "nothing")")
     }
 
-    @Test("without servers nothing is shared")
+    @Test("without share.servers no fleet is configured")
     func off() { #expect(FleetSettings(CisternSettings().share) == nil) }
 
-    @Test("each setting arrives")
+    @Test("each share setting is passed to the fleet's settings")
     func arrives() throws {
         let password = try file("password", "pass word\n")
         let fleet = try settings {
@@ -73,7 +73,7 @@ struct SharingSettingsTests {
         #expect(!fleet.collapses)
     }
 
-    @Test("what is not said is as the room has it by itself")
+    @Test("unset share settings have the module's default values")
     func defaults() throws {
         let fleet = try settings { _ in }
         let own = FleetSettings(
@@ -90,11 +90,11 @@ struct SharingSettingsTests {
         #expect(fleet.engine.passwordFile == nil && fleet.engine.database == 0)
     }
 
-    @Test("a limit of 0 is none")
+    @Test("a blind_limit of 0 disables the limit")
     func unlimited() throws { #expect(try settings { $0.blindLimit = 0 }.blindLimit == nil) }
 
     @Test(
-        "what is wrong is told",
+        "an invalid share setting is reported with its reason",
         arguments: [
             ("share: {servers: [\"10.0.0.1\"]}", "share.servers: \"10.0.0.1\" must begin with redis://"),
             ("share: {servers: [\"redis://u:p@h\"]}", "share.servers: \"redis://…@h\" must have no user"),
@@ -118,7 +118,7 @@ struct SharingSettingsTests {
     }
 
     @Test(
-        "one user's own cache is not shared with other nodes, nor is that of one of several APIs",
+        "a private cache, also of a single API, cannot be shared",
         arguments: [
             ("cache: {role: private}\nupstream: {url: http://a}", ["cache.role cannot be private where nodes share"]),
             ("cache: {role: shared}\nupstream: {url: http://a}", []),
@@ -144,7 +144,7 @@ struct SharingSettingsTests {
         #expect(mistakes(text).isEmpty)
     }
 
-    @Test("a secret that everybody on the machine can read is told of")
+    @Test("a secret file that other users can read causes a warning")
     func readable() throws {
         var settings = CisternSettings()
         let files = [try file("one", "a"), try file("other", "b")]

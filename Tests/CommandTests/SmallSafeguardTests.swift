@@ -5,7 +5,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@Suite("Small safeguards", .play)
+@Suite("Access safeguards", .play)
 struct SmallSafeguardTests {
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }
@@ -41,7 +41,7 @@ struct SmallSafeguardTests {
         Row(description: "a wrong token again", method: "POST", target: "/-/purge?all", token: "right", status: 401),
     ]
 
-    @Test("repeated parameters are refused, refusals leave a trace, no response of Cistern is sniffed, and open secrets are told of")
+    @Test("repeated parameters are rejected, refusals are logged, responses forbid sniffing, and exposed secrets cause a warning")
     func all() throws {
         let (token, port) = ("\(directory)/token", TestTools.freePort())
         try TextFile.write(Self.rows[0].token + "\n", to: token)
@@ -77,7 +77,7 @@ struct SmallSafeguardTests {
     }
 
     @Test(
-        "a file with a secret that others may read is told of",
+        "a key file that other users can read or write causes a warning",
         arguments: [(0o600, false), (0o400, false), (0o640, true), (0o644, true), (0o604, true), (0o620, true), (0o666, true)])
     func modes(mode: Int, isTold: Bool) throws {
         let certificates = try TestCertificates()

@@ -6,7 +6,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@Suite("Starting on this machine", .play)
+@Suite("Start of the server", .play)
 struct StartTests {
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }
@@ -16,7 +16,7 @@ struct StartTests {
             program: "\(before) \(CommandLineTool.path) \(command) --upstream http://127.0.0.1:9 --listen 127.0.0.1:0 \(more)")
     }
 
-    @Test("the log says where metrics are: on the addresses of clients as well, unless admin_listen has one", arguments: [false, true])
+    @Test("the log states the metrics addresses, which include client listeners unless admin_listen is set", arguments: [false, true])
     func metricsPlace(isApart: Bool) throws {
         let admin = isApart ? "--admin-listen 127.0.0.1:0" : ""
         let serve = try RunningCommand("serve --upstream http://127.0.0.1:9 --cache-dir \(directory)/cache \(admin)", in: directory)
@@ -26,7 +26,7 @@ struct StartTests {
         #expect(lines.last?.contains("also on the addresses of clients") == !isApart)
     }
 
-    @Test("with standard input, output and error closed, no file of the store gets their numbers", arguments: ["2>&-", "<&- >&- 2>&-"])
+    @Test("with standard descriptors closed, no store file gets descriptor 0, 1 or 2", arguments: ["2>&-", "<&- >&- 2>&-"])
     func closedStandardDescriptors(redirection: String) throws {
         let program =
             "\(CommandLineTool.path) serve --upstream http://127.0.0.1:9 --listen 127.0.0.1:0 --cache-dir \(directory)/cache --set admin.socket=off"
@@ -42,7 +42,7 @@ struct StartTests {
 
     // MARK: Implausible cache directories
 
-    @Test("a cache directory that is a file, or lies nowhere, stops the start with 78, and check tells the same")
+    @Test("a cache directory that is a file or has no parent makes serve and check exit with 78")
     func impossibleDirectories() throws {
         try TextFile.write("", to: directory + "/file")
         let rows = [
@@ -60,7 +60,7 @@ struct StartTests {
         #expect(access(directory + "/none", F_OK) != 0)
     }
 
-    @Test("another user's cache directory stops the start with 78", .enabled(if: geteuid() == 0))
+    @Test("a cache directory of another user makes check exit with 78", .enabled(if: geteuid() == 0))
     func anothersDirectory() throws {
         #expect(chmod(directory, 0o755) == 0)
         #expect(mkdir(directory + "/roots", 0o755) == 0)
@@ -75,7 +75,7 @@ struct StartTests {
         }
     }
 
-    @Test("a cache directory that others own or may write to stops the start with 78, as with ssh, and check tells the same")
+    @Test("a cache directory that others own or can write to makes serve and check exit with 78")
     func unsafeDirectories() throws {
         func make(_ path: String, _ mode: mode_t = 0o700, owner: uid_t = geteuid()) {
             #expect(mkdir(directory + path, 0o700) == 0)
@@ -119,7 +119,7 @@ struct StartTests {
         for path in ["/sticky/cache", "/sticky/new"] { #expect(try run("check", "--cache-dir \(directory)\(path)").status == 0) }
     }
 
-    @Test("without a home no directory is used that all users share")
+    @Test("without a home directory, serve and check exit with 78 instead of using a shared directory")
     func homeless() throws {
         for command in ["serve", "check", "serve --take-over"] {
             for home in ["-u HOME", "HOME=", "HOME=relative"] {
@@ -137,7 +137,7 @@ struct StartTests {
         #expect(command.status != 0 && command.text.contains("the cache directory is unknown: neither HOME nor XDG_CACHE_HOME"))
     }
 
-    @Test("a cache directory that another process has stops the start with 78; check warns of that, and of its port")
+    @Test("a cache directory in use makes serve exit with 78; check only warns about it and its port")
     func lockedDirectory() throws {
         let path = directory + "/cache"
         let serve = try RunningCommand("serve --upstream http://127.0.0.1:9 --cache-dir \(path)", in: directory)
@@ -154,7 +154,7 @@ struct StartTests {
         #expect(try run("check", "--cache-dir \(path)").lines == ["The settings are good."])
     }
 
-    @Test("check warns of a log that cannot be opened and of a name that does not resolve")
+    @Test("check warns about a log that cannot be opened and a host name that does not resolve")
     func warnings() throws {
         let outcome = try CommandLineTool.run(
             "check --upstream http://nobody.invalid --listen 127.0.0.1:0 --cache-dir \(directory)/c --access-log \(directory)/none/log")
@@ -165,7 +165,7 @@ struct StartTests {
         #expect(access(directory + "/c", F_OK) != 0)
     }
 
-    @Test("a damaged store does not keep it from starting, unless store.required says so", .slow)
+    @Test("a damaged store does not prevent the start unless store.required is set", .slow)
     func requiredStore() throws {
         let path = directory + "/cache"
         let origin = ScriptedOrigin { _ in [.json("{}")] }
@@ -186,13 +186,13 @@ struct StartTests {
 
     // MARK: Other checks
 
-    @Test("warm finds the address in the settings of --cache-dir's Cistern")
+    @Test("warm finds the listener from the settings of the given cache directory")
     func warm() throws {
         let outcome = try CommandLineTool.run("warm /a --cache-dir \(directory)/c", environment: "CISTERN_LISTEN=127.0.0.1:1")
         #expect(outcome.status == 1 && outcome.text.contains("/a: Connection refused"))
     }
 
-    @Test("q ends status --watch at once")
+    @Test("q ends status --watch immediately")
     func watch() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         let watch = "\(CommandLineTool.path) status --watch --interval 3600 --admin unix:\(play.adminSocket)"

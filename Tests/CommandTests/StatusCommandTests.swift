@@ -20,7 +20,7 @@ struct StatusCommandTests {
         try CommandLineTool.run("status --admin unix:\(temporary.path)/cache/admin.sock \(more)", environment: environment)
     }
 
-    @Test("it says how things are and where the page is; --open opens that in BROWSER, and nothing fails without one")
+    @Test("status shows the server's state and the status page's URL; --open opens it in BROWSER")
     func opened() throws {
         let serve = try serve("--set admin_listen=127.0.0.1:0")
         #expect(try serve.get("/a").status == 200)
@@ -36,7 +36,7 @@ struct StatusCommandTests {
         #expect(try status("--open", environment: "PATH=/nowhere").text == "The upstream is up.\n\(page)\n")
     }
 
-    @Test("a retired setting has its effect, and the log warns of it at start")
+    @Test("a retired setting takes effect, and the log warns about it at start")
     func retired() throws {
         let serve = try serve("--set admin_listen=127.0.0.1:0 --set admin.names=named.test")
         #expect(try serve.get("/a").status == 200)
@@ -49,7 +49,7 @@ struct StatusCommandTests {
         #expect(serve.stop().text.contains("admin.names will be removed in the next version: use admin.token_file"))
     }
 
-    @Test("without an address of its own there is no page to open, and the sentence is said all the same")
+    @Test("without admin_listen, status prints the state, and --open fails with the reason")
     func noAddress() throws {
         let serve = try serve("")
         #expect(try serve.get("/metrics").status == 200)

@@ -8,15 +8,15 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Taking over, through all doors", .slow, .play, .realTime,
+    "Take-over with all kinds of listeners", .slow, .play, .realTime,
     .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct TakeOverDoorsTests {
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }
     private var cache: String { directory + "/cache" }
 
-    @Test("streams end where they began, sessions are resumed, and faults go on")
-    func doors() throws {
+    @Test("in a take-over open streams finish in the old process, TLS sessions resume, and faults stay active")
+    func clientProtocols() throws {
         let (came, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { request in
             request.target == "/slow"
@@ -37,7 +37,7 @@ struct TakeOverDoorsTests {
             """, to: file)
         let old = try RunningCommand(
             "serve --config \(file)", in: directory,
-            environment: ["NOTIFY_SOCKET": manager.name, "LISTEN_FDNAMES": "web:secured"], handed: [web.descriptor, secured.descriptor])
+            environment: ["NOTIFY_SOCKET": manager.name, "LISTEN_FDNAMES": "web:secured"], activated: [web.descriptor, secured.descriptor])
         #expect(manager.next().first == "READY=1")
         let running = try HTTP2TestClient(port: secured.port, isSecured: true)
         let stream = try #require(running.begin("GET", "/slow"))

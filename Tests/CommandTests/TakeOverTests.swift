@@ -10,7 +10,7 @@ import TakeOver
 import TestSupport
 import Testing
 
-@Suite("Taking over", .slow, .play, .realTime)
+@Suite("Take-over", .slow, .play, .realTime)
 struct TakeOverTests {
     private let temporary = TestTools.temporaryDirectory()
     private var cache: String { temporary.path + "/cache" }
@@ -42,7 +42,7 @@ struct TakeOverTests {
     private let requests = "cistern_requests_total{result=\"miss\",method=\"GET\",status_class=\"2xx\"}"
 
     @Test(
-        "listeners, copies, modes and counts go on; kept connections end in order; the old one ends with 0",
+        "a take-over preserves listeners, stored responses, modes and counters; the old process exits with 0",
         arguments: [(2, 2), (3, 1), (1, 3)])
     func takenOver(shards: (old: Int, new: Int)) throws {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
@@ -76,7 +76,7 @@ struct TakeOverTests {
         #expect(anew.stop().text.contains("7 entries found"))
     }
 
-    @Test("a write that ends in the old one is known to the new one before its response goes out")
+    @Test("a write that finishes in the old process reaches the new process before its response is sent")
     func writes() throws {
         let (came, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { request in
@@ -99,7 +99,7 @@ struct TakeOverTests {
         #expect(new.stop().status == 0)
     }
 
-    @Test("a write that ends in the old one takes back what only the new one has stored, whoever asks, and whatever is under way there")
+    @Test("a write that finishes in the old process invalidates responses that the new process stored or is fetching")
     func writesOfNewCopies() throws {
         let (came, gate, read, reading) = (Gate(), Gate(), Gate(), Gate())
         let origin = ScriptedOrigin { request in
@@ -135,7 +135,7 @@ struct TakeOverTests {
         #expect(new.stop().status == 0)
     }
 
-    @Test("what is purged or written in the new one, the old one does not serve any more, not even as a rescue")
+    @Test("the old process does not serve responses that the new process purged or invalidated, not even as a rescue")
     func takenBackInTheNew() throws {
         let isDown = Mutex(false)
         let origin = ScriptedOrigin { request in
@@ -163,7 +163,7 @@ struct TakeOverTests {
         #expect(new.stop().status == 0)
     }
 
-    @Test("a response to a write goes out all the same where the new one has ended meanwhile")
+    @Test("the old process answers a write even if the new process has ended")
     func writesAlone() throws {
         let (came, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { request in
@@ -182,7 +182,7 @@ struct TakeOverTests {
 
     // MARK: Failed take-overs
 
-    @Test("where nothing runs, or what runs refuses, one sentence says so")
+    @Test("a take-over without a running or willing process fails with one sentence")
     func refused() throws {
         let origin = ScriptedOrigin { _ in [.json("{}")] }
         #expect(try refusal(1, to: origin).contains("not taken over: no Cistern runs that could be taken over from"))
@@ -200,7 +200,7 @@ struct TakeOverTests {
         #expect(access(cache + "/lock", F_OK) != 0, "nothing was written")
     }
 
-    @Test("one that keeps its responses elsewhere does not take over, and the old one goes on")
+    @Test("a process with another cache directory cannot take over, and the old process continues")
     func otherDirectory() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
         let old = try serve(1, to: origin)
@@ -210,7 +210,7 @@ struct TakeOverTests {
         try goesOn(old)
     }
 
-    @Test("another dialogue, another format, nonsense, and an end before the word: the old one goes on, and still stores")
+    @Test("after an incompatible or broken hand-over the old process continues to store responses")
     func oldGoesOn() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
         let old = try serve(1, to: origin)
@@ -233,7 +233,7 @@ struct TakeOverTests {
         try goesOn(old)
     }
 
-    @Test("one that is gone once all is its own, and has not served: the old one ends with 1, so that a service manager starts anew")
+    @Test("if the new process dies after the hand-over, the old process exits with 1 to trigger a restart")
     func lostSuccessor() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
         let old = try serve(1, to: origin)

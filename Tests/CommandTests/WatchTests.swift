@@ -46,11 +46,11 @@ struct WatchTests {
 
     private func picture(_ view: WatchView, width: Int = 80, height: Int = 40, hasColours: Bool = false) -> [String] {
         let stats = Self.stats(hits: 120)
-        return view.picture(Self.change, stats, width: width, height: height, hasColours: hasColours)
+        return view.render(Self.change, stats, width: width, height: height, hasColours: hasColours)
             .split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
     }
 
-    @Test("rates are of the time between two looks, and a Cistern that was started anew counts from nothing")
+    @Test("rates cover the interval between two samples, and a restarted server counts from zero")
     func rates() {
         #expect(Self.change.rate == 10 && Self.change.storeBytes == 10_240)
         #expect(Self.change.routes.map(\.rate) == [5, 4, 0.5] && Self.change.routes[0].failed == 2)
@@ -58,7 +58,7 @@ struct WatchTests {
         #expect(StatsChange(from: Self.stats(hits: 500), to: Self.stats(hits: 3), seconds: 1).rate == 0)
     }
 
-    @Test("the sentence is the server's own, and breaks where the terminal ends")
+    @Test("the status sentence is the server's, wrapped at the terminal's width")
     func sentence() {
         #expect(picture(WatchView(), width: 200)[1] == Self.words)
         let narrow = picture(WatchView())
@@ -66,7 +66,7 @@ struct WatchTests {
         #expect(narrow[2] == "oldest copy 12 min, 3 failed.")
     }
 
-    @Test("no line is wider than the terminal and none is lost below it; the keys are always the last", arguments: [20, 40, 80, 200])
+    @Test("no line exceeds the terminal's size, and the key help is always the last line", arguments: [20, 40, 80, 200])
     func size(width: Int) {
         for height in [5, 12, 24, 60] {
             let lines = picture(WatchView(), width: width, height: height)
@@ -77,7 +77,7 @@ struct WatchTests {
         }
     }
 
-    @Test("at 80 columns all of a route is there, and its name is cut")
+    @Test("at 80 columns all route columns are shown, and long route names are truncated")
     func columns() throws {
         let lines = picture(WatchView())
         let title = try #require(lines.first { $0.hasPrefix("ROUTE") })
@@ -86,7 +86,7 @@ struct WatchTests {
         #expect(lines.contains { $0.hasPrefix("users ") && $0.hasSuffix("DOWN") })
     }
 
-    @Test("colour is in the sentence only, and only where it is wanted")
+    @Test("colour is used only in the status sentence, and only if enabled")
     func colours() {
         #expect(!picture(WatchView()).joined().contains("\u{1b}"))
         let coloured = picture(WatchView(), hasColours: true)
@@ -101,10 +101,10 @@ struct WatchTests {
         return lines[(title + 1)...].prefix { $0.contains("/") && !$0.hasPrefix("q ") }.map { String($0.prefix { $0 != " " }.prefix(8)) }
     }
 
-    @Test("keys sort, filter, pause and end")
+    @Test("keys sort, filter, pause and quit")
     func keys() {
         var view = WatchView()
-        func press(_ keys: String) -> [Bool] { keys.utf8.map { view.press($0) } }
+        func press(_ keys: String) -> [Bool] { keys.utf8.map { view.handleKey($0) } }
         #expect(routes(view) == ["users/a", "users/b", "orders/v"])
         for (order, sorted) in [
             ("rescued", ["users/b", "orders/v", "users/a"]), ("errors", ["users/a", "orders/v", "users/b"]),
@@ -151,7 +151,7 @@ struct WatchTests {
             status: outcome.status, text: String(String.UnicodeScalarView(outcome.text.unicodeScalars.filter { $0 != "\r" })))
     }
 
-    @Test("on a terminal of 80 columns it shows the sentence, APIs and routes; keys do what the last line says")
+    @Test("an 80-column terminal shows the status sentence, APIs and routes, and keys work as described")
     func terminal() throws {
         let play = try played()
         let outcome = try screen(play, "/list\\rq", "--interval 3600", environment: "TERM=xterm NO_COLOR=1")
@@ -169,7 +169,7 @@ struct WatchTests {
         #expect(try screen(play, "q", "--interval 3600", environment: "TERM=xterm NO_COLOR=").text.contains("\u{1b}[1;32mAll 2"))
     }
 
-    @Test("a signal that ends it leaves the terminal as it was", arguments: ["TERM", "HUP", "INT"])
+    @Test("a signal that ends the command restores the terminal", arguments: ["TERM", "HUP", "INT"])
     func ended(signal: String) throws {
         let play = try played()
         let watch = "TERM=xterm \(CommandLineTool.path) status --watch --interval 3600 --admin unix:\(play.adminSocket)"
@@ -180,7 +180,7 @@ struct WatchTests {
         #expect(outcome.text.contains("well"))
     }
 
-    @Test("where the terminal can do nothing, lines are written")
+    @Test("on a dumb terminal plain lines are printed")
     func dumb() throws {
         let play = try played()
         let outcome = try screen(play, "", "--interval 0.1 --count 2", environment: "TERM=dumb")
@@ -188,7 +188,7 @@ struct WatchTests {
         #expect(outcome.lines.filter { $0.contains("requests=") }.count == 2)
     }
 
-    @Test("the numbers as JSON tell of APIs and routes")
+    @Test("status --json includes APIs and routes")
     func stats() throws {
         let outcome = try CommandLineTool(play: played()).run("status --json")
         let stats = try #require(JSONValue(Array(outcome.text.utf8)))

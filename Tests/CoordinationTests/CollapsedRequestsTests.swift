@@ -9,7 +9,7 @@ import Upstream
 
 @testable import ReverseProxy
 
-@Suite("Requests that share a fetch, as a machine")
+@Suite("Collapsed requests")
 struct CollapsedRequestsTests {
     /// A request that may follow a fetch. Records the outcomes that woke it.
     private final class Follower: FlightFollower {
@@ -22,7 +22,7 @@ struct CollapsedRequestsTests {
         func join(_ requests: CollapsedRequests, _ key: [UInt8] = [1], by user: UInt64 = 0, now: Int64 = 0) -> String {
             let joined = requests.join(FlightKey(key), now: now, by: user, as: self)
             last.withLock { $0 = joined.flight }
-            return "\(joined.place)"
+            return "\(joined.role)"
         }
 
         func end(_ requests: CollapsedRequests, _ outcome: FlightOutcome, now: Int64 = 0) {
@@ -38,7 +38,7 @@ struct CollapsedRequestsTests {
         var woken: [String] { outcomes.withLock { $0 } }
     }
 
-    @Test("the first leads, the others follow and are woken once; then the next leads")
+    @Test("the first request leads, the others follow and are woken once; then the next request leads")
     func leading() {
         let requests = CollapsedRequests()
         let all = (0..<3).map { _ in Follower() }
@@ -51,7 +51,7 @@ struct CollapsedRequestsTests {
         #expect(Follower().join(requests) == "leader")
     }
 
-    @Test("who comes after a write waits for nothing that was asked for before it, but for those who came since")
+    @Test("a request after a write does not follow earlier fetches, but may follow later ones")
     func written() throws {
         let requests = CollapsedRequests()
         let all = (0..<6).map { _ in Follower() }
@@ -71,7 +71,7 @@ struct CollapsedRequestsTests {
         #expect(requests.waiting == 0 && all[5].join(requests) == "leader")
     }
 
-    @Test("one who writes all the time costs a request for each write, and no more")
+    @Test("frequent writes cause one fetch for each write")
     func busyWriter() {
         let requests = CollapsedRequests()
         var places: [String] = []
@@ -82,7 +82,7 @@ struct CollapsedRequestsTests {
         #expect(places.filter { $0 == "leader" }.count == 10 && places.filter { $0 == "follower" }.count == 90)
     }
 
-    @Test("another user's write keeps nobody from waiting; of very many users that write, none is overlooked")
+    @Test("a write affects only its own user's requests, and no user's write is missed among many")
     func writtenByOthers() {
         let requests = CollapsedRequests()
         let all = (0..<6).map { _ in Follower() }
@@ -96,7 +96,7 @@ struct CollapsedRequestsTests {
         #expect(all[5].join(requests, by: 9_999) == "follower")
     }
 
-    @Test("a write in another process may be anybody's")
+    @Test("a write in another process counts as a write by every user")
     func writtenElsewhere() {
         let requests = CollapsedRequests()
         #expect(Follower().join(requests, by: 1) == "leader")
@@ -106,7 +106,7 @@ struct CollapsedRequestsTests {
         #expect(Follower().join(requests, by: 2) == "leader")
     }
 
-    @Test("who waits long for another client's fetch leads too, one in each while; the fetch that ends first wakes the others")
+    @Test("a long wait makes a follower a second leader, once per interval; the first fetch to end wakes the rest")
     func leadingToo() throws {
         let requests = CollapsedRequests()
         let (first, same) = (Follower(client: 1), Follower(client: 1))
@@ -124,7 +124,7 @@ struct CollapsedRequestsTests {
         #expect(!requests.leadToo(flight, others[2], after: 0, now: 9_000))
     }
 
-    @Test("whose fetch has ended is known")
+    @Test("a follower learns whether the failed fetch was its own client's")
     func ownFetch() {
         let requests = CollapsedRequests()
         let all = [1, 1, 2].map { Follower(client: $0) }
@@ -133,14 +133,14 @@ struct CollapsedRequestsTests {
         #expect(all.map(\.woken) == [[], ["failed(Decisions.FetchFailure.slow)"], ["failed(Decisions.FetchFailure.slow) of another"]])
     }
 
-    @Test("another key is another fetch")
+    @Test("requests with different keys do not share a fetch")
     func keys() {
         let requests = CollapsedRequests()
         #expect(Follower().join(requests, [1]) == "leader")
         #expect(Follower().join(requests, [2]) == "leader")
     }
 
-    @Test("who leaves is not woken")
+    @Test("a follower that left is not woken")
     func leaving() {
         let requests = CollapsedRequests()
         let (leader, gone, left) = (Follower(), Follower(), Follower())
@@ -152,7 +152,7 @@ struct CollapsedRequestsTests {
     }
 
     @Test(
-        "a response that could not be shared, and a failure of the upstream, keep requests from waiting for ten times the upstream's time",
+        "an unshareable response or upstream failure suspends waiting for ten times the upstream's time",
         arguments: [FlightOutcome.unshareable, .failed(.fault(.serverError, 503)), .failed(.transfer(.connectionTerminated))])
     func remembered(outcome: FlightOutcome) {
         let requests = CollapsedRequests()
@@ -165,7 +165,7 @@ struct CollapsedRequestsTests {
     }
 
     @Test(
-        "a limit of Cistern, and what says nothing of the next response, are not remembered",
+        "limits of Cistern and outcomes that do not predict the next response are not remembered",
         arguments: [
             FlightOutcome.stored, .outdated, .overtaken, .abandoned, .failed(.tooManyStreams), .failed(.transfer(.connectionLimitReached)),
         ])
@@ -177,7 +177,7 @@ struct CollapsedRequestsTests {
         #expect(Follower().join(requests, now: 1_000) == "leader")
     }
 
-    @Test("a response that was stored lets requests wait again, also that of a request that was sent alone")
+    @Test("a stored response permits collapsing again, also after a request that was sent alone")
     func sharedAgain() {
         let requests = CollapsedRequests()
         let leader = Follower()
@@ -188,15 +188,15 @@ struct CollapsedRequestsTests {
         #expect(Follower().join(requests, now: 1_000) == "leader")
     }
 
-    @Test("a request whose time to wait is over leads, or is sent alone; it does not follow")
+    @Test("a request past its waiting time leads or is sent alone, and does not follow")
     func deadlinePassed() {
         let requests = CollapsedRequests()
-        func join() -> FlightPlace { requests.join(FlightKey([1]), now: 0, as: Follower(), mayWait: false).place }
+        func join() -> FlightRole { requests.join(FlightKey([1]), now: 0, as: Follower(), mayWait: false).role }
         #expect(join() == .leader && join() == .alone && requests.waiting == 0)
         #expect(Follower().join(requests) == "follower")
     }
 
-    @Test("a fetch that takes too long is not waited for; whichever ends first wakes those who wait already")
+    @Test("a slow fetch gets no new followers, and the fetch that ends first wakes all waiting ones")
     func slow() {
         let requests = CollapsedRequests()
         let (first, waiting, second, third) = (Follower(), Follower(), Follower(), Follower())
@@ -213,7 +213,7 @@ struct CollapsedRequestsTests {
         #expect(last.woken.isEmpty)
     }
 
-    @Test("a background fetch leads where nobody does, and only there")
+    @Test("a background fetch leads only if no other fetch does")
     func background() {
         let requests = CollapsedRequests()
         #expect(requests.lead(FlightKey([1])) != nil)

@@ -8,9 +8,9 @@ import Testing
 @testable import ReverseProxy
 @testable import Upstream
 
-@Suite("The log of first failures")
+@Suite("Log of first failures")
 struct FirstFailureTests {
-    private let said = SaidLines()
+    private let said = CapturedLines()
     private let health: UpstreamHealth
 
     init() {
@@ -30,7 +30,7 @@ struct FirstFailureTests {
 
     private static let expired = UpstreamError(.tlsCertificateError, .certificate(10))
 
-    @Test("the first failure to reach the upstream is in the log at once, with its cause and the setting; the next ones are not")
+    @Test("the first connection failure is logged at once with its cause and setting, and repetitions are not")
     func unreachable() {
         for now in 0..<4 { health.failToReach(Self.expired, certificate: "for DNS:a", began: Int64(now), now: Int64(now)) }
         #expect(
@@ -44,7 +44,7 @@ struct FirstFailureTests {
         #expect(health.first.last?.isOver == true)
     }
 
-    @Test("where the upstream is down, its end is logged once")
+    @Test("the end of an outage is logged once")
     func scope() {
         for now in 0..<5 { health.failToReach(.connectionRefused, began: Int64(now), now: Int64(now)) }
         #expect(said.count(of: "could not be reached") == 1 && said.count(of: "is down") == 1)
@@ -53,14 +53,14 @@ struct FirstFailureTests {
         #expect(said.count(of: "is up again") == 1 && said.all.count == 3, "\(said.all)")
     }
 
-    @Test("an address that cannot be reached is in the log, however many paths failed before")
+    @Test("an unreachable address is logged even after many failing paths")
     func addressBesidePaths() {
         for number in 0..<2_000 { fail("/\(number)", at: 0) }
         health.failToReach(.connectionRefused, began: 1, now: 1)
         #expect(said.count(of: "could not be reached") == 1)
     }
 
-    @Test("failures that make no outage of the whole have their ends in the log")
+    @Test("the end of each path's failure is logged if the upstream as a whole is up")
     func ends() {
         for number in 0..<200 { succeed("/good/\(number)", at: Int64(number)) }
         for number in 0..<5 { fail("/\(number)", at: 11_000) }
@@ -69,7 +69,7 @@ struct FirstFailureTests {
         #expect(said.count(of: "is down") == 0)
     }
 
-    @Test("a path's first failure is in the log at once, and its end")
+    @Test("a path's first failure and its end are logged at once")
     func path() {
         fail("/a?key=secret", .transfer(UpstreamError(.protocolError, .response(.noColon))), at: 0)
         #expect(said.all == ["the upstream failed on /a (http_protocol_error: a field line has no colon)"])
@@ -80,7 +80,7 @@ struct FirstFailureTests {
         #expect(health.first.last?.isOver == true)
     }
 
-    @Test("a path that alternates between failure and success has one line a minute, and a line for the end")
+    @Test("a path that alternates between failure and success gets one failure and one recovery line a minute")
     func flapping() {
         for second in 0..<180 {
             fail("/a", at: Int64(second) * 1_000)
@@ -107,7 +107,7 @@ struct FirstFailureTests {
         #expect(said.count(of: "failed on /19 ") == 1)
     }
 
-    @Test("a line is one line, whatever the path")
+    @Test("control characters in a path do not break a log line")
     func cleaned() {
         fail("/a\r\nb\u{1b}[31m", at: 0)
         #expect(said.all == ["the upstream failed on /a??b?[31m (status_503)"])

@@ -5,9 +5,9 @@ import Upstream
 
 @testable import ReverseProxy
 
-@Suite("Lines of the log for the upstream's state")
+@Suite("Rate limit of the log")
 struct LogAllowanceTests {
-    @Test("a kind of scope has so many lines of the log in a minute; what is left out is counted")
+    @Test("each kind of scope gets a limited number of lines a minute, and omitted lines are counted")
     func log() {
         var allowance = LogAllowance()
         var told = 0

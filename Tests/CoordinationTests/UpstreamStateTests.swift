@@ -113,7 +113,7 @@ struct UpstreamStateTests {
             #expect($0.state.report.since == $0.now)
             $0.pass(60)
             $0.address(isOpen: false)
-            #expect($0.state.report.isDown && $0.state.look(now: $0.now) == .due)
+            #expect($0.state.report.isDown && $0.state.check(now: $0.now) == .due)
             $0.succeed()
         },
         Row("hanging: attempts fail 30 s after they began", ["up", "down", "up"]) {
@@ -154,14 +154,14 @@ struct UpstreamStateTests {
         },
     ]
 
-    @Test("changes by attempts alone", arguments: rows)
+    @Test("only attempts change the state", arguments: rows)
     private func table(_ row: Row) {
         var world = World()
         row.play(&world)
         #expect(world.seen == row.expected)
     }
 
-    @Test("since is the first failure of the period, and the cause is the last one")
+    @Test("since is the first failure of the period, and the cause is that of the last failure")
     func since() {
         var world = World()
         world.play(Self.many("S", 20))
@@ -174,37 +174,37 @@ struct UpstreamStateTests {
         #expect(world.state.report.since == nil && world.state.report.cause == nil)
     }
 
-    @Test("a health check is due after a minute of down without an attempt, and while many requests all fail")
+    @Test("a health check is due after a minute of down without an attempt, and while all requests fail")
     func looks() {
         var world = World()
         world.play(Self.many("S", 20))
-        #expect(world.state.look(now: world.now) == .over)
+        #expect(world.state.check(now: world.now) == .over)
         for _ in 1...5 { world.fail() }
-        #expect(world.state.look(now: world.now) == .due)
-        world.state.noteLook(now: world.now)
-        #expect(world.state.look(now: world.now) == .notYet(5_000))
+        #expect(world.state.check(now: world.now) == .due)
+        world.state.noteCheck(now: world.now)
+        #expect(world.state.check(now: world.now) == .notYet(5_000))
         world.play(Self.many("F", 15))
         world.fail()
-        #expect(world.state.report.isDown && world.state.look(now: world.now) == .notYet(60_000))
+        #expect(world.state.report.isDown && world.state.check(now: world.now) == .notYet(60_000))
         world.pass(60)
-        #expect(world.state.look(now: world.now) == .due)
-        world.state.noteLook(now: world.now)
-        #expect(world.state.look(now: world.now) == .notYet(60_000))
+        #expect(world.state.check(now: world.now) == .due)
+        world.state.noteCheck(now: world.now)
+        #expect(world.state.check(now: world.now) == .notYet(60_000))
     }
 
-    @Test("what was down under another process stays down until an attempt says otherwise")
+    @Test("a state inherited from another process stays down until an attempt succeeds")
     func inherited() {
         var world = World()
         world.state.inherit(UpstreamReport(.down, since: 5, cause: "status_503"))
         #expect(world.state.report.words == "unknown (last: down)" && world.state.report.since == 5)
         world.pass(1_000)
-        #expect(world.state.look(now: world.now) == .due)
+        #expect(world.state.check(now: world.now) == .due)
         world.succeed()
         #expect(world.state.report.state == .up)
     }
 
     @Test(
-        "several upstreams together",
+        "the states of several upstreams are combined",
         arguments: [
             ("up", "up", "up"), ("up", "down", "failing"), ("down", "down", "down"), ("unknown", "down", "down"),
             ("unknown", "unknown", "unknown"),
@@ -254,7 +254,7 @@ struct UpstreamStateTests {
         }
     }
 
-    @Test("where a random share of up to a half fails it is never down; where everything fails it always is", .slow)
+    @Test("an upstream with at most half of its requests failing is never down; with all failing it always is", .slow)
     func randomShares() {
         RandomSchedules.run(500, steps: 1_000) {
             Shares(&$0)

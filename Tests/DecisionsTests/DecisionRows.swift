@@ -54,17 +54,17 @@ extension StoredCopy<Stored> {
     fileprivate var text: String { "\(response.name) (\(mayRescue ? "may" : "may not") rescue)" }
 }
 
-extension Serving {
+extension ServingBasis {
     fileprivate var text: String { "\(cause), age \(age), \(ttl.map { "\($0) left" } ?? "nothing said")" }
 }
 
 extension OutcomeDecision<Stored> {
     var text: String {
         switch self {
-        case .serveShared(let stored, let age): "share \(stored.name), age \(age)"
+        case .serveCollapsed(let stored, let age): "share \(stored.name), age \(age)"
         case .rescue(let rescue, let failure): "rescue with \(rescue.response.name) (\(rescue.source)), age \(rescue.age): \(failure.label)"
-        case .askAnew(let isLast): isLast ? "ask anew, the last time" : "ask anew"
-        case .askAlone: "ask alone"
+        case .fetchAgain(let isLast): isLast ? "ask anew, the last time" : "ask anew"
+        case .fetchAlone: "ask alone"
         case .keepWaiting: "keep waiting"
         case .refuse(let failure, let reason): "refuse: \(failure.label), \(reason)"
         }

@@ -3,7 +3,7 @@
 import Glibc
 import Testing
 
-@Suite("The decisions as they are shown")
+@Suite("Documentation of the decisions")
 struct DeclarationTests {
     private static let root = String(#filePath.dropLast("Tests/DecisionsTests/DeclarationTests.swift".count))
 
@@ -16,7 +16,7 @@ struct DeclarationTests {
     }
 
     @Test(
-        "Sources/README.md begins with them",
+        "Sources/README.md contains the declaration of each decision",
         arguments: [
             ("RequestDecision", "Sources/Decisions/RequestDecision.swift"), ("OutcomeDecision", "Sources/Decisions/OutcomeDecision.swift"),
         ])
@@ -28,7 +28,7 @@ struct DeclarationTests {
         #expect(page.contains("```swift\n" + source[start..<end] + "```\n"))
     }
 
-    @Test("and every file that it names is there")
+    @Test("every file named in Sources/README.md exists")
     func files() throws {
         let page = try #require(Self.read("Sources/README.md"))
         let start = try #require(page.firstRange(of: "## One miss, followed")).lowerBound

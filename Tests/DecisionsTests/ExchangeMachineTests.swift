@@ -5,7 +5,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("The machine of an exchange")
+@Suite("State machine of an exchange")
 struct ExchangeMachineTests {
     private typealias Event = ExchangeMachine.Event
     private typealias Action = ExchangeMachine.Action
@@ -25,29 +25,29 @@ struct ExchangeMachineTests {
     }
 
     private static let asking: [(Event, Action)] = [
-        (.begun, .askFailureMemory), (.admitted(.go), .join), (.joined(.leader), .fetch(leads: true)),
+        (.begun, .consultFailureMemory), (.admitted(.go), .join), (.joined(.leader), .fetch(leads: true)),
     ]
     private static let waiting: [(Event, Action)] = [
-        (.begun, .askFailureMemory), (.admitted(.go), .join), (.joined(.follower), .wait),
+        (.begun, .consultFailureMemory), (.admitted(.go), .join), (.joined(.follower), .wait),
     ]
 
-    @Test("it asks, and the response goes out")
+    @Test("a request is fetched and its response is sent")
     func response() {
         #expect(play(Self.asking + [(.responseCame, .accept), (.sent, .nothing)]) == .finished)
         #expect(
             play(
-                [(.begun, .askFailureMemory), (.admitted(.go), .fetch(leads: false)), (.responseCame, .accept), (.sent, .nothing)],
+                [(.begun, .consultFailureMemory), (.admitted(.go), .fetch(leads: false)), (.responseCame, .accept), (.sent, .nothing)],
                 mayJoin: false) == .finished)
     }
 
-    @Test("it passes on what comes, to its end")
+    @Test("a streamed response is passed on to its end")
     func stream() {
         #expect(play(Self.asking + [(.streamBegan, .accept), (.streamEnded, .accept), (.clientLeft, .nothing)]) == .finished)
         let broken = Event.streamBroke(.transfer(.responseIncomplete), isTakenBack: false)
         #expect(play(Self.asking + [(.streamBegan, .accept), (broken, .accept), (broken, .nothing)]) == .finished)
     }
 
-    @Test("what the client has seen nothing of is taken back, and a copy may go out")
+    @Test("a stream that broke before the client saw it can be replaced by a stored response")
     func takenBack() {
         let failure = FetchFailure.transfer(.responseIncomplete)
         #expect(
@@ -58,14 +58,14 @@ struct ExchangeMachineTests {
                 ]) == .finished)
     }
 
-    @Test("the failure memory stops it: nothing is sent, and the outcome is decided")
+    @Test("the failure memory stops the request: nothing is sent, and the outcome is decided")
     func stopped() {
-        for admission in [FailureAdmission.refuse(Self.stop), .serveCopy(Self.stop, looksBehind: true)] {
-            #expect(play([(.begun, .askFailureMemory), (.admitted(admission), .decide(.failed(.stopped(Self.stop))))]) == .ending)
+        for admission in [FailureAdmission.refuse(Self.stop), .serveCopy(Self.stop, checksInBackground: true)] {
+            #expect(play([(.begun, .consultFailureMemory), (.admitted(admission), .decide(.failed(.stopped(Self.stop))))]) == .ending)
         }
     }
 
-    @Test("it waits, and takes what another stored")
+    @Test("a follower waits and gets the response that the leader stored")
     func followed() {
         #expect(
             play(
@@ -75,12 +75,12 @@ struct ExchangeMachineTests {
                 ]) == .finished)
     }
 
-    @Test("the fetch that it waited for fails: it asks anew, and then no more")
+    @Test("after the leader fails, the follower joins again once and then no more")
     func anew() {
         let failed = FlightOutcome.failed(.transfer(.connectionRefused))
         let again: [(Event, Action)] = [
             (.flightEnded(failed), .decide(.flight(failed))),
-            (.decided(.askAnew(isLast: true), of: .flight(failed)), .askFailureMemory), (.admitted(.go), .join),
+            (.decided(.fetchAgain(isLast: true), of: .flight(failed)), .consultFailureMemory), (.admitted(.go), .join),
             (.joined(.follower), .wait),
         ]
         #expect(play(Self.waiting + again) == .waiting(isLast: true))
@@ -91,36 +91,38 @@ struct ExchangeMachineTests {
                 ]) == .ending)
     }
 
-    @Test("other clients' fetches fail twice: the failure memory is asked once more, and it asks for itself")
+    @Test("after two failed leaders, the failure memory is consulted again and the request is sent alone")
     func aloneAfterFailures() {
         let failed = FlightOutcome.failed(.transfer(.connectionRefused))
         let alone: [(Event, Action)] = [
-            (.flightEnded(failed), .decide(.flight(failed))), (.decided(.askAlone, of: .flight(failed)), .askFailureMemory),
+            (.flightEnded(failed), .decide(.flight(failed))), (.decided(.fetchAlone, of: .flight(failed)), .consultFailureMemory),
         ]
-        #expect(play(Self.waiting + alone + [(.admitted(.go), .fetch(leads: false))]) == .asking)
-        let stopped: [(Event, Action)] = [(.admitted(.serveCopy(Self.stop, looksBehind: true)), .decide(.failed(.stopped(Self.stop))))]
+        #expect(play(Self.waiting + alone + [(.admitted(.go), .fetch(leads: false))]) == .fetching)
+        let stopped: [(Event, Action)] = [
+            (.admitted(.serveCopy(Self.stop, checksInBackground: true)), .decide(.failed(.stopped(Self.stop))))
+        ]
         #expect(play(Self.waiting + alone + stopped) == .ending)
     }
 
-    @Test("it has waited long for another client's fetch: it asks too, and others wait for both")
+    @Test("a follower that waits long also becomes a leader, and other requests wait for both")
     func leadsToo() {
-        #expect(play(Self.waiting + [(.leadsToo, .fetch(leads: true)), (.flightEnded(.stored), .nothing)]) == .asking)
-        #expect(play(Self.asking + [(.leadsToo, .nothing)]) == .asking)
+        #expect(play(Self.waiting + [(.leadsToo, .fetch(leads: true)), (.flightEnded(.stored), .nothing)]) == .fetching)
+        #expect(play(Self.asking + [(.leadsToo, .nothing)]) == .fetching)
     }
 
-    @Test("it stops waiting: alone, and nobody else is to wait for that flight")
+    @Test("a follower that waits too long sends its request alone")
     func waitedTooLong() {
         #expect(
-            play(Self.waiting + [(.waitedTooLong, .decide(.wait)), (.decided(.askAlone, of: .wait), .fetchInstead)]) == .asking)
+            play(Self.waiting + [(.waitedTooLong, .decide(.wait)), (.decided(.fetchAlone, of: .wait), .fetchInstead)]) == .fetching)
         #expect(
             play(
                 Self.waiting + [
                     (.flightEnded(.unshareable), .decide(.flight(.unshareable))),
-                    (.decided(.askAlone, of: .flight(.unshareable)), .fetch(leads: false)),
-                ]) == .asking)
+                    (.decided(.fetchAlone, of: .flight(.unshareable)), .fetch(leads: false)),
+                ]) == .fetching)
     }
 
-    @Test("the soft deadline: the copy goes out, and the fetch goes on")
+    @Test("at the soft deadline the stored response is sent, and the fetch continues")
     func softDeadline() {
         for before in [Self.asking, Self.waiting] {
             #expect(
@@ -132,14 +134,14 @@ struct ExchangeMachineTests {
         }
     }
 
-    @Test("where no copy may go out any more, the upstream gets its time; who waited for another asks for itself")
+    @Test("without a usable stored response the soft deadline has no effect, but a follower sends its own request")
     func softDeadlineWithoutCopy() {
         let passed: [(Event, Action)] = [(.softDeadlinePassed, .decide(.softDeadline))]
-        #expect(play(Self.asking + passed + [(.decided(.keepWaiting, of: .softDeadline), .nothing)]) == .asking)
-        #expect(play(Self.waiting + passed + [(.decided(.keepWaiting, of: .softDeadline), .fetchInstead)]) == .asking)
+        #expect(play(Self.asking + passed + [(.decided(.keepWaiting, of: .softDeadline), .nothing)]) == .fetching)
+        #expect(play(Self.waiting + passed + [(.decided(.keepWaiting, of: .softDeadline), .fetchInstead)]) == .fetching)
     }
 
-    @Test("what is decided too late changes nothing: the response came while the store was read")
+    @Test("a decision that arrives after the response has no effect")
     func late() {
         #expect(
             play(
@@ -149,14 +151,14 @@ struct ExchangeMachineTests {
                 ]) == .finished)
     }
 
-    @Test("the client leaves, whatever is under way")
+    @Test("the client disconnects at any stage")
     func left() {
         for before in [Self.asking, Self.waiting, Self.asking + [(.streamBegan, .accept)]] {
             #expect(play(before + [(.clientLeft, .accept), (.clientLeft, .nothing), (.responseCame, .nothing)]) == .finished)
         }
     }
 
-    @Test("Cistern stops: who waits gets a copy, or an error")
+    @Test("on shutdown a waiting request gets a stored response or an error")
     func stops() {
         for before in [Self.asking, Self.waiting] {
             #expect(

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("The machine of a fetch")
+@Suite("State machine of a fetch")
 struct FetchMachineTests {
     private typealias Event = FetchMachine.Event
     private typealias Action = FetchMachine.Action
@@ -28,11 +28,11 @@ struct FetchMachineTests {
         collecting + [(.transferEnded(isDelimited: true), .examine(.store, isDelimited: true))]
     private static let streaming: [(Event, Action)] = [(.decided(.stream(.noStore)), .stream(.noStore))]
     private static let confirming: [(Event, Action)] = [(.decided(.confirm), .nothing)]
-    private static let misled: [(Event, Action)] = [(.decided(.askWithoutConditions), .nothing)]
+    private static let misled: [(Event, Action)] = [(.decided(.fetchUnconditionally), .nothing)]
     private static let discarding: [(Event, Action)] = [(.decided(.fail(.serverError)), .fail(.serverError))]
     private static let limit = FetchMachine.discardLimitBytes
 
-    @Test("a good response is held, looked at, and handed to the cache once what that looks at is in memory")
+    @Test("a good response is collected, examined, and stored once the needed entry is in memory")
     func stored() {
         #expect(play(Self.examining) == .examining(.store))
         #expect(play(Self.examining + [(.examined(.store), .load(.store))]) == .loading(.store))
@@ -40,7 +40,7 @@ struct FetchMachineTests {
         #expect(play(Self.examining + stored) == .ended)
     }
 
-    @Test("what its content says against it decides: it goes out, is remembered as gone, or fails")
+    @Test("the examination's result decides: pass on, remember as gone, or fail")
     func examined() {
         #expect(play(Self.examining + [(.examined(.passOn(.noStore, fault: nil)), .deliver(.noStore, fault: nil))]) == .ended)
         #expect(play(Self.examining + [(.examined(.fail(.invalidJSON)), .fail(.invalidJSON))]) == .ended)
@@ -50,12 +50,12 @@ struct FetchMachineTests {
         play(Self.examining + [(.examined(.store), .load(.store)), (.examined(.store), .nothing)])
     }
 
-    @Test("a stream for which there is no room is given up, and what still comes of it is nobody's")
-    func turnedAway() {
-        #expect(play([(.decided(.turnAway), .rejectStream), (.contentArrived(bytes: 9, fits: true), .nothing)]) == .ended)
+    @Test("a stream above the stream limit is rejected, and its remaining content is ignored")
+    func rejectedConnections() {
+        #expect(play([(.decided(.refuseStream), .rejectStream), (.contentArrived(bytes: 9, fits: true), .nothing)]) == .ended)
     }
 
-    @Test("what becomes too long to be held is passed on from there")
+    @Test("content above the buffer limit is passed on from there")
     func tooLong() {
         let events: [(Event, Action)] =
             Self.collecting + [
@@ -65,7 +65,7 @@ struct FetchMachineTests {
         #expect(play(events) == .ended)
     }
 
-    @Test("a response that is not kept is passed on as it comes, to its end or until it breaks off")
+    @Test("a response that is not stored is streamed to its end or until it breaks off")
     func streamed() {
         let passed = Self.streaming + [(.contentArrived(bytes: 9, fits: true), .forward)]
         #expect(play(passed + [(.transferEnded(isDelimited: true), .endStream)]) == .ended)
@@ -73,7 +73,7 @@ struct FetchMachineTests {
         #expect(play(passed + [(.unwanted, .stop), (.contentArrived(bytes: 9, fits: true), .nothing)]) == .ended)
     }
 
-    @Test("a 304 confirms the copy, once that is in memory; what it may not bring is not looked at")
+    @Test("a 304 confirms the stored response once it is in memory, and its content is ignored")
     func confirmed() {
         let events: [(Event, Action)] =
             Self.confirming + [
@@ -83,7 +83,7 @@ struct FetchMachineTests {
         #expect(play(events) == .ended)
     }
 
-    @Test("a response to our own conditions is read to its end, and the request goes out again without them")
+    @Test("a response that answers only our conditions is read to its end, and the request is repeated without them")
     func misled() {
         let again =
             Self.misled + [
@@ -94,7 +94,7 @@ struct FetchMachineTests {
         #expect(play(again + [(.transferFailed(.connectionLimitReached), .failTransfer(.connectionLimitReached))]) == .ended)
     }
 
-    @Test("of what nobody wants so much is read, and no more")
+    @Test("discarded content is read up to a limit")
     func discarded() {
         let most: (Event, Action) = (.contentArrived(bytes: Self.limit, fits: true), .nothing)
         #expect(play(Self.discarding + [most]) == .discarding(bytes: Self.limit))
@@ -105,13 +105,13 @@ struct FetchMachineTests {
         #expect(play(Self.misled + [most, (more, .failAndStop(.unexpectedStatus)), (more, .nothing)]) == .ended)
     }
 
-    @Test("what breaks off before it has gone out fails, and the copy may go out")
+    @Test("a transfer that breaks off before delivery fails, so the stored response may be used")
     func failed() {
         let failure: (Event, Action) = (.transferFailed(.responseIncomplete), .failTransfer(.responseIncomplete))
         for before in [[], Self.collecting, Self.confirming, Self.misled] { #expect(play(before + [failure]) == .ended) }
     }
 
-    @Test("without a client, what may fill the store goes on, and what is only passed on stops")
+    @Test("after the client left, a storable response is still read, and a stream stops")
     func abandoned() {
         for mayBeStopped in [false, true] {
             let abandoned = Event.abandoned(mayBeStopped: mayBeStopped)
@@ -122,13 +122,13 @@ struct FetchMachineTests {
         }
     }
 
-    @Test("a request that nobody would miss is not sent; any other goes on, and its response is dealt with as ever")
+    @Test("an unsent request is cancelled if permitted; otherwise its response is handled as usual")
     func abandonedBefore() {
         #expect(play([(.abandoned(mayBeStopped: true), .stop)]) == .ended)
         #expect(play([(.abandoned(mayBeStopped: false), .handOver)] + Self.examining) == .examining(.store))
     }
 
-    @Test("nothing follows an end")
+    @Test("no event has an effect after the end")
     func ended() {
         let ended = Self.streaming + [(.transferEnded(isDelimited: true), .endStream)]
         let events: [Event] = [

@@ -14,8 +14,8 @@ struct OutcomeRow: CustomTestStringConvertible, Sendable {
     var found: StoredMetadata?
     var current: StoredMetadata?
     var gone: StoredMetadata?
-    var shared: StoredMetadata?
-    var sharedForbidden: NoSharedRescueReason?
+    var sharedRescue: StoredMetadata?
+    var sharedRescueForbidden: NoSharedRescueReason?
     var asked = ""
     var mode = ServingMode.live
     var strictness = Strictness.rescue
@@ -36,13 +36,15 @@ struct OutcomeRow: CustomTestStringConvertible, Sendable {
         facts.stored.found = found.map { (Stored("found"), $0) }
         facts.stored.current = current.map { (Stored("current"), $0) }
         facts.stored.gone = gone.map { (Stored("gone"), $0) }
-        if shared != nil { facts.stored.shared = .allowed(Rescue(Stored("shared"), age: 7, ttl: nil, .shared(.isPublic))) }
-        if let sharedForbidden { facts.stored.shared = .forbidden(sharedForbidden) }
+        if sharedRescue != nil {
+            facts.stored.sharedRescue = .allowed(Rescue(Stored("shared"), age: 7, ttl: nil, .sharedRescue(.isPublic)))
+        }
+        if let sharedRescueForbidden { facts.stored.sharedRescue = .forbidden(sharedRescueForbidden) }
         return facts.decide(ending)
     }
 }
 
-@Suite("What follows when a fetch or a wait has ended")
+@Suite("Decisions after a fetch or a wait")
 struct OutcomeDecisionTests {
     private static let copy = metadata(age: 100, order: 1)
     private static let newer = metadata(age: 20, lifetime: 5, order: 2)
@@ -88,15 +90,15 @@ struct OutcomeDecisionTests {
         OutcomeRow("nothing is stored", .failed(down), "refuse: connection_refused, nothingStored"),
         OutcomeRow(
             "the copy of those without credentials", .failed(down),
-            "rescue with shared (shared(CachePolicy.SharedCopyPermission.isPublic)), age 7: connection_refused"
-        ) { $0.shared = copy },
+            "rescue with shared (sharedRescue(CachePolicy.SharedRescuePermission.isPublic)), age 7: connection_refused"
+        ) { $0.sharedRescue = copy },
         OutcomeRow("never before one's own", .failed(down), "rescue with found (own), age 100: connection_refused") {
-            ($0.found, $0.shared) = (copy, copy)
+            ($0.found, $0.sharedRescue) = (copy, copy)
         },
         OutcomeRow(
             "why it may not go out", .failed(down),
-            "refuse: connection_refused, sharedForbidden(CachePolicy.NoSharedRescueReason.otherCookies)"
-        ) { $0.sharedForbidden = .otherCookies },
+            "refuse: connection_refused, sharedRescueForbidden(CachePolicy.NoSharedRescueReason.otherCookies)"
+        ) { $0.sharedRescueForbidden = .otherCookies },
         OutcomeRow("a copy does not stand in for a stream", .failed(.tooManyStreams), "refuse: too_many_streams, nothingStored") {
             ($0.found, $0.current) = (copy, copy)
         },
@@ -133,7 +135,7 @@ struct OutcomeDecisionTests {
         },
         OutcomeRow("the leader failed: each follower asks, at once", .flight(.failed(down)), "ask alone"),
         OutcomeRow("each follower gets what the upstream says to it", .flight(.failed(junk)), "ask alone"),
-        OutcomeRow("though there is a copy of others", .flight(.failed(down)), "ask alone") { $0.shared = copy },
+        OutcomeRow("though there is a copy of others", .flight(.failed(down)), "ask alone") { $0.sharedRescue = copy },
         OutcomeRow(
             "with a copy no request of the same client tries again", .flight(.failed(down)),
             "rescue with found (own), age 100: connection_refused"
@@ -150,12 +152,12 @@ struct OutcomeDecisionTests {
         OutcomeRow("the soft deadline, and the copy may not go out any more", .softDeadline, "keep waiting") { $0.found = error },
     ]
 
-    @Test("an ending and what follows", arguments: failures + waits)
+    @Test("each outcome leads to the expected decision", arguments: failures + waits)
     func ending(_ row: OutcomeRow) {
         #expect(row.decision.text == row.expected)
     }
 
-    @Test("what the client is told where nothing may go out")
+    @Test("a failure without a usable response gives the expected error status and sentence")
     func refusals() {
         func told(_ failure: FetchFailure) -> OwnRefusal { failure.refusal(.nothingStored) }
         #expect(told(Self.down).status == 502)
@@ -167,11 +169,11 @@ struct OutcomeDecisionTests {
     }
 
     @Test(
-        "whether something is stored is said, of the request itself and not of others'",
+        "the error sentence mentions only a response stored for this request",
         arguments: [
             (.nothingStored, "and nothing is stored for this request."),
             (.forbidden(.staleFor), "and the stored response may not be served."),
-            (.sharedForbidden(.notPublic), "and nothing is stored for this request."),
+            (.sharedRescueForbidden(.notPublic), "and nothing is stored for this request."),
             (.forbidden(.authorized), "and nothing is stored for this request."),
         ] as [(NoCopyReason, String)])
     func clauses(reason: NoCopyReason, clause: String) {

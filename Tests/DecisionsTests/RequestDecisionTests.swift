@@ -34,7 +34,7 @@ struct RequestRow: CustomTestStringConvertible, Sendable {
     }
 
     var decision: RequestDecision<Stored> {
-        var lookedUp = LookUpFacts<Stored>(result, KeyedTarget(keys: TargetKeys(own: [1], shared: [1]), flight: [2]))
+        var lookedUp = LookUpFacts<Stored>(result, KeyedTarget(keys: TargetKeys(own: [1], credentialFree: [1]), flight: [2]))
         lookedUp.isForPart = isForPart
         lookedUp.isKeptByContent = isKeptByContent
         lookedUp.isRefreshDue = isRefreshDue
@@ -49,7 +49,7 @@ struct RequestRow: CustomTestStringConvertible, Sendable {
     }
 }
 
-@Suite("What is done with a request")
+@Suite("Decisions on a request")
 struct RequestDecisionTests {
     private static let fresh = metadata(age: 10)
     private static let stale = metadata(age: 100)
@@ -181,13 +181,13 @@ struct RequestDecisionTests {
         RequestRow("record: nothing is stored", "forward: nothingStored, none") { $0.mode = .record },
     ]
 
-    @Test("a request that was looked up", arguments: live + parts + modes)
+    @Test("a request that was looked up gets the expected decision", arguments: live + parts + modes)
     func lookedUp(_ row: RequestRow) {
         #expect(row.decision.text == row.expected)
     }
 
     @Test(
-        "a request that the store has nothing to do with",
+        "a request that bypasses the store is passed or refused",
         arguments: [
             (Method.get, nil, "", "pass: no store"), (.get, nil, "only-if-cached", "pass: no store"),
             (.post, .method, "", "pass: method"), (.post, .method, "only-if-cached", "pass: method"),
@@ -205,7 +205,7 @@ struct RequestDecisionTests {
         #expect(facts.decide().text == "refuse: request(Forwarding.RequestRefusal.loop)")
     }
 
-    @Test("why the upstream is asked, in the words of Cache-Status (RFC 9211 §2.2)")
+    @Test("the forward reason uses the tokens of Cache-Status (RFC 9211 §2.2)")
     func tokens() {
         func token(_ change: (inout RequestRow) -> Void) -> String { "\(RequestRow("", "", change).decision.forwardToken)" }
         #expect(token { _ in } == "uri-miss")
@@ -219,9 +219,9 @@ struct RequestDecisionTests {
         #expect("\(RequestDecision<Stored>.pass(nil).forwardToken)" == "bypass")
     }
 
-    @Test("what is stored while the upstream is asked belongs to no part, no pass and no refusal")
+    @Test("only misses and stale responses have a key to store under; parts, fresh hits and offline requests have none")
     func places() {
-        func place(_ change: (inout RequestRow) -> Void) -> [UInt8]? { RequestRow("", "", change).decision.place?.flight.bytes }
+        func place(_ change: (inout RequestRow) -> Void) -> [UInt8]? { RequestRow("", "", change).decision.fetchTarget?.flight.bytes }
         #expect(place { _ in } == [2])
         #expect(place { $0.found = Self.stale } == [2])
         #expect(place { $0.found = Self.revalidatable } == [2])

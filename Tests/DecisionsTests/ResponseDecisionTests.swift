@@ -22,7 +22,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     var method = Method.get
     var sent: [String] = []
     var hasCopy = true
-    var hasStandIn = false
+    var hasSharedRescue = false
     var mayRescue = true
     var strictness = Strictness.rescue
     var isStream = false
@@ -55,7 +55,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     }
 }
 
-@Suite("What is done with a response of the upstream")
+@Suite("Decisions on an upstream response")
 struct ResponseDecisionTests {
     private static let json = "Content-Type: application/json"
     private static let asked = "If-None-Match: \"1\""
@@ -63,19 +63,19 @@ struct ResponseDecisionTests {
     private static let heads: [HeadRow] = [
         HeadRow("a good response can be used", 200, [json], nil),
         HeadRow("a 304 that names the copy", 304, ["ETag: \"1\""], .confirm) { $0.sent = [asked] },
-        HeadRow("a 304 that names another", 304, ["ETag: \"2\""], .askWithoutConditions) { $0.sent = [asked] },
+        HeadRow("a 304 that names another", 304, ["ETag: \"2\""], .fetchUnconditionally) { $0.sent = [asked] },
         HeadRow("a 304 that nobody asked for", 304, [], .fail(.unexpectedStatus)),
         HeadRow("a 304 to the client's own condition", 304, [], nil) { ($0.sent, $0.hasCopy) = ([asked], false) },
         HeadRow("a part that nobody asked for", 206, [], .fail(.unexpectedStatus)),
-        HeadRow("a 412 to our own condition", 412, [], .askWithoutConditions) { ($0.method, $0.sent) = (.query, [asked]) },
+        HeadRow("a 412 to our own condition", 412, [], .fetchUnconditionally) { ($0.method, $0.sent) = (.query, [asked]) },
         HeadRow("a 412 of the application", 412, [json], nil) { $0.method = .query },
         HeadRow("trouble where there is a copy", 503, [json], .fail(.serverError)),
         HeadRow("trouble without one", 503, [json], nil) { $0.hasCopy = false },
         HeadRow("trouble where the copy of others may stand in", 503, [json], .fail(.serverError)) {
-            ($0.hasCopy, $0.hasStandIn) = (false, true)
+            ($0.hasCopy, $0.hasSharedRescue) = (false, true)
         },
-        HeadRow("too many requests of this user, where it may", 429, [json], nil) { ($0.hasCopy, $0.hasStandIn) = (false, true) },
-        HeadRow("what is about this user, where it may", 403, [json], nil) { ($0.hasCopy, $0.hasStandIn) = (false, true) },
+        HeadRow("too many requests of this user, where it may", 429, [json], nil) { ($0.hasCopy, $0.hasSharedRescue) = (false, true) },
+        HeadRow("what is about this user, where it may", 403, [json], nil) { ($0.hasCopy, $0.hasSharedRescue) = (false, true) },
         HeadRow("trouble where the copy may not go out", 503, [json], nil) { $0.mayRescue = false },
         HeadRow("a web page instead of JSON", 200, ["Content-Type: text/html"], .fail(.unexpectedType)),
         HeadRow("which to the letter is a response", 200, ["Content-Type: text/html"], nil) { $0.strictness = .strict },
@@ -113,26 +113,26 @@ struct ResponseDecisionTests {
         HeadRow("a part of another type says nothing", 206, ["Content-Type: text/html"], nil) { $0.sent = ["Range: bytes=0-1"] },
     ]
 
-    @Test("by its head", arguments: heads)
+    @Test("the head of a response gives the expected decision", arguments: heads)
     func head(_ row: HeadRow) {
         let decision = row.decide { facts, response in
-            facts.judge(response, beside: HeadRow.copy.bytes.span, hasStandIn: { row.hasStandIn }, row.seen.contains)
+            facts.judge(response, beside: HeadRow.copy.bytes.span, hasSharedRescue: { row.hasSharedRescue }, row.seen.contains)
         }
         #expect(decision == row.expected)
     }
 
-    private static func room(_ length: Int?, isFull: Bool = false) -> ResponseFacts.Room {
-        ResponseFacts.Room(length: length, limitBytes: 1_000, examinedAtOnceBytes: 100, isExaminerFull: isFull)
+    private static func room(_ length: Int?, isFull: Bool = false) -> ResponseFacts.Capacity {
+        ResponseFacts.Capacity(length: length, limitBytes: 1_000, examinedAtOnceBytes: 100, isExaminerFull: isFull)
     }
 
     private static func use(
-        _ storage: StorageDecision, saysGone: Bool = false, room: ResponseFacts.Room = room(10),
+        _ storage: StorageDecision, saysGone: Bool = false, room: ResponseFacts.Capacity = room(10),
         _ change: (inout HeadRow) -> Void = { _ in }
     ) -> ResponseDecision {
         HeadRow("", 200, [json], nil, change).decide { facts, _ in facts.use(storage, saysGone: saysGone, room) }
     }
 
-    @Test("which responses are streams")
+    @Test("streams are recognized by content type, status, method and route")
     func streams() {
         func isStream(_ type: String, _ status: Status = 200, to method: HTTPCore.Method = .get, route: Bool = false) -> Bool {
             let response = ResponseHead(status: status, reason: [], fields: fields(["Content-Type: \(type)"]))
@@ -155,7 +155,7 @@ struct ResponseDecisionTests {
         #expect(!isWanted("text/event-stream", "*/*"))
     }
 
-    @Test("what is stored is taken whole, where there is room")
+    @Test("a storable response is collected if it fits the limits")
     func stored() {
         #expect(Self.use(.allowed) == .collect(.store))
         #expect(Self.use(.allowed, room: Self.room(nil)) == .collect(.store))
@@ -167,7 +167,7 @@ struct ResponseDecisionTests {
         #expect(Self.use(.allowed, room: Self.room(100, isFull: true)) == .collect(.store))
     }
 
-    @Test("what is not stored is taken whole only where a copy could go out instead")
+    @Test("a response that is not stored is collected only if a stored response could replace it")
     func checked() {
         #expect(Self.use(.forbidden(.noStore)) == .collect(.check(.noStore)))
         #expect(Self.use(.forbidden(.noStore), room: Self.room(1_001)) == .stream(.noStore))
@@ -178,7 +178,7 @@ struct ResponseDecisionTests {
         #expect(Self.use(.forbidden(.methodNotCacheable)) { $0.method = .post } == .stream(.methodNotCacheable))
     }
 
-    @Test("what says that the resource is gone is remembered beside the copy")
+    @Test("a response that reports the resource gone is remembered beside the stored response")
     func gone() {
         #expect(Self.use(.forbidden(.status), saysGone: true) == .collect(.gone(.status)))
         #expect(Self.use(.allowed, saysGone: true) == .collect(.store))
@@ -186,7 +186,7 @@ struct ResponseDecisionTests {
         #expect(CollectedFor.gone(.status).decide(.invalidJSON, mayRescue: true, .rescue) == .rememberGone(.status))
     }
 
-    @Test("by its content: junk never takes the place of a copy, and is passed on where there is none")
+    @Test("invalid content never replaces a stored response, and is passed on if there is none")
     func whole() {
         #expect(CollectedFor.store.decide(nil, mayRescue: true, .rescue) == .store)
         #expect(CollectedFor.store.decide(.invalidJSON, mayRescue: true, .rescue) == .fail(.invalidJSON))

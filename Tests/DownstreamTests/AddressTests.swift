@@ -11,7 +11,7 @@ import Testing
 @Suite("Addresses and limits")
 struct AddressTests {
     @Test(
-        "addresses as they are written",
+        "listen addresses are parsed and invalid ones rejected",
         arguments: [
             ("127.0.0.1:80", .ipv4(host: "127.0.0.1", port: 80)), (":8080", .ipv4(host: "0.0.0.0", port: 8080)),
             ("localhost:1", .ipv4(host: "127.0.0.1", port: 1)), ("[::1]:0", .ipv6(host: "::1", port: 0)),
@@ -24,14 +24,14 @@ struct AddressTests {
         if let wanted, text.hasPrefix("[") || text.hasPrefix("unix") || text.hasPrefix("127") { #expect("\(wanted)" == text) }
     }
 
-    @Test("the scheme may be said")
+    @Test("a listen address may have a scheme")
     func scheme() {
         #expect(ListenerSettings("http://127.0.0.1:80") == ListenerSettings(.ipv4(host: "127.0.0.1", port: 80)))
         for text in ["http://", "http://unknown:80", "ftp://127.0.0.1:80"] { #expect(ListenerSettings(text) == nil) }
     }
 
     @Test(
-        "whoever waits for the start is told a URL that clients can take",
+        "the start report contains a URL that clients can use",
         arguments: [
             ("127.0.0.1:0", "http://127.0.0.1:4711"), ("https://[::1]:0", "https://[::1]:4711"),
             ("https://127.0.0.1:0", "https://127.0.0.1:4711"), ("unix:/run/a", "unix:/run/a"),
@@ -50,7 +50,7 @@ struct AddressTests {
         return PeerAddress(storage)
     }
 
-    @Test("a client's address as the kernel gives it")
+    @Test("a client address is read from the kernel's socket address")
     func peers() {
         #expect(peer(.ipv4(host: "10.1.2.3", port: 5)).address?.description == "10.1.2.3")
         #expect(peer(.ipv4(host: "10.1.2.3", port: 500)).port == 500)
@@ -58,7 +58,7 @@ struct AddressTests {
         #expect(peer(.unix(path: "/a")).address == nil && peer(.unix(path: "/a")).port == 0)
     }
 
-    @Test("connections are counted in all and by address")
+    @Test("connections are limited in total and per address")
     func budget() {
         var settings = DownstreamSettings()
         settings.maximumConnections = 3
@@ -73,10 +73,10 @@ struct AddressTests {
         #expect(!budget.take())
         budget.giveBack(one)
         #expect(budget.take() && budget.admit(one))
-        #expect(budget.turnedAway == 1)
+        #expect(budget.rejectedConnections == 1)
     }
 
-    @Test("connections of trusted proxies are no client's")
+    @Test("connections of trusted proxies are not limited per address")
     func trusted() throws {
         var settings = DownstreamSettings()
         settings.connectionsPerAddress = 1
@@ -84,16 +84,16 @@ struct AddressTests {
         let budget = ConnectionBudget(settings)
         for _ in 0..<3 { #expect(budget.admit(peer(.ipv4(host: "10.0.0.1", port: 1)))) }
         #expect(budget.admit(peer(.ipv4(host: "192.0.2.1", port: 1))) && !budget.admit(peer(.ipv4(host: "192.0.2.1", port: 2))))
-        #expect(budget.turnedAway == 1)
+        #expect(budget.rejectedConnections == 1)
     }
 }
 
-@Suite("Reading ahead of a slow client")
+@Suite("Reading ahead for a slow client")
 struct ReadAheadTests {
     /// A client of a Unix socket. It has no address.
     private let client = PeerAddress(nil, port: 0)
 
-    @Test("half of the memory is for it; one may have a sixteenth of what is left of that, so that many have their part")
+    @Test("half of the memory is for reading ahead, and one client may use a sixteenth of the remainder")
     func parts() {
         var settings = DownstreamSettings()
         settings.unsentLimitBytes = 512 << 20
@@ -107,7 +107,7 @@ struct ReadAheadTests {
         #expect(budget.hold(200 << 20, of: client) && budget.cut == 0)
     }
 
-    @Test("without a limit there is always room")
+    @Test("without a limit reading ahead is always allowed")
     func unlimited() {
         var settings = DownstreamSettings()
         settings.unsentLimitBytes = 0
@@ -115,7 +115,7 @@ struct ReadAheadTests {
     }
 }
 
-@Suite("What waits to be sent")
+@Suite("The output queue of a connection")
 struct OutputQueueTests {
     /// A pair of connected sockets with small buffers.
     private func pair() -> (Int32, Int32) {
@@ -129,7 +129,7 @@ struct OutputQueueTests {
         init(_ bytes: [UInt8]) { self.bytes = bytes }
     }
 
-    @Test("bytes, long bodies and bytes again arrive in order, whatever the kernel takes at a time")
+    @Test("copied and borrowed bytes arrive in order, however many the kernel accepts at a time")
     func order() {
         let (socket, far) = pair()
         let near = ClientTransport(Descriptor(socket))
@@ -157,7 +157,7 @@ struct OutputQueueTests {
         #expect(received == Array("head".utf8) + body[10...] + Array("next".utf8) + body.suffix(3))
     }
 
-    @Test("what has gone out takes no memory, although more is appended before all of it has")
+    @Test("sent bytes release their memory even if more is appended before the queue is empty")
     func memory() {
         let (socket, far) = pair()
         let near = ClientTransport(Descriptor(socket))
@@ -179,7 +179,7 @@ struct OutputQueueTests {
         }
     }
 
-    @Test("the memory of a small piece that has gone out is to be had, once; that of a large one is not kept")
+    @Test("the memory of a small sent piece can be reused once, and that of a large one is released")
     func spent() {
         let (socket, far) = pair()
         let near = ClientTransport(Descriptor(socket))
@@ -195,7 +195,7 @@ struct OutputQueueTests {
         }
     }
 
-    @Test("a peer that is gone is noticed, without a signal")
+    @Test("a closed peer is detected without SIGPIPE")
     func gone() {
         let (socket, far) = pair()
         let near = ClientTransport(Descriptor(socket))
@@ -213,10 +213,10 @@ struct OutputQueueTests {
         var isRead = false
 
         func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool { isRead }
-        func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {}
+        func load(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {}
     }
 
-    @Test("borrowed content that is not in memory is not sent before it is brought in")
+    @Test("borrowed content that is not in memory is loaded before it is sent")
     func onDisk() {
         let (socket, far) = pair()
         let near = ClientTransport(Descriptor(socket))

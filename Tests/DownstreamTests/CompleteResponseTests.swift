@@ -4,7 +4,7 @@ import Testing
 
 @testable import Downstream
 
-@Suite("A response that is given again")
+@Suite("A complete response that is sent again")
 struct CompleteResponseTests {
     struct Row: Sendable {
         let text: String
@@ -20,7 +20,7 @@ struct CompleteResponseTests {
         Row(text: "", content: ""),
     ]
 
-    @Test("its content is what follows its head", arguments: rows)
+    @Test("its content starts after its head", arguments: rows)
     func content(row: Row) {
         let response = Array(row.text.utf8).withUnsafeBytes { CompleteResponse($0) }
         #expect(response.content.withBytes { String(decoding: $0, as: UTF8.self) } == row.content)

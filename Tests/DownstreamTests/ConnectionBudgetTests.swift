@@ -6,13 +6,13 @@ import Testing
 
 @testable import Downstream
 
-@Suite("Connections of all shards together")
+@Suite("Connection limits across shards")
 struct ConnectionBudgetTests {
     private let budget = ConnectionBudget(DownstreamSettings())
     private static let crowd = ConnectionBudget.crowd
     private static let heap = ConnectionBudget.heap
 
-    @Test("a crowd leaves memory behind when most of many connections are gone, and then not again")
+    @Test("memory is returned to the system once after most of many connections have closed")
     func crowd() {
         for _ in 0..<(Self.crowd - 1) { #expect(budget.take()) }
         for _ in 0..<(Self.crowd - 1) { budget.giveBack() }
@@ -27,7 +27,7 @@ struct ConnectionBudgetTests {
         #expect(budget.hasMemoryToReturn(), "and that of the rest")
     }
 
-    @Test("and so does much that waited to be sent")
+    @Test("memory is returned to the system after most of many unsent bytes were sent")
     func unsent() {
         func hold(_ change: Int) -> Bool { budget.hold(change, of: Self.peer(1)) }
         #expect(hold(Self.heap - 1) && hold(1 - Self.heap))
@@ -109,7 +109,7 @@ struct ConnectionBudgetTests {
         #expect(Self.limited(to: 0).hold(1 << 40, of: Self.peer(1)), "no limit")
     }
 
-    @Test("reading ahead of slow clients: an address has as much as it leaves of half of the memory")
+    @Test("for reading ahead, an address may use a fraction of the part of the memory that it has not used")
     func readingAhead() throws {
         let budget = Self.limited(to: 64_000)
         #expect(budget.hold(16_000, of: Self.peer(1)))

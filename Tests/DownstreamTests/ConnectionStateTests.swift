@@ -92,7 +92,7 @@ enum ConnectionEvent: Sendable, CustomTestStringConvertible {
         switch action {
         case .nothing: "nothing"
         case .close: "close"
-        case .tellEnd: "tell end"
+        case .notifyEnd: "tell end"
         case .linger: "linger"
         case .abandon: "abandon"
         case .refuse(let rejection): "refuse \(rejection.status.rawValue)"
@@ -241,7 +241,7 @@ struct ConnectionStateTests {
             [(.request("GET 1.1", ends: true), "nothing"), (.wholeResponse, "last"), (.sent(), "linger"), (.timedOut, "abandon")]),
     ]
 
-    @Test("what happens, and what is done then", arguments: requests + responses + ends)
+    @Test("each event leads to the expected action", arguments: requests + responses + ends)
     func row(_ row: ConnectionRow) {
         var state = ConnectionState()
         for (event, expected) in row.steps {
@@ -249,7 +249,7 @@ struct ConnectionStateTests {
         }
     }
 
-    @Test("a refusal takes the request's place, or the place of one that never became whole")
+    @Test("a refusal answers a complete or incomplete request and ends the connection")
     func refusal() {
         for first in [nil, ConnectionEvent.headCame, .request("HEAD 1.1", .length(5))] {
             var state = ConnectionState()
@@ -262,7 +262,7 @@ struct ConnectionStateTests {
         }
     }
 
-    @Test("what is read, and what is watched")
+    @Test("the state determines whether the connection reads or only watches for its end")
     func interest() {
         var state = ConnectionState()
         #expect(state.mayRead && !state.watchesForEnd)

@@ -265,7 +265,7 @@ private final class Listening: @unchecked Sendable {
 
 @Suite("Connections", .play)
 struct ConnectionTests {
-    @Test("idle connections are closed after their time, silently")
+    @Test("idle connections are closed silently after the keep-alive timeout")
     func keepAlive() throws {
         let listening = try Listening { $0.keepAliveTimeout = .seconds(5) }
         defer { listening.end() }
@@ -275,7 +275,7 @@ struct ConnectionTests {
         #expect(client.readToEnd().isEmpty)
     }
 
-    @Test("content that stops coming is answered with 408, and so is a head")
+    @Test("incomplete request content and an incomplete head are answered with 408 after the timeout")
     func slowContent() throws {
         let listening = try Listening()
         defer { listening.end() }
@@ -288,7 +288,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("what is wrong with a later request on a connection is answered as with the first")
+    @Test("an invalid later request on a connection is answered like an invalid first one")
     func laterRefusals() throws {
         let listening = try Listening()
         defer { listening.end() }
@@ -306,7 +306,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("a response for a connection that is closed already goes nowhere")
+    @Test("a response to a connection that is already closed is discarded")
     func answeredTooLate() throws {
         let listening = try Listening()
         defer { listening.end() }
@@ -319,7 +319,7 @@ struct ConnectionTests {
         #expect(listening.strays.bytes == 0)
     }
 
-    @Test("a response that was waited for goes out with its batch's, and before its connection ends", arguments: ["/soon", "/last"])
+    @Test("a response completed on the loop is sent with its batch, before the connection closes", arguments: ["/soon", "/last"])
     func gathered(target: String) throws {
         let listening = try Listening()
         defer { listening.end() }
@@ -335,7 +335,7 @@ struct ConnectionTests {
         #expect(listening.hasGoneAtOnce == false)
     }
 
-    @Test("so many requests a connection, and no more")
+    @Test("a connection closes after its maximum number of requests")
     func requestsPerConnection() throws {
         let listening = try Listening { $0.requestsPerConnection = 2 }
         defer { listening.end() }
@@ -345,7 +345,7 @@ struct ConnectionTests {
         #expect(client.isClosedByServer())
     }
 
-    @Test("a response that is given again counts as one: of a connection's requests, and where the client reads it slowly")
+    @Test("a repeated response counts as a request of its connection, and is sent completely to a slow client")
     func again() throws {
         let listening = try Listening {
             $0.requestsPerConnection = 3
@@ -368,7 +368,7 @@ struct ConnectionTests {
         #expect(client.isClosedByServer())
     }
 
-    @Test("what may be given again is told of requests that came in one piece, without content, and do not end the connection")
+    @Test("only complete requests without content that keep the connection open are offered for repetition")
     func wholeExchanges() throws {
         let listening = try Listening()
         defer { listening.end() }
@@ -395,7 +395,7 @@ struct ConnectionTests {
         #expect(listening.wholes == ["28 \(answer)", "28 0", "43 0", "43 0"])
     }
 
-    @Test("a time-out never comes before its time, wherever between two sweeps it started")
+    @Test("a timeout never fires early, wherever between two sweeps it started")
     func notEarly() throws {
         let listening = try Listening { $0.keepAliveTimeout = .seconds(5) }
         defer { listening.end() }
@@ -409,7 +409,7 @@ struct ConnectionTests {
         #expect(client.isClosedByServer())
     }
 
-    @Test("a client that reads slowly gets all of it; one that reads nothing is let go")
+    @Test("a client that reads slowly receives everything, and one that reads nothing is disconnected")
     func backPressure() throws {
         let listening = try Listening()
         defer { listening.end() }
@@ -422,7 +422,7 @@ struct ConnectionTests {
         #expect(stuck.readResponse()?.isComplete == false)
     }
 
-    @Test("what slow clients leave untaken has a limit: whose response goes beyond is cut off, the others are served")
+    @Test("unsent bytes of slow clients are limited: a response beyond the limit is cut off, and other clients are served")
     func unsentLimit() throws {
         let listening = try Listening { $0.unsentLimitBytes = 128 << 20 }
         defer { listening.end() }
@@ -440,7 +440,7 @@ struct ConnectionTests {
         #expect(clients.contains { $0.get("/a")?.status == 200 })
     }
 
-    @Test("a flow that was told to stop is told to go on, although its last pieces went out at once")
+    @Test("a paused producer is resumed even if its last bytes were sent at once")
     func gushing() throws {
         let listening = try Listening()
         defer { listening.end() }
@@ -449,7 +449,7 @@ struct ConnectionTests {
         #expect(answer?.isComplete == true && answer?.content.count ?? 0 >= 8 << 20)
     }
 
-    @Test("those that wait to be accepted when the listener closes are served, and what has begun to speak too")
+    @Test("connections waiting to be accepted when the listener closes are served, and so are started requests")
     func lastAccepted() throws {
         let listening = try Listening()
         defer { listening.end() }
@@ -472,7 +472,7 @@ struct ConnectionTests {
         #expect(throws: (any Error).self) { try TestClient(port: listening.port) }
     }
 
-    @Test("draining lets kept connections ask once more, closes idle ones, lets others finish, and ends them at the deadline")
+    @Test("draining lets kept connections send one more request, closes idle ones, and terminates all at the deadline")
     func draining() throws {
         let listening = try Listening()
         defer { listening.end() }

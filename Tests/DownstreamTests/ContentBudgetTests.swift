@@ -4,7 +4,7 @@ import Testing
 
 @testable import Downstream
 
-@Suite("Request content: taken whole, or passed on as it comes")
+@Suite("Request content: buffered or streamed")
 struct ContentBudgetTests {
     struct Announced: CustomTestStringConvertible {
         let testDescription: String
@@ -20,7 +20,7 @@ struct ContentBudgetTests {
     private static let rules = ContentRules(eachBytes: 1_000, totalBytes: 64_000)
 
     @Test(
-        "at the head",
+        "the announced length decides whether content is buffered",
         arguments: [
             Announced("what may be held is taken whole", 1_000, limit: 1_000, .whole),
             Announced("what is longer is not even begun with", 1_001, limit: 1_000, .streamed(.tooLong)),
@@ -48,22 +48,22 @@ struct ContentBudgetTests {
     }
 
     @Test(
-        "as it comes",
+        "the received length and the free memory decide whether content is buffered",
         arguments: [
             More("alone: up to the limit", 1_000, used: 1_000, .whole),
             More("beyond the limit", 1_001, used: 1_001, .streamed(.tooLong)),
             More("up to the limit while a quarter of all is free", 1_000, used: 48_000, .whole),
             More("half of the limit when an eighth is free", 500, used: 56_000, .whole),
-            More("and no more", 501, used: 56_000, .streamed(.noRoom)),
+            More("and no more", 501, used: 56_000, .streamed(.noCapacity)),
             More("little when little is free", 15, used: 63_000, .whole),
-            More("never beyond the total", 1, used: 64_001, .streamed(.noRoom)),
-            More("nothing when nothing is left", 1, used: 64_000, .streamed(.noRoom)),
+            More("never beyond the total", 1, used: 64_001, .streamed(.noCapacity)),
+            More("nothing when nothing is left", 1, used: 64_000, .streamed(.noCapacity)),
             More("more than each may, on a route, while half of all is free", 5_000, used: 32_000, limit: 5_000, .whole),
-            More("and else no more than each", 5_000, used: 32_001, limit: 5_000, .streamed(.noRoom)),
+            More("and else no more than each", 5_000, used: 32_001, limit: 5_000, .streamed(.noCapacity)),
             More("which is still taken then", 1_000, used: 32_001, limit: 5_000, .whole),
             More("too long comes before no room", 6_000, used: 64_001, limit: 5_000, .streamed(.tooLong)),
         ])
-    func asItComes(_ row: More) {
+    func unchanged(_ row: More) {
         #expect(Self.rules.decide(held: row.held, used: row.used, limit: row.limit) == row.expected)
     }
 
@@ -73,7 +73,7 @@ struct ContentBudgetTests {
         return ContentBudget(settings)
     }
 
-    @Test("however many slow requests hold as much as they may, a small one finds room, and the total is kept")
+    @Test("however many slow requests use their full buffer, a small one finds space, and the total stays limited")
     func fairness() {
         let budget = budget(each: 256 << 10, total: 64 << 20)
         let slow = (0..<2_000).map { _ in ContentHold(budget, limit: 256 << 10) }
@@ -89,7 +89,7 @@ struct ContentBudgetTests {
         #expect(small.allSatisfy { $0.take(10 << 10) == .whole })
     }
 
-    @Test("what is held is given back when nobody holds it, whatever was refused meanwhile")
+    @Test("buffered content is released with its request, even after a refusal")
     func givenBack() {
         let budget = budget(each: 100, total: 1_000)
         var first: ContentHold? = ContentHold(budget, limit: 100)
@@ -101,11 +101,11 @@ struct ContentBudgetTests {
         #expect(budget.heldBytes == 10)
     }
 
-    @Test("with neither of both nothing is held")
+    @Test("with both limits zero nothing is buffered")
     func nothing() {
         let budget = budget(each: 0, total: 0)
         #expect(budget.rules.decide(announced: nil, limit: 0) == .streamed(.tooLong))
-        #expect(ContentHold(budget, limit: 1).take(1) == .streamed(.noRoom))
+        #expect(ContentHold(budget, limit: 1).take(1) == .streamed(.noCapacity))
         #expect(budget.heldBytes == 0)
     }
 }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Downstream
 
-@Suite("Content that is made while it is sent")
+@Suite("Content produced while it is sent")
 struct ProducedContentTests {
     private final class Pieces: ContentProducer {
         var left: Int
@@ -31,7 +31,7 @@ struct ProducedContentTests {
         return true
     }
 
-    @Test("one piece is made at a time, although the kernel would take all of them at once")
+    @Test("one piece is produced at a time, even if the kernel would accept all of them")
     func pieces() {
         var ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
@@ -62,10 +62,10 @@ struct ProducedContentTests {
 
     private final class Disk: ContentMemory {
         func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool { false }
-        func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {}
+        func load(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {}
     }
 
-    @Test("no piece is made of what is not in memory")
+    @Test("no piece is produced from content that is not in memory")
     func onDisk() {
         var ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
@@ -84,7 +84,7 @@ struct ProducedContentTests {
             // Everything before it has been sent.
             #expect(wanted.baseAddress == bytes.baseAddress && owner === disk && pieces.left == 1 && output.sentBytes == 4)
             // Loaded content is not loaded again. Otherwise it could be evicted and loaded forever while memory is short.
-            output.broughtIn = wanted.baseAddress
+            output.loadedPiece = wanted.baseAddress
             let outcome = output.send(to: near, disk)
             #expect(make(outcome, &output) && pieces.left == 0 && !output.isEmpty)
         }

@@ -7,20 +7,20 @@ import Testing
 
 @testable import Downstream
 
-@Suite("TLS with clients, as tables")
+@Suite("TLS settings for clients")
 struct ServerTLSTests {
     @Test(
-        "a name's own certificate comes before a wildcard's; a wildcard is for one label",
+        "an exact name takes precedence over a wildcard, and a wildcard matches one label",
         arguments: [
             ("a.test", 0), ("A.Test", 0), ("a.test.", 0), ("x.a.test", 1), ("y.a.test", 2), ("z.y.a.test", nil), (".a.test", nil),
             ("test", nil), ("", nil), (".", nil), ("b.test", 1), ("*.a.test", 2),
         ] as [(String, Int?)])
     func names(_ name: String, _ place: Int?) {
         let names = ServerNames([["a.test"], ["x.a.test", "B.test"], ["*.a.test", "a.test"]])
-        #expect(names.place(of: name) == place)
+        #expect(names.index(of: name) == place)
     }
 
-    @Test("what fits in the first flight is one record; what is longer begins with packets, and goes on with the largest")
+    @Test("content that fits the first flight is one record; longer content starts with small records and continues with large ones")
     func records() {
         func sizes(_ bytes: Int, _ records: inout RecordSizes) -> [Int] {
             var (left, sizes) = (bytes, [Int]())
@@ -40,7 +40,7 @@ struct ServerTLSTests {
         #expect(first.reduce(0, +) == 60_000 && sizes(40_000, &long) == [16_384, 16_384, 7_232])
     }
 
-    @Test("mistakes and warnings name the file; one mistake, and none is used")
+    @Test("errors and warnings name the file, and one error prevents the use of all certificates")
     func reading() throws {
         let certificates = try TestCertificates()
         let (one, other) = (try certificates.make("one", hosts: "DNS:one.test"), try certificates.make("other", hosts: "DNS:other.test"))
@@ -59,7 +59,7 @@ struct ServerTLSTests {
             wrong.keyFile = key
             settings.certificates = [settings.certificates[0], wrong]
             let reading = ServerCertificates.read(settings, now: facts.notBefore)
-            #expect(reading.certificates == nil && reading.mistakes.map(\.place) == [1])
+            #expect(reading.certificates == nil && reading.mistakes.map(\.index) == [1])
             #expect(reading.mistakes.first?.sentence.contains(words) == true)
         }
         wrong.keyFile = other.key
@@ -68,7 +68,7 @@ struct ServerTLSTests {
         #expect(ServerCertificates.read(settings, now: 0).mistakes.first?.sentence.contains("needs client_ca") == true)
     }
 
-    @Test("what others would have to write to first is not waited for", .play)
+    @Test("a certificate or key file that is a pipe is rejected without blocking", .play)
     func pipe() throws {
         let certificates = try TestCertificates()
         let one = try certificates.make("one", hosts: "DNS:one.test")
@@ -78,7 +78,7 @@ struct ServerTLSTests {
         #expect(ServerCertificates.read(settings, now: 0).mistakes.map(\.sentence) == ["\(one.key) is no regular file"])
     }
 
-    @Test("what we sign ourselves can be used at once")
+    @Test("a self-signed certificate is immediately valid")
     func selfSigned() throws {
         let made = try #require(CertificateFacts.makeSelfSigned(names: "DNS:localhost,IP:127.0.0.1", days: 10))
         let facts = CertificateFacts(made, made)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Engine
 
-@Suite("One server", .play)
+@Suite("A single Redis server", .play)
 struct EngineClientTests {
     private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
     private static let ok = EngineReply.status(Array("OK".utf8))
@@ -16,7 +16,7 @@ struct EngineClientTests {
         words[0] == "GET" ? [.reply("$\(words[1].utf8.count)\r\n\(words[1])\r\n")] : nil
     }
 
-    @Test("what is asked together is replied to in order, each to who asked")
+    @Test("pipelined commands are answered in order, each to its caller")
     func pipelining() {
         let engine = ScriptedEngine(Self.echo)
         let play = EnginePlay(engine)
@@ -34,7 +34,7 @@ struct EngineClientTests {
         #expect((0..<RoundTrips.buckets).reduce(0) { $0 + figures.roundTrips.counts[$1] } == 1001)
     }
 
-    @Test("commands of one slot go out together, and their replies come together")
+    @Test("commands of one slot are sent together, and their replies are delivered together")
     func together() {
         let engine = ScriptedEngine()
         let play = EnginePlay(engine)
@@ -46,7 +46,7 @@ struct EngineClientTests {
         #expect(engine.commands.map { $0[0] } == ["GET", "SET", "WAIT"])
     }
 
-    @Test("what nobody waits for goes out with what somebody waits for, in order; or by itself, a moment later")
+    @Test("commands without urgency are sent with urgent ones, in order, or by themselves after a short delay")
     func unhurried() {
         let engine = ScriptedEngine(Self.echo)
         let play = EnginePlay(engine)
@@ -75,7 +75,7 @@ struct EngineClientTests {
         #expect(large.reply == Self.ok)
     }
 
-    @Test("who would not wait is told so; the reply that comes later is told too, and is nobody else's")
+    @Test("an impatient caller gets a timeout; its late reply is reported separately and never given to another caller")
     func late() {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gate), .reply("$1\r\n\(words[1])\r\n")] : nil }
@@ -96,7 +96,7 @@ struct EngineClientTests {
         #expect(figures.failures == [.timedOut: 1] && figures.lateReplies == 1 && engine.connectionCount == 1)
     }
 
-    @Test("after three time-outs nobody is kept waiting, until a probe is replied to")
+    @Test("after three timeouts commands fail at once, until a probe is answered")
     func breaker() {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gate), .reply("$-1\r\n")] : nil }
@@ -118,13 +118,13 @@ struct EngineClientTests {
         gate.open()
         #expect(play.wait { $0.isOpen })
         #expect(play.ask("GET", "a") == .nothing)
-        #expect(play.changes.withLock { $0 } == [.fails(.timedOut), .isWell])
+        #expect(play.changes.withLock { $0 } == [.fails(.timedOut), .recovered])
         #expect(engine.connectionCount == 1)
         #expect(engine.allCommands.count { $0[0] == "PING" } == 1)
         #expect(play.figures.failures == [.timedOut: 3, .breakerOpen: 1])
     }
 
-    @Test("a probe that is replied to after 250 ms changes nothing")
+    @Test("a probe answered after more than 250 ms does not close the breaker")
     func slowProbe() {
         let gates = Mutex<[Gate]>([])
         let engine = ScriptedEngine { words in
@@ -151,7 +151,7 @@ struct EngineClientTests {
         #expect(play.wait { $0.isOpen })
     }
 
-    @Test("a server that is good for probes only is tried less and less often")
+    @Test("a server that answers only probes is tried at increasing intervals")
     func relapses() {
         let intervals: [Int64] = [500, 1000, 2000, 500]
         let gates = intervals.map { _ in Gate() }
@@ -175,7 +175,7 @@ struct EngineClientTests {
         }
     }
 
-    @Test("a server that says nothing is asked no more after 250 ms, and its connection is made anew")
+    @Test("a server that is silent for 250 ms is not used any more, and its connection is replaced")
     func halfOpen() {
         let gate = Gate()
         let isSilent = Mutex(false)
@@ -202,7 +202,7 @@ struct EngineClientTests {
         gate.open()
     }
 
-    @Test("what the engine was asked to keep back is no silence")
+    @Test("the requested blocking time of a command does not count as silence")
     func held() {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "XREAD" ? [.pass(gate), .reply("*-1\r\n")] : nil }
@@ -216,7 +216,7 @@ struct EngineClientTests {
         #expect(outcome.reply == .nothing)
     }
 
-    @Test("beyond the limits nothing waits")
+    @Test("commands beyond the limits fail at once")
     func full() {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gate), .reply("$-1\r\n")] : nil }
@@ -233,7 +233,7 @@ struct EngineClientTests {
     }
 
     @Test(
-        "a reply that nobody has asked for ends the connection, and so does what is no reply",
+        "an unsolicited or malformed reply ends the connection",
         arguments: ["+OK\r\n", "HTTP/1.1 400\r\n", "$99999999\r\n"])
     func outOfStep(surplus: String) {
         let engine = ScriptedEngine { words in words.last == "bad" ? [.reply("+OK\r\n" + surplus)] : nil }
@@ -245,7 +245,7 @@ struct EngineClientTests {
         #expect(outcome.reply == Self.ok)
     }
 
-    @Test("a probe that gets another's reply ends the connection")
+    @Test("a probe with a wrong reply ends the connection")
     func wrongProbe() {
         let engine = ScriptedEngine { words in words[0] == "PING" ? [.reply("$5\r\nother\r\n")] : nil }
         let play = EnginePlay(engine)
@@ -260,7 +260,7 @@ struct EngineClientTests {
         #expect(!play.isOpen)
     }
 
-    @Test("a connection that ends fails what was under way, and is made again")
+    @Test("a closed connection fails the commands in progress and is replaced")
     func lost() {
         let engine = ScriptedEngine { words in words.last == "bad" ? [.close] : nil }
         let play = EnginePlay(engine)
@@ -272,7 +272,7 @@ struct EngineClientTests {
         #expect(engine.connectionCount == 2 && play.onLoop { $0.connection(forKey: [1]) } == 2)
     }
 
-    @Test("who cannot be reached fails at once what waits, and is not asked after three times")
+    @Test("an unreachable server fails waiting commands at once, and opens the breaker after three failures")
     func unreachable() {
         let play = EnginePlay([.host("127.0.0.1", port: TestTools.freePort())])
         #expect(play.ask("GET", "a") == .failed(.unreachable))
@@ -280,7 +280,7 @@ struct EngineClientTests {
         #expect(play.begin("GET", "a").now == [.failed(.breakerOpen)])
     }
 
-    @Test("the Cluster is found by the first of several servers that can be reached")
+    @Test("the Cluster is discovered through the first reachable of several servers")
     func seeds() {
         let engine = ScriptedEngine()
         engine.react { [port = engine.port] words in words[0] == "CLUSTER" ? [.reply(ScriptedEngine.slots([(0...16_383, port)]))] : nil }
@@ -290,7 +290,7 @@ struct EngineClientTests {
         #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
     }
 
-    @Test("several servers that are not a Cluster are not asked, nor is one of them while the others are away; once they are, they are")
+    @Test("several servers that are not a Cluster are not used, not even one alone, until they form a Cluster")
     func notCluster() {
         let (one, other) = (ScriptedEngine(), ScriptedEngine())
         let play = EnginePlay([one.server, other.server])
@@ -305,7 +305,7 @@ struct EngineClientTests {
         #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
     }
 
-    @Test("of several servers of which the user may not ask whether they are a Cluster none is asked, and that is what is told")
+    @Test("if the user may not query the Cluster of several servers, none is used, and the missing permission is reported")
     func clusterForbidden() {
         let engines = [ScriptedEngine(), ScriptedEngine()]
         let refusal = "-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n"
@@ -314,7 +314,7 @@ struct EngineClientTests {
         #expect(EnginePlay([engines[0].server]).ask("GET", "a", patience: 1000) == .nothing, "one is all there is")
     }
 
-    @Test("a server that is a replica now is connected to anew, since its name may lead to another")
+    @Test("a server that became a replica is connected again, because its name may resolve to another server")
     func replicaNow() {
         let isReplica = Mutex(true)
         let engine = ScriptedEngine { words in
@@ -333,14 +333,14 @@ struct EngineClientTests {
         #expect(engine.connectionCount == 2)
     }
 
-    @Test("who a name leads to is found beside the loop")
+    @Test("names are resolved off the event loop")
     func name() {
         let engine = ScriptedEngine()
         let play = EnginePlay([.host("localhost", port: engine.port)])
         #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
     }
 
-    @Test("a server that does not get on with TLS, or with the password, is given up after a second", arguments: [false, true])
+    @Test("a server that hangs in the TLS handshake or in authentication is given up after a second", arguments: [false, true])
     func hangingGreeting(isTLS: Bool) {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.pass(gate)] : nil }
@@ -350,7 +350,7 @@ struct EngineClientTests {
         }
         let outcome = play.begin("SET", "a", "1", patience: 5000)
         #expect(engine.wait { $0.connectionCount == 1 })
-        #expect(play.wait { $0.nodes.values.allSatisfy(\.isComingUp) })
+        #expect(play.wait { $0.nodes.values.allSatisfy(\.isConnecting) })
         play.advance(1000)
         // The server has accepted the connection, so it is not unreachable.
         #expect(play.onLoop { $0.nodes.values.map(\.lastFailure) } == [isTLS ? .noTLS : .timedOut])
@@ -359,7 +359,7 @@ struct EngineClientTests {
         gate.open()
     }
 
-    @Test("the password is said first, with the user where there is one", arguments: [nil, "me"])
+    @Test("the password is sent first, with the user if configured", arguments: [nil, "me"])
     func password(user: String?) {
         let engine = ScriptedEngine()
         let play = EnginePlay(engine) { settings in
@@ -371,7 +371,7 @@ struct EngineClientTests {
     }
 
     @Test(
-        "what a server says to a password is told by what it is about: one that has no room for another client knows nothing of passwords",
+        "an error reply to AUTH is classified by its meaning; a full server does not count as a wrong password",
         arguments: [
             ("WRONGPASS invalid username-password pair or user is disabled.", EngineFailure.denied),
             ("NOAUTH Authentication required.", .denied),
@@ -388,7 +388,7 @@ struct EngineClientTests {
         #expect(play.isOpen == (failure != .denied))
     }
 
-    @Test("a wrong password opens the breaker at once, and a good one closes it")
+    @Test("a wrong password opens the breaker at once, and a correct one closes it")
     func wrongPassword() {
         let isGood = Mutex(false)
         let engine = ScriptedEngine { words in
@@ -405,7 +405,7 @@ struct EngineClientTests {
         #expect(play.ask("SET", "a", "1") == Self.ok)
     }
 
-    @Test("what nobody waits for any more when the connection is there is not sent")
+    @Test("a command that timed out before the connection was established is not sent")
     func neverSent() {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.pass(gate), .reply("+OK\r\n")] : nil }
@@ -421,7 +421,7 @@ struct EngineClientTests {
         #expect(play.figures.lateReplies == 0)
     }
 
-    @Test("who is told of a reply may ask again, and may close the client")
+    @Test("a reply handler may send more commands and may close the client")
     func fromWithin() {
         let engine = ScriptedEngine(Self.echo)
         let play = EnginePlay(engine)
@@ -442,7 +442,7 @@ struct EngineClientTests {
         #expect(play.figures.servers == 0)
     }
 
-    @Test("what was late when the client was closed, or its connection ended, is told once", arguments: [false, true])
+    @Test("a late command is reported once when its connection ends or the client is closed", arguments: [false, true])
     func lateEnd(closes: Bool) {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gate), .close] : nil }
@@ -459,7 +459,7 @@ struct EngineClientTests {
         gate.open()
     }
 
-    @Test("closing tells all who wait")
+    @Test("closing the client fails all waiting commands")
     func closed() {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gate)] : nil }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Engine
 
-@Suite("A Cluster", .play)
+@Suite("A Redis Cluster", .play)
 struct EngineClusterTests {
     private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
     private static let ok = EngineReply.status(Array("OK".utf8))
@@ -35,7 +35,7 @@ struct EngineClusterTests {
     /// Keys in slot 12182 (the second half) and slot 5061 (the first half).
     private static let (high, low) = ("foo", "bar")
 
-    @Test("each key goes to who has its slot, and what has none to anybody")
+    @Test("each key goes to the server of its slot, and commands without a key go to any server")
     func slots() {
         let pair = Pair()
         let play = EnginePlay(pair.low)
@@ -46,7 +46,7 @@ struct EngineClusterTests {
         #expect(play.onLoop { $0.isCluster })
     }
 
-    @Test("MOVED: the command goes again to whom it names, the next one goes there at once, and the map is looked up")
+    @Test("after MOVED the command is repeated at the named server, later ones go there directly, and the map is refreshed")
     func moved() {
         let pair = Pair()
         pair.react(pair.low) { [port = pair.high.port] words in words[0] == "SET" ? [.reply("-MOVED 5061 127.0.0.1:\(port)\r\n")] : nil }
@@ -59,7 +59,7 @@ struct EngineClusterTests {
         #expect(play.figures.repetitions == 1)
     }
 
-    @Test("MOVED in a ring ends")
+    @Test("a MOVED loop ends with an error")
     func ring() {
         let pair = Pair()
         for engine in [pair.low, pair.high] {
@@ -71,7 +71,7 @@ struct EngineClusterTests {
         #expect(pair.low.commands.count + pair.high.commands.count == 6)
     }
 
-    @Test("ASK: this once the other is asked, with a word before, and the map stays")
+    @Test("after ASK one command goes to the other server, preceded by ASKING, and the map is unchanged")
     func ask() {
         let pair = Pair()
         pair.react(pair.low) { [port = pair.high.port] words in
@@ -86,7 +86,7 @@ struct EngineClusterTests {
         #expect(pair.low.commands.count == 3)
     }
 
-    @Test("what has no key goes along with what was before it")
+    @Test("a command without a key follows the command before it")
     func wait() {
         let pair = Pair()
         pair.react(pair.low) { [port = pair.high.port] words in
@@ -104,7 +104,7 @@ struct EngineClusterTests {
         #expect(pair.high.commands.map { $0[0] } == ["XADD", "WAIT"])
     }
 
-    @Test("TRYAGAIN: a little later, and no longer than patience lasts")
+    @Test("TRYAGAIN repeats the command after a short delay, within the caller's timeout")
     func tryAgain() {
         let pair = Pair()
         let refusals = Mutex(2)
@@ -127,7 +127,7 @@ struct EngineClusterTests {
     }
 
     @Test(
-        "what does not pass within patience is told at once",
+        "an error that cannot pass within the timeout is reported at once, without a retry",
         arguments: [
             ("LOADING Redis is loading the dataset in memory", EngineFailure.loading), ("CLUSTERDOWN The cluster is down", .clusterDown),
             ("READONLY You can't write against a read only replica.", .readOnly),
@@ -143,7 +143,7 @@ struct EngineClusterTests {
         #expect(play.isOpen)
     }
 
-    @Test("a primary that is a replica now: the map is looked up elsewhere, and who waits is served by the new one")
+    @Test("when a primary becomes a replica, the map is refreshed elsewhere, and waiting commands go to the new primary")
     func readOnly() {
         let pair = Pair()
         pair.react(pair.low) { words in words[0] == "SET" ? [.reply("-READONLY You can't write against a read only replica.\r\n")] : nil }
@@ -157,7 +157,7 @@ struct EngineClusterTests {
         #expect(pair.high.commands == [["SET", Self.low, "1"]])
     }
 
-    @Test("one server that is lost fails what is its own, and the rest goes on; its slots are found again where they are")
+    @Test("a lost server fails only commands for its slots, until the map shows the new owner")
     func lost() {
         let pair = Pair()
         let play = EnginePlay([pair.low.server, pair.high.server])
@@ -176,7 +176,7 @@ struct EngineClusterTests {
         #expect(play.onLoop { $0.openFailure(of: pair.low.server) } == nil)
     }
 
-    @Test("a slot that nobody has is down")
+    @Test("a slot without an owner is reported as down")
     func uncovered() {
         let engine = ScriptedEngine()
         engine.react { [port = engine.port] words in words[0] == "CLUSTER" ? [.reply(ScriptedEngine.slots([(0...99, port)]))] : nil }
@@ -184,7 +184,7 @@ struct EngineClusterTests {
         #expect(play.ask("SET", Self.low, "1", keyAt: 1) == .failed(.clusterDown))
     }
 
-    @Test("what has come of replies is bounded over all connections")
+    @Test("unfinished replies are limited over all connections")
     func unfinished() {
         let pair = Pair()
         let gate = Gate()
@@ -205,7 +205,7 @@ struct EngineClusterTests {
         #expect(play.onLoop { $0.counted.heldBytes } == 0)
     }
 
-    @Test("an engine that names more and more servers is not followed for ever")
+    @Test("the number of servers that Redis can name is limited")
     func tooMany() {
         let engine = ScriptedEngine()
         let port = TestTools.freePort()

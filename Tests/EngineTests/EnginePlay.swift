@@ -132,7 +132,7 @@ final class EnginePlay: Sendable {
     /// Waits until no command or connection attempt is pending.
     func settle() {
         turn()
-        _ = wait { client in client.figures.commandsUnderWay == 0 && client.nodes.values.allSatisfy { !$0.isComingUp } }
+        _ = wait { client in client.figures.commandsUnderWay == 0 && client.nodes.values.allSatisfy { !$0.isConnecting } }
         turn()
     }
 

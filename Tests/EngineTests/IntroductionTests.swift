@@ -6,11 +6,11 @@ import Testing
 
 @testable import Engine
 
-@Suite("How a connection introduces itself")
+@Suite("Introduction of a connection")
 struct IntroductionTests {
     private static let ok = EngineReply.status(Array("OK".utf8))
 
-    @Test("a rotated password, and the user beside it, are read anew for each connection")
+    @Test("the password file is read again for each connection, and the user is sent with it")
     func rotatedPassword() throws {
         let engine = ScriptedEngine()
         let path = TestTools.file("first\n")
@@ -25,7 +25,7 @@ struct IntroductionTests {
         #expect(engine.allCommands.first == ["AUTH", "me", "first"])
     }
 
-    @Test("without a password in its file a server is not asked", arguments: [nil, ""])
+    @Test("a server whose password file is empty or missing is not used", arguments: [nil, ""])
     func noPassword(text: String?) {
         let engine = ScriptedEngine()
         let play = EnginePlay(engine) { $0.passwordFile = text.map { TestTools.file($0) } ?? "/nowhere/at/all" }
@@ -33,7 +33,7 @@ struct IntroductionTests {
         #expect(engine.allCommands.isEmpty && !play.isOpen)
     }
 
-    @Test("a connection has a name where it may have one, and the database that is asked for", arguments: [true, false])
+    @Test("a connection sets its name, if permitted, and selects the configured database", arguments: [true, false])
     func introduction(mayHaveName: Bool) {
         let engine = ScriptedEngine { $0[0] == "CLIENT" && !mayHaveName ? [.reply("-NOPERM no\r\n")] : nil }
         let play = EnginePlay(engine) { ($0.clientName, $0.database) = ("cistern-shop-1", 3) }
@@ -41,7 +41,7 @@ struct IntroductionTests {
         #expect(engine.allCommands.prefix(2) == [["CLIENT", "SETNAME", "cistern-shop-1"], ["SELECT", "3"]])
     }
 
-    @Test("a Cluster has no database but 0, and says so")
+    @Test("a Cluster rejects databases other than 0, and the client reports it")
     func noDatabase() {
         let engine = ScriptedEngine { $0[0] == "SELECT" ? [.reply("-ERR SELECT is not allowed in cluster mode\r\n")] : nil }
         let play = EnginePlay(engine) { $0.database = 3 }

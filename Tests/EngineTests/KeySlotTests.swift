@@ -12,7 +12,7 @@ struct KeySlotTests {
     func checksum() { #expect(Self.checksum("123456789") == 0x31C3) }
 
     @Test(
-        "only what stands between the first braces counts, where something does",
+        "only the text between the first braces is hashed, unless it is empty",
         arguments: [
             ("{user1000}.following", "user1000"), ("{user1000}.followers", "user1000"), ("foo{}{bar}", "foo{}{bar}"),
             ("foo{{bar}}zap", "{bar"), ("foo{bar}{zap}", "bar"), ("foo{bar", "foo{bar"), ("foo}bar{", "foo}bar{"), ("", ""),
@@ -22,6 +22,7 @@ struct KeySlotTests {
     }
 
     @Test(
-        "slots as redis-server computes them", arguments: [("foo", 12182), ("bar", 5061), ("hello", 866), ("{user1000}.following", 3443)])
+        "slots equal those computed by redis-server",
+        arguments: [("foo", 12182), ("bar", 5061), ("hello", 866), ("{user1000}.following", 3443)])
     func known(key: String, slot: Int) { #expect(KeySlot.of(Array(key.utf8)) == slot) }
 }

@@ -4,9 +4,9 @@ import Testing
 
 @testable import Engine
 
-@Suite("Breaker of a server")
+@Suite("Circuit breaker of a server")
 struct NodeBreakerTests {
-    @Test("three failures in a row open it, and a reply between them begins anew")
+    @Test("three consecutive failures open the breaker, and a reply in between resets the count")
     func failures() {
         var breaker = NodeBreaker(failures: 3)
         let steps = [breaker.noteFailure(at: 1), breaker.noteFailure(at: 2)]
@@ -21,7 +21,7 @@ struct NodeBreakerTests {
         #expect(closes == [true, false] && breaker.isClosed && breaker.failuresInRow == 0)
     }
 
-    @Test("time-outs of what was sent together count once")
+    @Test("timeouts of commands that were sent together count once")
     func timeOuts() {
         var breaker = NodeBreaker(failures: 3)
         for _ in 0..<100 { #expect(breaker.noteTimeOut(sent: 100, at: 110) == false) }
@@ -31,7 +31,7 @@ struct NodeBreakerTests {
         #expect(breaker.noteTimeOut(sent: 120, at: 130) && !breaker.isClosed)
     }
 
-    @Test("silence opens it at once")
+    @Test("silence opens the breaker at once")
     func silence() {
         var breaker = NodeBreaker(failures: 3)
         let opened = [breaker.open(), breaker.open()]

@@ -9,7 +9,7 @@ import Testing
 @testable import Engine
 
 @Suite(
-    "Real servers", .play, .realTime, .serialized,
+    "Real Redis servers", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct RedisTests {
     private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
@@ -39,7 +39,7 @@ struct RedisTests {
 
     // MARK: One server
 
-    @Test("one server, by a port and by a Unix socket")
+    @Test("a single server works through a TCP port and a Unix socket")
     func single() throws {
         let redis = try RedisProcess()
         let play = play([redis.server])
@@ -67,7 +67,7 @@ struct RedisTests {
         #expect(play.onLoop { $0.map != nil && !$0.isCluster })
     }
 
-    @Test("many values at once, both ways")
+    @Test("many large values are transferred concurrently in both directions")
     func manyLarge() throws {
         let redis = try RedisProcess()
         let play = play([redis.server])
@@ -80,7 +80,7 @@ struct RedisTests {
         #expect(play.figures.connections == 1)
     }
 
-    @Test("by TLS, with our certificate, a user and a password")
+    @Test("a server is used over TLS with a client certificate, a user and a password")
     func tls() throws {
         let certificates = try TestCertificates()
         let (server, mine) = (try certificates.make("server"), try certificates.make("mine"))
@@ -111,7 +111,7 @@ struct RedisTests {
         #expect(asking { $0.tls?.certificate = nil }.ask("PING")?.failure != nil)
     }
 
-    @Test("a frozen server is asked no more, and is asked again when it goes on")
+    @Test("a frozen server opens the breaker, and is used again when it resumes")
     func frozen() throws {
         let redis = try RedisProcess()
         let play = play([redis.server], patience: 100)
@@ -123,7 +123,7 @@ struct RedisTests {
         #expect(ask(play, ["PING"], until: isPong) != nil)
     }
 
-    @Test("a server that takes a second for each command keeps nobody waiting that long")
+    @Test("a server that delays each command by a second does not make callers wait that long")
     func slow() throws {
         let redis = try RedisProcess()
         let play = play([redis.server], patience: 50)
@@ -135,7 +135,7 @@ struct RedisTests {
         #expect(play.ask("SET", "a", "1", patience: 10_000) == Self.ok && play.ask("GET", "a", patience: 10_000) == Self.bytes("1"))
     }
 
-    @Test("an access list that is too narrow is told of at each command")
+    @Test("an access list that is too narrow is reported for each command")
     func narrow() throws {
         let redis = try RedisProcess(["--user", "default", "on", "nopass", "~cistern:*", "+get", "+ping"])
         let play = play([redis.server])
@@ -146,7 +146,7 @@ struct RedisTests {
         #expect(play.isOpen)
     }
 
-    @Test("a server that is full says so")
+    @Test("a server that is out of memory is reported as full")
     func full() throws {
         let redis = try RedisProcess(["--maxmemory", "1", "--maxmemory-policy", "noeviction"])
         let play = play([redis.server])
@@ -156,7 +156,7 @@ struct RedisTests {
 
     // MARK: A Cluster
 
-    @Test("all slots, from the address of one server", .slow)
+    @Test("all slots are reached from the address of one server", .slow)
     func slots() throws {
         let servers = try RedisProcess.cluster()
         let play = play([servers[1].server])
@@ -173,7 +173,7 @@ struct RedisTests {
         #expect(play.figures.repetitions == 0 && play.figures.servers == 3 && play.onLoop { $0.isCluster })
     }
 
-    @Test("a slot that moves, with a key on either side, and then for good", .slow)
+    @Test("keys are found while their slot migrates and afterwards", .slow)
     func moving() throws {
         let servers = try RedisProcess.cluster()
         let play = play([servers[0].server])
@@ -198,7 +198,7 @@ struct RedisTests {
         #expect(play.figures.repetitions == 3)
     }
 
-    @Test("a primary that is killed: the rest goes on, and its replica has its slots afterwards", .slow)
+    @Test("when a primary is killed, other slots continue, and its replica takes over its slots", .slow)
     func failover() throws {
         let servers = try RedisProcess.cluster(replicaOf: 0)
         let play = play([servers[0].server, servers[1].server], patience: 1000)

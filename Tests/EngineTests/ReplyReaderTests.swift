@@ -4,7 +4,7 @@ import Testing
 
 @testable import Engine
 
-@Suite("Replies")
+@Suite("Replies of Redis")
 struct ReplyReaderTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let bytes: String
@@ -39,7 +39,7 @@ struct ReplyReaderTests {
         return (replies, reader.isBroken)
     }
 
-    @Test("each reply whole, and cut at every byte", arguments: rows)
+    @Test("each reply is parsed whole and when split at any byte", arguments: rows)
     func good(row: Row) {
         let bytes = Self.text(row.bytes)
         for pieces in 1...bytes.count {
@@ -51,7 +51,7 @@ struct ReplyReaderTests {
     }
 
     @Test(
-        "what is no reply, or too much of one, ends the connection before it is waited for",
+        "a malformed or oversized reply ends the connection before more of it is read",
         arguments: [
             "*2147483647\r\n", "*9223372036854775807\r\n", "*262145\r\n", "*-2\r\n", "*x\r\n", "$16777217\r\n", "$9223372036854775807\r\n",
             "$99999999999999999999999999\r\n", "$-2\r\n", "$x\r\n", "$\r\n", ":x\r\n", "?\r\n", "HTTP/1.1 400 Bad Request\r\n", "\r\n",
@@ -65,14 +65,14 @@ struct ReplyReaderTests {
         for pieces in [1, 2, 3, bytes.count] { #expect(read(bytes, pieces: pieces).isBroken || text.hasPrefix("*2\r\n*200000")) }
     }
 
-    @Test("a line without an end is given up")
+    @Test("a line without an end is rejected")
     func endless() {
         #expect(read([UInt8](repeating: UInt8(ascii: "+"), count: 70_000), pieces: 4096).isBroken)
         #expect(!read([UInt8](repeating: UInt8(ascii: "+"), count: 60_000), pieces: 4096).isBroken)
         #expect(read(Self.text("$") + [UInt8](repeating: UInt8(ascii: "1"), count: 30), pieces: 1).isBroken)
     }
 
-    @Test("many small things are as much as one that is large")
+    @Test("many small elements are limited like one large reply")
     func manyElements() {
         var limits = EngineLimits()
         limits.replyElements = 100
@@ -88,7 +88,7 @@ struct ReplyReaderTests {
         #expect(read(Self.text(long), pieces: 1000, limits: limits).isBroken)
     }
 
-    @Test("commands are written so that a server reads them")
+    @Test("commands are encoded in RESP")
     func written() {
         let command = EngineCommand("SET", "a\r\n", String(repeating: "x", count: 100), "")
         #expect(
@@ -96,7 +96,7 @@ struct ReplyReaderTests {
         )
     }
 
-    @Test("what is put together of words that were written before is what the same words are")
+    @Test("commands composed of encoded words equal commands encoded at once")
     func putTogether() {
         let (key, lease) = (EngineKey(Self.text("a{b}")), EngineKey(Self.text("a{b}:l")[...], beside: EngineKey(Self.text("a{b}"))))
         #expect(lease == EngineKey(Self.text("a{b}:l")))
@@ -112,7 +112,7 @@ struct ReplyReaderTests {
         #expect(commands.bytes == same.bytes && commands.count == 3)
         for place in 0..<3 {
             #expect(commands.bytes(of: place) == same.bytes(of: place))
-            #expect(commands.places[place].slot == same.places[place].slot && commands.places[place].slot != nil)
+            #expect(commands.entries[place].slot == same.entries[place].slot && commands.entries[place].slot != nil)
         }
     }
 }

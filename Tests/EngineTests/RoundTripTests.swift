@@ -12,7 +12,7 @@ struct RoundTripTests {
         return trips.smoothedMicroseconds
     }
 
-    @Test("one slow reply among quick ones means little; slow ones in a row count after some, and are forgotten after some")
+    @Test("one slow reply has little effect on the smoothed time; consecutive slow replies raise it, and quick ones lower it")
     func smoothing() {
         let quick = [Int64](repeating: 200, count: 50)
         #expect(Self.smoothed([]) == 0 && Self.smoothed(quick) <= 200)
@@ -22,7 +22,7 @@ struct RoundTripTests {
         #expect(Self.smoothed(quick + slow + quick) < 1_000)
     }
 
-    @Test("no clock and no pause takes it beyond two seconds, nor below nothing", arguments: [Int64.max, Int64.min, -1, 1 << 40])
+    @Test("the smoothed time stays between zero and two seconds for any input", arguments: [Int64.max, Int64.min, -1, 1 << 40])
     func extremes(time: Int64) {
         let smoothed = Self.smoothed([Int64](repeating: time, count: 100))
         #expect((0...2_000_000).contains(smoothed))

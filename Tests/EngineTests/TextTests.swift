@@ -5,10 +5,10 @@ import Testing
 
 @testable import Engine
 
-@Suite("Texts of servers")
+@Suite("Parsing of server addresses and replies")
 struct TextTests {
     @Test(
-        "a server as settings name it",
+        "a server address in the settings is parsed",
         arguments: [
             ("redis://h1:6379", EngineServer.host("h1", port: 6379), false), ("redis://h1", .host("h1", port: 6379), false),
             ("redis://h1/", .host("h1", port: 6379), false), ("rediss://h1:1", .host("h1", port: 1), true),
@@ -21,11 +21,13 @@ struct TextTests {
         #expect(read.server == server && read.isTLS == isTLS && read.database == 0)
     }
 
-    @Test("a database behind the port", arguments: [("redis://h1:1/3", 3), ("rediss://h1/15", 15), ("valkeys://[::1]:7/0", 0)])
+    @Test(
+        "the database number after the port is parsed",
+        arguments: [("redis://h1:1/3", 3), ("rediss://h1/15", 15), ("valkeys://[::1]:7/0", 0)])
     func database(text: String, number: Int) throws { #expect(try EngineServer.read(text).database == number) }
 
     @Test(
-        "what is none says why",
+        "an invalid address is rejected with its cause",
         arguments: [
             ("h1:6379", EngineAddressProblem.scheme), ("http://h1", .scheme), ("", .scheme), ("redis://", .host), ("redis://:6379", .host),
             ("redis://u:p@h1", .credentials), ("redis://h1:0", .port), ("redis://h1:65536", .port), ("redis://h1:+1", .port),
@@ -39,7 +41,7 @@ struct TextTests {
     }
 
     @Test(
-        "what an error means",
+        "an error reply is classified",
         arguments: [
             ("MOVED 3999 127.0.0.1:6381", ErrorMeaning.moved(slot: 3999, .host("127.0.0.1", port: 6381))),
             ("MOVED 0 ::1:6381", .moved(slot: 0, .host("::1", port: 6381))), ("MOVED 1 :6381", .moved(slot: 1, .host("asked", port: 6381))),
@@ -67,7 +69,7 @@ struct TextTests {
             [.integer(first), .integer(last), .list([host, .integer(port)])] + (replica.map { [.list([host, .integer($0)])] } ?? []))
     }
 
-    @Test("a map names the owner of each slot; who has no host is the one that was asked")
+    @Test("a slot map names the owner of each slot; an entry without a host means the queried server")
     func map() throws {
         let asked = EngineServer.host("me", port: 7)
         let reply = EngineReply.list([range(0, 99, "a", 1, replica: 9), range(200, 16383, nil, 2), range(100, 150, "", 3)])
@@ -77,7 +79,7 @@ struct TextTests {
         #expect(map.primaries.count == 3 && map.replicas == [.host("a", port: 9)])
     }
 
-    @Test("what is no map is none, and costs no more than one")
+    @Test("an invalid slot map is rejected at bounded cost")
     func badMaps() {
         let asked = EngineServer.host("me", port: 7)
         let bad: [EngineReply] = [
@@ -88,7 +90,7 @@ struct TextTests {
         for reply in bad { #expect(SlotMap(reply, from: asked, limit: 10) == nil) }
     }
 
-    @Test("a password is nowhere in what is printed of the settings")
+    @Test("printed settings never contain a password")
     func password() {
         var settings = EngineSettings(servers: [.host("h", port: 1)])
         settings.passwordFile = TestTools.file("hunter2")

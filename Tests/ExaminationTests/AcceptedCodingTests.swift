@@ -5,7 +5,7 @@ import HTTPCore
 import ReverseProxy
 import Testing
 
-@Suite("Accepted codings")
+@Suite("Accepted content codings")
 struct AcceptedCodingTests {
     struct Row: CustomTestStringConvertible, Sendable {
         let sentence: String
@@ -38,7 +38,7 @@ struct AcceptedCodingTests {
         return fields
     }
 
-    @Test("what the upstream is asked for", arguments: rows)
+    @Test("the Accept-Encoding sent to the upstream", arguments: rows)
     func passedOn(_ row: Row) {
         #expect(String(decoding: AcceptedCoding.passedOn(Self.fields(row.accept)), as: UTF8.self) == row.passedOn)
     }
@@ -55,7 +55,7 @@ struct AcceptedCodingTests {
         return AcceptedCoding.shown(head, [1], decoded: decoded, to: request).content == [1]
     }
 
-    @Test("a coding is taken off for those who did not ask for it, but never against no-transform (RFC 9110 §7.7)")
+    @Test("content is decoded for clients that do not accept its coding, unless no-transform applies (RFC 9110 §7.7)")
     func shown() {
         #expect(Self.isCoded(Self.response(), for: "gzip", decoded: [2]))
         #expect(!Self.isCoded(Self.response(), for: "br", decoded: [2]))

@@ -8,7 +8,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("What is found in content")
+@Suite("Results of content examination")
 struct ContentExaminationTests {
     private static let nothing = ContentExamination.Findings()
 
@@ -23,7 +23,7 @@ struct ContentExaminationTests {
             ContentExamination.Demands(good, storedBytes: nil, makesTag: makesTag, limitBytes: limit))
     }
 
-    @Test("what there is to go through decides what is too long to be looked at on the loop")
+    @Test("the amount of content to process decides whether it is examined on the event loop")
     func lengths() throws {
         let text = Array(TestContent.list(20).utf8)
         let coded = try TestContent.gzip(TestContent.list(20))
@@ -42,7 +42,7 @@ struct ContentExaminationTests {
         #expect(examination(text, nil).findings(within: 0) == Self.nothing)
     }
 
-    @Test("faults are the same at once and beside the loop")
+    @Test("faults are equal on and off the event loop")
     func faults() throws {
         let bomb = try TestContent.gzip(String(repeating: " ", count: 100_000) + "1")
         let rows: [(ContentExamination, UpstreamFault?)] = [
@@ -58,7 +58,7 @@ struct ContentExaminationTests {
         }
     }
 
-    @Test("what is too large or too deep to be looked at is no fault, and is not kept")
+    @Test("content too large or too deep to examine is not a fault and is not stored")
     func obstacles() throws {
         let large = try TestContent.gzip("[" + String(repeating: " ", count: 100_000) + "1]")
         let bomb = try TestContent.gzip("[" + String(repeating: " ", count: 4 << 20) + "]")
@@ -77,7 +77,7 @@ struct ContentExaminationTests {
         #expect(coded == .init(decoded: deep, obstacle: .tooDeep) && coded?.flaw == .tooDeep)
     }
 
-    @Test("zeros behind gzip fill up a block; anything else is damage")
+    @Test("zero padding after gzip is accepted; other trailing data is damage")
     func padding() throws {
         let coded = try TestContent.gzip("[1]")
         for behind in [[0], [UInt8](repeating: 0, count: 512)] as [[UInt8]] {
@@ -88,7 +88,7 @@ struct ContentExaminationTests {
         }
     }
 
-    @Test("a tag is of what the data means, however long it is")
+    @Test("a tag depends on the meaning of the JSON, whatever its length")
     func tags() throws {
         let count = TestRun.isFast ? 2_000 : 10_000
         let one = examination(Array(TestContent.list(count, ",\"x\":1,\"y\":2").utf8), makesTag: true).findings()?.ownTag
@@ -114,7 +114,7 @@ struct ContentExaminationTests {
         ).findings()
     }
 
-    @Test("JSON that RFC 8259 refuses is no fault, gets no tag, and fails what must be there")
+    @Test("readable JSON that RFC 8259 forbids is not a fault, gets no tag, and fails required values")
     func lenient() {
         for text in ["{\"a\":\"\u{80}\"}", "\u{feff}{\"a\":1}"] {
             #expect(response(text) == .init(isLenient: true))
@@ -124,7 +124,7 @@ struct ContentExaminationTests {
         #expect(response("{\"a\":1}")?.isLenient == false && response("{\"a\":1}")?.ownTag != nil)
     }
 
-    @Test("what the route does not keep is no fault")
+    @Test("a response excluded by keep_if is not a fault")
     func kept() {
         #expect(response("{\"errors\":[]}", kept: ["/errors"])?.obstacle == .notKept)
         #expect(response("{\"errors\":[]}", kept: ["/errors"])?.fault == nil)
@@ -132,7 +132,7 @@ struct ContentExaminationTests {
     }
 
     @Test(
-        "GraphQL's errors without data are not kept",
+        "GraphQL errors without data are not stored",
         arguments: [
             ("{\"errors\":[{\"message\":\"PersistedQueryNotFound\"}]}", true), ("{\"data\":null,\"errors\":[{}]}", true),
             ("{\"errors\":[\"a\"],\"data\":null}", true), ("{\"errors\":[{\"data\":{}}]}", true),

@@ -5,9 +5,9 @@ import Testing
 
 @testable import HTTPCore
 
-@Suite("Hashes of content")
+@Suite("Content hashes")
 struct ContentHashTests {
-    @Test("hexadecimal digits are those of the standard library, with zeros before them")
+    @Test("hexadecimal digits equal those of the standard library, padded with zeros")
     func digits() {
         var generator = SeededGenerator(seed: 4711)
         let numbers =
@@ -20,7 +20,7 @@ struct ContentHashTests {
         }
     }
 
-    @Test("a tag is the same on every machine and after every restart: stored ones stay good")
+    @Test("a tag is stable across machines and restarts")
     func tag() {
         var tag: [UInt8] = []
         ContentHash.appendHex(of: Array("{\"a\":1}".utf8), to: &tag)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Figures
 
-@Suite("Clocks")
+@Suite("Clock differences")
 struct ClockTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let testDescription: String
@@ -15,7 +15,7 @@ struct ClockTests {
     }
 
     @Test(
-        "the smallest difference of the last minutes counts, and what a second and the duration explain is none",
+        "the smallest recent difference counts, less the resolution and the request's duration",
         arguments: [
             Row(testDescription: "no response", responses: [], expected: nil),
             Row(testDescription: "in the same second", responses: [(5_000, 5_900, 10)], expected: 0),
@@ -68,7 +68,7 @@ struct ClockTests {
         }
     }
 
-    @Test("whatever the delays: never more than the true difference, and not less by more than measuring errs")
+    @Test("the estimate never exceeds the true difference, and is below it by at most the measurement error")
     func random() {
         RandomSchedules.run(200, steps: 40) {
             Delays(&$0)
@@ -99,7 +99,7 @@ struct ClockTests {
         }
     }
 
-    @Test("steps are counted by their direction, whatever small adjustments there are")
+    @Test("clock steps are counted by direction, and small adjustments are not counted")
     func steps() {
         RandomSchedules.run(20, steps: 200) { _ in
             Steps()
@@ -108,7 +108,7 @@ struct ClockTests {
         }
     }
 
-    @Test("of several with a limit of their own the fullest is shown, and what has no limit is not")
+    @Test("the most used of several pools with their own limits is reported, and resources without a limit are not")
     func limits() {
         var use = LimitUse()
         for (used, limit) in [(1, 4), (3, 4), (0, 2), (5, 0)] { use.note("upstream.connections", used, of: limit) }

@@ -8,9 +8,9 @@ import Testing
 
 @testable import Figures
 
-@Suite("Figures")
+@Suite("Metric declarations")
 struct FigureTests {
-    @Test("each figure is one sample of one family")
+    @Test("each figure is exactly one sample of one family")
     func declared() {
         let figures = Figure.families.flatMap { $0.samples.map(\.figure) }
         #expect(figures.count == Set(figures).count && Set(figures) == Set(Figure.allCases))
@@ -21,7 +21,7 @@ struct FigureTests {
         }
     }
 
-    @Test("each labelled figure and each histogram has a name of its own, and a word for each value of its label")
+    @Test("each labelled figure and histogram has a unique name and a unique label for each value")
     func labelled() {
         let shown = LabelledFigure.allCases.filter { $0.declaration.shown != .none }
         let names = Figure.families.map(\.name) + shown.map(\.declaration.name) + HistogramFigure.allCases.map(\.declaration.name)
@@ -32,7 +32,7 @@ struct FigureTests {
         }
     }
 
-    @Test("a sum has each figure")
+    @Test("a sum includes each figure")
     func sum() {
         var (one, other) = (Figures(), Figures())
         for figure in Figure.allCases { (one[figure], other[figure]) = (figure.rawValue + 1, 1_000) }
@@ -40,7 +40,7 @@ struct FigureTests {
         #expect(Figure.allCases.allSatisfy { one[$0] == $0.rawValue + 1_001 })
     }
 
-    @Test("a sum has each labelled figure and histogram, with its latest exemplar")
+    @Test("a sum includes each labelled figure and histogram, with the latest exemplar")
     func labelledSum() {
         let (late, early) = (Exemplar(high: 1, low: 1, value: 3, wall: 9), Exemplar(high: 1, low: 2, value: 3, wall: 4))
         var (one, other) = (LabelledFigures(), LabelledFigures())
@@ -68,7 +68,7 @@ struct FigureTests {
     func unsentRescue() {
         for (result, count) in [(CacheResult.rescued, UInt64(1)), (.error, 0)] {
             var (figures, exchange) = (LabelledFigures(), ExchangeRecord(result, .get, status: 200))
-            exchange.reasons.sharedPermission = .ownCookies
+            exchange.reasons.sharedRescuePermission = .ownCookies
             exchange.upstream.failure = .slow
             figures.record(exchange)
             #expect(figures.sum(.rescued) == count && figures.sum(.rescuedWithShared) == count, "\(result)")

@@ -6,9 +6,9 @@ import Testing
 
 @testable import Figures
 
-@Suite("The log's writer")
+@Suite("Log writer")
 struct LogWriterTests {
-    @Test("who writes into a pipe that nobody reads is not held up; what was dropped is told once somebody reads")
+    @Test("writing into a full pipe does not block, and dropped lines are reported once it is read")
     func nobodyReads() {
         var ends: [Int32] = [0, 0]
         #expect(pipe(&ends) == 0)
@@ -33,7 +33,7 @@ struct LogWriterTests {
         #expect(String(decoding: text, as: UTF8.self).contains(" lines of this log were dropped, because its reader is too slow\n"))
     }
 
-    @Test("lines come out whole and in their order")
+    @Test("lines are written whole and in order")
     func order() {
         var ends: [Int32] = [0, 0]
         #expect(pipe(&ends) == 0)

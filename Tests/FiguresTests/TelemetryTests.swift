@@ -9,7 +9,7 @@ import Testing
 
 @testable import Figures
 
-@Suite("Counting")
+@Suite("Metrics")
 struct CountingTests {
     private func record(_ result: CacheResult, _ status: UInt16, bytes: Int = 0, source: ContentSource = .upstream) -> ExchangeRecord {
         var record = ExchangeRecord(result, .get, status: status)
@@ -18,7 +18,7 @@ struct CountingTests {
         return record
     }
 
-    @Test("values on a bound belong below it, those beyond the last are kept apart")
+    @Test("a value equal to a bound counts below it, and values above the last bound count separately")
     func histogram() {
         var histogram = Histogram(bounds: [1, 10])
         for value in [0, 1, 2, 10, 11, 1_000_000] as [Int64] { histogram.observe(value) }
@@ -31,7 +31,7 @@ struct CountingTests {
         #expect(other.counts[1] == 3)
     }
 
-    @Test("shards add up, and every status has a class")
+    @Test("figures of shards are summed, and every status belongs to a class")
     func merging() {
         var (one, two) = (LabelledFigures(), LabelledFigures())
         one.record(record(.hit, 200, bytes: 10, source: .store))
@@ -48,7 +48,7 @@ struct CountingTests {
         #expect(ContentSource.allCases.map { one[.responseBytes, $0.rawValue] } == [15, 7, 3])
     }
 
-    @Test("metrics as text, in both formats")
+    @Test("metrics are written in the Prometheus and OpenMetrics formats")
     func writing() {
         var histogram = Histogram(bounds: [1_000, 2_500_000])
         for value in [500, 2_000_000, 9_000_000] as [Int64] { histogram.observe(value) }
@@ -77,7 +77,7 @@ struct CountingTests {
         }
     }
 
-    @Test("the oldest ages are those of the last five minutes, also of a clock that is set back")
+    @Test("the oldest age covers the last five minutes, also after the clock is set back")
     func oldest() {
         func rescued(_ ages: OldestAges, _ now: Int64) -> Int64? { ages.latest(at: now)[CacheResult.rescued.rawValue] }
         var ages = OldestAges()
@@ -97,7 +97,7 @@ struct CountingTests {
         #expect(rescued(ages, start + 1) == 0)
     }
 
-    @Test("a trace stands for the values between two bounds: the last that came, in OpenMetrics' text only")
+    @Test("each histogram bucket keeps its latest exemplar, which only OpenMetrics includes")
     func exemplars() {
         var histogram = Histogram(bounds: [1_000, 2_500_000])
         var (one, other) = (Exemplars(), Exemplars())
@@ -126,7 +126,7 @@ struct CountingTests {
         }
     }
 
-    @Test("the format that is asked for")
+    @Test("the Accept field selects the format")
     func formats() {
         #expect(MetricsFormat(accept: nil) == .prometheus)
         #expect(MetricsFormat(accept: Array("text/plain".utf8)) == .prometheus)
@@ -134,7 +134,7 @@ struct CountingTests {
     }
 }
 
-@Suite("The access log")
+@Suite("Access log")
 struct AccessLogTests {
     private func read(_ path: String) -> String {
         guard let file = fopen(path, "r") else { return "" }
@@ -144,7 +144,7 @@ struct AccessLogTests {
         return String(decoding: bytes[..<count], as: UTF8.self)
     }
 
-    @Test("lines go to the file, and to a new one when it was moved away")
+    @Test("lines are written to the file, and to a new file after rotation")
     func rotation() throws {
         let directory = TestTools.temporaryDirectory()
         let path = directory.path + "/access.log"
@@ -160,7 +160,7 @@ struct AccessLogTests {
         #expect(log.dropped == 0)
     }
 
-    @Test("where no new file can be opened the old one goes on, and that is told")
+    @Test("if the new file cannot be opened, the old one is used and the error is reported")
     func failedRotation() throws {
         let directory = TestTools.temporaryDirectory()
         let path = directory.path + "/access.log"
@@ -176,7 +176,7 @@ struct AccessLogTests {
         #expect(read(path + ".1") == "one\n")
     }
 
-    @Test("what does not fit in memory, and what the disk does not take, is dropped and counted")
+    @Test("lines that exceed the buffer or cannot be written are dropped and counted")
     func dropping() throws {
         let directory = TestTools.temporaryDirectory()
         let log = try #require(AccessLog(path: directory.path + "/access.log", format: .json))
@@ -189,23 +189,23 @@ struct AccessLogTests {
         #expect(full.dropped == 3)
     }
 
-    @Test("a file that cannot be opened is no log")
+    @Test("a file that cannot be opened gives no log")
     func unwritable() {
         #expect(AccessLog(path: "/nowhere/at/all", format: .json) == nil)
     }
 }
 
-@Suite("The cores that may be used")
+@Suite("Usable cores")
 struct UsableCoresTests {
     @Test(
-        "a control group's share, rounded up",
+        "the CPU quota of a control group is rounded up to whole cores",
         arguments: [
             ("max 100000\n", nil), ("100000 100000\n", 1), ("150000 100000\n", 2), ("5000 100000", 1), ("200001 100000", 3),
             ("", nil), ("100000", nil), ("x y", nil), ("0 100000", nil), ("100000 0", nil), ("-1 100000", nil),
         ] as [(String, Int?)])
     func share(limit: String, cores: Int?) { #expect(UsableCores.share(limit) == cores) }
 
-    @Test("the limits of a group and of those around it count")
+    @Test("the limits of a control group and of its parents apply")
     func files() {
         #expect(ControlGroup.directories(group: "4:memory:/x\n0::/\n") == ["/sys/fs/cgroup"])
         #expect(

@@ -25,13 +25,13 @@ struct CatchingUpTests {
         return (play, log)
     }
 
-    private func entries(_ numbers: ClosedRange<UInt64>) -> [PlacedEntry] { numbers.map { entry(100 + 100 * $0, .target, 5, $0) } }
+    private func entries(_ numbers: ClosedRange<UInt64>) -> [PositionedEntry] { numbers.map { entry(100 + 100 * $0, .target, 5, $0) } }
 
     private func kept(_ position: UInt64, added: UInt64?) -> KeptPosition {
         KeptPosition(position: LogPosition(position), epoch: 1, primary: [1], added: added)
     }
 
-    @Test("what is read ahead of what is obeyed is bounded, and goes on when that is done")
+    @Test("reading ahead of unapplied entries is bounded, and resumes when they are applied")
     func readAhead() {
         // An entry counts as 128 bytes.
         var (play, _) = behind(Self.limits { ($0.portionBytes, $0.aheadBytes) = (250, 400) })
@@ -43,38 +43,38 @@ struct CatchingUpTests {
         #expect(play.follower.kept == kept(100, added: 1))
     }
 
-    @Test("one portion at a time is read and obeyed, however small it is, and all of it is kept in the end")
+    @Test("with the smallest limits, one batch at a time is read and applied, and all are kept in the end")
     func portions() {
         var (play, log) = behind(Self.limits { ($0.portionBytes, $0.aheadBytes) = (1, 1) })
         for number in 1...9 as ClosedRange<UInt64> {
             #expect(play.when(.entries(entries(number...number))).last == .report(number))
             #expect(play.when(.applied(report: number)) == [.readFrom(LogPosition(100 + 100 * number))])
         }
-        #expect(play.when(.entries(entries(10...10))).suffix(2) == [.look, .report(10)])
-        #expect(play.when(.looked(log)) == [.seeing, .report(11)])
+        #expect(play.when(.entries(entries(10...10))).suffix(2) == [.readInfo, .report(10)])
+        #expect(play.when(.infoRead(log)) == [.upToDate, .report(11)])
         #expect(play.when(.applied(report: 11)).first == .keep(FollowerPlay.kept(1_100, added: 11)))
     }
 
-    @Test("who waits for the store hears of the engine all the same, and takes the time that has passed for no stop of its own")
+    @Test("a node waiting for its store still monitors the Redis server, and does not take the delay for a suspension")
     func slowStore() {
         var (play, log) = behind(Self.limits { ($0.portionBytes, $0.aheadBytes) = (1, 1) })
         _ = play.when(.engineTime(1_000))
         #expect(play.when(.entries(entries(1...1))).last == .report(1))
         for round in 0..<10 {
-            #expect(play.when(.tick, at: play.now + 600) == [.look])
-            #expect(play.when(.looked(log)) == (round == 0 ? [.report(2)] : []), "what was read is whole")
+            #expect(play.when(.tick, at: play.now + 600) == [.readInfo])
+            #expect(play.when(.infoRead(log)) == (round == 0 ? [.report(2)] : []), "what was read is whole")
         }
         #expect(play.when(.applied(report: 1)) == [.readFrom(LogPosition(200))])
         #expect(play.when(.engineTime(8_000)) == [])
         #expect(play.when(.tick, at: play.now + 600) == [], "nothing is owed")
     }
 
-    @Test("on the way the log is looked at, and where nothing was removed unread the next process goes on from there")
-    func onTheWay() {
-        var (play, log) = behind(Self.limits { $0.entriesOnTheWay = 4 })
+    @Test("the position is kept while catching up if nothing unread was trimmed, and the next process continues there")
+    func entriesSinceInfo() {
+        var (play, log) = behind(Self.limits { $0.entriesPerInfo = 4 })
         #expect(play.when(.entries(entries(1...3))).last == .readFrom(LogPosition(400)))
-        #expect(play.when(.entries(entries(4...5))).suffix(2) == [.look, .readFrom(LogPosition(600))])
-        #expect(play.when(.looked(log)) == [.report(1)])
+        #expect(play.when(.entries(entries(4...5))).suffix(2) == [.readInfo, .readFrom(LogPosition(600))])
+        #expect(play.when(.infoRead(log)) == [.report(1)])
         #expect(play.when(.applied(report: 1)) == [.keep(FollowerPlay.kept(600, added: 6))])
         #expect(play.follower.version == nil, "it does not see")
         var next = Play(kept: kept(600, added: 6))
@@ -86,51 +86,51 @@ struct CatchingUpTests {
         #expect(actions.filter { if case .apply = $0 { true } else { false } } == entries(6...10).map { .apply($0) })
     }
 
-    @Test("trimming that passes who reads is a gap once, and the position after it is kept with no count")
+    @Test("trimming that overtakes the reader is one gap, and the position is kept without a count")
     func passed() {
-        var (play, _) = behind(Self.limits { $0.entriesOnTheWay = 2 })
-        #expect(play.when(.entries(entries(1...2))).suffix(2) == [.look, .readFrom(LogPosition(300))])
+        var (play, _) = behind(Self.limits { $0.entriesPerInfo = 2 })
+        #expect(play.when(.entries(entries(1...2))).suffix(2) == [.readInfo, .readFrom(LogPosition(300))])
         // The first four entries were removed; two of them had been read.
         let trimmed = info(1_100, 1, 1, 600, 6, 11, 0)
-        #expect(play.when(.looked(trimmed)) == [.raiseFloor(LogPosition(599, .max)), .gap(.trimmed), .report(1)])
+        #expect(play.when(.infoRead(trimmed)) == [.raiseFloor(LogPosition(599, .max)), .gap(.trimmed), .report(1)])
         #expect(play.when(.applied(report: 1)) == [.keep(FollowerPlay.kept(300, added: nil))])
         // These are from a third node, so removed entries of the second node are also missing.
         let rest = (1...6).map { entry(500 + 100 * $0, .target, 6, $0) }
-        #expect(play.when(.entries(Array(rest[..<2]))).suffix(2) == [.look, .readFrom(LogPosition(700))])
-        #expect(play.when(.looked(trimmed)) == [.report(2)])
-        #expect(play.when(.entries(Array(rest[2...]))).suffix(2) == [.look, .readFrom(LogPosition(1_100))])
-        #expect(play.when(.looked(trimmed)) == [.seeing, .report(3)])
+        #expect(play.when(.entries(Array(rest[..<2]))).suffix(2) == [.readInfo, .readFrom(LogPosition(700))])
+        #expect(play.when(.infoRead(trimmed)) == [.report(2)])
+        #expect(play.when(.entries(Array(rest[2...]))).suffix(2) == [.readInfo, .readFrom(LogPosition(1_100))])
+        #expect(play.when(.infoRead(trimmed)) == [.upToDate, .report(3)])
         #expect(play.when(.applied(report: 3)).isEmpty, "not as soon after the last")
         #expect(play.follower.lastToKeep(now: play.now) == FollowerPlay.kept(1_100, added: 11), "all was read: it is known again")
     }
 
-    @Test("where something is missing nothing is kept on the way: the next process would take it for its past")
+    @Test("while an entry is missing, no position is kept, because the next process would ignore the gap")
     func missing() {
-        var (play, log) = behind(Self.limits { $0.entriesOnTheWay = 2 })
-        #expect(play.when(.entries(entries(1...1) + entries(3...3))).contains(.look))
-        #expect(play.when(.looked(log)) == [])
+        var (play, log) = behind(Self.limits { $0.entriesPerInfo = 2 })
+        #expect(play.when(.entries(entries(1...1) + entries(3...3))).contains(.readInfo))
+        #expect(play.when(.infoRead(log)) == [])
         // The missing entry arrives later, because its sender repeated it.
-        #expect(play.when(.entries([entry(500, .target, 5, 2), entry(600, .target, 5, 4)])).contains(.look))
-        #expect(play.when(.looked(log)) == [.report(1)])
+        #expect(play.when(.entries([entry(500, .target, 5, 2), entry(600, .target, 5, 4)])).contains(.readInfo))
+        #expect(play.when(.infoRead(log)) == [.report(1)])
     }
 
-    @Test("what was missing before the process began holds nothing up")
+    @Test("an entry that was missing before the process started does not delay keeping the position")
     func missingBefore() {
-        var play = Play(kept: kept(300, added: 3), limits: Self.limits { $0.entriesOnTheWay = 2 })
+        var play = Play(kept: kept(300, added: 3), limits: Self.limits { $0.entriesPerInfo = 2 })
         let log = info(1_100, 1, 1, 200, 9, 9, 0)
         _ = play.when(.connected(log, fleetMilliseconds: nil))
         _ = play.when(.entries(entries(1...1) + [entry(300, .target, 5, 3)]))
-        #expect(play.when(.entries([entry(400, .target, 5, 4), entry(500, .target, 5, 5)])).contains(.look))
-        #expect(play.when(.looked(log)) == [.report(1)])
+        #expect(play.when(.entries([entry(400, .target, 5, 4), entry(500, .target, 5, 5)])).contains(.readInfo))
+        #expect(play.when(.infoRead(log)) == [.report(1)])
     }
 
-    @Test("of another log the count begins with what was removed from it, so a process that goes on from the way sees no gap")
+    @Test("for another log, the count starts with its trimmed entries, so a later process sees no gap")
     func otherLog() {
-        var play = Play(kept: kept(9_000, added: 9), limits: Self.limits { $0.entriesOnTheWay = 2 })
+        var play = Play(kept: kept(9_000, added: 9), limits: Self.limits { $0.entriesPerInfo = 2 })
         let log = info(1_100, 2, 1, 200, 10, 510, 0)
         #expect(play.when(.connected(log, fleetMilliseconds: nil)).contains(.gap(.epoch)))
-        #expect(play.when(.entries(entries(1...2))).contains(.look))
-        #expect(play.when(.looked(log)) == [.report(1)])
+        #expect(play.when(.entries(entries(1...2))).contains(.readInfo))
+        #expect(play.when(.infoRead(log)) == [.report(1)])
         guard case .keep(let middle)? = play.when(.applied(report: 1)).first else {
             Issue.record("nothing is kept")
             return

@@ -10,12 +10,12 @@ struct CeilingTests {
     private let info = FollowerPlay.info
     private let entry = FollowerPlay.entry
 
-    @Test("a position is kept every two seconds; until then records carry what was read, up to the ceiling that the disk has")
+    @Test("a position is kept every two seconds; meanwhile records carry read positions up to the ceiling on disk")
     func ceiling() {
         var play = Play()
         _ = play.when(.connected(info(100, 1, 1, 100, 1, 1, 0), fleetMilliseconds: nil))
         _ = play.when(.entries([entry(100, .target, 5, 1)]))
-        _ = play.when(.looked(info(100, 1, 1, 100, 1, 1, 0)))
+        _ = play.when(.infoRead(info(100, 1, 1, 100, 1, 1, 0)))
         #expect(play.when(.applied(report: 1), at: 1_000) == [.keep(Play.kept(100, added: 1))])
         #expect(play.when(.entries([entry(200, .target, 5, 2)]), at: 1_010).contains(.report(2)))
         #expect(play.follower.version == nil)
@@ -40,7 +40,7 @@ struct CeilingTests {
         #expect(play.follower.lastToKeep(now: 3_080) == Play.kept(10_400, added: 4))
     }
 
-    @Test("who begins anew at the same primary goes on; at another one it makes a fence above all that former records carry")
+    @Test("a restart at the same primary continues; at another one it appends a fence above all earlier record positions")
     func formerCeiling() {
         let kept = Play.kept(100, added: 1, read: 5_000)
         var same = Play(kept: kept)

@@ -7,7 +7,7 @@ import Testing
 @Suite("The fleet's clock")
 struct ClockTests {
     /// The two wall clocks are an hour apart, and the engine's clock differs from both.
-    @Test("clocks apart change no age by more than measuring errs", arguments: [0, 1, 7, 400] as [Int64])
+    @Test("different clocks change an age by no more than the measurement error", arguments: [0, 1, 7, 400] as [Int64])
     func apart(roundTrip: Int64) {
         var (writer, reader) = (FleetClock(), FleetClock())
         let (writersWall, readersWall, engine) = (1_000_000 + 3_600_000, 1_000_000 as Int64, 1_000_000 - 7_200_000 + 50_000_000 as Int64)
@@ -22,7 +22,7 @@ struct ClockTests {
         #expect(error <= 2 * (roundTrip + 2) + 2)
     }
 
-    @Test("nothing is later than now, and what is far ahead is not taken")
+    @Test("fleet times are never converted to the future, and times far ahead are rejected")
     func future() {
         var clock = FleetClock()
         #expect(clock.wallTime(ofFleet: 0, wallNow: 0, now: 0) == nil, "unknown")
@@ -35,7 +35,7 @@ struct ClockTests {
         #expect(clock.fleetTime(ofWall: 500, wallNow: 100, now: 0) == 5_000)
     }
 
-    @Test("a clock that jumps is told from one that is measured badly")
+    @Test("a jump of the clock is distinguished from an inaccurate measurement")
     func jumps() {
         var clock = FleetClock()
         #expect(clock.note(.init(asked: 0, answered: 10, engine: 1_000_005)) == .steady)

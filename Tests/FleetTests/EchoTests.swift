@@ -5,7 +5,7 @@ import Testing
 
 @testable import Fleet
 
-@Suite("An engine that can be read and does not take writes")
+@Suite("A Redis server that can be read and rejects writes")
 struct EchoTests {
     private typealias Play = FollowerPlay
     private let info = FollowerPlay.info
@@ -14,44 +14,44 @@ struct EchoTests {
     private func quiet() -> FollowerPlay {
         var limits = LogFollower.Limits()
         limits.quiet = 4_000
-        return Play.seeing(limits: limits)
+        return Play.upToDate(limits: limits)
     }
 
-    @Test("a node that has read nothing new for its time greets once, and again after as long; who reads another's greeting does not")
+    @Test("a node without news sends one greeting per interval; a node that reads another node's greeting sends none")
     func greeting() {
         var play = quiet()
         let read = play.follower.echo.last
-        #expect(play.follower.greetsAfter == 2_099)
+        #expect(play.follower.helloAfter == 2_099)
         _ = play.when(.nothingNew, at: read + 1_000)
         _ = play.when(.nothingNew, at: read + 2_098)
-        #expect(!play.when(.tick, at: read + 2_098).contains(.greet))
-        #expect(play.when(.tick, at: read + 2_099).contains(.greet))
-        #expect(!play.when(.tick, at: read + 2_300).contains(.greet), "it is under way")
+        #expect(!play.when(.tick, at: read + 2_098).contains(.sendHello))
+        #expect(play.when(.tick, at: read + 2_099).contains(.sendHello))
+        #expect(!play.when(.tick, at: read + 2_300).contains(.sendHello), "it is under way")
         _ = play.when(.entries([Play.entry(5_000, .hello, node: Play.node, 1)]), at: read + 2_400)
         _ = play.when(.nothingNew, at: read + 3_400)
         _ = play.when(.entries([Play.entry(6_000, .hello, node: 5, 2)]), at: read + 4_300)
         _ = play.when(.nothingNew, at: read + 5_300)
-        #expect(!play.when(.tick, at: read + 6_398).contains(.greet))
-        #expect(play.when(.tick, at: read + 6_399).contains(.greet))
+        #expect(!play.when(.tick, at: read + 6_398).contains(.sendHello))
+        #expect(play.when(.tick, at: read + 6_399).contains(.sendHello))
     }
 
-    @Test("an append that is refused disconnects the node, which goes on reading; once one was taken and is read it is connected again")
+    @Test("a refused append disconnects the node, which continues reading; it reconnects once an append succeeded and was read")
     func refused() {
         var play = quiet()
         let read = play.follower.echo.last
-        #expect(play.when(.refused) == [.blind(since: read, .refused)])
-        #expect(play.follower.version == nil && play.follower.seesUntil == nil)
+        #expect(play.when(.refused) == [.disconnected(since: read, .refused)])
+        #expect(play.follower.version == nil && play.follower.connectedUntil == nil)
         #expect(play.when(.refused) == [])
         let other = Play.entry(2_000, .target, node: 5, 2)
         #expect(play.when(.entries([other])) == [.apply(other), .report(2), .readFrom(LogPosition(2_000))], "and obeys what others say")
         #expect(play.when(.appended(LogPosition(3_000))) == [])
-        #expect(!play.follower.isSeeing)
+        #expect(!play.follower.isUpToDate)
         let own = Play.entry(3_000, .hello, node: Play.node, 1)
-        #expect(play.when(.entries([own])).first == .seeing)
-        #expect(play.follower.isSeeing)
+        #expect(play.when(.entries([own])).first == .upToDate)
+        #expect(play.follower.isUpToDate)
     }
 
-    @Test("who was refused is not connected by meeting the log anew, and says why")
+    @Test("a node whose append was refused stays disconnected after reconnecting to the log, and reports the reason")
     func refusedBefore() {
         var play = quiet()
         let read = play.follower.echo.last
@@ -59,38 +59,38 @@ struct EchoTests {
         #expect(play.when(.lost) == [], "it was disconnected already")
         _ = play.when(.connected(info(100, 1, 1, 100, 1, 1, 0), fleetMilliseconds: nil))
         _ = play.when(.nothingNew)
-        #expect(play.when(.looked(info(100, 1, 1, 100, 1, 1, 0))) == [.blind(since: read, .refused)])
+        #expect(play.when(.infoRead(info(100, 1, 1, 100, 1, 1, 0))) == [.disconnected(since: read, .refused)])
         #expect(play.when(.appended(LogPosition(200))) == [])
-        #expect(play.when(.entries([Play.entry(200, .hello, node: Play.node, 1)])).contains(.seeing))
+        #expect(play.when(.entries([Play.entry(200, .hello, node: Play.node, 1)])).contains(.upToDate))
     }
 
-    @Test("an own entry that is in the log and is not read within a second and a half: the servers of reading and writing are not the same")
+    @Test("an own entry not read within 1.5 seconds means that reads and writes reach different servers")
     func unheard() {
         var play = quiet()
         let appended = play.now + 100
         #expect(play.when(.appended(LogPosition(200)), at: appended) == [])
         _ = play.when(.nothingNew, at: appended + 1_000)
         #expect(!play.when(.tick, at: appended + 1_500).contains(.reconnect))
-        #expect(play.when(.tick, at: appended + 1_501) == [.blind(since: appended + 1_000, .unheard), .reconnect])
+        #expect(play.when(.tick, at: appended + 1_501) == [.disconnected(since: appended + 1_000, .unheard), .reconnect])
         _ = play.when(.connected(info(100, 1, 1, 100, 1, 1, 0), fleetMilliseconds: nil))
         _ = play.when(.nothingNew)
         let since = play.follower.echo.last
-        #expect(play.when(.looked(info(100, 1, 1, 100, 1, 1, 0))) == [.blind(since: since, .unheard), .greet])
+        #expect(play.when(.infoRead(info(100, 1, 1, 100, 1, 1, 0))) == [.disconnected(since: since, .unheard), .sendHello])
         _ = play.when(.appended(LogPosition(300)))
-        #expect(play.when(.entries([Play.entry(300, .hello, node: Play.node, 2)])).contains(.seeing))
+        #expect(play.when(.entries([Play.entry(300, .hello, node: Play.node, 2)])).contains(.upToDate))
     }
 
-    @Test("what is read before its reply comes is heard")
+    @Test("an own entry that is read before its append reply counts as read")
     func readFirst() {
         var play = quiet()
         _ = play.when(.entries([Play.entry(200, .hello, node: Play.node, 1)]))
         #expect(play.when(.appended(LogPosition(200))) == [])
         _ = play.when(.nothingNew, at: play.now + 1_000)
         _ = play.when(.nothingNew, at: play.now + 1_000)
-        #expect(play.follower.isSeeing && play.follower.echo.awaited == nil)
+        #expect(play.follower.isUpToDate && play.follower.echo.awaited == nil)
     }
 
-    @Test("three hundred nodes of a quiet fleet append some greetings in each interval, whoever of them ends", arguments: [2, 300])
+    @Test("hundreds of idle nodes together append only a few greetings per interval, even if some nodes stop", arguments: [2, 300])
     func oneForAll(count: Int) {
         var numbers = SeededGenerator(seed: UInt64(count))
         let limits = LogFollower.Limits()
@@ -99,11 +99,11 @@ struct EchoTests {
             var follower = LogFollower(node: numbers.next(), kept: kept, now: 0, limits: limits)
             _ = follower.handle(.connected(info(100, 1, 1, 100, 1, 1, 0), fleetMilliseconds: nil), now: 0)
             _ = follower.handle(.entries([Play.entry(100)]), now: 0)
-            _ = follower.handle(.looked(info(100, 1, 1, 100, 1, 1, 0)), now: 0)
+            _ = follower.handle(.infoRead(info(100, 1, 1, 100, 1, 1, 0)), now: 0)
             return (follower, Int64.random(in: 0..<250, using: &numbers), 0)
         }
         /// Entries of the log, with the time at which all nodes have read them: after one round trip.
-        var (log, greetings, longest, last): ([(PlacedEntry, Int64)], Int, Int64, Int64) = ([], 0, 0, 0)
+        var (log, greetings, longest, last): ([(PositionedEntry, Int64)], Int, Int64, Int64) = ([], 0, 0, 0)
         let end: Int64 = 150_000
         for now in stride(from: 0, to: end, by: 10) as StrideTo<Int64> {
             while let (placed, due) = log.first, due <= now {
@@ -113,7 +113,7 @@ struct EchoTests {
             }
             for index in nodes.indices where (now + nodes[index].tick) % 250 < 10 {
                 _ = nodes[index].follower.handle(.nothingNew, now: now)
-                guard nodes[index].follower.handle(.tick, now: now).contains(.greet) else { continue }
+                guard nodes[index].follower.handle(.tick, now: now).contains(.sendHello) else { continue }
                 nodes[index].sequence += 1
                 greetings += 1
                 log.append((Play.entry(UInt64(10_000 + now), .hello, node: nodes[index].follower.node, nodes[index].sequence), now + 20))

@@ -4,13 +4,13 @@ import Testing
 
 @testable import Fleet
 
-@Suite("Any number of the engine's")
+@Suite("Extreme numbers from the Redis server")
 struct EngineNumbersTests {
     private static let numbers: [UInt64] = [0, 1, 100, UInt64(Int64.max), .max - 1, .max]
 
     private static func positions(_ number: UInt64) -> [LogPosition] { [LogPosition(number), LogPosition(number, .max)] }
 
-    @Test("the state of a log that is met, read and looked at", arguments: numbers, numbers)
+    @Test("any state of the log is handled without overflow when connecting, reading and inspecting", arguments: numbers, numbers)
     func states(last: UInt64, count: UInt64) {
         for added in Self.numbers {
             for kept in [nil, 0, 100, UInt64.max] as [UInt64?] {
@@ -21,7 +21,7 @@ struct EngineNumbersTests {
 
     private func follow(_ last: LogPosition, count: UInt64, added: UInt64, kept: UInt64?) {
         var limits = LogFollower.Limits()
-        limits.entriesOnTheWay = 1
+        limits.entriesPerInfo = 1
         let start = kept.map { KeptPosition(position: LogPosition($0), epoch: 1, primary: [1], added: $0 == .max ? .max - 1 : $0) }
         var play = FollowerPlay(kept: start, limits: limits)
         for primary in [1, 2] as [UInt8] {
@@ -32,15 +32,15 @@ struct EngineNumbersTests {
             _ = play.when(.connected(info, fleetMilliseconds: nil))
             let origin = LogOrigin(node: 5, sequence: LogOrigin.lastSequence)
             let fence = Fence(at: last, doubtedAfter: last)
-            let entries = [LogEntry(LogMessage(.target), origin: origin), fence.entry].map { PlacedEntry(last, $0) }
+            let entries = [LogEntry(LogMessage(.target), origin: origin), fence.entry].map { PositionedEntry(last, $0) }
             _ = play.when(.entries([FollowerPlay.entry(1), FollowerPlay.entry(2, .target, node: 5, LogOrigin.lastSequence - 1)] + entries))
-            for _ in 0..<3 { _ = play.when(.looked(info)) }
+            for _ in 0..<3 { _ = play.when(.infoRead(info)) }
             _ = play.when(.clockJumped)
             _ = play.when(.tick, at: play.now + 2_000)
         }
     }
 
-    @Test("positions that the writer is told, and how many replicas there are", arguments: numbers)
+    @Test("any log position and replica count is handled without overflow by the writer", arguments: numbers)
     func writer(number: UInt64) {
         for replicas in [Int.min, -1, 0, 1, Int.max] {
             var play = WriterPlay.connected(replicas: replicas)
@@ -52,7 +52,7 @@ struct EngineNumbersTests {
         }
     }
 
-    @Test("the engine's time, and times of records", arguments: [Int64.min, -1, 0, 1 << 47, 1 << 48, .max])
+    @Test("any server time and record time is handled without overflow", arguments: [Int64.min, -1, 0, 1 << 47, 1 << 48, .max])
     func times(time: Int64) {
         var clock = FleetClock()
         for engine in [0, time, 1_000] {

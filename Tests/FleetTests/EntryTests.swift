@@ -5,13 +5,13 @@ import Testing
 
 @testable import Fleet
 
-@Suite("Entries of the log")
+@Suite("Entries of the fleet log")
 struct EntryTests {
     private static let origin = LogOrigin(node: 0x0123_4567_89ab_cdef, sequence: 7)
 
     private func fields(_ pairs: [(String, String)]) -> [LogField] { pairs.map { (Array($0.0.utf8), Array($0.1.utf8)) } }
 
-    @Test("are read as they were written", arguments: LogMessage.Kind.allCases.filter { $0 != .unknown }, [false, true])
+    @Test("an entry is read back as it was written", arguments: LogMessage.Kind.allCases.filter { $0 != .unknown }, [false, true])
     func written(kind: LogMessage.Kind, isSoft: Bool) {
         for argument in [[], [0, 255, 13, 10]] as [[UInt8]] {
             let entry = LogEntry(LogMessage(kind, argument: argument, isSoft: isSoft), origin: kind == .fence ? nil : Self.origin)
@@ -19,7 +19,7 @@ struct EntryTests {
         }
     }
 
-    @Test("look like this to an operator")
+    @Test("an entry has readable fields for operators")
     func shape() {
         let entry = LogEntry(LogMessage(.target, isSoft: true), origin: Self.origin)
         let shown = LogEntry.adding(sealedArgument: [1], to: entry.fields).map {
@@ -46,7 +46,7 @@ struct EntryTests {
         ("a sequence with a leading zero", [("k", "t"), ("n", "0123456789abcdef"), ("s", "07")], false),
     ]
 
-    @Test("what is not understood counts as everything, softly", arguments: unknown.indices)
+    @Test("an entry that cannot be parsed counts as a soft purge of everything", arguments: unknown.indices)
     func notUnderstood(row: Int) {
         let (name, pairs, hasOrigin) = Self.unknown[row]
         let entry = LogEntry(fields: fields(pairs))
@@ -54,7 +54,7 @@ struct EntryTests {
         #expect(entry.origin == (hasOrigin ? Self.origin : nil), "\(name)")
     }
 
-    @Test("fields of newer versions are looked past, and sealed with the others")
+    @Test("fields of newer versions are ignored, but covered by the seal")
     func newerFields() {
         let plain = fields([("k", "t"), ("n", "0123456789abcdef"), ("s", "7"), ("v", "x")])
         let newer = plain + fields([("region", "eu")])
@@ -62,7 +62,7 @@ struct EntryTests {
         #expect(LogEntry.associatedData(of: newer) != LogEntry.associatedData(of: plain))
     }
 
-    @Test("the seal vouches for all but the argument itself, wherever it is cut")
+    @Test("the seal covers every field except the sealed argument, with unambiguous boundaries")
     func associatedData() {
         let all = LogMessage.Kind.allCases.flatMap { kind in
             [false, true].flatMap { isSoft in
@@ -76,7 +76,7 @@ struct EntryTests {
         #expect(LogEntry.associatedData(of: sealed) == LogEntry.associatedData(of: entry.fields))
     }
 
-    @Test("whatever comes, reading it ends")
+    @Test("parsing arbitrary fields terminates")
     func anything() {
         var numbers = SeededGenerator(seed: 1)
         let names = ["k", "v", "f", "n", "s", "", "x", "kk"]
@@ -92,7 +92,7 @@ struct EntryTests {
         }
     }
 
-    @Test("a record's version and the kept position are read as they were written, and nothing else is")
+    @Test("a record version and a kept position are read back exactly, and other bytes are rejected")
     func bytes() {
         let version = RecordVersion(epoch: .max, position: LogPosition(5, 6))
         #expect(RecordVersion(bytes: version.bytes) == version)
@@ -110,19 +110,19 @@ struct EntryTests {
         #expect(KeptPosition(bytes: [UInt8](repeating: 0, count: 2_000)) == nil)
     }
 
-    @Test("a fence that does not say what is in doubt doubts all below")
+    @Test("a fence without its range puts all earlier positions in doubt")
     func fence() {
         let fence = Fence(at: LogPosition(9), doubtedAfter: LogPosition(4, 2))
-        #expect(Fence(PlacedEntry(LogPosition(9), fence.entry)) == fence)
+        #expect(Fence(PositionedEntry(LogPosition(9), fence.entry)) == fence)
         let losing = Fence(at: LogPosition(9), doubtedAfter: LogPosition(4, 2), lostUpTo: LogPosition(7, 1))
-        #expect(Fence(PlacedEntry(LogPosition(9), losing.entry)) == losing)
-        let garbled = PlacedEntry(LogPosition(9), LogEntry(LogMessage(.fence, argument: [1]), origin: nil))
+        #expect(Fence(PositionedEntry(LogPosition(9), losing.entry)) == losing)
+        let garbled = PositionedEntry(LogPosition(9), LogEntry(LogMessage(.fence, argument: [1]), origin: nil))
         #expect(Fence(garbled) == Fence(at: LogPosition(9), doubtedAfter: .beginning))
-        #expect(Fence(PlacedEntry(LogPosition(9), .unopened)) == nil)
+        #expect(Fence(PositionedEntry(LogPosition(9), .unopened)) == nil)
     }
 
     @Test(
-        "several marks are one message, and come back; damaged they are nothing",
+        "several marks are encoded in one message and decoded again; damaged messages yield none",
         arguments: [[], [[1]], [[1, 2], [], [3]]] as [[[UInt8]]])
     func marks(keys: [[UInt8]]) {
         let message = LogMessage(marks: keys, isSoft: true)

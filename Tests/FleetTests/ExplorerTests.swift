@@ -232,7 +232,7 @@ struct Scenario: CustomTestStringConvertible {
     }
 }
 
-@Suite("All orders of small histories", .serialized)
+@Suite("Exhaustive exploration of small histories", .serialized)
 struct ExplorerTests {
     /// Each takes about a second.
     static let scenarios: [Scenario] = [
@@ -277,10 +277,12 @@ struct ExplorerTests {
         Scenario("another primary, step by step", Budget(fetches: 1, purges: 1, failOvers: 1, takes: 1)),
     ]
 
-    @Test("nothing purged is taken, and what was answered is obeyed by all in the end", .slow, arguments: scenarios)
+    @Test("no purged record is used, and every node finally applies all acknowledged messages", .slow, arguments: scenarios)
     func all(scenario: Scenario) { explore(scenario) }
 
-    @Test("the same of longer histories", .enabled(if: getenv("FLEET_EXPLORE") != nil), arguments: longScenarios)
+    @Test(
+        "longer histories: no purged record is used, and every node finally applies all acknowledged messages",
+        .enabled(if: getenv("FLEET_EXPLORE") != nil), arguments: longScenarios)
     func long(scenario: Scenario) { explore(scenario) }
 
     private func explore(_ scenario: Scenario) {

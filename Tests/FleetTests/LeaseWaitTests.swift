@@ -8,7 +8,7 @@ import Testing
 @Suite("Waiting for another node's lease")
 struct LeaseWaitTests {
     @Test(
-        "whoever has the lease, finds a mark or gets no reply waits no longer",
+        "the wait ends when the lease is taken, a mark is found, or Redis does not reply",
         arguments: [LeaseState.taken, .ofThisNode, .marked(.eachNode), .marked(.eachRequest), .unknown])
     func proceeding(state: LeaseState) {
         var wait = LeaseWait(deadline: 1_000)
@@ -16,15 +16,15 @@ struct LeaseWaitTests {
         #expect(step1 == .proceed)
     }
 
-    @Test("a lease that is missing is taken when its holder has had time to renew it")
+    @Test("a missing lease is taken only after its holder had time to renew it")
     func missing() {
         var wait = LeaseWait(deadline: 1_000)
         let rows: [(LeaseState, LeaseWait.Question, Int64, LeaseWait.Step)] = [
-            (.ofAnother, .take, 0, .askLater(.poll, milliseconds: 20)), (.free, .poll, 20, .ask(.look)),
-            (.free, .look, 21, .askLater(.look, milliseconds: 20)), (.free, .look, 85, .askLater(.look, milliseconds: 5)),
+            (.ofAnother, .take, 0, .askLater(.poll, milliseconds: 20)), (.free, .poll, 20, .ask(.check)),
+            (.free, .check, 21, .askLater(.check, milliseconds: 20)), (.free, .check, 85, .askLater(.check, milliseconds: 5)),
             // The lease was renewed in the meantime.
-            (.ofAnother, .look, 90, .askLater(.poll, milliseconds: 20)), (.free, .poll, 110, .ask(.look)),
-            (.free, .look, 180, .ask(.take)), (.taken, .take, 181, .proceed),
+            (.ofAnother, .check, 90, .askLater(.poll, milliseconds: 20)), (.free, .poll, 110, .ask(.check)),
+            (.free, .check, 180, .ask(.take)), (.taken, .take, 181, .proceed),
         ]
         for (state, question, now, expected) in rows {
             let step = wait.handle(state, to: question, now: now)
@@ -32,14 +32,14 @@ struct LeaseWaitTests {
         }
     }
 
-    @Test("a lease is taken at once beside a record that this node cannot take")
+    @Test("a missing lease is taken at once if the stored record cannot be used by this node")
     func oldRecord() {
         var wait = LeaseWait(deadline: 1_000)
         let steps = [
             wait.handle(.ofAnother, to: .take, hasOldRecord: true, now: 0), wait.handle(.free, to: .poll, now: 20),
-            wait.handle(.free, to: .look, hasOldRecord: true, now: 21),
+            wait.handle(.free, to: .check, hasOldRecord: true, now: 21),
         ]
-        #expect(steps == [.askLater(.poll, milliseconds: 20), .ask(.look), .ask(.take)])
+        #expect(steps == [.askLater(.poll, milliseconds: 20), .ask(.check), .ask(.take)])
     }
 
     @Test("the wait ends at its deadline")
@@ -51,7 +51,7 @@ struct LeaseWaitTests {
         #expect(step11 == .proceed)
     }
 
-    @Test("a holder that is gone is replaced 300 ms after its last renewal")
+    @Test("a failed holder is replaced at most 300 ms after its last renewal")
     func times() {
         #expect(LeaseTimes.expiry + LeaseTimes.grace + LeaseTimes.poll <= 300 && LeaseTimes.expiry >= 2 * LeaseTimes.renewal)
     }
@@ -67,7 +67,7 @@ struct LeaseWaitTests {
         return CrowdSchedule(kind: kind, nodes: nodes, head: Int64.random(in: 0...whole, using: &random), whole: whole, clients: clients)
     }
 
-    @Test("no client waits longer than twice the upstream's time, whatever cannot be shared", arguments: 0..<400)
+    @Test("no client waits longer than twice the upstream's response time, whatever cannot be shared", arguments: 0..<400)
     func bound(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let kind = CrowdSchedule.Kind.allCases[Int(seed % 5)]
@@ -88,7 +88,7 @@ struct LeaseWaitTests {
         }
     }
 
-    @Test("once it is known, no client waits", arguments: 0..<200)
+    @Test("once a target is known to be unshareable, no client waits", arguments: 0..<200)
     func known(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var schedule = schedule(&random, [.unshareable, .fault, .broken][Int(seed % 3)])
@@ -105,7 +105,7 @@ struct LeaseWaitTests {
         }
     }
 
-    @Test("a short stall of the engine does not make a second request of a crowd", arguments: 0..<200)
+    @Test("a short stall of Redis does not cause a second upstream request for collapsed requests", arguments: 0..<200)
     func stall(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var schedule = schedule(&random, .shareable)
@@ -121,7 +121,7 @@ struct LeaseWaitTests {
         #expect(crowd.clients.allSatisfy { $0.ended != nil })
     }
 
-    @Test("a node that is gone costs the clients of the others 300 ms and one request", arguments: 0..<200)
+    @Test("a failed node costs the clients of other nodes 300 ms and one upstream request", arguments: 0..<200)
     func death(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var schedule = schedule(&random, .shareable)

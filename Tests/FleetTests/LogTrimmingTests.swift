@@ -4,14 +4,14 @@ import Testing
 
 @testable import Fleet
 
-@Suite("Trimming the log by its age")
+@Suite("Trimming the fleet log by age")
 struct LogTrimmingTests {
     private static let keep: Int64 = 1_000_000
 
     private func trimming(node: UInt64 = 0) -> LogTrimming { LogTrimming(keep: Self.keep, node: node) }
 
     @Test(
-        "the first entry has to be a minute older than entries are kept",
+        "the log is trimmed once its first entry is a minute older than the retention time",
         arguments: [
             (first: nil, now: 5_000_000, expected: nil), (first: 3_940_000, now: 5_000_000, expected: nil),
             (first: 3_939_999, now: 5_000_000, expected: 4_000_000), (first: 0, now: 1_000_000, expected: nil),
@@ -19,29 +19,29 @@ struct LogTrimmingTests {
         ] as [(first: UInt64?, now: Int64?, expected: UInt64?)])
     func due(first: UInt64?, now: Int64?, expected: UInt64?) {
         var trimming = trimming()
-        #expect(trimming.looked(first: first.map { LogPosition($0) }, fleetNow: now, now: 0) == expected.map { LogPosition($0) })
+        #expect(trimming.noteInfo(first: first.map { LogPosition($0) }, fleetNow: now, now: 0) == expected.map { LogPosition($0) })
     }
 
-    @Test("nodes wait differently long, so one of them does it for all")
+    @Test("nodes use different delays, so that one of them trims for all")
     func spread() {
         var (one, other) = (trimming(node: 10), trimming(node: 20_000))
-        #expect(one.looked(first: LogPosition(3_939_000), fleetNow: 5_000_000, now: 0) != nil)
-        #expect(other.looked(first: LogPosition(3_939_000), fleetNow: 5_000_000, now: 0) == nil)
+        #expect(one.noteInfo(first: LogPosition(3_939_000), fleetNow: 5_000_000, now: 0) != nil)
+        #expect(other.noteInfo(first: LogPosition(3_939_000), fleetNow: 5_000_000, now: 0) == nil)
         #expect(trimming(node: .max).slack < 120_000)
     }
 
-    @Test("once a minute, and every ten minutes where it did nothing")
+    @Test("trimming runs at most once a minute, and every ten minutes after it removed nothing")
     func rests() {
         var trimming = trimming()
         let oldest = LogPosition(4_000_000)
-        #expect(trimming.looked(first: LogPosition(1), fleetNow: 5_000_000, now: 0) == oldest)
-        #expect(trimming.looked(first: LogPosition(2), fleetNow: 5_000_000, now: 59_999) == nil)
-        #expect(trimming.looked(first: LogPosition(2), fleetNow: 5_000_000, now: 60_000) == oldest)
-        #expect(trimming.looked(first: LogPosition(2), fleetNow: 5_000_000, now: 659_999) == nil)
-        #expect(trimming.looked(first: LogPosition(2), fleetNow: 5_000_000, now: 660_000) == oldest)
+        #expect(trimming.noteInfo(first: LogPosition(1), fleetNow: 5_000_000, now: 0) == oldest)
+        #expect(trimming.noteInfo(first: LogPosition(2), fleetNow: 5_000_000, now: 59_999) == nil)
+        #expect(trimming.noteInfo(first: LogPosition(2), fleetNow: 5_000_000, now: 60_000) == oldest)
+        #expect(trimming.noteInfo(first: LogPosition(2), fleetNow: 5_000_000, now: 659_999) == nil)
+        #expect(trimming.noteInfo(first: LogPosition(2), fleetNow: 5_000_000, now: 660_000) == oldest)
     }
 
-    @Test("an engine that is full is relieved at once, and once a second")
+    @Test("a full Redis server triggers trimming at once, and then at most once a second")
     func full() {
         var trimming = trimming()
         #expect(trimming.refused(fleetNow: nil, now: 0) == nil)

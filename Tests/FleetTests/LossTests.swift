@@ -4,18 +4,18 @@ import Testing
 
 @testable import Fleet
 
-@Suite("Entries that a change of primary has lost")
+@Suite("Entries lost in a change of primary")
 struct LossTests {
     private typealias Play = FollowerPlay
     private let info = FollowerPlay.info
 
     /// The engine returned with its state at 100. A node that had read up to 500 has reported the loss.
-    private static func log(lostUpTo: UInt64) -> (LogInfo, [PlacedEntry]) {
+    private static func log(lostUpTo: UInt64) -> (LogInfo, [PositionedEntry]) {
         let fence = Fence(at: LogPosition(2_000), doubtedAfter: LogPosition(100))
         let told = Fence(at: LogPosition(2_001), doubtedAfter: LogPosition(2_000), lostUpTo: LogPosition(lostUpTo))
         return (
             FollowerPlay.info(last: 2_001, primary: 2, count: 3, added: 3),
-            [FollowerPlay.entry(100), PlacedEntry(fence.position, fence.entry), PlacedEntry(told.position, told.entry)]
+            [FollowerPlay.entry(100), PositionedEntry(fence.position, fence.entry), PositionedEntry(told.position, told.entry)]
         )
     }
 
@@ -41,9 +41,9 @@ struct LossTests {
     ]
 
     /// - Parameter isNew: whether a new process of the node meets the primary.
-    @Test("a node that has not read all that is lost counts a gap, once; a process that begins anew too", arguments: rows, [false, true])
+    @Test("a node that had not read all lost entries counts one gap, also after a restart", arguments: rows, [false, true])
     func gap(row: Row, isNew: Bool) {
-        var play = Play.seeing()
+        var play = Play.upToDate()
         if row.read > 100 { _ = play.when(.entries([Play.entry(row.read, .target, node: 5, 2)])) }
         _ = play.when(.lost)
         if isNew { play = Play(kept: KeptPosition(position: LogPosition(row.read), epoch: 1, primary: [1], added: 2)) }
@@ -52,16 +52,16 @@ struct LossTests {
         for round in 0..<3 {
             let actions =
                 play.when(.connected(log, fleetMilliseconds: 900)) + play.when(.entries(entries))
-                + (round == 0 ? play.when(.lost) : play.when(.looked(log)))
+                + (round == 0 ? play.when(.lost) : play.when(.infoRead(log)))
             gaps += actions.count { $0 == .gap(.lostEntries) }
             #expect(round > 0 || actions.contains(.raiseFloor(LogPosition(row.lostUpTo))), "its marks are gone")
         }
         #expect(gaps == ((isNew ? row.isGapAnew : row.isGap) ? 1 : 0))
     }
 
-    @Test("who finds that the last entry it had read is not there tells the others, until it has read that it did")
+    @Test("a node whose last read entry is missing reports it to the others, until it has read its own report")
     func told() {
-        var play = Play.seeing()
+        var play = Play.upToDate()
         _ = play.when(.entries([Play.entry(500, .target, node: 5, 2)]))
         _ = play.when(.lost)
         let log = info(100, 1, 2, 100, 1, 1, 0)
@@ -70,43 +70,45 @@ struct LossTests {
             // The connection is lost before the report is appended.
             _ = play.when(.connected(log, fleetMilliseconds: nil))
             _ = play.when(.nothingNew)
-            #expect(play.when(.looked(log)).contains { if case .append(let fence) = $0 { fence.lostUpTo == lost.lostUpTo } else { false } })
+            #expect(
+                play.when(.infoRead(log)).contains { if case .append(let fence) = $0 { fence.lostUpTo == lost.lostUpTo } else { false } })
             #expect(play.when(.applied(report: 100)).allSatisfy { if case .keep(let kept) = $0 { kept.primary == [1] } else { true } })
             _ = play.when(.lost)
         }
         _ = play.when(.connected(log, fleetMilliseconds: nil))
         _ = play.when(.nothingNew)
-        _ = play.when(.looked(log))
-        let actions = play.when(.entries([PlacedEntry(LogPosition(1_501), lost.entry)]))
+        _ = play.when(.infoRead(log))
+        let actions = play.when(.entries([PositionedEntry(LogPosition(1_501), lost.entry)]))
         #expect(!actions.contains(.gap(.lostEntries)))
-        #expect(play.follower.reached?.primary == [2] && play.follower.isSeeing)
+        #expect(play.follower.reached?.primary == [2] && play.follower.isUpToDate)
     }
 
-    @Test("a change of primary that loses nothing is told of by nobody")
+    @Test("a change of primary that loses nothing is not reported")
     func nothingLost() {
-        var play = Play.seeing()
+        var play = Play.upToDate()
         _ = play.when(.lost)
         let log = info(100, 1, 2, 100, 1, 1, 0)
         _ = play.when(.connected(log, fleetMilliseconds: 900))
         let fence = Fence(at: LogPosition(1_900), doubtedAfter: LogPosition(100))
-        _ = play.when(.entries([Play.entry(100), PlacedEntry(fence.position, fence.entry)]))
-        #expect(play.when(.looked(info(1_900, 1, 2, 100, 2, 2, 0))) == [.seeing, .report(2)])
+        _ = play.when(.entries([Play.entry(100), PositionedEntry(fence.position, fence.entry)]))
+        #expect(play.when(.infoRead(info(1_900, 1, 2, 100, 2, 2, 0))) == [.upToDate, .report(2)])
     }
 
-    @Test("an entry whose id was given again is not the one that was read")
+    @Test("another entry with the ID of the last read entry counts as a loss")
     func givenAgain() {
-        var play = Play.seeing()
+        var play = Play.upToDate()
         _ = play.when(.entries([Play.entry(500, .target, node: 5, 2)]))
         _ = play.when(.lost)
         let fence = Fence(at: LogPosition(2_000), doubtedAfter: LogPosition(100))
         let log = info(2_000, 1, 2, 100, 3, 3, 0)
         _ = play.when(.connected(log, fleetMilliseconds: 900))
-        _ = play.when(.entries([Play.entry(500, .target, node: 7, 1), PlacedEntry(fence.position, fence.entry)]))
-        #expect(play.when(.looked(log)).contains { if case .append(let fence) = $0 { fence.lostUpTo == LogPosition(500) } else { false } })
+        _ = play.when(.entries([Play.entry(500, .target, node: 7, 1), PositionedEntry(fence.position, fence.entry)]))
+        #expect(
+            play.when(.infoRead(log)).contains { if case .append(let fence) = $0 { fence.lostUpTo == LogPosition(500) } else { false } })
     }
 
     @Test(
-        "a write that a primary has lost, and its sender has not repeated, is not undone by a restart, whether the others were told before or after",
+        "a lost write that its sender did not repeat stays applied after a restart, whenever the loss was reported",
         arguments: [false, true])
     func restart(isTold: Bool) {
         var fleet = ModelFleet(nodes: 2, keys: 1, replicas: 1)
@@ -138,7 +140,7 @@ struct LossTests {
         fleet.failOver(to: 0, clock: 0)
         if isTold {
             meet(1)
-            #expect(fleet.nodes[1].disk.kept?.primary == [2] && fleet.nodes[1].follower.isSeeing)
+            #expect(fleet.nodes[1].disk.kept?.primary == [2] && fleet.nodes[1].follower.isUpToDate)
         } else {
             fleet.connect(1)
             fleet.read(1)
@@ -148,7 +150,7 @@ struct LossTests {
         fleet.restart(1)
         meet(1)
         fleet.checkTake(1, key: 0)
-        #expect(fleet.nodes[1].follower.isSeeing && !fleet.mayTake(1, key: 0))
+        #expect(fleet.nodes[1].follower.isUpToDate && !fleet.mayTake(1, key: 0))
         #expect(fleet.violation == nil)
     }
 }

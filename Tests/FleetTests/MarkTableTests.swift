@@ -20,7 +20,7 @@ struct MarkTableTests {
         }
     }
 
-    @Test("a record is taken unless something concerns it that came after its position")
+    @Test("a record is accepted unless a mark for it, a purge or the floor is later than its position")
     func marks() {
         let table = Self.table { table in
             table.note(.hash(7), at: LogPosition(20))
@@ -36,7 +36,7 @@ struct MarkTableTests {
         #expect(refusal(table, 1_001) == .ahead)
     }
 
-    @Test("marks come in any order, and the last counts")
+    @Test("marks arrive in any order, and the latest position counts")
     func order() {
         let table = Self.table { table in
             table.note(.hash(7), at: LogPosition(30))
@@ -51,14 +51,14 @@ struct MarkTableTests {
         #expect(refusal(table, 60) == nil)
     }
 
-    @Test("all that was purged")
+    @Test("a purge of everything rejects all earlier records")
     func all() {
         let table = Self.table { $0.note(.all, at: LogPosition(20)) }
         #expect(refusal(table, 19, []) == .purgedAll)
         #expect(refusal(table, 20, []) == nil)
     }
 
-    @Test("what has no place in the log as yet is held until the last of it has one")
+    @Test("a mark without a log position rejects all its records until every pending append has a position")
     func held() {
         for mark in [Mark.hash(7), .selection([42]), .all] {
             var table = Self.table { _ in }
@@ -77,7 +77,7 @@ struct MarkTableTests {
         #expect(refusal(table, 1_000) == nil)
     }
 
-    @Test("positions between two others are doubted")
+    @Test("positions between the two bounds of a fence are rejected as doubtful")
     func doubt() {
         let table = Self.table { $0.doubt(after: LogPosition(20), before: LogPosition(30)) }
         #expect(refusal(table, 20) == nil)
@@ -87,7 +87,7 @@ struct MarkTableTests {
         #expect(refusal(Self.table { $0.doubt(after: .beginning, before: LogPosition(30)) }, 29) == .belowFloor)
     }
 
-    @Test("what has to be forgotten raises the floor")
+    @Test("entries evicted from the table raise the floor")
     func bounded() {
         var limits = MarkTable.Limits()
         (limits.hashes, limits.selections, limits.doubts) = (8, 2, 2)
@@ -108,7 +108,7 @@ struct MarkTableTests {
         #expect(refusal(doubts, 24) == .belowFloor && refusal(doubts, 28) == nil && refusal(doubts, 44) == .doubted)
     }
 
-    @Test("another log begins with nothing but what is held")
+    @Test("another epoch clears the table except for marks without a position")
     func anew() {
         var table = Self.table { table in
             table.note(.hash(7), at: LogPosition(90))

@@ -202,7 +202,7 @@ final class ModelCrowd {
         let end = client.arrival + Self.wait
         let joined = nodes[node].collapsed.join(Self.key, now: now, as: client, mayWait: now < end)
         client.flight = joined.flight
-        guard joined.place == .follower else { return fetch(client, leads: joined.place == .leader) }
+        guard joined.role == .follower else { return fetch(client, leads: joined.role == .leader) }
         client.isFollowing = true
         at(end) { [self] in
             guard client.isFollowing, let flight = client.flight, !nodes[node].isGone else { return }
@@ -259,8 +259,8 @@ final class ModelCrowd {
     private func go(_ next: ExchangeMachine.Next, _ client: Client) {
         switch next {
         case .respond: client.ended = now
-        case .askAnew: enter(client)
-        case .askAlone, .keepWaiting: fetch(client)
+        case .fetchAgain: enter(client)
+        case .fetchAlone, .keepWaiting: fetch(client)
         }
     }
 

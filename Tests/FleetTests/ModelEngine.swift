@@ -6,7 +6,7 @@
 struct ModelEngine: Hashable {
     /// A server's state of the log.
     struct Content: Hashable {
-        var entries: [PlacedEntry] = []
+        var entries: [PositionedEntry] = []
         var last = LogPosition.beginning
         var lastDeleted = LogPosition.beginning
         var added: UInt64 = 0
@@ -50,14 +50,14 @@ struct ModelEngine: Hashable {
         let own = max(LogPosition(milliseconds(at: time)), LogPosition(content.last.milliseconds, content.last.sequence + 1))
         let position = outgoing.position ?? own
         guard position > content.last else { return .alreadyBeyond }
-        content.entries.append(PlacedEntry(position, outgoing.entry))
+        content.entries.append(PositionedEntry(position, outgoing.entry))
         content.last = position
         content.added += 1
         content.version += 1
         return .appended(position)
     }
 
-    func read(after position: LogPosition) -> [PlacedEntry] { content.entries.filter { $0.position > position } }
+    func read(after position: LogPosition) -> [PositionedEntry] { content.entries.filter { $0.position > position } }
 
     /// Number of replicas that have this version.
     func waited(for version: Int) -> Int { replicas.count { $0.version >= version } }

@@ -82,7 +82,7 @@ struct ModelFleet: Hashable {
     }
 
     func mayTake(_ node: Int, key: Int) -> Bool {
-        guard let record = shared[key], nodes[node].follower.isSeeing else { return false }
+        guard let record = shared[key], nodes[node].follower.isUpToDate else { return false }
         return nodes[node].refusal(of: record.version, key: key) == nil
     }
 
@@ -137,7 +137,7 @@ struct ModelFleet: Hashable {
     /// - Parameter isCrash: whether the machine crashes, so that unflushed data is lost.
     mutating func restart(_ node: Int, isCrash: Bool = true) {
         names += 1
-        if !isCrash, nodes[node].follower.isSeeing { flushAll(node) }
+        if !isCrash, nodes[node].follower.isUpToDate { flushAll(node) }
         let disk = isCrash ? nodes[node].diskAfterCrash : nodes[node].disk
         // The client gets no answer and repeats the purge.
         for index in purges.indices where purges[index].node == node && !purges[index].isPending { purges[index].isUnanswered = true }
@@ -172,12 +172,12 @@ struct ModelFleet: Hashable {
     private mutating func forget(_ former: ModelEngine.Content) {
         let left = Set(engine.content.entries.compactMap(\.entry.origin))
         let alive = Set(nodes.map(\.follower.node))
-        for placed in former.entries {
-            guard let origin = placed.entry.origin, !left.contains(origin), !alive.contains(origin.node) else { continue }
+        for positioned in former.entries {
+            guard let origin = positioned.entry.origin, !left.contains(origin), !alive.contains(origin.node) else { continue }
             let isKnown = nodes.contains { node in
-                node.disk.kept.map { $0.epoch == former.epoch && $0.position >= placed.position } ?? false
+                node.disk.kept.map { $0.epoch == former.epoch && $0.position >= positioned.position } ?? false
             }
-            for index in purges.indices where !isKnown && placed.entry.message.argument == Self.argument(of: purges[index]) {
+            for index in purges.indices where !isKnown && positioned.entry.message.argument == Self.argument(of: purges[index]) {
                 purges[index].isLost = true
             }
         }
@@ -188,7 +188,7 @@ struct ModelFleet: Hashable {
     /// Trims the log. Entries are trimmed by age, so a node in sync has read them: otherwise it would have been silent for too long. Nodes
     /// that are behind or disconnected may be passed.
     mutating func trim(keeping count: Int) {
-        let read = nodes.filter(\.follower.isSeeing).map(\.follower.position).min()
+        let read = nodes.filter(\.follower.isUpToDate).map(\.follower.position).min()
         engine.trim(keeping: count, after: read ?? engine.content.last)
     }
 
@@ -205,19 +205,19 @@ struct ModelFleet: Hashable {
             follow(node, .entries(Array(entries.prefix(count))))
         }
         follow(node, .epoch(engine.content.epoch))
-        look(node)
+        readInfo(node)
         if entries.count <= count { checkSeeing(node) }
     }
 
-    private mutating func look(_ node: Int) {
+    private mutating func readInfo(_ node: Int) {
         guard nodes[node].hasToLook, nodes[node].primary != nil else { return }
         nodes[node].hasToLook = false
-        follow(node, .looked(engine.info()))
+        follow(node, .infoRead(engine.info()))
     }
 
     func hasToRead(_ node: Int) -> Bool {
         guard let asked = nodes[node].asked, nodes[node].primary != nil else { return false }
-        return engine.content.last > asked || !nodes[node].follower.isSeeing
+        return engine.content.last > asked || !nodes[node].follower.isUpToDate
     }
 
     /// Delivers the writer's entries to the engine. The reply is delivered or lost.
@@ -273,11 +273,11 @@ struct ModelFleet: Hashable {
             note("   \(node) follower: \(action)")
             switch action {
             case .readFrom(let position): nodes[node].asked = position
-            case .look: nodes[node].hasToLook = true
-            case .apply(let placed):
-                nodes[node].obey(placed.entry.message, values: values(of: placed.entry))
-                note(node, placed)
-            case .note(let placed): note(node, placed)
+            case .readInfo: nodes[node].hasToLook = true
+            case .apply(let positioned):
+                nodes[node].obey(positioned.entry.message, values: values(of: positioned.entry))
+                note(node, positioned)
+            case .note(let positioned): note(node, positioned)
             case .startAnew(let epoch, let floor): nodes[node].table.startAnew(epoch: epoch, floor: floor)
             case .raiseFloor(let position): nodes[node].table.raiseFloor(to: position)
             case .doubt(let after, let before): nodes[node].table.doubt(after: after, before: before)
@@ -294,8 +294,8 @@ struct ModelFleet: Hashable {
                 write(node, .connected(isNewPrimary: isNewPrimary, fence: fence, replicas: engine.replicas.count))
             case .append(let fence): write(node, .fence(fence))
             case .renewEpoch: engine.renewEpoch()
-            case .greet: write(node, .greet)
-            case .seeing, .blind: break
+            case .sendHello: write(node, .sendHello)
+            case .upToDate, .disconnected: break
             case .reconnect:
                 cut(node)
                 connect(node)
@@ -303,8 +303,8 @@ struct ModelFleet: Hashable {
         }
     }
 
-    private mutating func note(_ node: Int, _ placed: PlacedEntry) {
-        if let mark = ModelNode.marks(placed.entry.message) { nodes[node].table.note(mark, at: placed.position) }
+    private mutating func note(_ node: Int, _ positioned: PositionedEntry) {
+        if let mark = ModelNode.marks(positioned.entry.message) { nodes[node].table.note(mark, at: positioned.position) }
     }
 
     private func values(of entry: LogEntry) -> [Int] { entry.origin.flatMap { written[$0] } ?? origin.map { _ in 0 } }
@@ -321,14 +321,14 @@ struct ModelFleet: Hashable {
             case .settle(let message, let position): if let mark = ModelNode.marks(message) { nodes[node].table.settle(mark, at: position) }
             case .keepPending(let token, let message): nodes[node].disk.pending[token] = message
             case .dropPending(let token): nodes[node].disk.pending[token] = nil
-            case .tell(let token, .durable):
+            case .report(let token, .durable):
                 purges[Int(token)].isDurable = true
                 answered(node, purges[Int(token)])
-            case .tell(let token, .pending):
+            case .report(let token, .pending):
                 purges[Int(token)].isPending = true
                 answered(node, purges[Int(token)])
-            case .tell(let token, .refused): purges[Int(token)].isRefused = true
-            case .tell: break
+            case .report(let token, .refused): purges[Int(token)].isRefused = true
+            case .report: break
             }
         }
     }
@@ -353,14 +353,16 @@ struct ModelFleet: Hashable {
 
     /// Checks that a node in sync has applied all entries of the log.
     private mutating func checkSeeing(_ node: Int) {
-        guard nodes[node].follower.isSeeing else { return }
-        for placed in engine.content.entries {
-            guard let origin = placed.entry.origin, let values = written[origin] else { continue }
+        guard nodes[node].follower.isUpToDate else { return }
+        for positioned in engine.content.entries {
+            guard let origin = positioned.entry.origin, let values = written[origin] else { continue }
             for (key, copy) in nodes[node].disk.copies.enumerated() {
-                guard let copy, copy < values[key], placed.entry.message.kind == .all || placed.entry.message.argument.first == UInt8(key),
+                guard let copy, copy < values[key],
+                    positioned.entry.message.kind == .all || positioned.entry.message.argument.first == UInt8(key),
                     nodes[node].obeyed(key) < values[key]
                 else { continue }
-                complain("node \(node) sees, and has value \(copy) of key \(key) although \(placed.position.text) speaks of \(values[key])")
+                complain(
+                    "node \(node) sees, and has value \(copy) of key \(key) although \(positioned.position.text) speaks of \(values[key])")
             }
         }
     }
@@ -387,10 +389,10 @@ struct ModelFleet: Hashable {
             let before = engine.content.version
             for node in nodes.indices { settle(node) }
             pass(1_200)
-            let isQuiet = nodes.allSatisfy { $0.follower.isSeeing && $0.writer.pendingPurges == 0 } && engine.content.version == before
+            let isQuiet = nodes.allSatisfy { $0.follower.isUpToDate && $0.writer.pendingPurges == 0 } && engine.content.version == before
             quietRounds = isQuiet ? quietRounds + 1 : 0
         }
-        for node in nodes.indices where !nodes[node].follower.isSeeing { complain("node \(node) does not see at the end") }
+        for node in nodes.indices where !nodes[node].follower.isUpToDate { complain("node \(node) does not see at the end") }
         for (index, purge) in purges.enumerated() where !purge.isDurable && !purge.isRefused && !purge.isUnanswered {
             if !engine.replicas.isEmpty { complain("purge \(index) is not durable at the end") }
         }

@@ -4,15 +4,17 @@ import Testing
 
 @testable import Fleet
 
-@Suite("Positions in the log")
+@Suite("Positions in the fleet log")
 struct PositionTests {
-    @Test("read as they are written", arguments: [LogPosition(0, 0), LogPosition(1_700_000_000_000, 7), LogPosition(.max, .max)])
+    @Test(
+        "a position is read back as it was written",
+        arguments: [LogPosition(0, 0), LogPosition(1_700_000_000_000, 7), LogPosition(.max, .max)])
     func text(position: LogPosition) {
         #expect(LogPosition(text: Array(position.text.utf8)) == position)
     }
 
     @Test(
-        "anything but two decimal numbers and a hyphen is none",
+        "text other than two canonical decimal numbers joined by a hyphen is rejected",
         arguments: [
             "", "-", "1", "1-", "-1", "1-1-1", "+1-1", "01-1", "1-01", " 1-1", "1-1 ", "1-a", "１-1", "18446744073709551616-0",
             "0-18446744073709551616",
@@ -22,7 +24,7 @@ struct PositionTests {
         #expect(LogPosition(text: Array(text.utf8)) == nil)
     }
 
-    @Test("ordered by time, then by sequence")
+    @Test("positions are ordered by time, then by sequence")
     func order() {
         let ascending = [LogPosition(0, 0), LogPosition(0, 1), LogPosition(1, 0), LogPosition(1, .max), LogPosition(2, 0)]
         #expect(ascending.shuffled().sorted() == ascending)

@@ -19,7 +19,7 @@ struct RandomWalk {
         keys = Int.random(in: 1...3, using: &numbers)
         var limits = LogFollower.Limits()
         // With one entry per portion, positions are persisted and reports requested for each entry.
-        if numbers.isTrue(oneIn: 2) { (limits.entriesOnTheWay, limits.portionBytes) = (1, 1) }
+        if numbers.isTrue(oneIn: 2) { (limits.entriesPerInfo, limits.portionBytes) = (1, 1) }
         (limits.keepInterval, limits.ceilingLead) = (numbers.isTrue(oneIn: 2) ? 0 : 2_000, numbers.isTrue(oneIn: 2) ? 5 : 10_000)
         fleet = ModelFleet(nodes: count, keys: keys, replicas: Int.random(in: 1...2, using: &numbers), limits)
         recoversAll = true
@@ -122,7 +122,7 @@ struct RandomWalk {
 
 @Suite("Random schedules")
 struct RandomWalkTests {
-    @Test("nothing purged is taken, and what was answered is obeyed by all in the end")
+    @Test("no purged record is used, and every node finally applies all acknowledged messages")
     func walks() {
         RandomSchedules.run(2_000, steps: 120) {
             RandomWalk($0)

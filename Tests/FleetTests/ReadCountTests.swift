@@ -4,9 +4,9 @@ import Testing
 
 @testable import Fleet
 
-@Suite("How many entries are asked for")
+@Suite("Number of log entries per read")
 struct ReadCountTests {
-    @Test("half after each reply that was too much, down to one")
+    @Test("the count is halved after each oversized reply, down to one")
     func tooMuch() {
         var read = ReadCount()
         var counts: [Int] = [read.count]
@@ -17,7 +17,7 @@ struct ReadCountTests {
         #expect(counts == [256, 128, 64, 32, 16, 8, 4, 2, 1, 1, 1])
     }
 
-    @Test("what is late is not cut into small pieces, and what is small already stays so")
+    @Test("late replies reduce the count only to 32, and leave smaller counts unchanged")
     func late() {
         var read = ReadCount()
         for _ in 0..<10 { read.failed(.late) }
@@ -27,21 +27,21 @@ struct ReadCountTests {
         #expect(read.count == 4)
     }
 
-    @Test("it grows slowly again, and only when all was read: else the same place would be come to in the same way")
+    @Test("the count grows slowly, and only after the whole log was read, to avoid a repeated failure at the same entry")
     func grows() {
         var read = ReadCount()
         for _ in 0..<8 { read.failed(.tooMuch) }
-        for _ in 0..<100 { read.came(isSeeing: false) }
+        for _ in 0..<100 { read.came(isUpToDate: false) }
         #expect(read.count == 1)
-        read.came(isSeeing: true)
+        read.came(isUpToDate: true)
         #expect(read.count == 2)
         var rounds = 1
         while read.count < 256 {
-            read.came(isSeeing: true)
+            read.came(isUpToDate: true)
             rounds += 1
         }
         #expect((20...60).contains(rounds), "\(rounds)")
-        read.came(isSeeing: true)
+        read.came(isUpToDate: true)
         #expect(read.count == 256)
     }
 }

@@ -35,7 +35,7 @@ struct WriterPlay {
     static func at(_ milliseconds: UInt64) -> LogWriter.Reply { .appended(LogPosition(milliseconds)) }
 }
 
-@Suite("Writing the log")
+@Suite("Appending to the fleet log")
 struct WriterTests {
     private typealias Play = WriterPlay
     private let a = WriterPlay.message(1)
@@ -47,17 +47,17 @@ struct WriterTests {
         var play = Play.connected()
         #expect(play.when(.append(a, .purge, token: 1)) == [.hold(a), Play.send((a, 1))])
         #expect(
-            play.when(.answered([Play.at(5)])) == [.settle(a, at: LogPosition(5)), .tell(1, .appended(LogPosition(5))), .wait])
-        #expect(play.when(.waited(replicas: 2)) == [.tell(1, .durable)])
+            play.when(.answered([Play.at(5)])) == [.settle(a, at: LogPosition(5)), .report(1, .appended(LogPosition(5))), .wait])
+        #expect(play.when(.waited(replicas: 2)) == [.report(1, .durable)])
         #expect(play.writer.pendingPurges == 0 && play.writer.nextTick == nil)
     }
 
-    @Test("no replica has it: pending, kept, and asked again later and later, until one has it")
+    @Test("a purge that no replica acknowledged is pending, kept, and checked with backoff until one does")
     func notReplicated() {
         var play = Play.connected()
         _ = play.when(.append(a, .purge, token: 1))
         _ = play.when(.answered([Play.at(5)]))
-        #expect(play.when(.waited(replicas: 0)) == [.keepPending(1, a), .tell(1, .pending(.notReplicated))])
+        #expect(play.when(.waited(replicas: 0)) == [.keepPending(1, a), .report(1, .pending(.notReplicated))])
         for pause in [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] as [Int64] {
             #expect(play.writer.nextTick == play.now + pause)
             play.now += pause
@@ -66,17 +66,17 @@ struct WriterTests {
         }
         play.now += 30_000
         _ = play.when(.tick)
-        #expect(play.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable)])
+        #expect(play.when(.waited(replicas: 1)) == [.dropPending(1), .report(1, .durable)])
     }
 
-    @Test("an engine without replicas is not waited for: its log has the purge, and nothing more is kept for it")
+    @Test("without replicas a purge is complete once it is in the log, and is not kept")
     func noReplica() {
         var play = Play.connected(replicas: 0)
         for token in 1...3 as ClosedRange<UInt64> {
             _ = play.when(.append(a, .purge, token: token))
             #expect(
                 play.when(.answered([Play.at(token)])) == [
-                    .settle(a, at: LogPosition(token)), .tell(token, .appended(LogPosition(token))), .tell(token, .noReplica),
+                    .settle(a, at: LogPosition(token)), .report(token, .appended(LogPosition(token))), .report(token, .noReplica),
                 ])
             #expect(play.writer.pendingPurges == 0 && play.writer.nextTick == nil)
         }
@@ -84,14 +84,14 @@ struct WriterTests {
         #expect(play.when(.replicas(1)) == [])
         _ = play.when(.append(b, .purge, token: 4))
         #expect(play.when(.answered([Play.at(4)])).last == .wait)
-        #expect(play.when(.waited(replicas: 0)) == [.keepPending(4, b), .tell(4, .pending(.notReplicated))])
+        #expect(play.when(.waited(replicas: 0)) == [.keepPending(4, b), .report(4, .pending(.notReplicated))])
         #expect(play.when(.replicas(0)) == [] && play.causes == [0: .notReplicated])
         play.now += 1_000
         #expect(play.when(.tick) == [.wait])
-        #expect(play.when(.waited(replicas: 1)) == [.dropPending(4), .tell(4, .durable)])
+        #expect(play.when(.waited(replicas: 1)) == [.dropPending(4), .report(4, .durable)])
     }
 
-    @Test("what was said to an engine without replicas in the last minute is said again to another primary, whoever asked")
+    @Test("messages of the last minute to a Redis server without replicas are repeated at a new primary")
     func noReplicaAgain() {
         var play = Play.connected(replicas: 0)
         _ = play.when(.append(a, .purge, token: 1))
@@ -101,7 +101,7 @@ struct WriterTests {
         #expect(play.when(.answered([Play.at(2), Play.at(3)])) == [.settle(a, at: LogPosition(2))])
     }
 
-    @Test("a purge that was kept, for want of a connection, is over once an engine without replicas has it")
+    @Test("a purge kept for lack of a connection is complete once a Redis server without replicas has it")
     func noReplicaKept() {
         var play = Play()
         _ = play.when(.append(a, .purge, token: 1))
@@ -111,21 +111,21 @@ struct WriterTests {
         #expect(actions.contains(.dropPending(1)) && actions.contains(.dropPending(2)) && play.writer.pendingPurges == 0)
     }
 
-    @Test("without a connection a purge is pending at once; it is sent when there is one, also by another process")
+    @Test("a purge without a connection is pending at once, and sent after reconnecting, also by another process")
     func away() {
         var play = Play()
-        #expect(play.when(.append(a, .purge, token: 1)) == [.hold(a), .keepPending(1, a), .tell(1, .pending(.notReached))])
-        #expect(play.when(.append(b, .write, token: 2)) == [.hold(b), .tell(2, .later)])
+        #expect(play.when(.append(a, .purge, token: 1)) == [.hold(a), .keepPending(1, a), .report(1, .pending(.notReached))])
+        #expect(play.when(.append(b, .write, token: 2)) == [.hold(b), .report(2, .later)])
         var other = Play()
         #expect(other.when(.append(a, .keptPurge, token: 1)) == [.hold(a)])
         #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((a, 1), (b, 2))])
         #expect(other.when(.connected(isNewPrimary: true, fence: nil, replicas: 1)) == [Play.send((a, 1))])
         #expect(
-            other.when(.answered([Play.at(5)])) == [.settle(a, at: LogPosition(5)), .tell(1, .appended(LogPosition(5))), .wait])
-        #expect(other.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable)])
+            other.when(.answered([Play.at(5)])) == [.settle(a, at: LogPosition(5)), .report(1, .appended(LogPosition(5))), .wait])
+        #expect(other.when(.waited(replicas: 1)) == [.dropPending(1), .report(1, .durable)])
     }
 
-    @Test("why one is pending is known as things stand, whatever was told at first")
+    @Test("the reported cause of a pending purge follows its current state")
     func causes() {
         var play = Play()
         _ = play.when(.append(a, .purge, token: 1))
@@ -148,17 +148,17 @@ struct WriterTests {
         _ = play.when(.append(a, .purge, token: 1))
         #expect(play.writer.nextTick == 1_000)
         play.now = 1_000
-        #expect(play.when(.tick) == [.keepPending(1, a), .tell(1, .pending(.notReached))])
+        #expect(play.when(.tick) == [.keepPending(1, a), .report(1, .pending(.notReached))])
         #expect(play.writer.nextTick == nil)
     }
 
-    @Test("writes to one target within ten milliseconds are one entry; the first goes at once")
+    @Test("writes to one target within ten milliseconds are merged into one entry; the first is sent at once")
     func merged() {
         var play = Play.connected()
         #expect(play.when(.append(a, .write, token: 1)) == [.hold(a), Play.send((a, 1))])
         #expect(play.when(.append(a, .write, token: 2)) == [.hold(a)])
         #expect(play.when(.append(a, .write, token: 3)) == [])
-        #expect(play.when(.answered([Play.at(5)])) == [.settle(a, at: LogPosition(5)), .tell(1, .appended(LogPosition(5)))])
+        #expect(play.when(.answered([Play.at(5)])) == [.settle(a, at: LogPosition(5)), .report(1, .appended(LogPosition(5)))])
         #expect(play.writer.nextTick == 10)
         #expect(play.when(.append(b, .write, token: nil)) == [.hold(b), Play.send((b, 2))], "others are not held up")
         _ = play.when(.answered([Play.at(6)]))
@@ -166,11 +166,11 @@ struct WriterTests {
         #expect(play.when(.tick) == [Play.send((a, 3))])
         #expect(
             play.when(.answered([Play.at(15)])) == [
-                .settle(a, at: LogPosition(15)), .tell(2, .appended(LogPosition(15))), .tell(3, .appended(LogPosition(15))),
+                .settle(a, at: LogPosition(15)), .report(2, .appended(LogPosition(15))), .report(3, .appended(LogPosition(15))),
             ])
     }
 
-    @Test("too many writes become one entry: everything is stale; a purge among them stays")
+    @Test("too many writes are merged into one entry that makes everything stale; purges among them stay separate")
     func tooMany() {
         var limits = LogWriter.Limits()
         limits.writes = 2
@@ -181,37 +181,37 @@ struct WriterTests {
         let third = Play.message(3)
         #expect(
             play.when(.append(third, .write, token: 7)) == [
-                .hold(.everythingStale), .settle(a, at: nil), .settle(b, at: nil), .tell(7, .later),
+                .hold(.everythingStale), .settle(a, at: nil), .settle(b, at: nil), .report(7, .later),
             ])
         #expect(play.when(.append(a, .write, token: nil)) == [])
         #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((a, 1), (.everythingStale, 2))])
     }
 
-    @Test("too many purges are refused rather than lost")
+    @Test("too many purges are refused instead of lost")
     func refused() {
         var limits = LogWriter.Limits()
         limits.purges = 1
         var play = Play(limits: limits)
         _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1))
         _ = play.when(.append(a, .purge, token: 1))
-        #expect(play.when(.append(b, .purge, token: 2)) == [.tell(2, .refused)])
+        #expect(play.when(.append(b, .purge, token: 2)) == [.report(2, .refused)])
         #expect(play.when(.append(b, .keptPurge, token: 3)) == [.hold(b)], "what is kept is sent, however much it is")
     }
 
-    @Test("a connection that is lost: what was under way is sent again with its sequence, and a wait has something to wait for")
+    @Test("after a lost connection unacknowledged entries are sent again with their sequence, and a wait first appends a greeting")
     func lost() {
         var play = Play.connected()
         _ = play.when(.append(a, .purge, token: 1))
-        #expect(play.when(.lost) == [.keepPending(1, a), .tell(1, .pending(.notReached))])
+        #expect(play.when(.lost) == [.keepPending(1, a), .report(1, .pending(.notReached))])
         #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((a, 1))])
         #expect(play.when(.answered([Play.at(5)])).last == .wait)
         _ = play.when(.lost)
         #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((hello, 2))])
         #expect(play.when(.answered([Play.at(6)])) == [.wait])
-        #expect(play.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable)])
+        #expect(play.when(.waited(replicas: 1)) == [.dropPending(1), .report(1, .durable)])
     }
 
-    @Test("another primary: the fence alone, then the last minute before the loss again, held until it has a place, then a greeting")
+    @Test("a new primary gets the fence alone, then the last minute's messages, held until they have a position, then a greeting")
     func newPrimary() {
         var play = Play.connected()
         _ = play.when(.append(a, .write, token: nil))
@@ -242,44 +242,44 @@ struct WriterTests {
         #expect(play.when(.answered([Play.at(4_000_001), Play.at(4_000_002)])) == [.settle(b, at: LogPosition(4_000_001))])
     }
 
-    @Test("what the engine refuses is tried again, with the same sequence and before all else")
+    @Test("an entry that Redis refuses is retried first, with its sequence")
     func engineRefuses() {
         var play = Play.connected()
         _ = play.when(.append(a, .purge, token: 1))
         _ = play.when(.append(b, .write, token: nil))
-        #expect(play.when(.answered([.refused])) == [.keepPending(1, a), .tell(1, .pending(.refused))])
+        #expect(play.when(.answered([.refused])) == [.keepPending(1, a), .report(1, .pending(.refused))])
         #expect(play.writer.nextTick == 1_000)
         play.now = 1_000
         #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
     }
 
-    @Test("nobody waits for a write that the engine refuses, nor for one that comes meanwhile; both are appended once it takes them")
+    @Test("responses do not wait for refused writes or writes behind them; both are appended once Redis accepts them")
     func refusedWrites() {
         var play = Play.connected()
         _ = play.when(.append(a, .write, token: 1))
-        #expect(play.when(.answered([.refused])) == [.tell(1, .later)])
-        #expect(play.when(.append(b, .write, token: 2)) == [.hold(b), .tell(2, .later)])
+        #expect(play.when(.answered([.refused])) == [.report(1, .later)])
+        #expect(play.when(.append(b, .write, token: 2)) == [.hold(b), .report(2, .later)])
         play.now += 1_000
         #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
         #expect(play.when(.answered([Play.at(10), Play.at(11)])) == [.settle(a, at: LogPosition(10)), .settle(b, at: LogPosition(11))])
     }
 
-    @Test("a purge that comes while the engine refuses others is answered as refused at once, and sent with them")
+    @Test("a purge during a refusal is reported as refused at once, and sent with the refused ones")
     func refusedBehind() {
         var play = Play.connected()
         _ = play.when(.append(a, .purge, token: 1))
         _ = play.when(.answered([.refused]))
         play.now += 10
-        #expect(play.when(.append(b, .purge, token: 2)) == [.hold(b), .keepPending(2, b), .tell(2, .pending(.refused))])
+        #expect(play.when(.append(b, .purge, token: 2)) == [.hold(b), .keepPending(2, b), .report(2, .pending(.refused))])
         play.now += 990
         #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
         #expect(play.when(.answered([.refused, .refused])) == [])
         // The connection is lost in the meantime. A purge that arrives now was not refused.
         _ = play.when(.lost)
-        #expect(play.when(.append(LogMessage(.all), .purge, token: 3)).last == .tell(3, .pending(.notReached)))
+        #expect(play.when(.append(LogMessage(.all), .purge, token: 3)).last == .report(3, .pending(.notReached)))
     }
 
-    @Test("more was said in the last minute than is remembered: everything is stale")
+    @Test("if the last minute has more messages than are remembered, everything becomes stale at a new primary")
     func forgotten() {
         var limits = LogWriter.Limits()
         limits.remembered = 4
@@ -298,7 +298,7 @@ struct WriterTests {
         #expect(outgoing.contains { $0.entry.message == .everythingStale } && outgoing.last?.entry.message.kind == .hello)
     }
 
-    @Test("a batch is bounded")
+    @Test("a batch is limited by its number of entries")
     func batches() {
         var limits = LogWriter.Limits()
         limits.batch = 2
@@ -309,7 +309,7 @@ struct WriterTests {
         #expect(play.when(.answered([Play.at(1), Play.at(2)])).last == Play.send((Play.message(3), 3)))
     }
 
-    @Test("a batch is bounded by its bytes, and what is longer than that goes alone")
+    @Test("a batch is limited by its bytes, and a longer entry is sent alone")
     func batchBytes() {
         var limits = LogWriter.Limits()
         (limits.batchBytes, limits.argumentBytes) = (10, 20)
@@ -328,7 +328,7 @@ struct WriterTests {
         }
     }
 
-    @Test("what is too long to be read by others is said more widely: a write as everything stale, a purge as all")
+    @Test("an oversized argument is widened: a write to everything stale, a purge to a purge of everything")
     func tooLong() {
         var limits = LogWriter.Limits()
         limits.argumentBytes = 1

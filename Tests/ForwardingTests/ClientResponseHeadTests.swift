@@ -4,7 +4,7 @@ import Forwarding
 import HTTPCore
 import Testing
 
-@Suite("Heads of responses for the client")
+@Suite("Response heads for clients")
 struct ClientResponseHeadTests {
     private static func made(
         _ lines: [(String, String)], status: Status = 200, reason: String = "", _ change: (inout ForwardingSettings) -> Void = { _ in }
@@ -17,11 +17,12 @@ struct ClientResponseHeadTests {
             hiddenFields: [Array("cdn-cache-control".utf8)])
         var fields = Fields()
         for (name, value) in lines { fields.append(name: name, value: value) }
-        let head = maker.make(ResponseHead(status: status, reason: Array(reason.utf8), fields: fields), date: Array("now".utf8), room: 7)
+        let head = maker.make(
+            ResponseHead(status: status, reason: Array(reason.utf8), fields: fields), date: Array("now".utf8), extraCapacity: 7)
         return String(decoding: head, as: UTF8.self).split(separator: "\r\n", omittingEmptySubsequences: false).map(String.init)
     }
 
-    @Test("fields are passed on as they came, in their order; Date where it is missing, and Via")
+    @Test("fields keep their order and spelling; Via is added, and Date if missing")
     func fields() {
         #expect(
             Self.made([("X-B", "1"), ("x-a", ""), ("X-B", "2")])
@@ -32,14 +33,14 @@ struct ClientResponseHeadTests {
         #expect(Self.made([("Date", "then")]) { $0.via = false } == ["HTTP/1.1 200 OK", "Date: then", ""])
     }
 
-    @Test("its length is told anew, and what is meant for us alone is left out")
+    @Test("Content-Length and targeted cache fields are omitted")
     func omitted() {
         let made = Self.made([("Content-Length", "5"), ("CDN-Cache-Control", "max-age=1"), ("X", "1"), ("cdn-cache-control", "a")])
         #expect(made == ["HTTP/1.1 200 OK", "X: 1", "Date: now", "Via: 1.1 cistern", ""])
     }
 
     @Test(
-        "a redirect within the upstream is kept here, once; others stay as they are",
+        "a redirect within the upstream becomes relative, and others are unchanged",
         arguments: [
             ("http://API.example/b?c", "/b?c"), ("/b", "/b"), ("http://other.example/b", "http://other.example/b"),
         ])

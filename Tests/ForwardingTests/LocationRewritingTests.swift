@@ -39,7 +39,7 @@ struct LocationRewritingTests {
         Row("two slashes behind the base path", "http://api.example:8000/v1//evil.example", basePath: "/v1", nil),
     ]
 
-    @Test("a redirect to the upstream becomes relative, any other stays", arguments: rows)
+    @Test("a redirect to the upstream becomes relative, and others are unchanged", arguments: rows)
     func rewriting(_ row: Row) {
         let relative = LocationRewriting.relative(
             Array(row.location.utf8)[...], to: Array("http://api.example:8000".utf8), basePath: Array(row.basePath.utf8))
@@ -47,7 +47,7 @@ struct LocationRewritingTests {
     }
 
     @Test(
-        "what another address says is said as the first would have",
+        "a location from another upstream address is translated to the first address",
         arguments: [
             ("/v2/users", "/v1", "/v1/users"), ("http://b.example/v2/users", "/v1", "http://a.example/v1/users"),
             ("HTTP://B.example/v2/users", "", "http://a.example/users"), ("/v2/users", "", "/users"), ("/v2", "/v1", "http://b.example/v2"),

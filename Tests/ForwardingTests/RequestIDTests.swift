@@ -4,7 +4,7 @@ import Forwarding
 import HTTPCore
 import Testing
 
-@Suite("Names of requests")
+@Suite("Request IDs")
 struct RequestIDTests {
     private func head(_ values: String...) -> RequestHead {
         var fields = Fields()
@@ -12,19 +12,21 @@ struct RequestIDTests {
         return RequestHead(method: .get, target: Array("/".utf8)[...], version: .http11, fields: fields)
     }
 
-    @Test("the client's own is taken where it can stand in any log", arguments: ["a", "A-z.09_~+/=:-", String(repeating: "x", count: 128)])
+    @Test("a client's request ID is used if it is safe for logs", arguments: ["a", "A-z.09_~+/=:-", String(repeating: "x", count: 128)])
     func own(value: String) { #expect(RequestID.own(head(value)).map { String(decoding: $0, as: UTF8.self) } == value) }
 
-    @Test("others are not", arguments: ["", String(repeating: "x", count: 129), "a b", "a,b", "a\"", "ü", "{1}", "a\u{1}", "a;b", "<a>"])
+    @Test(
+        "an unsafe client request ID is rejected",
+        arguments: ["", String(repeating: "x", count: 129), "a b", "a,b", "a\"", "ü", "{1}", "a\u{1}", "a;b", "<a>"])
     func notOwn(value: String) { #expect(RequestID.own(head(value)) == nil) }
 
-    @Test("two are none, and so is none")
+    @Test("a request ID is taken only from exactly one field")
     func several() {
         #expect(RequestID.own(head("a", "a")) == nil)
         #expect(RequestID.own(head()) == nil)
     }
 
-    @Test("those that are made are no two alike, also of two shards, and are such that we would take them ourselves")
+    @Test("generated IDs are unique, also across shards, and valid as client IDs")
     func made() throws {
         var (one, other) = (RequestIDs(seed: 1), RequestIDs(seed: 2))
         var names: Set<[UInt8]> = []
@@ -39,7 +41,7 @@ struct RequestIDTests {
         #expect(one.name(of: head()) == nil)
     }
 
-    @Test("their second half tells nothing of how many there were")
+    @Test("the second half of an ID does not reveal the request count")
     func secret() throws {
         // Equal numbers in two processes.
         let names = try (0..<2).map { _ in
@@ -49,7 +51,7 @@ struct RequestIDTests {
         #expect(names[0].prefix(16) == names[1].prefix(16) && names[0].suffix(16) != names[1].suffix(16))
     }
 
-    @Test("a head's own lines are taken out, whatever their case, and others stay")
+    @Test("X-Request-Id lines are removed from a head in any case, and other lines stay")
     func removing() {
         let text = "HTTP/1.1 200 OK\r\nX-Request-Id: 1\r\nX-Request-Ids: 2\r\nx-request-id:3\r\nA: X-Request-Id: 4\r\n"
         let (head, plain) = (Array(text.utf8), Array("HTTP/1.1 200 OK\r\nA: b\r\n".utf8))

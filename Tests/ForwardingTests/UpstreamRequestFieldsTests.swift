@@ -4,7 +4,7 @@ import Forwarding
 import HTTPCore
 import Testing
 
-@Suite("Fields of requests to the upstream")
+@Suite("Request fields for the upstream")
 struct UpstreamRequestFieldsTests {
     private static func fields(_ lines: [(String, String)]) -> Fields {
         var fields = Fields()
@@ -27,20 +27,20 @@ struct UpstreamRequestFieldsTests {
         }
     }
 
-    @Test("Host is the upstream's, or the client's where it is asked for")
+    @Test("Host is the upstream's, or the client's if preserve_host is set")
     func host() {
         #expect(Self.sent([("Host", "cistern.example")]).contains("host: api.example"))
         #expect(Self.sent([("Host", "cistern.example")]) { $0.preserveHost = true }.contains("host: cistern.example"))
     }
 
-    @Test("fields of the connection stop here (RFC 9110 §7.6.1)")
+    @Test("hop-by-hop fields are not forwarded (RFC 9110 §7.6.1)")
     func hopByHop() {
         let sent = Self.sent([("Connection", "keep-alive, X-Own"), ("X-Own", "1"), ("Keep-Alive", "5"), ("TE", "trailers"), ("X-A", "1")])
         #expect(sent.contains("x-a: 1"))
         #expect(!sent.contains { $0.hasPrefix("x-own") || $0.hasPrefix("keep-alive") || $0.hasPrefix("connection") })
     }
 
-    @Test("what says where a request came from", arguments: ForwardedPolicy.allCases)
+    @Test("X-Forwarded-For is replaced, extended, passed on or removed as configured", arguments: ForwardedPolicy.allCases)
     func forwarding(_ policy: ForwardedPolicy) {
         let sent = Self.sent([("X-Forwarded-For", "203.0.113.9")]) { $0.forwarded = policy }
         let values = sent.filter { $0.hasPrefix("x-forwarded-for: ") }.map { $0.dropFirst("x-forwarded-for: ".count) }
@@ -55,7 +55,7 @@ struct UpstreamRequestFieldsTests {
     }
 
     @Test(
-        "the client's address by other names goes the way of X-Forwarded-For",
+        "other fields with the client's address follow the policy for X-Forwarded-For",
         arguments: ["X-Client-IP", "CF-Connecting-IP", "True-Client-IP", "Fastly-Client-IP", "x_client_ip", "X-Real-IP"])
     func clientAddress(_ name: String) {
         for policy in ForwardedPolicy.allCases {
@@ -68,7 +68,7 @@ struct UpstreamRequestFieldsTests {
     }
 
     @Test(
-        "fields that override are dropped in any case and as often as they come",
+        "override fields are removed in any case and number",
         arguments: ["X-Original-URL", "x-http-method-override"])
     func overrides(_ name: String) {
         #expect(!Self.sent([(name, "/admin"), (name, "/other")]).contains { $0.hasPrefix(name.lowercased()) })
@@ -76,7 +76,7 @@ struct UpstreamRequestFieldsTests {
     }
 
     @Test(
-        "fields that name the user are dropped in every spelling, unless their sender is trusted",
+        "user identity fields are removed in every spelling unless the sender is trusted",
         arguments: [
             "X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Url", "X-Forwarded-Client-Cert", "X-ARR-ClientCert", "ssl-client-verify",
             "X-Auth-Request-Email", "Remote-User", "X-Amzn-Oidc-Data", "Cf-Access-Authenticated-User-Email", "X-Goog-IAP-JWT-Assertion",
@@ -97,7 +97,7 @@ struct UpstreamRequestFieldsTests {
     }
 
     @Test(
-        "every token character that is no letter or digit reads as one separator",
+        "every token character that is not a letter or digit counts as a separator",
         arguments: [
             "X.Forwarded.Host", "X!Original~URL", "X`Rewrite|Url", "X#Real$IP", "Content.Length", "Transfer'Encoding", "Content_Type",
             "x^host",
@@ -107,13 +107,13 @@ struct UpstreamRequestFieldsTests {
         #expect(Self.sent([("X.Keep", "claim")]).contains { $0.hasSuffix(": claim") })
     }
 
-    @Test("Max-Forwards is counted down for OPTIONS alone (RFC 9110 §7.6.2)")
+    @Test("Max-Forwards is decremented for OPTIONS only (RFC 9110 §7.6.2)")
     func maxForwards() {
         #expect(Self.sent([("Max-Forwards", "3")], method: .options).contains("max-forwards: 2"))
         #expect(Self.sent([("Max-Forwards", "3")]).contains("max-forwards: 3"))
     }
 
-    @Test("a request that has been here before is told by this process's own comment in Via")
+    @Test("a loop is detected by this process's own comment in Via")
     func loop() {
         let maker = UpstreamRequestFields(settings: ForwardingSettings(), authority: [], instance: "a1b2")
         let via = { (value: String) in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HTTP2
 
-@Suite("A peer's conduct")
+@Suite("Limits on a peer's frames")
 struct ConductTests {
     private static func frame(_ kind: UInt8, _ flags: UInt8 = 0, _ stream: Int32 = 0, length: Int = 0) -> [UInt8] {
         [UInt8(length >> 16), UInt8(length >> 8 & 0xff), UInt8(length & 0xff), kind, flags]
@@ -27,7 +27,7 @@ struct ConductTests {
         return heads
     }
 
-    @Test("frames are found alike however their bytes come")
+    @Test("frames are parsed equally however their bytes are split")
     func walk() {
         let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
         let bytes = preface + Self.frame(4, 0, 0, length: 6) + Self.frame(1, 4, 1, length: 300) + Self.frame(0, 1, .max) + Self.frame(99)
@@ -37,7 +37,7 @@ struct ConductTests {
         for split in 0...bytes.count { #expect(Self.walk(bytes, split: split) == whole) }
     }
 
-    @Test("frames that carry nothing are limited by the second, and content that is sent allows more")
+    @Test("frames without content are limited per second, and sent content raises the limit")
     func control() {
         var budget = HTTP2ControlBudget(perSecond: 10, now: 0)
         func take(_ frame: HTTP2FrameHead, now: Int64) -> Bool { budget.take(frame, now: now) }
@@ -56,7 +56,7 @@ struct ConductTests {
         #expect(!take(Self.head(8, length: 4), now: 1_000))
     }
 
-    @Test("streams that are reset are limited; good ones and time allow more")
+    @Test("reset streams are limited, and completed streams and time raise the limit")
     func resets() {
         var budget = HTTP2ResetBudget(limit: 3, now: 0)
         func take(now: Int64) -> Bool { budget.take(now: now) }
@@ -71,7 +71,7 @@ struct ConductTests {
         }
     }
 
-    @Test("what comes on a stream that is over is told from what is on its way")
+    @Test("frames on a closed stream are distinguished from frames sent before the peer knew")
     func pastStreams() {
         var memory = HTTP2StreamMemory()
         func fault(_ kind: UInt8, _ stream: Int32) -> HTTP2ErrorCode? {

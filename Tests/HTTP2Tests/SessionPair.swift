@@ -73,7 +73,7 @@ final class Side: HTTP2SessionDelegate {
         var all: [UInt8] = []
         while true {
             let piece = [UInt8](unsafeUninitializedCapacity: room) { place, count in
-                count = session.write(into: UnsafeMutableRawBufferPointer(place), telling: self)
+                count = session.write(into: UnsafeMutableRawBufferPointer(place), notifying: self)
             }
             guard !piece.isEmpty else { return all }
             all += piece
@@ -81,7 +81,7 @@ final class Side: HTTP2SessionDelegate {
     }
 
     @discardableResult
-    func receive(_ bytes: [UInt8]) -> HTTP2Session.Receiving { bytes.withUnsafeBytes { session.receive($0, telling: self) } }
+    func receive(_ bytes: [UInt8]) -> HTTP2Session.Receiving { bytes.withUnsafeBytes { session.receive($0, notifying: self) } }
 }
 
 struct SessionPair {

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("HTTP/2 sessions")
 struct SessionTests {
-    @Test("a request and its response, both with content and trailers, arrive as they were given")
+    @Test("a request and its response arrive unchanged, both with content and trailers")
     func exchange() throws {
         let pair = try SessionPair()
         let stream = try #require(pair.client.session.submitRequest(SessionPair.request("/a", [("X-Case", "Kept")]), hasContent: true))
@@ -30,7 +30,7 @@ struct SessionTests {
         #expect(pair.client.received[stream] == [UInt8](repeating: 2, count: 200_000))
     }
 
-    @Test("a response without content ends with its head, and small rooms change nothing")
+    @Test("a response without content ends with its head, also with small output buffers")
     func withoutContent() throws {
         let pair = try SessionPair()
         pair.server.onHead = {
@@ -44,7 +44,7 @@ struct SessionTests {
         #expect(events.last == "closed 1 NO_ERROR")
     }
 
-    @Test("content that is not given back holds its sender at the window, and goes on afterwards")
+    @Test("unconsumed content stops the sender at the window, and consuming it resumes")
     func windows() throws {
         let pair = try SessionPair()
         pair.client.consumes = false
@@ -58,7 +58,7 @@ struct SessionTests {
         #expect(pair.client.received[stream]?.count == 100_000)
     }
 
-    @Test("content that comes later is asked for again, and content that breaks resets its stream alone")
+    @Test("late content is requested again, and failing content resets only its stream")
     func laterAndBroken() throws {
         let pair = try SessionPair()
         pair.server.onHead = { pair.server.session.submitResponse(SessionPair.list([(":status", "200")]), hasContent: true, on: $0) }
@@ -77,7 +77,7 @@ struct SessionTests {
         #expect(pair.client.events.contains("closed 1 NO_ERROR"))
     }
 
-    @Test("streams beyond the limit wait at the client, and a server that is announced to end takes what is on its way")
+    @Test("streams beyond the limit wait at the client, and a server that announced its end completes requests in flight")
     func limitsAndEnds() throws {
         var settings = HTTP2SessionSettings()
         settings.maximumStreams = 2
@@ -90,7 +90,7 @@ struct SessionTests {
         pair.exchange()
         #expect(!pair.client.session.mayRequest)
         #expect(pair.client.events.contains("goaway 2147483647 NO_ERROR"))
-        pair.server.session.takeNoMore()
+        pair.server.session.stopAccepting()
         for stream: Int32 in [1, 3] {
             pair.server.session.submitResponse(SessionPair.list([(":status", "200")]), hasContent: false, on: stream)
         }
@@ -99,7 +99,7 @@ struct SessionTests {
         #expect(pair.client.events.contains("goaway 3 NO_ERROR"))
     }
 
-    @Test("nothing is written behind the GOAWAY that ends a connection")
+    @Test("nothing is written after the GOAWAY that ends a connection")
     func lastWord() throws {
         let pair = try SessionPair()
         let streams = [1, 3].compactMap { _ in pair.client.session.submitRequest(SessionPair.request("/"), hasContent: false) }
@@ -121,7 +121,7 @@ struct SessionTests {
         #expect(pair.server.output().isEmpty)
     }
 
-    @Test("a field section beyond the limits is told as such, and one far beyond them ends the connection")
+    @Test("a field section beyond the limits is reported as too large, and one far beyond them ends the connection")
     func fieldLimits() throws {
         var settings = HTTP2SessionSettings()
         settings.fieldLimits = HTTP2FieldLimits(bytes: 4_000, count: 20)
@@ -135,7 +135,7 @@ struct SessionTests {
         #expect(pair.client.takeEvents().contains { $0.hasPrefix("goaway") && $0.hasSuffix("ENHANCE_YOUR_CALM") })
     }
 
-    @Test("what is no HTTP/2 ends the session, and it stays ended")
+    @Test("input that is not HTTP/2 ends the session permanently")
     func garbage() throws {
         let server = try Side(.server)
         #expect(server.receive(Array("GET / HTTP/1.1\r\nHost: a\r\n\r\n".utf8)) == .ended)
@@ -143,7 +143,7 @@ struct SessionTests {
         #expect(server.takeEvents().isEmpty)
     }
 
-    @Test("a session that is let go of in the middle of a call tells nothing more")
+    @Test("a session abandoned during a callback reports no more events")
     func abandoned() throws {
         let pair = try SessionPair()
         for _ in 0..<3 { _ = pair.client.session.submitRequest(SessionPair.request("/"), hasContent: false) }

@@ -2,9 +2,9 @@ import HTTP2
 import TestSupport
 import Testing
 
-@Suite("Streams by their numbers")
+@Suite("Table of streams by number")
 struct StreamTableTests {
-    @Test("what is put in is found until it is removed, whichever numbers meet in a place", arguments: [Int32(2), 32, 64, 2_048])
+    @Test("an inserted value is found until its removal, whichever stream numbers collide", arguments: [Int32(2), 32, 64, 2_048])
     func numbers(step: Int32) {
         var table = HTTP2StreamTable<Int32>()
         let numbers = (0..<100).map { 1 + $0 * step }
@@ -23,7 +23,7 @@ struct StreamTableTests {
         #expect(table.isEmpty && table.values.isEmpty)
     }
 
-    @Test("a number has one value")
+    @Test("a stream number has one value")
     func again() {
         var table = HTTP2StreamTable<String>()
         table[7] = "a"
@@ -33,7 +33,7 @@ struct StreamTableTests {
         #expect(HTTP2StreamTable<String>()[1] == nil)
     }
 
-    @Test("beside a dictionary, at random")
+    @Test("random schedules: the table agrees with a dictionary")
     func random() {
         RandomSchedules.run(20, steps: 1_000) { _ in
             (table: HTTP2StreamTable<Int>(), truth: [Int32: Int]())

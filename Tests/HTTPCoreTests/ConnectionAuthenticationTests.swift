@@ -12,7 +12,7 @@ struct ConnectionAuthenticationTests {
     }
 
     @Test(
-        "credentials",
+        "connection-based credentials are recognized",
         arguments: [
             ("NTLM TlRMTVNTUAABAAAA", true), ("ntlm TlRM", true), ("Negotiate YIIJ", true), ("NEGOTIATE\tYIIJ", true), ("Negotiate", true),
             ("Kerberos YIIJ", true), ("CredSSP YIIJ", true), ("Basic YTpi, Negotiate YIIJ", true), ("Bearer negotiate", false),
@@ -28,7 +28,7 @@ struct ConnectionAuthenticationTests {
     }
 
     @Test(
-        "challenges",
+        "connection-based challenges are recognized as offered or in progress",
         arguments: [
             (["Negotiate"], .offered), (["NTLM"], .offered), (["Basic realm=\"a\", Negotiate, NTLM"], .offered),
             (["Bearer realm=\"a\"", "negotiate"], .offered), (["Negotiate:Kerberos"], .offered), (["Negotiate "], .offered),

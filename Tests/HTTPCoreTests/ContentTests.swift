@@ -29,7 +29,7 @@ struct ChunkedDecoderTests {
     }
 
     @Test(
-        "good ones",
+        "valid chunked content is decoded",
         arguments: [
             ("3\r\nabc\r\n0\r\n\r\n", "abc"), ("0\r\n\r\n", ""), ("1\r\na\r\n1\r\nb\r\n0\r\n\r\n", "ab"),
             ("003\r\nabc\r\n0\r\n\r\n", "abc"),
@@ -47,7 +47,7 @@ struct ChunkedDecoderTests {
     }
 
     @Test(
-        "bad ones",
+        "invalid chunked content is rejected",
         arguments: [
             "x\r\n", "\r\n", ";x\r\n", "3 \r\nabc\r\n", " 3\r\nabc\r\n", "+3\r\nabc\r\n", "0x3\r\nabc\r\n", "3\nabc\r\n", "3\rabc\r\n",
             "3\r\nabcd\r\n",
@@ -69,7 +69,7 @@ struct HTTPDateTests {
     private static let now: Int64 = 1_795_000_000
 
     @Test(
-        "the three forms are read",
+        "the three date formats are parsed",
         arguments: [
             ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777), ("Sunday, 06-Nov-94 08:49:37 GMT", 784_111_777),
             ("Sun Nov  6 08:49:37 1994", 784_111_777),
@@ -81,7 +81,7 @@ struct HTTPDateTests {
         #expect(HTTPDate.parse(Array(text.utf8)[...], now: Self.now) == seconds)
     }
 
-    @Test("the short way for the usual spelling says what the long one says, whatever byte is another")
+    @Test("the fast parser for the usual format agrees with the general one, whatever byte is changed")
     func fixedDate() {
         for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Mon, 29 Feb 2016 23:59:60 GMT", "Sat, 30 Apr 0000 00:00:00 GMT"] {
             let date = Array(text.utf8)
@@ -104,7 +104,7 @@ struct HTTPDateTests {
         }
     }
 
-    @Test("what is written is read again")
+    @Test("a formatted date is parsed back")
     func roundTrip() {
         for seconds in stride(from: Int64(0), to: 5_000_000_000, by: 86_400 * 37 + 12_345) {
             #expect(HTTPDate.parse(HTTPDate.format(seconds)[...], now: Self.now) == seconds)
@@ -112,7 +112,7 @@ struct HTTPDateTests {
     }
 
     @Test(
-        "anything else is no date",
+        "any other text is rejected",
         arguments: [
             "", "0", "-1", "Sun, 6 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:37 UTC",
             "Sun, 31 Feb 1994 08:49:37 GMT",
@@ -126,7 +126,7 @@ struct HTTPDateTests {
 @Suite("Media types (RFC 9110 §8.3.1)")
 struct MediaTypeTests {
     @Test(
-        "type, subtype and suffix, whatever their case and the parameters behind them",
+        "type, subtype and suffix are parsed, whatever their case and parameters",
         arguments: [
             ("application/json", "application/json", ""), ("Application/JSON; charset=utf-8", "application/json", ""),
             (" text/json\t;a=b/c", "text/json", ""), ("application/vnd.api+json", "application/vnd.api+json", "json"),
@@ -141,11 +141,11 @@ struct MediaTypeTests {
     }
 
     @Test(
-        "anything else is none",
+        "an invalid media type is rejected",
         arguments: ["", "json", "/", "application/", "/json", "a/b/c", "a b/c", "a/b c", "a/\u{e9}", ";a/b", "a/b\0", ",application/json"])
     func refused(text: String) { #expect(MediaType(Array(text.utf8)[...]) == nil) }
 
-    @Test("a part of a longer text is read like the whole of a short one")
+    @Test("a slice of a longer text is parsed like separate text")
     func slice() {
         let type = MediaType(Array("xx: application/json\r\n".utf8)[4..<20])
         #expect(type?.isEssence("application/json") == true && type?.isEssence("application/jso") == false)
@@ -174,7 +174,7 @@ struct GrowingContentTests {
         return (max(0, places.count - 1), content.capacity)
     }
 
-    @Test("what is long is not copied again and again; what is short takes no more room than it needs")
+    @Test("long content is copied at most once, and short content allocates little more than it needs")
     func isMovedOnce() {
         #expect(moves(16 << 20, limit: 17 << 20).count <= 1)
         #expect(moves(500_000, limit: 1 << 30).capacity < 2 << 20)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HTTPCore
 
-@Suite("Eight bytes looked at together")
+@Suite("Processing eight bytes at a time")
 struct EightBytesTests {
     private static func eight(_ bytes: [UInt8]) -> EightBytes {
         bytes.withUnsafeBufferPointer { EightBytes(at: $0.baseAddress!) }
@@ -26,7 +26,7 @@ struct EightBytesTests {
         return texts
     }
 
-    @Test("letters become small, the first of a kind and the first control character are found")
+    @Test("eight bytes are lowercased, and the first occurrence of a byte or control character is found")
     func words() {
         for text in Self.texts {
             let word = Self.eight(text)
@@ -36,7 +36,7 @@ struct EightBytesTests {
         }
     }
 
-    @Test("a text of any length is searched and compared as byte by byte")
+    @Test("text of any length is searched and compared as byte by byte")
     func texts() {
         RandomSchedules.run(20_000, steps: 1) { _ in
         } step: { _, random in
@@ -45,7 +45,7 @@ struct EightBytesTests {
             let start = random.below(text.count + 1)
             let rest = text[start...]
             let (place, end) = text.withUnsafeBufferPointer { bytes in
-                (bytes.place(of: 0x3a, from: start, before: text.count), bytes.endOfFieldValue(from: start, before: text.count))
+                (bytes.index(of: 0x3a, from: start, before: text.count), bytes.endOfFieldValue(from: start, before: text.count))
             }
             try demand(place == rest.firstIndex(of: 0x3a) ?? text.count, "\(text) from \(start)")
             try demand(end == rest.firstIndex { !isFieldValueByte($0) } ?? text.count, "\(text) from \(start)")

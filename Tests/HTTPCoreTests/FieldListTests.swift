@@ -6,7 +6,7 @@ import Testing
 @Suite("Lists in fields (RFC 9110 §5.6.1)")
 struct FieldListTests {
     @Test(
-        "members between commas; commas in quotes part nothing, empty members are none",
+        "members are separated by commas outside quotes, and empty members are ignored",
         arguments: [
             ("a", ["a"]), ("a,b", ["a", "b"]), (" a ,\t b ", ["a", "b"]), (",,a,,b,", ["a", "b"]), ("", []), (" , ", []),
             ("a=\"b,c\",d", ["a=\"b,c\"", "d"]), ("\"a\\\",b\",c", ["\"a\\\",b\"", "c"]), ("\"a,b", ["\"a,b"]),
@@ -18,7 +18,7 @@ struct FieldListTests {
         #expect(FieldLists.members(of: bytes).map(Array.init) == expected.map { Array($0.utf8) })
     }
 
-    @Test("who looks for one member stops at it, and who wants a few gets a few")
+    @Test("a search stops at the first match, and a limited read returns a limited number of members")
     func steps() {
         var fields = Fields()
         for _ in 0..<100 { fields.append(.vary, String(repeating: "a,b,", count: 100)) }
@@ -32,7 +32,7 @@ struct FieldListTests {
     }
 
     @Test(
-        "a list is too long by its members or by its bytes, over all lines together",
+        "the number of members and bytes of a list is limited over all its lines",
         arguments: [
             ([String](repeating: "a", count: 128), false), ([String](repeating: "a", count: 129), true),
             ([String(repeating: "a,", count: 127)], false), ([String(repeating: "a,", count: 128)], true),
@@ -43,7 +43,7 @@ struct FieldListTests {
         #expect(FieldListLimit.isExceeded(by: lines.map { Array($0.utf8)[...] }) == expected)
     }
 
-    @Test("Connection takes away what it names, and all that it may where it names more than is read", arguments: [1, 127, 128, 5_000])
+    @Test("Connection removes the fields it names, and all removable fields if it names too many", arguments: [1, 127, 128, 5_000])
     func connection(others: Int) {
         var fields = Fields()
         fields.append(.connection, "X-Named" + String(repeating: ", o", count: others))
@@ -57,7 +57,7 @@ struct FieldListTests {
         }
     }
 
-    @Test("words with a space between them name no field, and a field that is kept stays")
+    @Test("words separated by a space name no field, and a protected field is kept")
     func tokens() {
         var fields = Fields()
         fields.append(.connection, "client certificate, x-tenant, X-Named, close")

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Known fields and numbers")
 struct FieldTests {
-    @Test("each known name is found in any case, and a set holds it and no other", arguments: KnownField.allCases)
+    @Test("each known name is found in any case, and a set contains only the inserted fields", arguments: KnownField.allCases)
     func knownFields(field: KnownField) {
         let name = field.name.withUTF8Buffer { Array($0) }
         for spelling in [name, name.map(\.asciiLowercased)] { #expect(KnownField(spelling.span) == field) }
@@ -34,7 +34,8 @@ struct FieldTests {
         #expect(fields.count == 4 && !fields.contains(.age) && fields.contains(.date))
     }
 
-    @Test("decimal digits of any number", arguments: [0, 1, 9, 10, 99, 100, 12_345, 9_999_999_999, .max, .max - 1, -1, -10, .min])
+    @Test(
+        "any number is written in decimal digits", arguments: [0, 1, 9, 10, 99, 100, 12_345, 9_999_999_999, .max, .max - 1, -1, -10, .min])
     func decimals(number: Int) {
         var bytes = Array("x".utf8)
         bytes.append(decimal: number)

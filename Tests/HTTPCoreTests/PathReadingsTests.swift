@@ -3,7 +3,7 @@
 import HTTPCore
 import Testing
 
-@Suite("Readings of paths")
+@Suite("Possible readings of a path")
 struct PathReadingsTests {
     /// The readings as paths; a slash within a segment is shown as `%2f`.
     private static func texts(_ target: String) -> [String]? {
@@ -13,14 +13,14 @@ struct PathReadingsTests {
     }
 
     @Test(
-        "a path that every server reads alike has one reading",
+        "an unambiguous path has one reading",
         arguments: ["/", "/a/b/", "/a.b/c..", "/a?x=%2f&y=//..;", "*", "", "/a-b_c~d!@:"])
     func plain(_ target: String) {
         #expect(PathReadings(Array(target.utf8)[...]) == nil)
     }
 
     @Test(
-        "each sequence of steps is a reading, once",
+        "each sequence of normalization steps yields one reading, without duplicates",
         arguments: [
             ("/%69nternal", ["/internal"]), ("/.well-known/a", ["/.well-known/a"]), ("/%zz/%", ["/%zz/%"]),
             ("/a%2Fb", ["/a%2fb", "/a/b"]), ("/a\\b", ["/a\\b", "/a/b"]), ("/a%5cb", ["/a\\b", "/a/b"]),
@@ -37,7 +37,7 @@ struct PathReadingsTests {
     }
 
     @Test(
-        "which paths may lead above the root",
+        "paths that may lead above the root are detected",
         arguments: [
             ("/../a", true), ("/a/../../b", true), ("/%2e%2e/a", true), ("/..;/a", true), ("/..\\a", true), ("/..%2fa", true),
             ("/..%5ca", true),
@@ -49,7 +49,7 @@ struct PathReadingsTests {
     }
 
     @Test(
-        "control characters and double encodings are told",
+        "control characters and double encodings are detected",
         arguments: [
             ("/a%0a", true), ("/a%7F", true), ("/a%00b", true), ("/%2569", true), ("/a%252e", true), ("/100%25", false),
             ("/100%25z1", false),
@@ -59,7 +59,7 @@ struct PathReadingsTests {
         #expect(PathReadings(Array(target.utf8)[...])?.isOpaque == isOpaque)
     }
 
-    @Test("however long and odd a path is, there are sixteen readings at most, and it is told that there are more")
+    @Test("a path of any length has at most sixteen readings, and omitted readings are reported")
     func bounded() throws {
         for part in ["/a%2f..\\..;x//%2e%2e/", "/;", "%2f", "/./", "%5c..", "/%20"] {
             let target = "/" + String(repeating: part, count: 8_000 / part.utf8.count)

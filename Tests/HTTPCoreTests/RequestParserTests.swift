@@ -20,7 +20,7 @@ private func parse(_ bytes: [UInt8], _ parser: inout RequestParser) -> Verdict {
 
 @Suite("The request parser (RFC 9112 §2–§6)")
 struct RequestParserTests {
-    @Test("each request of the corpus gets its verdict, however it arrives", arguments: RequestCorpus.all)
+    @Test("each request of the corpus gets the expected verdict, however its bytes are split", arguments: RequestCorpus.all)
     func corpus(_ row: RequestCorpus.Row) {
         var whole = RequestParser()
         let verdict = parse(row.bytes, &whole)
@@ -44,7 +44,7 @@ struct RequestParserTests {
     }
 
     @Test(
-        "bytes beyond ASCII in a target are percent-encoded, whatever they are",
+        "bytes beyond ASCII in a target are percent-encoded, even if they are not valid UTF-8",
         arguments: [
             (Array("/caf\u{e9}?q=\u{1f600}".utf8), "/caf%C3%A9?q=%F0%9F%98%80"), ([0x2f, 0xe4, 0x80, 0xff], "/%E4%80%FF"),
             (Array("/%c3%a9\u{e9}".utf8), "/%c3%a9%C3%A9"), (Array("http://a/\u{e9}".utf8), "http://a/%C3%A9"),
@@ -60,7 +60,7 @@ struct RequestParserTests {
         #expect(String(decoding: head.target, as: UTF8.self) == expected)
     }
 
-    @Test("the limit on targets holds for the encoded one")
+    @Test("the length limit of targets applies to the encoded target")
     func longRawTarget() {
         let target = Array(repeating: UInt8(0xe4), count: 3_000)
         let text = Array("GET /".utf8) + target + Array(" HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
@@ -68,7 +68,7 @@ struct RequestParserTests {
         #expect(parse(text, &parser) == .refused(414))
     }
 
-    @Test("a head is cut up as it was sent")
+    @Test("a request head is split into its parts as it was sent")
     func parts() throws {
         let text = Array("GET /a?b=%20 HTTP/1.1\r\nHost: h:80\r\nX-Y:  v w \t\r\nEmpty:\r\nX-Y: \u{e4}\r\n\r\n".utf8)
         var parser = RequestParser()
@@ -87,7 +87,7 @@ struct RequestParserTests {
         #expect(head.fields.count == 4)
     }
 
-    @Test("framing follows from the fields")
+    @Test("the framing is determined by Content-Length and Transfer-Encoding")
     func framing() {
         for (fields, expected) in [
             ("", ContentFraming.none), ("Content-Length: 5\r\n", .length(5)), ("Transfer-Encoding: Chunked\r\n", .chunked),
@@ -103,7 +103,7 @@ struct RequestParserTests {
     }
 
     @Test(
-        "a second Content-Type is refused however the request came, since upstreams differ in which one they read",
+        "a second Content-Type is refused for any method, because upstreams differ in which one they use",
         arguments: ["GET", "POST"])
     func contentTypes(method: String) {
         let text = "\(method) / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\ncontent-type: application/json\r\n\r\n"

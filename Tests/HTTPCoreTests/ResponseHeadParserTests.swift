@@ -4,7 +4,7 @@ import Testing
 
 @testable import HTTPCore
 
-@Suite("Heads of responses (RFC 9112 §4–§6)")
+@Suite("Response heads (RFC 9112 §4–§6)")
 struct ResponseHeadParserTests {
     private static let limits = ResponseLimits()
 
@@ -20,7 +20,7 @@ struct ResponseHeadParserTests {
     }
 
     @Test(
-        "what marks the end of the content",
+        "the end of the content is determined by the head",
         arguments: [
             (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"], .length(2)),
             (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Content-Length: 2\r\n", "\r\n"], .length(2)),
@@ -46,7 +46,7 @@ struct ResponseHeadParserTests {
     }
 
     @Test(
-        "whether the connection may go on",
+        "the head determines whether the connection persists",
         arguments: [
             (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"], true), (["HTTP/1.1 204 No Content\r\n", "\r\n"], true),
             (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding: chunked\r\n", "Connection: keep-alive\r\n", "\r\n"], true),
@@ -62,7 +62,7 @@ struct ResponseHeadParserTests {
     }
 
     @Test(
-        "what is not used",
+        "an invalid response head is refused with its cause",
         arguments: [
             (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Content-Length: 3\r\n", "\r\n"], .contentLengthsDiffer),
             (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Transfer-Encoding: chunked\r\n", "\r\n"], .lengthAndCoding),
@@ -102,7 +102,7 @@ struct ResponseHeadParserTests {
         #expect(error == wanted)
     }
 
-    @Test("lines are taken as far as they are whole, and no further than to the head's end")
+    @Test("complete lines are consumed, and nothing after the end of the head")
     func wholeLines() {
         let first = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
         let second = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
@@ -127,7 +127,7 @@ struct ResponseHeadParserTests {
     }
 
     @Test(
-        "white space between a name and its colon is taken away (RFC 9112 §5.1)",
+        "white space between a name and its colon is removed (RFC 9112 §5.1)",
         arguments: ["Content-Length : 2", "Content-Length\t: 2", "Content-Length \t : 2"])
     func spacedColons(_ line: String) {
         var head = ResponseHeadParser()
@@ -148,7 +148,7 @@ struct ResponseHeadParserTests {
         #expect(response.fields.count == 3)
     }
 
-    @Test("what else stands before a colon is refused", arguments: ["X A: b", " X: b", ": b", "X\0: b", " : b"])
+    @Test("other invalid characters before a colon are refused", arguments: ["X A: b", " X: b", ": b", "X\0: b", " : b"])
     func oddNames(_ line: String) {
         var head = ResponseHeadParser()
         let event = head.take(Array("HTTP/1.1 200 OK\r\nY: z\r\n\(line)\r\n\r\n".utf8).span, limits: Self.limits).event
@@ -158,7 +158,7 @@ struct ResponseHeadParserTests {
         }
     }
 
-    @Test("values are without the white space around them")
+    @Test("white space around a field value is removed")
     func fields() {
         var head = ResponseHeadParser()
         for line in ["HTTP/1.1 200 Very  well\r\n", "X: \t a b \r\n"] { _ = head.take(Array(line.utf8).span, limits: Self.limits) }

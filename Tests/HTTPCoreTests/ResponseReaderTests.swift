@@ -122,7 +122,7 @@ private struct ResponseRow: Sendable, CustomTestStringConvertible {
     ]
 }
 
-@Suite("A response's bytes (RFC 9112 §6)")
+@Suite("Parsing of a response (RFC 9112 §6)")
 struct ResponseReaderTests {
     /// Different splits of these bytes.
     private func ways(_ bytes: [UInt8]) -> [[ArraySlice<UInt8>]] {
@@ -131,7 +131,7 @@ struct ResponseReaderTests {
         return cuts.map { [bytes[..<$0], bytes[$0...]] } + byteByByte
     }
 
-    @Test("comes to the same, whole and in pieces", arguments: ResponseRow.whole + ResponseRow.unended + ResponseRow.refused)
+    @Test("a response gives the same result whole and in pieces", arguments: ResponseRow.whole + ResponseRow.unended + ResponseRow.refused)
     fileprivate func pieces(_ row: ResponseRow) {
         for way in ways(Array(row.text.utf8)) {
             var reader = row.reader()
@@ -143,7 +143,7 @@ struct ResponseReaderTests {
         }
     }
 
-    @Test("stands with bytes behind it only where it has no content, or the connection ends with it", arguments: ResponseRow.whole)
+    @Test("surplus bytes after a response are accepted only without content or if the connection closes", arguments: ResponseRow.whole)
     fileprivate func surplus(_ row: ResponseRow) {
         let hasContent = row.wanted.content != "" || row.text.contains("Content-Length: 0")
         for surplus in ["H", "HTTP/1.1 200 OK\r\n\r\n", "\r\n"] {
@@ -155,7 +155,7 @@ struct ResponseReaderTests {
         }
     }
 
-    @Test("a last chunk with bytes behind it is no end, even on a connection that ends")
+    @Test("a last chunk with surplus bytes after it is refused, even if the connection closes")
     func surplusBehindChunks() {
         let text = "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n\r\nH"
         var reader = ResponseReader(to: .get, limits: ResponseLimits())
@@ -163,7 +163,7 @@ struct ResponseReaderTests {
         #expect(reading == Reading([200], "1", .refused(.surplus)))
     }
 
-    @Test("what the connection's end means", arguments: ResponseRow.unended, [false, true])
+    @Test("the close of the connection completes only a response without other delimiters", arguments: ResponseRow.unended, [false, true])
     fileprivate func connectionEnd(_ row: ResponseRow, isClean: Bool) {
         var reader = row.reader()
         let before = reader.atConnectionEnd(isClean: isClean)
@@ -174,7 +174,7 @@ struct ResponseReaderTests {
         #expect(ending == (hasNoOtherEnd && isClean ? .whole : .incomplete))
     }
 
-    @Test("content can be told from heads before it is read: so it can be held back")
+    @Test("the parser reports whether content comes next, so that it can be held back")
     func isInContent() {
         for row in ResponseRow.whole {
             let bytes = Array(row.text.utf8)

@@ -14,7 +14,9 @@ struct TraceParentTests {
         return TraceParent(fields)
     }
 
-    @Test("what it says", arguments: [("00", false), ("01", true), ("02", false), ("03", true), ("ff", true)])
+    @Test(
+        "trace, span and sampling flag are parsed, and unknown flags are not forwarded",
+        arguments: [("00", false), ("01", true), ("02", false), ("03", true), ("ff", true)])
     func said(flags: String, isSampled: Bool) throws {
         let parent = try #require(read("00-\(Self.trace)-\(Self.span)-\(flags)"))
         #expect(parent.trace.text == Self.trace && parent.span.hexDigits == Self.span && parent.isSampled == isSampled)
@@ -22,7 +24,7 @@ struct TraceParentTests {
         #expect(String(decoding: parent.bytes, as: UTF8.self) == "00-\(Self.trace)-\(Self.span)-\(flags == "ff" ? "03" : flags)")
     }
 
-    @Test("later versions are read as far as they are known, with what follows")
+    @Test("later versions are parsed as far as known, and their additional fields are ignored")
     func later() {
         #expect(read("cc-\(Self.trace)-\(Self.span)-01")?.isSampled == true)
         #expect(read("cc-\(Self.trace)-\(Self.span)-01-what-else")?.isSampled == true)
@@ -30,7 +32,7 @@ struct TraceParentTests {
     }
 
     @Test(
-        "what is none",
+        "an invalid traceparent is ignored",
         arguments: [
             "", "00", "ff-\(trace)-\(span)-01", "00-\(trace)-\(span)-01-more", "00-\(trace)-\(span)-1", "00-\(trace)-\(span)_01",
             "00-00000000000000000000000000000000-\(span)-01", "00-\(trace)-0000000000000000-01", "00-\(trace.uppercased())-\(span)-01",
@@ -38,6 +40,6 @@ struct TraceParentTests {
         ])
     func malformed(value: String) { #expect(read(value) == nil) }
 
-    @Test("two of them are none")
+    @Test("two traceparent fields are ignored")
     func twice() { #expect(read("00-\(Self.trace)-\(Self.span)-01", "00-\(Self.trace)-\(Self.span)-01") == nil) }
 }

@@ -3,7 +3,7 @@
 import HTTPCore
 import Testing
 
-@Suite("Targets whose responses cannot be shared")
+@Suite("Targets with unshareable responses")
 struct UnshareableTargetsTests {
     private func target(_ number: Int, of client: UInt64 = 0) -> SeededHash { SeededHash(client << 32 | UInt64(number)) }
 
@@ -14,7 +14,7 @@ struct UnshareableTargetsTests {
         #expect(UnshareableTargets.milliseconds(upstream: upstream) == milliseconds)
     }
 
-    @Test("it ends by itself, and with a response that can be shared")
+    @Test("an entry expires by itself and is removed by a shareable response")
     func ending() {
         var targets = UnshareableTargets()
         targets.note(target(1), for: 100, by: 1, now: 0)
@@ -25,7 +25,7 @@ struct UnshareableTargetsTests {
         #expect(wasThere && !targets.contains(target(2), now: 0) && targets.isEmpty)
     }
 
-    @Test("a client that has very many targets takes no memory of the others' targets")
+    @Test("a client with very many targets does not displace the entries of other clients")
     func greedyClient() {
         var targets = UnshareableTargets()
         targets.note(target(0, of: 1), for: 1_000, by: 1, now: 0)
@@ -39,7 +39,7 @@ struct UnshareableTargetsTests {
         #expect(targets.contains(target(7, of: 3), now: 1_000))
     }
 
-    @Test("the table has a limit, whoever fills it")
+    @Test("the number of entries is limited, whichever clients add them")
     func full() {
         var targets = UnshareableTargets()
         let clients = UInt64(UnshareableTargets.limit / UnshareableTargets.clientLimit) + 2

@@ -8,12 +8,12 @@ import Testing
 
 /// The upstream's sessions, and pending look-ups, reads and writes.
 private struct IdentityModel {
-    let table: ToldIdentities
+    let table: LookedUpIdentities
     var now: Int64 = 0
     /// The user of each token at the upstream.
     var users: [UInt8]
     var lookUps: [(started: StartedLookUp, token: Int, user: UInt8)] = []
-    var reads: [(told: ToldIdentity, token: Int, user: UInt8?)] = []
+    var reads: [(told: LookedUpIdentity, token: Int, user: UInt8?)] = []
     var writes: [(write: IdentityWrite, token: Int, isRejected: Bool)] = []
     var hits = 0
     var stored = 0
@@ -21,7 +21,7 @@ private struct IdentityModel {
     init(_ random: inout SeededGenerator) {
         var settings = LookUpSettings()
         settings.path = "/me"
-        table = ToldIdentities(settings)
+        table = LookedUpIdentities(settings)
         users = (0..<4).map { _ in UInt8(random.below(2)) }
     }
 
@@ -42,7 +42,7 @@ private struct IdentityModel {
             // The upstream determined the user when the look-up began, or does so now.
             let lookUp = lookUps.remove(at: place)
             let user = random.below(2) == 0 ? lookUp.user : users[lookUp.token]
-            table.end(lookUp.started, random.below(8) == 0 ? .failed : .told(partition: [user]), now: now)
+            table.end(lookUp.started, random.below(8) == 0 ? .failed : .lookedUp(partition: [user]), now: now)
         case 3, 4: try read(token, &random)
         case 5, 6: try finishRead(&random)
         case 7:
@@ -83,9 +83,9 @@ private struct IdentityModel {
     }
 }
 
-@Suite("Tokens that change their user")
+@Suite("Changes of a token's user")
 struct IdentityTermWalk {
-    @Test("no response of one user is stored for another, and none of another is found")
+    @Test("no response of one user is stored for or served to another")
     func walk() {
         var (hits, stored) = (0, 0)
         let isWhole = RandomSchedules.run(10_000, steps: 60) {
@@ -98,19 +98,19 @@ struct IdentityTermWalk {
         #expect(!isWhole || (hits > 1_000 && stored > 1_000))
     }
 
-    @Test("a token that has left the table is not believed any more, since nothing could end that")
+    @Test("a token evicted from the table is no longer trusted, because its changes would be missed")
     func bounded() throws {
         var settings = LookUpSettings()
         settings.path = "/me"
-        let table = ToldIdentities(settings)
+        let table = LookedUpIdentities(settings)
         func learn(_ number: Int) throws {
             let bytes = withUnsafeBytes(of: number) { Array($0) }
-            table.end(try #require(table.begin(bytes, token: bytes, now: 0)), .told(partition: [1]), now: 0)
+            table.end(try #require(table.begin(bytes, token: bytes, now: 0)), .lookedUp(partition: [1]), now: 0)
         }
         try learn(-1)
         let before = table.find(withUnsafeBytes(of: -1) { Array($0) }, now: 0)
         #expect(before.isCurrent && before.isUnchanged)
-        for number in 0...2 * ToldIdentities.limit { try learn(number) }
+        for number in 0...2 * LookedUpIdentities.limit { try learn(number) }
         #expect(!before.isUnchanged)
         #expect(table.find(withUnsafeBytes(of: -1) { Array($0) }, now: 0).partition == nil)
     }

@@ -7,12 +7,12 @@ import Testing
 
 private func keySet(_ members: String) -> KeySet? { KeySet(Array(#"{"keys":[\#(members)]}"#.utf8)) }
 
-@Suite("Sets of keys")
+@Suite("JSON Web Key Sets")
 struct KeySetTests {
     static let key = TokenIssuer("ES256").jwk()
 
     @Test(
-        "A key that is not for checking signatures, or is no key, is left out with its reason",
+        "a key that cannot verify signatures or is malformed is rejected with its reason",
         arguments: [
             (key, nil),
             (TokenIssuer("ES256").jwk(#""use":"sig","key_ops":["verify"]"#), nil),
@@ -35,7 +35,7 @@ struct KeySetTests {
         #expect(set.refused.map(\.reason) == [refusal].compactMap { $0 })
     }
 
-    @Test("A point that is not on its curve is no key")
+    @Test("a point that is not on its curve is rejected")
     func point() throws {
         let x = TokenIssuer.base64URL([UInt8](repeating: 1, count: 32))
         let set = try #require(keySet(#"{"kty":"EC","crv":"P-256","x":"\#(x)","y":"\#(x)"}"#))
@@ -43,7 +43,7 @@ struct KeySetTests {
     }
 
     @Test(
-        "An RSA key with an exponent that checks nothing, or takes long, is left out",
+        "an RSA key with a trivial or oversized exponent is rejected",
         arguments: [("AQ", KeyRefusal.malformed), ("Ag", .malformed), ("AAAA", .malformed), ("AQAAAAE", .tooLong)])
     func exponents(exponent: String, refusal: KeyRefusal) throws {
         let modulus = TokenIssuer.base64URL(TokenIssuer("RS256").number("n"))
@@ -51,19 +51,19 @@ struct KeySetTests {
         #expect(set.refused.map(\.reason) == [refusal])
     }
 
-    @Test("An RSA key that is too long to be checked quickly is left out")
+    @Test("an RSA key with an oversized modulus is rejected")
     func longModulus() throws {
         let modulus = TokenIssuer.base64URL([UInt8](repeating: 0xff, count: 1025))
         let set = try #require(keySet(#"{"kty":"RSA","n":"\#(modulus)","e":"AQAB"}"#))
         #expect(set.refused.map(\.reason) == [.tooLong])
     }
 
-    @Test("What is no JWK Set is none", arguments: ["", "[]", "{}", #"{"keys":{}}"#, #"{"keys":[}"#, "\"keys\""])
+    @Test("a text that is not a JWK Set is rejected", arguments: ["", "[]", "{}", #"{"keys":{}}"#, #"{"keys":[}"#, "\"keys\""])
     func noSets(text: String) {
         #expect(KeySet(Array(text.utf8)) == nil)
     }
 
-    @Test("A key is found by its name; without one there must be just one for the algorithm")
+    @Test("a key is selected by its name, or without one if a single key fits the algorithm")
     func choosing() throws {
         let (one, two) = (TokenIssuer(name: "one").jwk(), TokenIssuer(name: "two").jwk())
         let rsa = TokenIssuer("RS256", name: "three").jwk()

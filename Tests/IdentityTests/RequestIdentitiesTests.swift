@@ -34,7 +34,7 @@ private final class Keys {
             run: {
                 $0()
                 return true
-            }, tell: { event in told.withLock { $0.append(event) } })
+            }, onEvent: { event in told.withLock { $0.append(event) } })
         try write(text)
         source.start(now: 0)
     }
@@ -59,16 +59,16 @@ private struct Looker {
         case .verified(let identity): return String(decoding: identity.partition, as: UTF8.self)
         case .expired: return "expired"
         case .refused(let reason): return reason.rawValue
-        case .told: return "told"
+        case .lookedUp: return "told"
         }
     }
 }
 
 private let ann = #"{"aud":"api","iss":"https://id.example","sub":"ann"}"#
 
-@Suite("Whose a request is")
+@Suite("Identity of a request")
 struct RequestIdentitiesTests {
-    @Test("Refreshed tokens of one user are one; what is remembered ends with the token")
+    @Test("refreshed tokens of one user have the same identity, which expires with the token")
     func refreshed() throws {
         let issuer = TokenIssuer()
         var looker = try Looker(Keys(set(issuer)))
@@ -84,7 +84,7 @@ struct RequestIdentitiesTests {
         #expect(looker.look(second) == ann)
     }
 
-    @Test("What is remembered ends when the key leaves the set")
+    @Test("a remembered identity ends when its key leaves the set")
     func withdrawn() throws {
         let (old, new) = (TokenIssuer(name: "old"), TokenIssuer(name: "new"))
         let keys = try Keys(set(old))
@@ -99,7 +99,7 @@ struct RequestIdentitiesTests {
         #expect(looker.look(new.token(claims())) == ann)
     }
 
-    @Test("A key that stays in the set keeps what was verified with it; what no key could verify is looked at again")
+    @Test("an identity remains valid while its key stays in the set; unverifiable tokens are checked again")
     func added() throws {
         let (old, new) = (TokenIssuer(name: "old"), TokenIssuer(name: "new"))
         let keys = try Keys(set(old))
@@ -115,7 +115,7 @@ struct RequestIdentitiesTests {
         #expect(looker.look(next) == "too_many")
     }
 
-    @Test("A set without a key that can be used is a mistake of its issuer, and the keys from before stay")
+    @Test("a key set without usable keys is reported, and the previous keys stay valid")
     func emptied() throws {
         let issuer = TokenIssuer()
         let keys = try Keys(set(issuer))
@@ -130,7 +130,7 @@ struct RequestIdentitiesTests {
         #expect(sentence.hasPrefix("it has no key that can be used (x: "))
     }
 
-    @Test("A key that nobody knows is looked for once in 30 seconds, whoever names one")
+    @Test("an unknown key causes at most one key refresh in 30 seconds")
     func unknownKeys() throws {
         let (issuer, next) = (TokenIssuer(), TokenIssuer(name: "next"))
         let keys = try Keys(set(issuer))
@@ -146,7 +146,7 @@ struct RequestIdentitiesTests {
         #expect(keys.told.withLock { $0 } == [.read(keys: 1, refused: []), .read(keys: 2, refused: [])])
     }
 
-    @Test("A file that is no set of keys any more changes nothing but the log")
+    @Test("a key file that becomes invalid is only logged, and the previous keys stay valid")
     func brokenFile() throws {
         let issuer = TokenIssuer()
         let keys = try Keys(set(issuer))
@@ -159,7 +159,7 @@ struct RequestIdentitiesTests {
             keys.told.withLock { $0.last } == .failed("it is no JWK Set (RFC 7517) of at most 512 KiB and 256 keys", hasKeys: true))
     }
 
-    @Test("Who sends ever new tokens has so many looked at in a second, and what is known stays known")
+    @Test("new tokens are verified up to a rate limit, and known tokens are unaffected")
     func budget() throws {
         let issuer = TokenIssuer()
         var looker = try Looker(Keys(set(issuer)))
@@ -175,7 +175,7 @@ struct RequestIdentitiesTests {
         #expect(looker.look("and more") == "malformed")
     }
 
-    @Test("No more tokens are remembered than the limit says, and those asked for now stay")
+    @Test("the number of remembered tokens is bounded, and recently used ones stay")
     func limit() throws {
         let issuer = TokenIssuer()
         var looker = try Looker(Keys(set(issuer)))
@@ -197,7 +197,7 @@ struct RequestIdentitiesTests {
     }
 }
 
-@Suite("Where keys come from", .play)
+@Suite("Key sources", .play)
 struct KeySourceTests {
     private func source(_ url: String, kept: String?, _ told: Mutex<[KeySource.Event]>, authorities: String? = nil) -> KeySource {
         KeySource(
@@ -205,10 +205,10 @@ struct KeySourceTests {
             run: {
                 $0()
                 return true
-            }, tell: { event in told.withLock { $0.append(event) } })
+            }, onEvent: { event in told.withLock { $0.append(event) } })
     }
 
-    @Test("Keys are fetched, and kept for when they cannot be")
+    @Test("keys are fetched, and their saved copy is used while the source is unreachable")
     func kept() {
         let issuer = TokenIssuer()
         let origin = ScriptedOrigin { _ in [.json(set(issuer))] }
@@ -229,7 +229,7 @@ struct KeySourceTests {
         }
     }
 
-    @Test("Over TLS the issuer must have a certificate of those that are named, or else of the system's")
+    @Test("the issuer's TLS certificate must be trusted by the configured or the system's authorities")
     func trust() throws {
         let issuer = TokenIssuer()
         let origin = ScriptedOrigin(tls: SharedCertificates.tls) { _ in [.json(set(issuer))] }
@@ -246,7 +246,7 @@ struct KeySourceTests {
         #expect(sentence.contains("certificate"))
     }
 
-    @Test("What cannot be a set of keys is not used", arguments: ["long", "error", "junk"])
+    @Test("a response that cannot be a key set is not used", arguments: ["long", "error", "junk"])
     func refused(kind: String) {
         let origin = ScriptedOrigin { _ in
             switch kind {

@@ -36,10 +36,10 @@ private func identity(_ claims: String, _ settings: TokenSettings = settings) th
     return String(decoding: identity.claims, as: UTF8.self)
 }
 
-@Suite("Whom a token belongs to")
+@Suite("Token verification")
 struct TokenVerifierTests {
     @Test(
-        "A token is good by each algorithm that we know, and by no other of its key's kind",
+        "a token is verified with each supported algorithm, and with no other one for its key",
         arguments: SignatureAlgorithm.allCases.map(\.rawValue))
     func algorithms(name: String) throws {
         let issuer = TokenIssuer(name)
@@ -55,14 +55,14 @@ struct TokenVerifierTests {
         }
     }
 
-    @Test("Ed448 is checked too")
+    @Test("an Ed448 signature is verified")
     func ed448() throws {
         let issuer = TokenIssuer("EdDSA", kind: "ED448")
         #expect(word(try verify(issuer.token(plainClaims), keys(issuer.jwk()))) == "verified")
     }
 
     @Test(
-        "A head that lets the token say how it is checked gives no identity",
+        "a header that controls its own verification gives no identity",
         arguments: [
             (#"{"alg":"none"}"#, "algorithm"),
             (#"{"alg":"None","kid":"one"}"#, "algorithm"),
@@ -91,7 +91,7 @@ struct TokenVerifierTests {
     }
 
     @Test(
-        "Claims that do not say who, by whom, for whom and until when give no identity",
+        "claims without a valid subject, issuer, audience or expiry give no identity",
         arguments: [
             (#""sub":"ann","exp":1795000300"#, "verified"),
             (#""sub":7,"exp":1795000300"#, "verified"),
@@ -121,7 +121,7 @@ struct TokenVerifierTests {
     }
 
     @Test(
-        "Issuer and audience must be configured ones, compared whole",
+        "issuer and audience must equal a configured value exactly",
         arguments: [
             (#""iss":"https://id.example","aud":"api""#, "verified"),
             (#""iss":"https://id.example","aud":["x","app"]"#, "verified"),
@@ -138,7 +138,7 @@ struct TokenVerifierTests {
         #expect(word(try verify(issuer.token(#"{\#(members),"sub":"ann","exp":1795000300}"#))) == expected)
     }
 
-    @Test("Who changes a byte of a token has none: of its head, its claims or its signature")
+    @Test("changing any byte of a token invalidates it")
     func forgery() throws {
         let token = Array(issuer.token(plainClaims).utf8)
         for index in token.indices {
@@ -148,7 +148,7 @@ struct TokenVerifierTests {
         }
     }
 
-    @Test("Another's key, another's signature, parts of two tokens, and other forms have no identity")
+    @Test("foreign keys and signatures, mixed tokens and malformed tokens give no identity")
     func mixtures() throws {
         let thief = TokenIssuer()
         #expect(word(try verify(thief.token(plainClaims))) == "signature")
@@ -162,7 +162,7 @@ struct TokenVerifierTests {
         #expect(word(try verify(String(repeating: "a", count: 8193))) == "too_long")
     }
 
-    @Test("The identity is all claims but those that a refresh changes: fewer rights are another identity")
+    @Test("the identity consists of all claims except those that a refresh changes")
     func identities() throws {
         let first = #"{"iss":"https://id.example","aud":"api","sub":"ann","scope":"read","exp":1795000300,"jti":"1","sid":"a","iat":1}"#
         let second = #"{ "exp": 1795000400, "nonce":"z", "scope":"r\u0065ad", "sub":"ann", "aud":"api", "iss":"https://id.example"}"#
@@ -180,7 +180,7 @@ struct TokenVerifierTests {
         }
     }
 
-    @Test("Large numbers are not one number, and the members named by the settings are left out, but never who it is")
+    @Test("large numbers keep their digits, and configured volatile claims are omitted, except identity claims")
     func volatileClaims() throws {
         var settings = settings
         settings.volatileClaims = ["trace", "sub", "iss", "aud"]
@@ -198,7 +198,7 @@ struct TokenVerifierTests {
     }
 
     @Test(
-        "typ must be the configured one where one is configured",
+        "typ must equal a configured value if one is configured",
         arguments: [
             (#""typ":"at+jwt""#, "verified"), (#""typ":"application/AT+JWT""#, "verified"), (#""typ":"JWT""#, "type"),
             (#""typ":1"#, "type"), (#""x":1"#, "type"),
@@ -211,7 +211,7 @@ struct TokenVerifierTests {
     }
 
     @Test(
-        "The token is the one that Authorization has, and a token that is bound to a key is nobody's",
+        "the token is read from one Authorization field, and a sender-constrained token gives no identity",
         arguments: [
             (["Authorization: Bearer abc"], "abc"),
             (["authorization: bearer  abc"], "abc"),

@@ -4,14 +4,14 @@ import JSON
 import TestSupport
 import Testing
 
-@Suite("The canonical form of JSON")
+@Suite("Canonical form of JSON")
 struct CanonicalJSONTests {
     private func form(_ text: String) -> String? {
         CanonicalJSON.make(Array(text.utf8).span).map { String(decoding: $0, as: UTF8.self) }
     }
 
     @Test(
-        "what means the same is spelt the same",
+        "equivalent texts have the same canonical form",
         arguments: [
             (" { \"b\" : 1 , \"a\" : [ 1.0 , 1e1 ] } ", "{\"a\":[1,10],\"b\":1}"),
             ("{\"a\":{\"d\":1,\"c\":{}},\"A\":[]}", "{\"A\":[],\"a\":{\"c\":{},\"d\":1}}"),
@@ -22,14 +22,14 @@ struct CanonicalJSONTests {
     func forms(text: String, expected: String) { #expect(form(text) == expected) }
 
     @Test(
-        "what may mean several things has no form",
+        "an ambiguous or invalid text has no canonical form",
         arguments: [
             "", "{\"a\":1,\"a\":1}", "{\"a\":1,\"b\":2,\"\\u0061\":3}", "[1,]", "\"\\ud800\"", "{\"\\udc00\":1}", "\u{feff}{}",
             String(repeating: "[", count: 65) + String(repeating: "]", count: 65), "[1] 2",
         ])
     func none(text: String) { #expect(form(text) == nil) }
 
-    @Test("numbers that a double cannot tell apart stay apart")
+    @Test("numbers that a double cannot distinguish have different forms")
     func largeNumbers() {
         #expect(form("9007199254740993") != form("9007199254740992"))
         #expect(form("0.1234567890123456") != form("0.1234567890123457"))
@@ -39,7 +39,7 @@ struct CanonicalJSONTests {
         #expect(form("1.23456789012345e-320") != form("1.23456789012346e-320"))
     }
 
-    @Test("texts by chance have the form that a tree makes, or none, and once made it stays")
+    @Test("the form of random texts equals that of the reference and is stable")
     func againstTree() {
         RandomSchedules.run(6_000) {
             RandomJSON($0)
@@ -51,7 +51,7 @@ struct CanonicalJSONTests {
         }
     }
 
-    @Test("what is no JSON at all makes no trouble, even unchecked")
+    @Test("invalid JSON is handled without a crash, even unchecked")
     func unchecked() {
         RandomSchedules.run(3_000) {
             RandomJSON($0)
@@ -62,7 +62,7 @@ struct CanonicalJSONTests {
         }
     }
 
-    @Test("many members are put in order, too many are left alone")
+    @Test("up to 65,536 members are sorted, and more have no canonical form")
     func members() throws {
         func text(_ count: Int) -> String { "{" + (0..<count).reversed().map { "\"\($0)\":\($0)" }.joined(separator: ",") + "}" }
         let sorted = (0..<65_536).map(String.init).sorted()

@@ -3,10 +3,10 @@
 import JSON
 import Testing
 
-@Suite("Places in a JSON text")
+@Suite("Positions in a JSON text")
 struct JSONPlacesTests {
     @Test(
-        "the elements of the array that a path leads to",
+        "the elements of the array at a path are found",
         arguments: [
             (#"{"log":{"a":[1],"entries":[{"x":[{}]}, 7,"s",[2],null]},"z":1}"#, [#"{"x":[{}]}"#, "7", "s", "[2]", "null"]),
             (#"{"log":{"creator":{"entries":[1]},"entries":[2]}}"#, ["2"]), (#"{"log":{"entries":[]}}"#, []),
@@ -15,12 +15,12 @@ struct JSONPlacesTests {
         ] as [(String, [String]?)])
     func elements(text: String, expected: [String]?) {
         let bytes = Array(text.utf8)
-        let ranges = JSONPlaces.elements(of: ["log", "entries"], in: bytes.span)
+        let ranges = JSONPositions.elements(of: ["log", "entries"], in: bytes.span)
         #expect(ranges?.map { String(decoding: bytes[$0], as: UTF8.self) } == expected)
     }
 
     @Test(
-        "the first byte that makes a text invalid",
+        "the line and column of the first invalid byte are found",
         arguments: [
             ("{}", nil), ("{\n  \"a\": tru,\n}", [2, 11]), ("", [1, 1]), ("{\"a\":\n", [2, 1]), ("[1,]", [1, 4]),
             (String(repeating: "[1]\n", count: 1), nil), ("[" + String(repeating: "\"\n\"", count: 1), [1, 3]),
@@ -28,6 +28,6 @@ struct JSONPlacesTests {
         ] as [(String, [Int]?)])
     func mistake(text: String, place: [Int]?) {
         let bytes = Array(text.utf8)
-        #expect(JSONPlaces.mistake(in: bytes.span).map { [$0.line, $0.column] } == place)
+        #expect(JSONPositions.mistake(in: bytes.span).map { [$0.line, $0.column] } == place)
     }
 }

@@ -24,20 +24,20 @@ struct JSONPointerTests {
         JSONPointer.found(try pointers.map { try #require(JSONPointer($0)) }, in: Array(text.utf8).span)
     }
 
-    @Test("values that are there", arguments: there)
+    @Test("a pointer to an existing value is found", arguments: there)
     func present(pointer: String) throws { #expect(try found([pointer], Self.text) == [true]) }
 
-    @Test("values that are not", arguments: missing)
+    @Test("a pointer to a missing value is not found", arguments: missing)
     func absent(pointer: String) throws { #expect(try found([pointer], Self.text) == [false]) }
 
-    @Test("all at once, in any order")
+    @Test("several pointers are found in one pass, in any order")
     func together() throws {
         let all = (Self.there.map { ($0, true) } + Self.missing.map { ($0, false) }).shuffled()
         #expect(try found(all.map(\.0) + [], Self.text) == all.map(\.1))
         #expect(try found([], Self.text) == [])
     }
 
-    @Test("texts by chance: what a walk down the tree finds")
+    @Test("in random texts the same values are found as in the parsed tree")
     func againstTree() {
         let steps = ["a", "b", "ab", "ä", "", "0", "1", "2", "~1", "q\""]
         RandomSchedules.run(3_000) {
@@ -62,6 +62,6 @@ struct JSONPointerTests {
         return leads(rest, in: member.value)
     }
 
-    @Test("texts that are no pointers", arguments: ["a", "/~", "/~2", "a/b"])
+    @Test("invalid pointers are rejected", arguments: ["a", "/~", "/~2", "a/b"])
     func refused(pointer: String) { #expect(JSONPointer(pointer) == nil) }
 }

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("JSON texts (RFC 8259)")
 struct JSONTextCheckerTests {
-    @Test("plain text ends at the first byte that is none, wherever it stands and however much is behind it")
+    @Test("a plain run ends at the first special byte, at any position")
     func plainEnd() {
         for count in 0...40 {
             for place in 0...count {
@@ -26,7 +26,7 @@ struct JSONTextCheckerTests {
     }
 
     @Test(
-        "verdicts",
+        "each text gets the expected verdict",
         arguments: [
             ("{}", .valid), ("[]", .valid), (" {\"a\" : [1, -0.5e+10, true, false, null, \"\\u00e4\\n\"] } \n", .valid),
             ("[[[[]]]]", .valid),
@@ -56,7 +56,7 @@ struct JSONTextCheckerTests {
     }
 
     @Test(
-        "bytes that are no UTF-8 are no JSON",
+        "invalid UTF-8 is invalid JSON",
         arguments: [[0x80], [0xc0, 0x80], [0xc3], [0xed, 0xa0, 0x80], [0xf5, 0x80, 0x80, 0x80], [0xe0, 0x80, 0x80], [0xff]] as [[UInt8]])
     func invalidUTF8(bytes: [UInt8]) {
         let text = [0x22] + bytes + [0x22] as [UInt8]
@@ -64,7 +64,7 @@ struct JSONTextCheckerTests {
     }
 
     @Test(
-        "what RFC 8259 refuses, as readers may take it: by itself, with other bytes, with extensions",
+        "invalid JSON is accepted only by readings that tolerate its bytes or extensions",
         arguments: [
             ("\"caf\u{80}\"", [.invalid, .lenient, .lenient]), ("{\"a\u{80}\":1}", [.invalid, .lenient, .lenient]),
             ("[\"\u{81}\"]", [.invalid, .lenient, .lenient]), ("[\"\u{81}", [.invalid, .invalid, .invalid]),
@@ -102,7 +102,7 @@ struct JSONTextCheckerTests {
         }
     }
 
-    @Test("no reading takes what is cut, and each takes what RFC 8259 allows")
+    @Test("no reading accepts a truncated text, and each accepts valid JSON")
     func readingsByRandom() {
         RandomSchedules.run(500) {
             RandomJSON($0)
@@ -119,7 +119,7 @@ struct JSONTextCheckerTests {
         }
     }
 
-    @Test("nesting up to the limit is taken; beyond it a text is too deep, and none where it is none")
+    @Test("nesting up to the limit is valid; deeper texts are too deep, or invalid if malformed")
     func depth() {
         let limit = JSONTextChecker.depthLimit
         for (depth, expected) in [(limit, JSONVerdict.valid), (limit + 1, .tooDeep), (limit + 64, .tooDeep), (100_000, .tooDeep)] {
@@ -138,7 +138,7 @@ struct JSONTextCheckerTests {
         }
     }
 
-    @Test("long strings are checked to their end, wherever the odd byte stands")
+    @Test("an invalid byte in a long string is found at any position")
     func longStrings() {
         for place in 0..<40 {
             var text = Array("\"".utf8) + [UInt8](repeating: 0x61, count: 40) + Array("\"".utf8)
@@ -149,7 +149,7 @@ struct JSONTextCheckerTests {
         }
     }
 
-    @Test("a text split anywhere is what it is whole")
+    @Test("a text gives the same verdict when split at any position")
     func split() {
         RandomSchedules.run(500) {
             RandomJSON($0)
@@ -165,7 +165,7 @@ struct JSONTextCheckerTests {
         }
     }
 
-    @Test("UTF-8 is what Swift calls UTF-8, for all first two bytes and what may follow")
+    @Test("UTF-8 is validated as by Swift, for all two-byte prefixes")
     func everyStart() {
         for first in 0x80...0xff as ClosedRange<UInt8> {
             for second in 0x80...0xff as ClosedRange<UInt8> {

@@ -7,7 +7,7 @@ import Testing
 @Suite("JSON values")
 struct JSONValueTests {
     @Test(
-        "what is read is written again",
+        "a parsed value is serialized to the same text",
         arguments: [
             "null", "true", "-12", "\"a\"", "[]", "{}", "[1,[2,[]],{}]", #"{"a":{"b":[1,2.5,"x"]},"c":null}"#, #""\"\\\n\t\u0001äöü😀""#,
             "1e+300",
@@ -18,17 +18,17 @@ struct JSONValueTests {
         #expect(JSONValue(value.serialized(isIndented: true)) == value)
     }
 
-    @Test("white space, escapes and surrogate pairs are understood")
+    @Test("white space, escapes and surrogate pairs are parsed")
     func escapes() throws {
         let text = " { \"a\\u00e4\" : [ \"\\ud83d\\ude00\" , \"\\ud83d\" , \"\\ud83dx\\n\" , \"\\/\" ] } "
         let value = try #require(JSONValue(Array(text.utf8)))
         #expect(value["aä"] == ["😀", "\u{fffd}", "\u{fffd}x\n", "/"])
     }
 
-    @Test("what is not JSON gives nothing", arguments: ["", "{", "[1,]", "01", "nul", "\"a", "{\"a\":1}x", "\u{1}"])
+    @Test("invalid JSON gives no value", arguments: ["", "{", "[1,]", "01", "nul", "\"a", "{\"a\":1}x", "\u{1}"])
     func invalid(text: String) { #expect(JSONValue(Array(text.utf8)) == nil) }
 
-    @Test("percent-encoding")
+    @Test("percent-encoding is encoded and decoded, and invalid sequences are rejected")
     func percent() {
         #expect(PercentCoding.encode("a b/ä~") == "a%20b%2F%C3%A4~")
         #expect(PercentCoding.decode(Array("a%20b%2F%c3%a4+".utf8), plusIsSpace: false) == "a b/ä+")
@@ -37,7 +37,7 @@ struct JSONValueTests {
     }
 
     @Test(
-        "dates as RFC 3339 has them",
+        "RFC 3339 dates are formatted and parsed",
         arguments: [
             (0, "1970-01-01T00:00:00.000Z"), (951_782_400_125, "2000-02-29T00:00:00.125Z"), (1_763_706_600_000, "2025-11-21T06:30:00.000Z"),
             (-1, "1969-12-31T23:59:59.999Z"), (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
@@ -48,7 +48,7 @@ struct JSONValueTests {
     }
 
     @Test(
-        "dates of others",
+        "RFC 3339 dates with offsets and fractions are parsed, and invalid ones are rejected",
         arguments: [
             ("2026-11-21T08:30:00.5+02:00", 1_795_242_600_500), ("2026-11-21T06:30:00Z", 1_795_242_600_000), ("2026-11-21T06:30:00", nil),
             ("2026-13-21T06:30:00Z", nil), ("", nil), ("2026-11-21T06:30:00.123456Z", 1_795_242_600_123), ("2026-11-21T06:30:00+0200", nil),

@@ -9,7 +9,7 @@ import Testing
 struct DescriptorTests {
     private func isOpen(_ number: Int32) -> Bool { fcntl(number, F_GETFD) >= 0 }
 
-    @Test("it is closed with its owner, or sooner, and never twice")
+    @Test("a descriptor is closed with its owner or earlier, and never twice")
     func closing() {
         // A number that no other test uses.
         let device = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 900)
@@ -31,7 +31,7 @@ struct DescriptorTests {
 
     private func drop(_ descriptor: consuming Descriptor) {}
 
-    @Test("what is taken in pieces arrives whole; where no more is taken, it is told how much was")
+    @Test("a write in pieces is completed; a failed write reports how many bytes were written")
     func wholeWrite() {
         let bytes = Array("0123456789".utf8)
         var taken: [UInt8] = []

@@ -23,7 +23,7 @@ struct EventLoopTests {
         loop.stop()
     }
 
-    @Test("what a loop that ends has not done, and what comes later, is let go: it may hold the loop")
+    @Test("work that a stopped loop has not done, and later work, is released, even if it references the loop")
     func ended() {
         final class Held: Sendable {}
         let ended = DispatchSemaphore(value: 0)
@@ -47,7 +47,7 @@ struct EventLoopTests {
         #expect(held.allSatisfy { $0.value == nil })
     }
 
-    @Test("a readable descriptor calls its handler, and no more after it was removed")
+    @Test("a readable descriptor calls its handler, and not after its removal")
     func readable() {
         let loop = EventLoop(label: "test")
         loop.start()
@@ -69,7 +69,7 @@ struct EventLoopTests {
         loop.stop()
     }
 
-    @Test("timers fire by the loop's clock, in the order of their deadlines; a cancelled one does not")
+    @Test("timers fire by the loop's clock in order of their deadlines, and cancelled ones do not fire")
     func timers() {
         let time = ManualTime()
         let loop = EventLoop(label: "test", time: time)
@@ -92,7 +92,7 @@ struct EventLoopTests {
         loop.stop()
     }
 
-    @Test("cancelled timers do not pile up")
+    @Test("cancelled timers do not accumulate")
     func cancelledTimersAreSwept() {
         var heap = TimerHeap()
         for _ in 0..<10_000 {
@@ -103,7 +103,7 @@ struct EventLoopTests {
         #expect(heap.count <= 64)
     }
 
-    @Test("the heap gives timers back by deadline, whatever the order they came in")
+    @Test("the heap returns timers by deadline, in whatever order they were inserted")
     func heapOrder() {
         RandomSchedules.run(10, steps: 500) { _ in
             TimerHeap()

@@ -7,11 +7,11 @@ import Testing
 
 @testable import Reactor
 
-@Suite("Waiting for others on a loop")
+@Suite("Waiting times on an event loop")
 struct LoopWaitsTests {
     private let second: Int64 = 1_000_000
 
-    @Test("the longest of the last minute is told, and forgotten after it")
+    @Test("the longest waiting time of the last minute is reported, and forgotten afterwards")
     func longest() {
         var waits = LoopWaits()
         #expect(waits.longestLately(now: 0) == 0)
@@ -27,7 +27,7 @@ struct LoopWaitsTests {
     }
 
     @Test(
-        "each is counted between two powers of two",
+        "each duration is counted in a bucket between two powers of two",
         arguments: [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (1 << 18, 18), (.max, 19)] as [(Int64, Int)])
     func counted(duration: Int64, bucket: Int) {
         var waits = LoopWaits()
@@ -36,7 +36,7 @@ struct LoopWaitsTests {
         #expect(waits.sum == duration)
     }
 
-    @Test("a descriptor is looked at before all of a thousand pieces of work are done, and all of them are done")
+    @Test("a descriptor is polled before a thousand queued tasks are done, and all of them are done")
     func turns() {
         let loop = EventLoop(label: "test")
         let done = Mutex(0)

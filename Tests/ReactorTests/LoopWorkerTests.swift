@@ -5,9 +5,9 @@ import Testing
 
 @testable import Reactor
 
-@Suite("Work beside a loop")
+@Suite("Work off the event loop")
 struct LoopWorkerTests {
-    @Test("results come back on the loop, in the order of the work, and the loop goes on meanwhile")
+    @Test("results are delivered on the loop in order of the work, and the loop continues meanwhile")
     func perform() {
         let loop = EventLoop(label: "test")
         loop.start()

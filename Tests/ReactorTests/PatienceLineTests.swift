@@ -5,7 +5,7 @@ import Reactor
 import TestSupport
 import Testing
 
-@Suite("Waiting with one patience")
+@Suite("Waiting with a common timeout")
 struct PatienceLineTests {
     private enum Step: Sendable {
         case come(Int)
@@ -53,7 +53,7 @@ struct PatienceLineTests {
         var numbers: [Int: Int] = [:]
     }
 
-    @Test("who still waits when the time is over is told, in order", arguments: rows)
+    @Test("entries that still wait at the timeout are reported in order", arguments: rows)
     private func play(row: Row) {
         let time = ManualTime()
         let loop = EventLoop(label: "test", time: time)

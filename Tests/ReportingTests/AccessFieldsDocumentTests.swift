@@ -4,9 +4,9 @@ import Figures
 import TestSupport
 import Testing
 
-@Suite("The document of the access log")
+@Suite("Documentation of the access log")
 struct AccessFieldsDocumentTests {
-    @Test("every field is described, and nothing else is")
+    @Test("the document describes exactly the existing fields")
     func fields() throws {
         let root = #filePath.dropLast("Tests/ReportingTests/AccessFieldsDocumentTests.swift".utf8.count)
         let lines = try TestTools.read(root + "Configuration/Reference/log-fields.md").split(

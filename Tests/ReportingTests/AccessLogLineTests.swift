@@ -8,7 +8,7 @@ import JSON
 import Testing
 import Upstream
 
-@Suite("Lines of the access log")
+@Suite("Access log lines")
 struct AccessLogLineTests {
     private static func head(_ target: String = "/users/1?q=a", _ fields: [(String, String)] = []) -> RequestHead {
         var lines = Fields()
@@ -36,7 +36,7 @@ struct AccessLogLineTests {
         return String(decoding: line.make(Self.record, format, fields), as: UTF8.self)
     }
 
-    @Test("all that JSON can tell, in the order that is asked for")
+    @Test("JSON contains all requested fields in the requested order")
     func all() throws {
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736"
         let head = Self.head(
@@ -58,7 +58,7 @@ struct AccessLogLineTests {
         #expect(line(head, .json, [.query]) == #"{"query":"q=a&api_key=REDACTED"}"# + "\n")
     }
 
-    @Test("what there is nothing of is left out, wherever it stands")
+    @Test("fields without a value are omitted, wherever they stand")
     func nothing() {
         let line = AccessLogLine(Self.head("/"))
         let record = ExchangeRecord(.error, .get, status: 502)
@@ -68,14 +68,14 @@ struct AccessLogLineTests {
         #expect(text([.client]) == #"{"client":"unix"}"# + "\n")
     }
 
-    @Test("unless it is asked for there is no query, and nothing that tells of people beside their address")
+    @Test("the default fields contain no query and no personal data except the client address")
     func usual() throws {
         let text = line(Self.head("/users/1?q=a", [("User-Agent", "curl"), ("Referer", "/b")]))
         for word in ["q=a", "curl", "referer", "upstream_wait_us"] { #expect(!text.contains(word)) }
         #expect(JSONValue(Array(text.utf8))?["request_id"] == "id-1")
     }
 
-    @Test("the common and the combined format")
+    @Test("lines in the common and combined formats")
     func common() {
         let head = Self.head("/users/1?token=a&q=b", [("User-Agent", "curl/8"), ("Referer", "/b?c")])
         let start = #"192.0.2.1 - CN=a_b [14/Nov/2023:22:13:20 +0000] "GET /users/1"#
@@ -86,7 +86,7 @@ struct AccessLogLineTests {
     }
 
     @Test(
-        "whatever a client sends stays one line, and a JSON text",
+        "any client input yields one line and valid JSON",
         arguments: ["/a\"b\\c", "/\u{7f}\u{1}\n", "/ü\u{202e}", "/a?b=\"&c=\n", "/?%74oken=s3cret&to%4ben=s3cret&%zz=s3cret"])
     func hostile(target: String) {
         let word = String(target.prefix { $0 != "?" })
@@ -99,7 +99,7 @@ struct AccessLogLineTests {
         }
     }
 
-    @Test("long words of clients are cut")
+    @Test("long values from clients are truncated")
     func long() {
         let long = String(repeating: "x", count: 5_000)
         #expect(line(Self.head("/", [("User-Agent", long)]), .json, [.userAgent]).count == 1_024 + #"{"user_agent":""}"#.count + 1)

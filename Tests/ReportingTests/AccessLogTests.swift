@@ -11,7 +11,7 @@ import Upstream
 
 @testable import Figures
 
-@Suite("Requests' names and the access log", .play, .doors)
+@Suite("Request IDs and the access log", .play, .clientProtocols)
 struct AccessLogTests {
     /// Responds with the request ID that it received.
     private static func origin() -> ScriptedOrigin {
@@ -40,7 +40,7 @@ struct AccessLogTests {
         name.map { $0.utf8.count == 32 && $0.utf8.allSatisfy { $0.hexValue != nil } } ?? false
     }
 
-    @Test("a client's name is sent on, returned and logged; one that is none is replaced; who sends none gets one")
+    @Test("a valid client request ID is forwarded, returned and logged; an invalid or missing one is replaced")
     func named() throws {
         let play = try play(.both)
         let own = try play.get("/own", [("X-Request-Id", "abc-1")])
@@ -54,7 +54,7 @@ struct AccessLogTests {
         #expect(names.count == 4 && names[0] == "abc-1" && names.dropFirst().allSatisfy(Self.isMade) && Set(names).count == 4)
     }
 
-    @Test("hits that come again tell each client its own name, or a new one, and nothing else is different")
+    @Test("repeated hits carry each request's own or a new ID and are otherwise identical")
     func repeated() throws {
         let play = try play(.both)
         func fields(_ response: TestResponse) -> [String] { response.fields.filter { $0.0.lowercased() != "x-request-id" }.map { "\($0)" } }
@@ -78,7 +78,7 @@ struct AccessLogTests {
         #expect(Set(logged).count == 12 && names.isSubset(of: logged))
     }
 
-    @Test("every response has it: streams, errors of our own, what was rescued, and what is for HEAD")
+    @Test("every response has the request ID: streams, proxy errors, rescues and HEAD")
     func everywhere() throws {
         let play = try play(.return)
         let named = [("X-Request-Id", "mine")]
@@ -94,7 +94,7 @@ struct AccessLogTests {
         #expect(failed.status == 502 && failed.all("X-Request-Id") == ["mine"])
     }
 
-    @Test("off, the field passes as any other does, either way", arguments: [RequestIDUse.off, .send])
+    @Test("with request IDs off, the field is passed through in both directions", arguments: [RequestIDUse.off, .send])
     func notReturned(use: RequestIDUse) throws {
         let play = try play(use)
         let response = try play.get("/a", [("X-Request-Id", "abc")])
@@ -106,7 +106,7 @@ struct AccessLogTests {
         #expect(lines.first?["request_id"] == "abc" && lines.dropFirst().allSatisfy { Self.isMade($0["request_id"]?.string) })
     }
 
-    @Test("a line tells whose request it was, what it came by, who has responded and how long that took")
+    @Test("a line contains client, protocol, responder and duration of the request")
     func told() throws {
         let play = try play(.off) { settings in
             var route = Route()
@@ -122,8 +122,8 @@ struct AccessLogTests {
         for line in [miss, hit] {
             #expect(line["route"] == "users" && line["path"] == "/users/1" && line["query"] == "q=1&token=REDACTED")
             #expect(line["user_agent"] == "test/1" && line["referer"] == "/r" && line["trace_id"]?.string == trace)
-            #expect(line["protocol"] == (ProxyPlay.door.speaksHTTP2 ? "HTTP/2" : "HTTP/1.1"))
-            #expect((line["tls"]?.string?.hasPrefix("TLSv1.") ?? false) == ProxyPlay.door.isSecured)
+            #expect(line["protocol"] == (ProxyPlay.clientProtocol.speaksHTTP2 ? "HTTP/2" : "HTTP/1.1"))
+            #expect((line["tls"]?.string?.hasPrefix("TLSv1.") ?? false) == ProxyPlay.clientProtocol.isSecured)
         }
         #expect(miss["upstream_status"] == .integer(200) && miss["upstream_address"]?.string == "127.0.0.1:\(play.origin.port)")
         #expect(miss["upstream_connect_us"] != nil && miss["upstream_wait_us"] != nil && miss["upstream_content_us"] != nil)

@@ -13,7 +13,7 @@ import Testing
 @testable import ReverseProxy
 @testable import TestSupport
 
-@Suite("The administrator's interface", .play)
+@Suite("The admin interface", .play)
 struct AdminTests {
     private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         let origin = ScriptedOrigin { request in
@@ -40,7 +40,7 @@ struct AdminTests {
     }
 
     @Test(
-        "a prefix means the same paths in any spelling",
+        "a prefix matches the same paths in any spelling",
         arguments: [("/caf%C3%A9/1", "/caf\u{e9}/"), ("/caf%c3%a9/1", "/caf%c3%a9/"), ("/a%2fb/1", "/a%2fb/"), ("/~me/1", "/%7eme/")])
     func spelledPrefix(target: String, prefix: String) throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] })
@@ -52,7 +52,7 @@ struct AdminTests {
         if !prefix.contains("%") { #expect(try play.admin("GET", "/-/why?path=\(given)").text.contains(target)) }
     }
 
-    @Test("stored responses are listed by target, by prefix and tag, page by page")
+    @Test("stored responses are listed by target, prefix and tag, in pages")
     func listing() throws {
         let play = try play()
         for target in ["/users/2", "/users?b=2&a=1", "/posts", "/users/1"] { _ = try play.get(target) }
@@ -73,7 +73,7 @@ struct AdminTests {
         #expect(paged == all)
     }
 
-    @Test("a response is shown with its freshness, its tags and its variant, secrets left out")
+    @Test("a response is shown with freshness, tags and variant, and with secrets redacted")
     func show() throws {
         let play = try play()
         _ = try play.get("/lang?api_key=secret", [("Accept-Language", "de"), ("X-Region", "secret")])
@@ -92,7 +92,7 @@ struct AdminTests {
         #expect(try play.admin("GET", "/-/entries/" + String(repeating: "0", count: 32)).status == 404)
     }
 
-    @Test("a hard purge takes what it names and nothing else, and lasts over a restart")
+    @Test("a hard purge removes exactly what it names and survives a restart")
     func hardPurge() throws {
         let play = try play()
         for target in ["/users/1", "/users/2", "/posts", "/a?b=1&c=2", "/keep"] { _ = try play.get(target) }
@@ -114,7 +114,7 @@ struct AdminTests {
         #expect(try play.get("/keep").status == 502)
     }
 
-    @Test("a target typed with spaces or letters beyond ASCII is the one that clients encode")
+    @Test("a target with spaces or non-ASCII letters matches its percent-encoded form")
     func typed() throws {
         let play = try play()
         for target in ["/a%20b", "/a%20b/%C3%A9?q=x%20y", "/keep"] { _ = try play.get(target) }
@@ -128,7 +128,7 @@ struct AdminTests {
     }
 
     @Test(
-        "a soft purge has the upstream asked, keeps the copy for when it fails, and lasts over a restart",
+        "a soft purge forces validation, keeps the response for a rescue, and survives a restart",
         arguments: ["prefix=/users", "all=true"])
     func softPurge(arguments: String) throws {
         let play = try play()
@@ -145,7 +145,7 @@ struct AdminTests {
         #expect(try isHit(play, "/users/1"))
     }
 
-    @Test("a response that was asked for before a purge is not stored after it")
+    @Test("a response requested before a purge is not stored after it")
     func overtaken() throws {
         let play = try play()
         let gate = Gate()
@@ -160,7 +160,7 @@ struct AdminTests {
         #expect(try isHit(play, "/slow"))
     }
 
-    @Test("what an unsafe request has made invalid is not listed, in any partition")
+    @Test("responses invalidated by an unsafe request are not listed, in any partition")
     func unreachable() throws {
         let play = try play()
         _ = try play.get("/users/1", [("Cookie", "a=b")])
@@ -169,7 +169,7 @@ struct AdminTests {
     }
 
     @Test(
-        "requests that are not understood do nothing and say why",
+        "invalid requests have no effect and are answered with the reason",
         arguments: [
             ("POST", "/-/purge", 400), ("POST", "/-/purge?prefx=/a", 400), ("POST", "/-/purge?prefix=/a&tag=b", 400),
             ("POST", "/-/purge?prefix=a", 400), ("POST", "/-/purge?all=no", 400), ("POST", "/-/purge?all=false", 400),
@@ -188,7 +188,7 @@ struct AdminTests {
         #expect(try isHit(play, "/users/1"))
     }
 
-    @Test("the socket is its user's alone; metrics and health are there too; clients do not reach the interface")
+    @Test("the socket is accessible only to its user, serves metrics and health, and is separate from clients")
     func socket() throws {
         let play = try play()
         var status = stat()
@@ -200,7 +200,7 @@ struct AdminTests {
     }
 
     @Test(
-        "who may use it",
+        "access depends on socket, address, token and request fields",
         arguments: [
             ("unix:/a", nil, [("Host", "localhost")], .allowed), ("127.0.0.1:1", nil, [("Host", "127.0.0.1:1")], .allowed),
             ("[::1]:1", nil, [("Host", "[::1]:1")], .allowed), ("127.0.0.1:1", nil, [("Host", "localhost")], .allowed),
@@ -218,7 +218,7 @@ struct AdminTests {
         var all = Fields()
         for (name, value) in fields { all.append(name: name, value: value) }
         let head = RequestHead(method: .get, target: Array("/-/stats".utf8)[...], version: .http11, fields: all)
-        let access = AdminAccess(head, through: AdminDoor(try #require(ListenAddress(address))), token: token.map { Array($0.utf8) })
+        let access = AdminAccess(head, through: AdminTransport(try #require(ListenAddress(address))), token: token.map { Array($0.utf8) })
         let outcome: Access =
             switch access {
             case .allowed: .allowed
@@ -230,7 +230,7 @@ struct AdminTests {
 
     enum Access: Sendable { case allowed, unauthorized, refused }
 
-    @Test("over TCP a token is asked for, and metrics need none")
+    @Test("over TCP a token is required, except for metrics")
     func token() throws {
         let play = try play { settings in
             settings.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]

@@ -12,7 +12,7 @@ import Upstream
 
 @testable import ReverseProxy
 
-@Suite("Why, in the background", .play)
+@Suite("Why: background fetches", .play)
 struct BackgroundWhyTests {
     /// The newest record of the target with this cause.
     private func why(_ play: ProxyPlay, _ cause: BackgroundCause) throws -> JSONValue {
@@ -27,7 +27,7 @@ struct BackgroundWhyTests {
 
     private func sentences(_ why: JSONValue) -> [String] { why["explanation"]?.array?.compactMap(\.string) ?? [] }
 
-    @Test("a stale response validated behind the client's back: stored, confirmed, or left as it was")
+    @Test("a background validation is explained: stored, confirmed or unchanged")
     func staleWhileRevalidate() throws {
         let fields = ["Cache-Control: max-age=10, stale-while-revalidate=90", "ETag: \"1\""]
         func stale(_ response: OriginStep) throws -> JSONValue {
@@ -49,7 +49,7 @@ struct BackgroundWhyTests {
         #expect(sentences(junk).first?.contains("in the background") == true && sentences(junk).last == "The stored response stays.")
     }
 
-    @Test("a new response brought before the stored one is stale")
+    @Test("a refresh ahead of staleness is explained")
     func refreshAhead() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=100"])] }) {
             $0.otherRoute.refreshAhead = 20
@@ -63,7 +63,7 @@ struct BackgroundWhyTests {
         #expect(try play.admin("GET", "/-/why/\(why["id"]?.string ?? "")").status == 200)
     }
 
-    @Test("what came after the copy had gone out at the soft deadline")
+    @Test("a response after the soft deadline is explained")
     func slow() throws {
         let gate = Gate()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: no-cache"])] })
@@ -79,7 +79,7 @@ struct BackgroundWhyTests {
         #expect(why["behind"] == "0-2" && why["stored"] == true && why["upstream"]?["error"] == .null)
     }
 
-    @Test("what came after the client had left")
+    @Test("a response after its client disconnected is explained")
     func clientLeft() throws {
         let gate = Gate()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("1")] })
@@ -96,7 +96,7 @@ struct BackgroundWhyTests {
         #expect(why["behind"] == "0-1" && why["stored"] == true && why["method"] == "GET")
     }
 
-    @Test("looking whether a path that is known to fail is well again")
+    @Test("a recheck of a failing path is explained")
     func recheck() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] })
         _ = try play.get("/a")

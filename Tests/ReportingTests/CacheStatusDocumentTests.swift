@@ -5,7 +5,7 @@ import Explanation
 import TestSupport
 import Testing
 
-@Suite("The document of what a response says")
+@Suite("Documentation of Cache-Status")
 struct CacheStatusDocumentTests {
     private static func page() throws -> [Substring] {
         let root = #filePath.dropLast("Tests/ReportingTests/CacheStatusDocumentTests.swift".utf8.count)
@@ -19,24 +19,24 @@ struct CacheStatusDocumentTests {
         return columns.flatMap { column in column.split(separator: "`").filter { $0.first?.isLetter == true }.map(String.init) }
     }
 
-    @Test("every cause of a rescue is described, and nothing else is")
+    @Test("the document describes exactly the existing rescue causes")
     func causes() throws {
         // Two modules use one word for this cause.
         #expect(try Self.words(under: "Cause of a rescue", Self.page()).sorted() == Set(MetricNames.rescueCauses).sorted())
     }
 
-    @Test("every reason for not storing is described, and nothing else is")
+    @Test("the document describes exactly the existing reasons for not storing")
     func reasons() throws {
         #expect(try Self.words(under: "Not stored", Self.page()).sorted() == NotStoredReason.allCases.map(\.rawValue).sorted())
     }
 
-    @Test("whose copy it is, and the modes by which one goes out, are described")
+    @Test("permissions for shared responses and serving modes are described")
     func details() throws {
         let text = try Self.page().joined(separator: "\n")
-        for permission in SharedCopyPermission.allCases {
+        for permission in SharedRescuePermission.allCases {
             #expect(text.contains("`/\(permission.isOfSameUser ? "" : "shared:")\(permission.rawValue)`"), "\(permission)")
         }
         for detail in [CacheStatus.goesBeforeMarks, CacheStatus.goesBeforeNodes] { #expect(text.contains("`\(detail)`")) }
-        for mode in ServingMode.allCases where mode.servesWhatIsStored { #expect(text.contains("`\(mode.rawValue)`"), "\(mode)") }
+        for mode in ServingMode.allCases where mode.servesAnyAge { #expect(text.contains("`\(mode.rawValue)`"), "\(mode)") }
     }
 }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import ReverseProxy
 
-/// Holds at most `roomBytes` bytes.
+/// Holds at most `usableBytes` bytes.
 private final class ScriptedRecorder: ExchangeRecorder {
     private struct State {
         var held = 0
@@ -16,10 +16,10 @@ private final class ScriptedRecorder: ExchangeRecorder {
 
     /// The test reads this state.
     private let state = Mutex(State())
-    private let roomBytes: Int
+    private let usableBytes: Int
     let requestContentLimitBytes = 8
 
-    init(roomBytes: Int) { self.roomBytes = roomBytes }
+    init(usableBytes: Int) { self.usableBytes = usableBytes }
 
     var held: Int { state.withLock { $0.held } }
     var taken: [RecordedExchange] { state.withLock { $0.taken } }
@@ -30,7 +30,7 @@ private final class ScriptedRecorder: ExchangeRecorder {
 
     func hold(_ bytes: Int) -> Bool {
         state.withLock { state in
-            guard state.held + bytes <= roomBytes else { return false }
+            guard state.held + bytes <= usableBytes else { return false }
             state.held += bytes
             return true
         }
@@ -55,8 +55,8 @@ struct ExchangeRecordingTests {
         case ended, finished
     }
 
-    private static func perform(_ events: [Event], content: String, roomBytes: Int) -> ScriptedRecorder {
-        let recorder = ScriptedRecorder(roomBytes: roomBytes)
+    private static func perform(_ events: [Event], content: String, usableBytes: Int) -> ScriptedRecorder {
+        let recorder = ScriptedRecorder(usableBytes: usableBytes)
         let head = RequestHead(method: .post, target: Array("/a".utf8)[...], version: .http11, fields: Fields())
         let recording = ExchangeRecording(recorder, head, content: Array(content.utf8), started: 1_000, began: 20)
         for event in events {
@@ -71,10 +71,10 @@ struct ExchangeRecordingTests {
         return recorder
     }
 
-    @Test("all of it, also content that is still sent while the response comes")
+    @Test("a complete exchange is recorded, including content sent during the response")
     func whole() throws {
         let recorder = Self.perform(
-            [.sent("b"), .began, .came("1"), .sent("c"), .came("2"), .ended, .finished], content: "a", roomBytes: 1 << 20)
+            [.sent("b"), .began, .came("1"), .sent("c"), .came("2"), .ended, .finished], content: "a", usableBytes: 1 << 20)
         let exchange = try #require(recorder.taken.first)
         #expect(recorder.taken.count == 1 && recorder.leftOut.isEmpty && recorder.held > 0)
         #expect(exchange.number == 7 && exchange.started == 1_000 && exchange.milliseconds == 5 && exchange.response.status == 201)
@@ -82,15 +82,15 @@ struct ExchangeRecordingTests {
     }
 
     @Test(
-        "what is left out gives back all that it held, and is counted once",
+        "an exchange left out releases its memory and is counted once",
         arguments: [
             ([.finished], "", 1 << 20, .noResponse), ([.began, .came("1"), .finished], "", 1 << 20, .brokenOff),
             ([.sent("12345678"), .began, .ended, .finished], "9", 1 << 20, .requestTooLong),
-            ([.began, .came("123456789"), .ended, .finished], "", 520, .noRoom), ([.began, .ended, .finished], "", 1, .noRoom),
+            ([.began, .came("123456789"), .ended, .finished], "", 520, .noSpace), ([.began, .ended, .finished], "", 1, .noSpace),
             ([.began, .sent("123456789"), .came("1"), .ended, .finished], "", 1 << 20, .requestTooLong),
         ] as [([Event], String, Int, NotRecordedReason)])
-    func leftOut(events: [Event], content: String, roomBytes: Int, reason: NotRecordedReason) {
-        let recorder = Self.perform(events, content: content, roomBytes: roomBytes)
+    func leftOut(events: [Event], content: String, usableBytes: Int, reason: NotRecordedReason) {
+        let recorder = Self.perform(events, content: content, usableBytes: usableBytes)
         #expect(recorder.leftOut == [reason] && recorder.taken.isEmpty && recorder.held == 0)
     }
 }

@@ -10,7 +10,7 @@ import TestSupport
 import Testing
 import Tracing
 
-@Suite("The table of limits", .play)
+@Suite("Documentation of limits", .play)
 struct LimitsDocumentTests {
     private static func section() throws -> Substring {
         let path =
@@ -36,7 +36,7 @@ struct LimitsDocumentTests {
         "cache.freshness.", "cache.negative", "cache.stale_for", "cache.stale_while_revalidate", "credentials.", "cross_origin.", "cors.",
     ]
 
-    @Test("each setting that is a limit is in it, and nothing that is not")
+    @Test("the table contains exactly the settings that are limits")
     func settings() throws {
         let numbers = SettingsTable.current.filter { setting in
             switch setting.binding.kind {
@@ -52,10 +52,10 @@ struct LimitsDocumentTests {
         }
     }
 
-    @Test("each metric in it is on the page, with that label")
+    @Test("each metric in the table exists on the metrics page with its label")
     func metrics() throws {
         let origin = ScriptedOrigin { _ in [.json("{}")] }
-        let play = try ProxyPlay(origin, door: .tls, fleet: .ofNobody) { settings in
+        let play = try ProxyPlay(origin, clientProtocol: .tls, fleet: .ofNobody) { settings in
             settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
         }
         let page = try play.get("/metrics").text
@@ -68,7 +68,7 @@ struct LimitsDocumentTests {
         }
     }
 
-    @Test("a connection that has had all of its requests is counted", .doors)
+    @Test("a connection that reaches its request limit is counted", .clientProtocols)
     func requestsPerConnection() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) {
             $0.downstream.requestsPerConnection = 3

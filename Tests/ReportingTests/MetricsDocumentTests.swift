@@ -11,7 +11,7 @@ import TestSupport
 import Testing
 import Tracing
 
-@Suite("The document of metrics", .play)
+@Suite("Documentation of metrics", .play)
 struct MetricsDocumentTests {
     /// Names of metrics with their labels.
     typealias Metrics = [String: Set<String>]
@@ -62,10 +62,10 @@ struct MetricsDocumentTests {
         return route
     }
 
-    @Test("all that is on a page is in the lists with its labels, and nothing else is")
+    @Test("the lists contain exactly the metrics on the page, with their labels")
     func compared() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-store"])] }
-        let alone = try ProxyPlay(origin, door: .tls, fleet: .ofNobody) { settings in
+        let alone = try ProxyPlay(origin, clientProtocol: .tls, fleet: .ofNobody) { settings in
             settings.routes = [Self.route("users")]
             settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
         }

@@ -42,7 +42,7 @@ struct MetricsTests {
 
     // MARK: The upstream
 
-    @Test("what the upstream responds is counted by status, with the bytes that came, whoever gets them", .upstreams)
+    @Test("upstream responses are counted by status and bytes, whichever client receives them", .upstreams)
     func responses() throws {
         let play = try ProxyPlay(Self.origin())
         for target in ["/users/broken", "/users/broken", "/users/none", "/a", "/a", "/a"] { _ = try play.get(target) }
@@ -56,7 +56,7 @@ struct MetricsTests {
         #expect(try play.metric("cistern_upstream_tls_seconds_count") == 0)
     }
 
-    @Test("each of several APIs has its own, and what was counted before a reload is counted further")
+    @Test("each of several APIs has its own counters, which continue after a reload")
     func severalAPIs() throws {
         let play = try ProxyPlay(Self.origin()) { settings in
             var apis = [settings, settings]
@@ -76,7 +76,7 @@ struct MetricsTests {
         #expect(try !play.get("/metrics").text.contains("route=\"orders/"))
     }
 
-    @Test("the time that TLS took is told apart from the connection's")
+    @Test("TLS time is reported separately from connection time")
     func securing() throws {
         let certificates = try TestCertificates()
         var setup = WebServer.Setup()
@@ -101,7 +101,7 @@ struct MetricsTests {
 
     // MARK: Clients
 
-    @Test("requests are in flight until their response is there, and the page itself is none")
+    @Test("requests are in flight until their response is sent; the metrics request itself is not counted")
     func inFlight() throws {
         let (asked, gate) = (Gate(), Gate())
         let play = try ProxyPlay(ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}")] }) {
@@ -122,7 +122,7 @@ struct MetricsTests {
         #expect(try play.waitFor("cistern_requests_in_flight", 0))
     }
 
-    @Test("a client that leaves is in flight no more")
+    @Test("a request is no longer in flight after its client disconnects")
     func left() throws {
         let asked = Gate()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.open(asked), .hang] })
@@ -136,7 +136,7 @@ struct MetricsTests {
         #expect(try play.waitFor("cistern_requests_in_flight", 0))
     }
 
-    @Test("content that the upstream need not send is counted by what was done, and the oldest of it is told for five minutes")
+    @Test("saved bytes are counted by result, and the oldest served age is reported for five minutes")
     func saved() throws {
         let play = try ProxyPlay(Self.origin())
         let bytes = Double(Self.content.utf8.count)
@@ -160,7 +160,7 @@ struct MetricsTests {
 
     // MARK: Routes
 
-    @Test("each route has its own counts, also of hits that come again, and what no route is for has them too", .doors)
+    @Test("each route has its own counters, including repeated hits, and so do paths without a route", .clientProtocols)
     func ofRoutes() throws {
         let play = try ProxyPlay(Self.origin(), Self.routes)
         func count(_ labels: String) throws -> Double? { try play.metric("cistern_route_requests_total{\(labels)}") }
@@ -179,7 +179,7 @@ struct MetricsTests {
         #expect(try play.metric(#"cistern_route_rescued_requests_total{route="users",cause="connection_refused"}"#) == 1)
     }
 
-    @Test("counts of routes go on after a reload, whatever place they have then")
+    @Test("route counters continue after a reload, also if the routes are reordered")
     func reloadedRoutes() throws {
         let play = try ProxyPlay(Self.origin()) { settings in
             settings.shards = 2
@@ -197,7 +197,7 @@ struct MetricsTests {
         #expect(try count("orders", "hit") == 2)
     }
 
-    @Test("without routes there are none of a route")
+    @Test("without routes there are no route metrics")
     func noRoutes() throws {
         let play = try ProxyPlay(Self.origin())
         _ = try play.get("/users/1")
@@ -206,7 +206,7 @@ struct MetricsTests {
 
     // MARK: Traces
 
-    @Test("a sampled trace stands for its like in OpenMetrics' text, and nothing else does", .doors)
+    @Test("OpenMetrics output contains exemplars of sampled traces only", .clientProtocols)
     func exemplars() throws {
         let play = try ProxyPlay(Self.origin(), Self.routes)
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -223,7 +223,7 @@ struct MetricsTests {
         #expect(try !play.get("/metrics").text.contains("trace_id"))
     }
 
-    @Test("requests that differ in what names them or their trace are the same hit, where no Vary names that", .doors)
+    @Test("requests that differ only in request ID or trace context share a repeated hit", .clientProtocols)
     func sameButForNames() throws {
         let play = try ProxyPlay(Self.origin())
         for number in 0..<6 {

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 import Tracing
 
-@Suite("Spans on their way to a collector", .play)
+@Suite("Delivery of spans to a collector", .play)
 struct SpanDeliveryTests {
     private static let parent = [("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
 
@@ -22,7 +22,7 @@ struct SpanDeliveryTests {
 
     private static func dropped(_ reason: String) -> String { "cistern_trace_spans_dropped_total{reason=\"\(reason)\"}" }
 
-    @Test("a collector that asks for patience gets the same batch again", arguments: ["429 Too Many", "502 Bad", "503 Busy", "504 Late"])
+    @Test("after a retryable error the same batch is sent again", arguments: ["429 Too Many", "502 Bad", "503 Busy", "504 Late"])
     func retried(status: String) throws {
         let asked = Mutex(0)
         let collector = SpanCollector { _ in
@@ -41,7 +41,7 @@ struct SpanDeliveryTests {
         #expect(try play.metric(Self.dropped("undelivered")) == 0)
     }
 
-    @Test("one that refuses is not asked again for the same", arguments: ["400 Bad Request", "401 No", "404 None", "500 Trouble"])
+    @Test("a batch that the collector rejects is not sent again", arguments: ["400 Bad Request", "401 No", "404 None", "500 Trouble"])
     func refused(status: String) throws {
         let collector = SpanCollector { _ in [.json("{}", status: status)] }
         let play = try Self.play(collector)
@@ -52,7 +52,7 @@ struct SpanDeliveryTests {
         #expect(try play.metric("cistern_trace_spans_exported_total") == 0)
     }
 
-    @Test("what a collector takes in part is counted so")
+    @Test("partially accepted spans are counted accordingly")
     func partial() throws {
         let collector = SpanCollector { _ in [.json("{\"partialSuccess\":{\"rejectedSpans\":\"1\",\"errorMessage\":\"odd\"}}")] }
         let play = try Self.play(collector, interval: 60_000)
@@ -63,7 +63,7 @@ struct SpanDeliveryTests {
         #expect(try play.metric(Self.dropped("rejected")) == 1)
     }
 
-    @Test("one that is away is asked five times, and nobody waits for it")
+    @Test("an unreachable collector is tried five times, and no request waits for it")
     func away() throws {
         let collector = SpanCollector()
         collector.origin.down()
@@ -76,7 +76,7 @@ struct SpanDeliveryTests {
         #expect(try play.waitFor("cistern_trace_spans_exported_total", atLeast: 1))
     }
 
-    @Test("512 are sent at once, and at the end the rest", .slow)
+    @Test("512 spans are sent at once, and the rest at shutdown", .slow)
     func batches() throws {
         let collector = SpanCollector()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }) { settings in
@@ -93,7 +93,7 @@ struct SpanDeliveryTests {
         #expect(sizes == [512, 89])
     }
 
-    @Test("a silent collector does not hold up the end for longer than two seconds", .slow)
+    @Test("an unresponsive collector delays shutdown by at most two seconds", .slow)
     func silent() throws {
         let collector = SpanCollector { _ in [.hang] }
         let play = try Self.play(collector)
@@ -102,7 +102,7 @@ struct SpanDeliveryTests {
         play.stop()
     }
 
-    @Test("settings that are read again: another collector, none, and one again, with what was counted before")
+    @Test("reloads can change, remove and restore the collector while counters continue")
     func reloaded() throws {
         let (first, second) = (SpanCollector(), SpanCollector())
         let play = try Self.play(first, interval: 60_000)

@@ -45,7 +45,7 @@ struct StatusAccessTests {
 
     private static func basic(_ pair: String) -> (String, String) { ("Authorization", "Basic " + Base64.encode(Array(pair.utf8))) }
 
-    @Test("every client sees numbers, states and paths; no value of an argument and no credential is on its page")
+    @Test("clients see numbers, states and paths on the status page, but no argument values or credentials")
     func everybody() throws {
         let play = try Play { $0.admin.allowsFaults = true }
         let targets = [
@@ -69,7 +69,7 @@ struct StatusAccessTests {
         }
     }
 
-    @Test("the administrator sees the last exchanges, with the token, as a password, or through the Unix socket")
+    @Test("the administrator sees the last exchanges with the token, as a password or through the Unix socket")
     func administrator() throws {
         let play = try Play()
         _ = try play.proxy.get("/users/1?api_key=s3cr3t&page=7")
@@ -97,7 +97,7 @@ struct StatusAccessTests {
         #expect(line?.hasSuffix(" \(refused)") == true, "guesses are counted as those of the interface: \(line ?? "")")
     }
 
-    @Test("a password opens no page that shows more or changes anything, so another site's forms do nothing")
+    @Test("a password grants no other page and no changes, so forms of other sites have no effect")
     func forms() throws {
         let play = try Play()
         _ = try play.proxy.get("/a")
@@ -118,7 +118,7 @@ struct StatusAccessTests {
         #expect(JSONValue(try play.proxy.admin("GET", "/-/entries").content)?["entries"]?.array?.count == 1)
     }
 
-    @Test("without a token in the settings only the Unix socket shows exchanges, and no browser is asked for a password")
+    @Test("without a configured token only the Unix socket shows exchanges, and no password is requested")
     func noToken() throws {
         let play = try Play(hasToken: false)
         _ = try play.proxy.get("/a")
@@ -130,7 +130,7 @@ struct StatusAccessTests {
         #expect(try play.proxy.admin("GET", Self.exchanges).text.contains("id=\"last\""))
     }
 
-    @Test("a script of another origin reads neither page, also under a name that was turned to lead here (DNS rebinding)")
+    @Test("scripts of other origins cannot read either page, also with DNS rebinding")
     func crossOrigin() throws {
         let play = try Play()
         _ = try play.proxy.get("/visible")
@@ -157,7 +157,7 @@ struct StatusAccessTests {
     }
 
     @Test(
-        "paths are shown where the host is an address, localhost, or a name of a certificate or of the settings",
+        "paths are shown only for hosts that are addresses, localhost, or configured or certificate names",
         arguments: [
             ("admin.test", nil, true), ("a.admin.test:9443", nil, true), ("admin.test", "http://admin.test", false),
             ("admin.test.evil.test", nil, false), ("evil.test", nil, false), ("[::1]", nil, true), ("[::1]:80", nil, true),
@@ -184,7 +184,7 @@ struct StatusAccessTests {
         }
     }
 
-    @Test("requests are gathered once for all who look, and again two seconds later")
+    @Test("data is collected once for all viewers and again after two seconds")
     func gathered() throws {
         let play = try Play()
         func shows(_ target: String, _ page: String = "/-/status") throws -> Bool {
@@ -199,7 +199,7 @@ struct StatusAccessTests {
         for page in ["/-/status", Self.exchanges] { #expect(try shows("/two", page)) }
     }
 
-    @Test("hostile targets stay text, and long ones are cut")
+    @Test("hostile targets are shown as text, and long ones are truncated")
     func hostile() throws {
         let play = try Play()
         let targets = [

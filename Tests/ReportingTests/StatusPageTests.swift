@@ -8,7 +8,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("The page of the state, served", .play)
+@Suite("The status page over HTTP", .play)
 struct StatusPagePlayTests {
     /// An origin with storable responses, except under /private.
     private static func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
@@ -31,7 +31,7 @@ struct StatusPagePlayTests {
         return try #require(client.get("/-/status"))
     }
 
-    @Test("it is one document, shut against everything from elsewhere, and `/` leads to it")
+    @Test("the page is one document protected against other origins, and / links to it")
     func document() throws {
         let play = try Self.play()
         let page = try Self.page(play)
@@ -55,7 +55,7 @@ struct StatusPagePlayTests {
         #expect(try #require(TestClient(port: play.adminPort).get("/-/status?a=1")).status == 400)
     }
 
-    @Test("in an outage it says what is down, since when and why, who was rescued, and what is not stored and what would change that")
+    @Test("in an outage the page shows what is down, since when and why, rescues, and unstored responses with advice")
     func outage() throws {
         let play = try Self.play()
         #expect(try Self.page(play).text.contains("The upstream has not been asked for anything yet."))
@@ -79,7 +79,7 @@ struct StatusPagePlayTests {
         #expect(stats["state"]?["level"] == "down" && page.text.contains(stats["state"]?["sentence"]?.string ?? "?"))
     }
 
-    @Test("tiles have lines of five minutes, made of a bounded number of samples")
+    @Test("tiles have five-minute charts with a bounded number of samples")
     func lines() throws {
         let play = try Self.play()
         for _ in 0..<80 {

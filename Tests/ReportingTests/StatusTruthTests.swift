@@ -12,7 +12,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("What the page of the state says is so", .play)
+@Suite("Accuracy of the status page", .play)
 struct StatusTruthTests {
     private static let token = "0123456789abcdef"
 
@@ -61,7 +61,7 @@ struct StatusTruthTests {
         return rows.first { $0.first == name } ?? []
     }
 
-    @Test("while all requests fail it never says that all is well, also where failures are not remembered", .slow)
+    @Test("while all requests fail the page never reports a healthy state, also without failure memory", .slow)
     func noMemory() throws {
         let play = try Self.play(Self.kept()) { $0.upstream.failure.isOn = false }
         play.origin.down()
@@ -86,7 +86,7 @@ struct StatusTruthTests {
         #expect(try Self.said(play) == ("The upstream is up (last response 5 min ago).", "well"))
     }
 
-    @Test("what fails without a scope of the failure memory is said, and no setting is advised that would keep errors")
+    @Test("failures without a failure scope are shown, and no setting that would store errors is advised")
     func errors() throws {
         let play = try Self.play(Self.kept())
         for number in 0..<12 { #expect(try play.get("/bad/\(number)").status == 500) }
@@ -100,7 +100,7 @@ struct StatusTruthTests {
         #expect(page.contains("<span class=\"badge down\">miss</span>") && Self.row(page, "/bad/1") == ["/bad/1", "1"])
     }
 
-    @Test("an upstream responds only where it did since the start: a hit says nothing of it")
+    @Test("the upstream counts as responding only after a response since startup; a hit is not enough")
     func unasked() throws {
         let play = try Self.play(Self.kept())
         _ = try play.get("/a")
@@ -126,7 +126,7 @@ struct StatusTruthTests {
         return (play, origins)
     }
 
-    @Test("of several upstreams each is told by what came from it, and each API has a row, with routes or without")
+    @Test("the state of each upstream follows its own responses, and each API has a row, with or without routes")
     func apis() throws {
         let (play, origins) = try Self.several()
         for _ in 0..<3 { _ = try play.get("/users/1") }
@@ -141,7 +141,7 @@ struct StatusTruthTests {
         #expect(words == "All 3 upstreams are up, but 1 request for orders failed in the last 5 min.")
     }
 
-    @Test("what clients alone did wrong has not failed, with one API and with several")
+    @Test("client errors do not count as failures, with one API and with several")
     func clientsOwn() throws {
         let alone = try Self.play(Self.kept())
         let (several, _) = try Self.several()
@@ -153,7 +153,7 @@ struct StatusTruthTests {
         }
     }
 
-    @Test("a pause that the upstream asked for is no recovery, and it is said whose copies go out", arguments: [false, true])
+    @Test("a requested pause is not a recovery, and the page states whose stored responses are served", arguments: [false, true])
     func pause(hasCredentials: Bool) throws {
         let play = try Self.play(Self.kept())
         let fields = hasCredentials ? [("Authorization", "Bearer a")] : []
@@ -179,7 +179,7 @@ struct StatusTruthTests {
         }
     }
 
-    @Test("of several addresses it is said which are down, and what is asked in their place")
+    @Test("with several addresses the page shows which are down and which replace them")
     func addresses() throws {
         let origins = [Self.kept(), Self.kept()]
         let play = try Self.play(origins[0]) {
@@ -199,7 +199,7 @@ struct StatusTruthTests {
         }
     }
 
-    @Test("targets that are shown alike are one, and leave room for others")
+    @Test("targets with the same shown form are merged and leave room for others")
     func alike() throws {
         let play = try Self.play(Self.kept())
         for number in 0..<12 { for _ in 0..<2 { _ = try play.get("/bad/settings?token=s3cr3t\(number)") } }
@@ -210,7 +210,7 @@ struct StatusTruthTests {
         #expect(Self.row(failed, "/bad/other") == ["/bad/other", "1"])
     }
 
-    @Test("who may see paths is told which one fails, and since when the whole fails in part")
+    @Test("viewers with access to paths see which path fails and since when the upstream fails in part")
     func namedPath() throws {
         let play = try Self.play(Self.kept())
         _ = try play.get("/good/1")
@@ -228,7 +228,7 @@ struct StatusTruthTests {
         }
     }
 
-    @Test("it says by the clock since when something is down, when it was looked, what set that, and how old copies are")
+    @Test("the page shows failure and check times, the responsible settings, and the age of stored responses")
     func times() throws {
         let play = try Self.play(Self.kept()) { $0.otherRoute.freshness.staleFor = 3_600 }
         _ = try play.get("/a")
@@ -247,7 +247,7 @@ struct StatusTruthTests {
         #expect(page.contains("<bdi>/a</bdi>") && page.contains("<a href=\"#h-upstreams\">Upstreams</a>"))
     }
 
-    @Test("of near equals that are not stored those are told too that a setting changes")
+    @Test("among similar unstored responses, those that a setting changes are also listed")
     func nearEqual() throws {
         let play = try Self.play(
             ScriptedOrigin { request in
@@ -260,7 +260,7 @@ struct StatusTruthTests {
         #expect(cell.contains("Setting cache.content_types"))
     }
 
-    @Test("a rescue is no alarm, an error is")
+    @Test("a rescue is shown as strained, an error as down")
     func levels() throws {
         let play = try Self.play(Self.kept())
         _ = try play.get("/a")
@@ -274,7 +274,7 @@ struct StatusTruthTests {
         #expect(page.contains("<li class=\"tile down\"><h3>Errors</h3>"))
     }
 
-    @Test("which targets failed is known for an hour, however many hits came since, and long targets are told apart")
+    @Test("failed targets are listed for an hour despite many hits, and long targets stay distinct")
     func tops() throws {
         let play = try Self.play(Self.kept()) { $0.records = 20 }
         let long = "/bad/" + String(repeating: "x", count: 300)

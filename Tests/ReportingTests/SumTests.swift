@@ -31,7 +31,7 @@ private func emptyFields(_ numbers: [String: Int64]) -> [String] {
     Dictionary(grouping: numbers) { field(of: $0.key) }.filter { $0.value.allSatisfy { $0.value == 0 } }.map(\.key).sorted()
 }
 
-@Suite("Sums of what is counted")
+@Suite("Accumulated counters")
 struct SumTests {
     /// A distinct value for each field.
     private struct Values {
@@ -43,27 +43,28 @@ struct SumTests {
         }
     }
 
-    @Test("of an API that a shard serves no more, and on to the page")
+    @Test("counters of an API removed from a shard are included in the metrics snapshot")
     func upstream() {
         var (values, past) = (Values(), PastCounts())
-        (past.figures[.upstreamRequests], past.tokensLooked) = (values.next(), ["valid": UInt64(values.next())])
+        (past.figures[.upstreamRequests], past.tokenLookUps) = (values.next(), ["valid": UInt64(values.next())])
         var snapshot = MetricsSnapshot(values: MetricNames.values)
         past.add(to: &snapshot)
-        #expect(snapshot.figures[.upstreamRequests] == past.figures[.upstreamRequests] && snapshot.tokens.looked == past.tokensLooked)
+        #expect(
+            snapshot.figures[.upstreamRequests] == past.figures[.upstreamRequests] && snapshot.tokens.lookUpResults == past.tokenLookUps)
     }
 
-    @Test("of what is served no more")
+    @Test("counters of removed upstreams, routes and addresses are kept")
     func former() {
-        var (values, past) = (Values(), PastFigures())
+        var (values, past) = (Values(), ReplacedFigures())
         past.failures.scopes = [MetricsSnapshot.Failures.ScopeLine(scope: "target", open: values.next(), opened: values.next())]
         past.failures.routes = [MetricsSnapshot.Failures.RouteLine(route: "r", isOpen: false)]
-        (past.figures[.cookieSetsLeftOut], past.gone["served"]) = (values.next(), UInt64(values.next()))
+        (past.figures[.setCookiesOmitted], past.gone["served"]) = (values.next(), UInt64(values.next()))
         past.lookUps["told"] = UInt64(values.next())
         // Only current upstreams have a state.
         #expect(emptyFields(numbers(in: past)).filter { !$0.hasPrefix(".figures") } == [".failures.upstreams"])
         var snapshot = MetricsSnapshot(values: MetricNames.values)
         snapshot.addPast(past)
-        #expect(snapshot.figures[.cookieSetsLeftOut] == past.figures[.cookieSetsLeftOut])
+        #expect(snapshot.figures[.setCookiesOmitted] == past.figures[.setCookiesOmitted])
         let lost = Set(numbers(in: past).values).subtracting(numbers(in: snapshot).values)
         #expect(lost == [], "\(numbers(in: past).filter { lost.contains($0.value) }.keys)")
     }

@@ -14,7 +14,7 @@ import Upstream
 
 @testable import Figures
 
-@Suite("Traces", .play, .doors)
+@Suite("Traces", .play, .clientProtocols)
 struct TracePlayTests {
     private static let trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     private static let caller = "00f067aa0ba902b7"
@@ -44,7 +44,7 @@ struct TracePlayTests {
         return found[0]
     }
 
-    @Test("a miss is two spans of the client's trace, and the upstream is told the second", .upstreams)
+    @Test("a miss creates two spans in the client's trace, and the second is sent to the upstream", .upstreams)
     func miss() throws {
         let collector = SpanCollector()
         let play = try Self.play(to: collector) { settings in
@@ -62,8 +62,9 @@ struct TracePlayTests {
         #expect(client.name == "GET" && client.trace == Self.trace && client.parent == server.id && client.id != server.id)
         #expect(server["cistern.result"] == "miss" && server["cistern.partitioned"] == "true" && server["cistern.route"] == "users")
         #expect(
-            server["url.path"] == "/users/1" && server["url.scheme"] == ProxyPlay.door.scheme && server["client.address"] == "127.0.0.1")
-        #expect(server["network.protocol.version"] == (ProxyPlay.door.speaksHTTP2 ? "2" : "1.1"))
+            server["url.path"] == "/users/1" && server["url.scheme"] == ProxyPlay.clientProtocol.scheme
+                && server["client.address"] == "127.0.0.1")
+        #expect(server["network.protocol.version"] == (ProxyPlay.clientProtocol.speaksHTTP2 ? "2" : "1.1"))
         #expect(client["url.full"] == "http://127.0.0.1:\(play.origin.port)/users/1" && client["server.port"] == "\(play.origin.port)")
         #expect(client["http.response.status_code"] == "200" && client.events.suffix(3) == ["connected", "request sent", "first byte"])
         #expect(server.start <= client.start && client.start < client.end && server.start < server.end)
@@ -74,7 +75,7 @@ struct TracePlayTests {
         #expect(!sent.contains("s3cret") && !sent.contains("hidden"))
     }
 
-    @Test("hits that come again are recorded too, each as its own, and are no others for it")
+    @Test("repeated hits are recorded individually and remain otherwise identical")
     func repeated() throws {
         let collector = SpanCollector()
         let play = try Self.play(to: collector)
@@ -93,7 +94,7 @@ struct TracePlayTests {
     }
 
     @Test(
-        "without a traceparent the share decides: a trace begins here, the log and the exemplars know it; or the upstream is told of none")
+        "without traceparent the sampling ratio decides whether a trace starts; otherwise none is sent to the upstream")
     func begun() throws {
         let collector = SpanCollector()
         let play = try Self.play(to: collector) { $0.tracing.samplePerMillion = 1_000_000 }
@@ -114,7 +115,7 @@ struct TracePlayTests {
         #expect(other.origin.requests[1]["tracestate"] == "a=1")
     }
 
-    @Test("a malformed traceparent is replaced by another trace, without its tracestate")
+    @Test("a malformed traceparent is replaced by a new trace without tracestate")
     func malformed() throws {
         for share in [0, 1_000_000] {
             let collector = SpanCollector()
@@ -130,7 +131,7 @@ struct TracePlayTests {
         }
     }
 
-    @Test("off, all of it goes on as it came", arguments: ["00-xyz-1-01", "00-\(trace)-\(caller)-01"])
+    @Test("with tracing off, trace fields are forwarded unchanged", arguments: ["00-xyz-1-01", "00-\(trace)-\(caller)-01"])
     func off(value: String) throws {
         let play = try ProxyPlay(Self.origin())
         _ = try play.get("/a", [("traceparent", value), ("tracestate", "a=1")])
@@ -139,7 +140,7 @@ struct TracePlayTests {
         #expect(try !play.get("/metrics").text.contains("cistern_trace_"))
     }
 
-    @Test("what clients want is obeyed up to the limit; beyond it the upstream is told what they have said")
+    @Test("the client's sampling decision is followed up to the limit; beyond it traceparent is forwarded unchanged")
     func limited() throws {
         let collector = SpanCollector()
         let play = try Self.play(to: collector) { $0.tracing.limit = 2 }
@@ -152,7 +153,7 @@ struct TracePlayTests {
         #expect(collector.wait(for: 6).filter(\.isServer).map { $0["url.path"] } == ["/a", "/b", "/e"])
     }
 
-    @Test("who waits for another's fetch links to the span of that request, though its trace is another")
+    @Test("a follower links to the span of the leader's fetch in another trace")
     func collapsed() throws {
         let (collector, gate) = (SpanCollector(), Gate())
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: max-age=60"])] }
@@ -179,7 +180,7 @@ struct TracePlayTests {
         #expect(collector.problems == [])
     }
 
-    @Test("a fetch behind a stale response carries the context of the request that caused it, and links to it")
+    @Test("a background fetch carries the trace context of the request that caused it and links to it")
     func behind() throws {
         let collector = SpanCollector()
         let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=10, stale-while-revalidate=90"])] }
@@ -195,7 +196,7 @@ struct TracePlayTests {
         #expect(origin.requests.map { $0["traceparent"] } == [nil, "00-\(Self.trace)-\(fetch.id)-01"])
     }
 
-    @Test("an outage: the fetch says what has failed, the request that a copy has rescued it, and from when that was")
+    @Test("in an outage the fetch span has the error, and the request span the rescue with its age")
     func outage() throws {
         let collector = SpanCollector()
         let play = try Self.play(to: collector)
@@ -213,7 +214,7 @@ struct TracePlayTests {
         #expect(failed.isFailed && failed["error.type"] != nil && failed["cistern.result"] == "error")
     }
 
-    @Test("the first look at what is stopped is told as that request's, later ones as nobody's: no trace grows as long as an outage lasts")
+    @Test("the first recheck belongs to the request's trace, later ones to none, so traces stay bounded in an outage")
     func looks() throws {
         let collector = SpanCollector()
         let origin = ScriptedOrigin { _ in [.json("1")] }
@@ -236,7 +237,7 @@ struct TracePlayTests {
         #expect(collector.wait(for: 3).count { $0.isClient } == 2)
     }
 
-    @Test("a write, and a client that leaves: one span each, which say so", .door(.clear))
+    @Test("a write and a disconnected client each produce spans that record it", .clientProtocol(.clear))
     func writes() throws {
         let (collector, gate) = (SpanCollector(), Gate())
         let origin = ScriptedOrigin { request in

@@ -10,7 +10,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("What is reported of an upstream", .play)
+@Suite("Reporting the state of the upstream", .play)
 struct UpstreamReportTests {
     private static let unavailable = "503 Service Unavailable"
 
@@ -18,7 +18,7 @@ struct UpstreamReportTests {
     private struct Scene {
         let origin: ScriptedOrigin
         let play: ProxyPlay
-        let said = SaidLines()
+        let said = CapturedLines()
 
         init(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws {
             origin = ScriptedOrigin { _ in [.json("1")] }
@@ -107,7 +107,7 @@ struct UpstreamReportTests {
     }
 
     @Test(
-        "all fails, with a request in four seconds: down within a minute until something succeeds, one line in the log for each change",
+        "when everything fails, the state is down within a minute, with one log line per change",
         arguments: ["503", "HTML", "reset", "refused"])
     func outage(kind: String) throws {
         let scene = try Scene()
@@ -127,7 +127,7 @@ struct UpstreamReportTests {
         #expect(scene.said.count(of: "the upstream is") == 2 && scene.said.count(of: "the upstream is up again: it was down for") == 1)
     }
 
-    @Test("an outage from the start, where nothing can be rescued, also of writes only", arguments: ["GET", "POST"])
+    @Test("an outage from the start is reported as down, also with writes only", arguments: ["GET", "POST"])
     func cold(method: String) throws {
         let scene = try Scene()
         #expect(try scene.state() == "unknown")
@@ -178,7 +178,7 @@ struct UpstreamReportTests {
         #expect(try scene.state() == "up")
     }
 
-    @Test("a probe that fails keeps it down, and one that succeeds ends it, without clients")
+    @Test("a failing probe keeps the state down, and a successful one ends it, without clients")
     func probe() throws {
         let scene = try Scene { $0.background.probe.path = "/probe" }
         try scene.warm()
@@ -190,7 +190,7 @@ struct UpstreamReportTests {
         #expect(try scene.state() == "up")
     }
 
-    @Test("one path of three fails: failing, and up again once enough has succeeded")
+    @Test("with one failing path of three the state is failing, and up again after enough successes")
     func path() throws {
         let scene = try Scene()
         try scene.warm()
@@ -205,7 +205,7 @@ struct UpstreamReportTests {
         #expect(scene.said.count(of: "the upstream is") == 2)
     }
 
-    @Test("one client alone asks for what fails: Cistern asks for something else, and it is not down")
+    @Test("if only one client's requests fail, a health check with another request keeps the state from being down")
     func oddArguments() throws {
         let scene = try Scene()
         try scene.warm()
@@ -218,7 +218,7 @@ struct UpstreamReportTests {
         #expect(scene.said.count(of: "is down") == 0)
     }
 
-    @Test("a look brings nothing back that was purged since its request was kept")
+    @Test("a health check does not restore a response purged since its request was recorded")
     func purged() throws {
         let confirmed = OriginStep.send("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n")
         let scene = try Scene()
@@ -233,7 +233,7 @@ struct UpstreamReportTests {
         #expect(try scene.state() == "down")
     }
 
-    @Test("one client that asks for many targets does not decide alone what Cistern asks for")
+    @Test("one client with many targets does not alone determine the health check requests")
     func crowdedOut() throws {
         let scene = try Scene()
         let other = { try TestClient(port: scene.play.port, from: "127.0.0.9") }
@@ -248,7 +248,7 @@ struct UpstreamReportTests {
         #expect(try scene.state() == "failing")
     }
 
-    @Test("an upstream that is up and without requests is reported with the age of its last response")
+    @Test("an idle upstream that is up is reported with the age of its last response")
     func quiet() throws {
         let scene = try Scene()
         try scene.warm()

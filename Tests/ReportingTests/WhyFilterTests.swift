@@ -10,7 +10,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Choosing among exchanges, and following them", .play)
+@Suite("Filtering and following exchanges", .play)
 struct WhyFilterTests {
     private func targets(_ play: ProxyPlay, _ query: String) throws -> [String] {
         let response = try play.admin("GET", "/-/why?\(query)")
@@ -18,7 +18,7 @@ struct WhyFilterTests {
         return try #require(JSONValue(response.content)?["exchanges"]?.array).compactMap { $0["target"]?.string }
     }
 
-    @Test("by result, reason, status, class, time and path; each alone and together")
+    @Test("exchanges are filtered by result, reason, status, class, time and path, alone and combined")
     func filters() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
@@ -42,7 +42,7 @@ struct WhyFilterTests {
         for row in rows { #expect(try targets(play, row.query) == row.targets, "\(row.query)") }
     }
 
-    @Test("who guesses at a secret learns nothing of it")
+    @Test("guessing a secret in a path filter reveals nothing")
     func secrets() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         _ = try play.get("/a?q=1&token=abc")
@@ -54,7 +54,7 @@ struct WhyFilterTests {
     }
 
     @Test(
-        "what is no filter gets 400, and hears what there is",
+        "an invalid filter gets 400 with the valid ones",
         arguments: [
             ("result=hits", "hit,miss,"), ("reason=nostore", "no_store"), ("slower=1s", "slower"), ("slower=-1", "slower"),
             ("status=5x", "5xx"),
@@ -67,13 +67,13 @@ struct WhyFilterTests {
         #expect(response.status == 400 && response.text.contains(word), "\(response.text)")
     }
 
-    @Test("every reason that why gives can be asked for")
+    @Test("every reason that why reports is a valid filter")
     func reasons() throws {
         #expect(WhyFilter.reasons.isSuperset(of: ["no_store", "connection_refused", "key_failing", "offline", "refresh_ahead"]))
         #expect(WhyFilter.reasons.allSatisfy { $0.allSatisfy { $0.isLetter || $0.isNumber || $0 == "_" } })
     }
 
-    @Test("what came since an earlier look comes once, oldest first, from all loops")
+    @Test("exchanges since an earlier page are returned once, oldest first, from all event loops")
     func following() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { $0.shards = 2 }
         _ = try play.get("/before")
@@ -92,7 +92,7 @@ struct WhyFilterTests {
         #expect(try targets(play, "after=1.999999").count == 21)
     }
 
-    @Test("what is not wanted is passed over for good, a page ends where its count does, and what was forgotten is told")
+    @Test("unmatched records are skipped for good, pages end at their limit, and missed records are reported")
     func ring() {
         let ring = WhyRing(shard: 1, capacity: 10)
         func append(_ count: Int) {
@@ -107,7 +107,7 @@ struct WhyFilterTests {
             var filter = WhyFilter()
             filter.statuses = statuses
             var search = WhyRing.Search(limit: limit, filter: filter, after: [999, after])
-            while ring.lookFurther(&search) {}
+            while ring.searchMore(&search) {}
             return (search.records.map(\.exchange.number), search.next, search.missed)
         }
         append(4)
@@ -120,11 +120,11 @@ struct WhyFilterTests {
         // A number beyond the newest record comes from another process.
         #expect(look(99) == ([], 15, 0))
         var newest = WhyRing.Search(limit: 1)
-        while ring.lookFurther(&newest) {}
+        while ring.searchMore(&newest) {}
         #expect(newest.records.map(\.exchange.number) == [15] && newest.next == 15)
     }
 
-    @Test("a turn of the loop takes a hundred records at most, however many are wanted, and looks at a thousand", arguments: [true, false])
+    @Test("one event loop turn returns at most a hundred records and examines a thousand", arguments: [true, false])
     func pieces(isAhead: Bool) {
         let ring = WhyRing(shard: 0, capacity: 5_000)
         for number in 1...4_500 {
@@ -138,7 +138,7 @@ struct WhyFilterTests {
             change(&filter)
             var search = WhyRing.Search(limit: limit, filter: filter, after: isAhead ? [0] : nil)
             var turns = 1
-            while ring.lookFurther(&search) { turns += 1 }
+            while ring.searchMore(&search) { turns += 1 }
             #expect(search.records.map(\.exchange.number) == search.pieces.flatMap { $0.map(\.exchange.number) })
             return (turns, search.pieces.map(\.count))
         }

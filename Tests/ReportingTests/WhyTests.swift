@@ -16,7 +16,7 @@ import Testing
 @testable import ReverseProxy
 @testable import Upstream
 
-@Suite("Why", .play, .doors)
+@Suite("Why: explanations of exchanges", .play, .clientProtocols)
 struct WhyTests {
     /// The newest exchange with its explanation.
     private func why(_ play: ProxyPlay) throws -> JSONValue {
@@ -44,7 +44,7 @@ struct WhyTests {
     }
 
     @Test(
-        "why a response was not stored, and what would change it",
+        "the reason for not storing a response and the setting that changes it are reported",
         arguments: [
             Row("stored", .json("{}"), notStored: nil),
             Row("private", .json("{}", ["Cache-Control: private"]), notStored: "private", setting: "cache.role"),
@@ -80,7 +80,7 @@ struct WhyTests {
     }
 
     @Test(
-        "where a POST is kept by its content, and this one is not, the content is why: routes.methods is set already",
+        "if routes.methods allows POST but the content prevents storing, the content is named as the reason",
         arguments: [
             ("[1]", nil, []), ("[\(String(repeating: "1,", count: 60))1]", "long_content", ["routes.content_limit"]),
             ("[\(String(repeating: "1,", count: 160))1]", "long_content", ["routes.content_limit", "limits.request_buffer"]),
@@ -101,7 +101,7 @@ struct WhyTests {
         #expect(response["Cache-Status"]?.contains(token) == true)
     }
 
-    @Test("a hit, a stale response confirmed, a rescue and an error each say how they came about")
+    @Test("a hit, a confirmation, a rescue and an error each explain their cause")
     func life() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
@@ -134,7 +134,7 @@ struct WhyTests {
         #expect(last["result"] == "error" && last["status"] == 502 && last["target"] == "/b?api_key=REDACTED")
     }
 
-    @Test("the upstream's time is never less than that of its phases", .slow)
+    @Test("the upstream's total time is never less than the sum of its phases", .slow)
     func upstreamTime() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         for number in 0..<200 { _ = try play.get("/\(number)") }
@@ -147,7 +147,7 @@ struct WhyTests {
         }
     }
 
-    @Test("the strict policy that forbids a rescue is named")
+    @Test("a strict policy that prevents a rescue is named")
     func strict() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=1, must-revalidate"])] }) { settings in
             settings.policy.strictness = .strict
@@ -159,7 +159,7 @@ struct WhyTests {
         #expect(try why(play)["advice"]?.array?.contains { $0["setting"] == "cache.policy" } == true)
     }
 
-    @Test("what happened to the upstream is told in sentences; one that counts as down is not said to have been asked")
+    @Test("upstream events are explained in sentences; an upstream considered down is not reported as asked")
     func sentences() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.upstream.failure.threshold = 1 }
         func explanation(_ target: String) throws -> [String] {
@@ -186,7 +186,7 @@ struct WhyTests {
         #expect(try why(play)["explanation"] == ["Cistern refused the request itself."])
     }
 
-    @Test("an error without a copy says why there is none, and which setting changes that, and no other", arguments: [false, true])
+    @Test("an error without a stored response explains why none exists and which setting changes that", arguments: [false, true])
     func lacking(isForgotten: Bool) throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
@@ -251,7 +251,7 @@ struct WhyTests {
         }
     }
 
-    @Test("the demand that a response does not meet is named, and its setting")
+    @Test("the condition that a response fails is named, with its setting")
     func demands() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"a\":1}")] }) { settings in
             settings.otherRoute.good.mustHave = [JSONPointer("/b")].compactMap(\.self)
@@ -273,7 +273,7 @@ struct WhyTests {
         #expect(key?["dropped"]?.array?.first?.string?.contains("utm_source") == true)
     }
 
-    @Test("exchanges are found by path and by id; only so many are remembered")
+    @Test("exchanges are found by path and ID, and their number is limited")
     func finding() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.records = 4 }
         for number in 0..<6 { _ = try play.get("/\(number % 2 == 0 ? "even" : "odd")/\(number)") }
@@ -287,7 +287,7 @@ struct WhyTests {
         for wrong in ["/-/why/x", "/-/why/0-", "/-/why/1-2-3", "/-/why?last=0"] { #expect(try play.admin("GET", wrong).status == 400) }
     }
 
-    @Test("the ring keeps whole what fits and says where it cut")
+    @Test("the ring stores targets that fit completely and marks truncated ones")
     func ring() {
         let ring = WhyRing(shard: 3, capacity: 2)
         let long = Array(repeating: UInt8(ascii: "x"), count: 1_000)
@@ -304,7 +304,7 @@ struct WhyTests {
         WhyRing(shard: 0, capacity: 0).append(&unkept, target: long[...])
     }
 
-    @Test("the field is there where it is asked for and allowed, and the upstream never sees the question")
+    @Test("Cistern-Why is answered only if requested and allowed, and is not forwarded")
     func field() throws {
         for isAllowed in [true, false] {
             let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { settings in
@@ -324,7 +324,7 @@ struct WhyTests {
         }
     }
 
-    @Test("Cache-Status has the key where it is asked for and allowed (RFC 9211 §2.7), and the upstream never sees the question")
+    @Test("Cache-Status contains the key only if requested and allowed (RFC 9211 §2.7), and the request field is not forwarded")
     func key() throws {
         for isAllowed in [true, false] {
             let origin = ScriptedOrigin { request in [.json("{}", request.target == "/post" ? [] : ["Cache-Control: max-age=60"])] }
@@ -346,7 +346,7 @@ struct WhyTests {
         }
     }
 
-    @Test("every setting that is named exists")
+    @Test("every setting named in advice exists")
     func settings() {
         let known = SettingsTable.current.map(\.path) + RouteTable.current.map { "routes." + $0.path }
         let stops = FailureScopeKind.allCases.flatMap { kind in

@@ -9,7 +9,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Outages where what is stored is not in memory", .play, .doors)
+@Suite("Outages with stored responses on disk only", .play, .clientProtocols)
 struct DiskRescueTests {
     private let residency = ScriptedResidency()
 
@@ -34,7 +34,7 @@ struct DiskRescueTests {
         #expect(try play.metric("cistern_gone_total{event=\"remembered\"}") == 1)
     }
 
-    @Test("what is gone stays gone", arguments: ["down", "500", "offline"])
+    @Test("a resource remembered as gone stays gone", arguments: ["down", "500", "offline"])
     func gone(_ trouble: String) throws {
         let play = try play(Self.goneOrigin())
         try rememberGone(play)
@@ -50,7 +50,7 @@ struct DiskRescueTests {
         #expect(try play.metric("cistern_gone_total{event=\"served\"}") == 1)
     }
 
-    @Test("what goes out when the soft deadline has passed is looked for as well")
+    @Test("a gone record on disk is also found when the soft deadline passes")
     func slow() throws {
         let play = try play(Self.goneOrigin()) { $0.otherRoute.rescueAfter = 500 }
         try rememberGone(play)
@@ -65,7 +65,7 @@ struct DiskRescueTests {
         gate.open()
     }
 
-    @Test("the next 200 or 304 lifts it", arguments: [true, false])
+    @Test("the next 200 or 304 removes the gone record", arguments: [true, false])
     func lifted(_ isConfirmed: Bool) throws {
         let play = try play(Self.goneOrigin())
         try rememberGone(play)
@@ -79,7 +79,7 @@ struct DiskRescueTests {
         #expect(try play.get("/a").text == "{\"id\":1}")
     }
 
-    @Test("the copy of those without credentials stands in, whatever was away: copy, cookies, both", arguments: ["down", "503"])
+    @Test("the response stored without credentials rescues its client, also if only on disk", arguments: ["down", "503"])
     func standIn(_ trouble: String) throws {
         let play = try play(cookieOrigin())
         var client = CookieClient()
@@ -94,7 +94,7 @@ struct DiskRescueTests {
         #expect(try other.request("/users", play).status >= 500)
     }
 
-    @Test("others are served while it is brought in, before the upstream is asked")
+    @Test("other clients are served while the stored response is read before the upstream request")
     func others() throws {
         let play = try play(cookieOrigin())
         #expect(try play.get("/public/a").status == 200)
@@ -109,7 +109,7 @@ struct DiskRescueTests {
         #expect(client.readResponse()?.text.contains("|x") == true)
     }
 
-    @Test("a confirmation that was not written down counts once, however often the copy leaves the memory")
+    @Test("an unwritten confirmation counts once, however often the stored response leaves memory")
     func confirmedAge() throws {
         let play = try play(
             ScriptedOrigin { request in

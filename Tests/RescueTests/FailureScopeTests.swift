@@ -12,7 +12,7 @@ import Upstream
 
 @testable import ReverseProxy
 
-@Suite("What of an upstream fails", .play)
+@Suite("Scopes of upstream failures", .play)
 struct FailureScopeTests {
     private static let unavailable = "503 Service Unavailable"
 
@@ -37,7 +37,7 @@ struct FailureScopeTests {
 
     // MARK: The address
 
-    @Test("out of reach: copies go out, reads get 503, and a connection is tried each recheck; then everything is as before, also a write")
+    @Test("unreachable upstream: stored responses are served, reads get 503, a connection attempt per recheck detects the return")
     func address() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
@@ -69,7 +69,7 @@ struct FailureScopeTests {
         #expect(try play.get("/new").text == "2")
     }
 
-    @Test("out of reach: a write is tried all the same, unless an attempt has just failed")
+    @Test("unreachable upstream: a write is still tried, unless an attempt has just failed")
     func writes() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin) { $0.upstream.failure.recheck = 3_600_000 }
@@ -86,7 +86,7 @@ struct FailureScopeTests {
 
     // MARK: A user's pause
 
-    @Test("one user is asked to wait on one path: only this user's copies of it go out, and nothing of anybody is refused")
+    @Test("Retry-After for one user and path affects only that user's stored responses and refuses no request")
     func pause() throws {
         let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: private"])] }
         let play = try ProxyPlay(origin)
@@ -113,7 +113,7 @@ struct FailureScopeTests {
         #expect(try play.get("/login", one).text == "3")
     }
 
-    @Test("Retry-After is obeyed where there is a copy; else the request and what the upstream says are passed on", arguments: [429, 503])
+    @Test("Retry-After is honored if a response is stored; otherwise the upstream's answer is passed on", arguments: [429, 503])
     func retryAfter(status: Int) throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
@@ -133,7 +133,7 @@ struct FailureScopeTests {
         #expect(try play.get("/a").text == "2")
     }
 
-    @Test("a pause by 503 ends with any success of the upstream, and one by 429 does not", arguments: [429, 503])
+    @Test("a pause by 503 ends with any upstream success, a pause by 429 does not", arguments: [429, 503])
     func retryAfterEnds(status: Int) throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
@@ -150,7 +150,7 @@ struct FailureScopeTests {
 
     // MARK: Paths
 
-    @Test("a request that fails twice in a row: its copy goes out at once, those without one still ask, and its neighbours notice nothing")
+    @Test("after two failures in a row a target's stored response is served at once; other targets are unaffected")
     func key() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
@@ -171,7 +171,7 @@ struct FailureScopeTests {
         #expect(try play.get("/bad").text == "3")
     }
 
-    @Test("a hang of everything with one request every four seconds: requests that waited are repeated, so copies go out at once")
+    @Test("if everything hangs at a low request rate, repeated requests detect it and stored responses are served at once")
     func rareRequestsToHang() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
@@ -190,7 +190,7 @@ struct FailureScopeTests {
         #expect(details.first == "slow" && details.count < 150, "\(details)")
     }
 
-    @Test("a hang is no failure before its time-out has passed: each request is sent until then")
+    @Test("a hanging request is not a failure before its timeout, so requests are sent until then")
     func hang() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
@@ -207,7 +207,7 @@ struct FailureScopeTests {
         #expect(detail(try play.get("/bad")) == "key_failing")
     }
 
-    @Test("an attacker whose arguments are answered 503 changes nothing for its neighbours, of the same path too")
+    @Test("a client whose query arguments cause 503 does not affect other targets, even of the same path")
     func attacker() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let networks = try Self.believing()
@@ -235,7 +235,7 @@ struct FailureScopeTests {
         #expect(origin.requests.count == before + 1)
     }
 
-    @Test("while one client alone has seen all fail, each other client's requests are sent")
+    @Test("if only one client has seen failures, other clients' requests are still sent")
     func secondClient() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let networks = try Self.believing()
@@ -250,7 +250,7 @@ struct FailureScopeTests {
         for client in clients { #expect(detail(try play.get("/6", client)) == "upstream_failing") }
     }
 
-    @Test("a request that is slow by nature gets twice its usual time, and why says so")
+    @Test("a usually slow request gets twice its usual time, and why reports it")
     func longPoll() throws {
         let gates = (0..<25).map { _ in Gate() }
         let served = Counter()
@@ -276,7 +276,7 @@ struct FailureScopeTests {
         #expect(detail(try poll(21, seconds: 9)) == "slow")
     }
 
-    @Test("a route fails: its copies go out at once, all else is asked, and a second after its return everything is as before")
+    @Test("when a route fails, its stored responses are served at once, other routes are fetched, and recovery takes a second")
     func route() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin) {
@@ -306,7 +306,7 @@ struct FailureScopeTests {
         #expect(try play.get("/bad/3/x").text == "2")
     }
 
-    @Test("all fails: copies go out at once, and one check a recheck finds the return")
+    @Test("when everything fails, stored responses are served at once, and one check per recheck interval detects the return")
     func upstream() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
@@ -332,7 +332,7 @@ struct FailureScopeTests {
         for number in 1...6 { #expect(try play.get("/\(number)/x").text == "2") }
     }
 
-    @Test("a client's 429 is not remembered; a 500 and a redirect to a login are failures like others")
+    @Test("a 429 for one client is not remembered; a 500 and a login redirect count as failures")
     func causes() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
@@ -348,7 +348,7 @@ struct FailureScopeTests {
         #expect(detail(try play.get("/c")) == "key_failing")
     }
 
-    @Test("where a copy exists these are trouble too", arguments: [507, 508, 509, 520, 525, 530, 598, 599])
+    @Test("other 5xx statuses are rescued if a response is stored, else passed on", arguments: [507, 508, 509, 520, 525, 530, 598, 599])
     func trouble(status: Int) throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
@@ -358,7 +358,7 @@ struct FailureScopeTests {
         #expect(try play.get("/b").status == status)
     }
 
-    @Test("switched off: every request is sent")
+    @Test("with the failure memory disabled every request is sent")
     func off() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin) { $0.upstream.failure.isOn = false }
@@ -369,7 +369,7 @@ struct FailureScopeTests {
         #expect(JSONValue(try play.admin("GET", "/-/upstream").content)?["memory"] == false)
     }
 
-    @Test("followers of a response that cannot be shared get what the upstream says, not an error of ours")
+    @Test("followers of an unshareable failure receive the upstream's response, not a proxy error")
     func followers() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("{\"busy\":1}", status: Self.unavailable, ["Retry-After: 7"])] }
@@ -387,7 +387,7 @@ struct FailureScopeTests {
         }
     }
 
-    @Test("an active probe tells of its own path")
+    @Test("an active probe affects only the failure scope of its own path")
     func activeProbe() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", status: "404 Not Found")] }
         let play = try ProxyPlay(origin) {
@@ -403,7 +403,7 @@ struct FailureScopeTests {
 
     // MARK: Listing and resetting
 
-    @Test("what fails is listed with cause and setting, and asked again as ever when it is reset")
+    @Test("a failure scope is listed with cause and setting, and requests resume after its reset")
     func reset() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)

@@ -36,7 +36,7 @@ struct FaultTests {
     }
 
     @Test(
-        "what is stored is rescued, what is not fails as it would; then all is as before",
+        "a fault is rescued with a stored response and fails without one; removing the fault restores normal service",
         arguments: [
             Row("refused", "effect=refuse", 502), Row("reset", "effect=reset", 502), Row("a status", "effect=status&status=503", 503),
             Row("broken JSON", "effect=bad_json", 200), Row("cut", "effect=cut", 502, asked: 2),
@@ -58,7 +58,7 @@ struct FaultTests {
         #expect(after.status == 200 && after["Cache-Status"] == "cistern; fwd=uri-miss; stored")
     }
 
-    @Test("only the paths that it is for, and only until its end")
+    @Test("a fault affects only its paths, and only until it expires")
     func bounded() throws {
         let play = try play { $0.shards = 2 }
         try add(play, "path=/orders/**&effect=refuse&for=60")
@@ -69,7 +69,7 @@ struct FaultTests {
         #expect(JSONValue(try play.admin("GET", "/-/faults").content)?["faults"]?.array?.isEmpty == true)
     }
 
-    @Test("a delay is waited for, and no longer than the upstream is given")
+    @Test("a delay fault is applied, limited by the upstream timeout")
     func delayed() throws {
         let play = try play { $0.upstream.firstByteTimeout = .seconds(3) }
         try add(play, "path=/a&delay=2000")
@@ -91,7 +91,7 @@ struct FaultTests {
         return (try #require(client.readResponse()), passed)
     }
 
-    @Test("head and content that come together are held together, and cut after the delay", arguments: [false, true])
+    @Test("a head and content that arrive together are delayed together and cut after the delay", arguments: [false, true])
     func together(isSplit: Bool) throws {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n"
         let play = try ProxyPlay(ScriptedOrigin { _ in isSplit ? [.send(head), .send("{\"n\":2}")] : [.send(head + "{\"n\":2}")] }) {
@@ -108,7 +108,7 @@ struct FaultTests {
         #expect(try wait(play, "/cut").response.status == 502)
     }
 
-    @Test("slow content comes whole")
+    @Test("slowed content arrives complete")
     func slow() throws {
         let content = "[" + String(repeating: "1,", count: 50_000) + "1]"
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(content, ["Cache-Control: no-store"])] }) { $0.admin.allowsFaults = true }
@@ -116,7 +116,7 @@ struct FaultTests {
         #expect(try play.get("/a").text == content)
     }
 
-    @Test("it is refused without leave, and where it is misspelt; nothing of it happens then")
+    @Test("a fault without permission or with invalid parameters is refused and has no effect")
     func refused() throws {
         let play = try play { $0.admin.allowsFaults = false }
         #expect(try play.admin("POST", "/-/faults?effect=refuse").status == 403)

@@ -9,7 +9,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("A healthy upstream is not overruled", .play, .doors)
+@Suite("Valid upstream responses are not replaced", .play, .clientProtocols)
 struct HealthyUpstreamTests {
     private static let good = "{\"id\":1}"
     private static let noContent = OriginStep.send("HTTP/1.1 204 No Content\r\n\r\n")
@@ -43,7 +43,7 @@ struct HealthyUpstreamTests {
     // MARK: Statuses
 
     @Test(
-        "what the client can use is passed on from the first time, and the copy stays",
+        "a response that the client can use is passed on at once, and the stored response is kept",
         arguments: [
             noContent, .send("HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n"), moved("https://files.test/1?sig=a"),
             moved("/results/1"), page, notFound, .json("{}", status: "401 Unauthorized"),
@@ -57,7 +57,7 @@ struct HealthyUpstreamTests {
         #expect(try play.get("/a")["Cache-Status"]?.contains("unexpected_type") == true)
     }
 
-    @Test("signed URLs name each target anew; one address for two targets is a gate's")
+    @Test("redirects with a different URL per target are passed on; one URL for several targets is treated as a gateway's")
     func signedURLs() throws {
         let play = try play()
         for target in 1...9 { _ = try play.get("/f/\(target)") }
@@ -69,7 +69,7 @@ struct HealthyUpstreamTests {
         #expect(try play.metric("cistern_rescued_requests_total{cause=\"redirected\"}") == 3)
     }
 
-    @Test("of a gateway that fails for many targets the copies go out, until one of them is well", arguments: [noContent, notFound, page])
+    @Test("a gateway failure for many targets is rescued until one target succeeds", arguments: [noContent, notFound, page])
     func gateway(_ step: OriginStep) throws {
         let play = try play()
         for target in 0..<20 { _ = try play.get("/\(target)", from(target % 2)) }
@@ -87,7 +87,7 @@ struct HealthyUpstreamTests {
         #expect(try play.get("/3").status == 200 && play.get("/4").text != Self.good)
     }
 
-    @Test("what one client sees changes nothing for others, and nothing for itself beside them")
+    @Test("failures seen by one client alone do not count as a gateway failure")
     func oneClient() throws {
         let play = try play()
         for target in 0..<30 { _ = try play.get("/\(target)", from(target < 20 ? 1 : 2)) }
@@ -100,7 +100,7 @@ struct HealthyUpstreamTests {
 
     // MARK: JSON
 
-    @Test("JSON with another byte, charset or mark is passed on, and takes the place of its like only")
+    @Test("JSON with other bytes, charset or BOM is passed on and replaces only similar responses")
     func lenient() throws {
         let play = try play()
         _ = try play.get("/a")
@@ -126,7 +126,7 @@ struct HealthyUpstreamTests {
         #expect(try play.get("/b").text == Self.good)
     }
 
-    @Test("what is cut is junk, in any reading; extensions are, but where the operator takes them", arguments: [false, true])
+    @Test("truncated JSON is always invalid; JSON extensions are valid only if configured", arguments: [false, true])
     func extensions(isLenient: Bool) throws {
         let play = try play { $0.policy.reading = isLenient ? .extensions : .otherBytes }
         let texts = ["{\"a\":NaN}", ")]}'\n{\"a\":1}", "[Infinity]"]
@@ -141,7 +141,7 @@ struct HealthyUpstreamTests {
         #expect(try play.metric("cistern_rescued_requests_total{cause=\"invalid_json\"}") == (isLenient ? 1 : 4))
     }
 
-    @Test("another type is junk for requests with that Accept field, until others get good JSON since")
+    @Test("another content type is rescued for requests with that Accept field, until other requests get good JSON")
     func otherForms() throws {
         let play = try play()
         let (json, any) = ([("Accept", "application/json")], [("Accept", "*/*")])
@@ -158,7 +158,7 @@ struct HealthyUpstreamTests {
     // MARK: A client's own writes
 
     @Test(
-        "who has just written gets what the upstream says of it; others, and other targets, as ever",
+        "a client that has just written receives the upstream's response; other clients and targets are rescued as usual",
         arguments: [(noContent, false), (.json(""), true), (moved("/login"), true), (page, false)])
     func ownWrite(_ step: OriginStep, isReplacedForOthers: Bool) throws {
         let play = try play { $0.otherRoute.invalidatesTarget = false }
@@ -177,7 +177,7 @@ struct HealthyUpstreamTests {
 
     // MARK: keep_if and GraphQL
 
-    @Test("what the route does not keep is passed on, is no failure, and takes nothing away")
+    @Test("a response excluded by keep_if is passed on, is no failure, and keeps the stored response")
     func keepIf() throws {
         let play = try play { settings in
             settings.otherRoute.kept.mustNotHave = ["/errors"].compactMap { JSONPointer($0) }
@@ -194,7 +194,7 @@ struct HealthyUpstreamTests {
         #expect(try play.get("/b").status == 502)
     }
 
-    @Test("a persisted query that the server does not know takes nothing away, without a route")
+    @Test("an unknown persisted query is passed on and keeps the stored response, also without a route")
     func persisted() throws {
         let play = try play()
         let target = "/graphql?extensions=%7B%22persistedQuery%22%3A%7B%22sha256Hash%22%3A%22a%22%7D%7D"
@@ -210,7 +210,7 @@ struct HealthyUpstreamTests {
     // MARK: Gone, and revoked permissions
 
     @Test(
-        "what says that a target is gone counts only if it came to a request equal to the copy's",
+        "a 404 marks a resource as gone only if its request matches that of the stored response",
         arguments: [("Accept", "text/html"), ("Accept-Language", "de"), ("Accept-Encoding", "br")])
     func equality(name: String, value: String) throws {
         let play = try play()
@@ -224,7 +224,7 @@ struct HealthyUpstreamTests {
     }
 
     @Test(
-        "a 403 in JSON takes a user's rights away until a later success; not from a limit, not as a page, and nobody's without credentials",
+        "a JSON 403 blocks a user's stored response until a later success, but not a rate limit or an HTML page",
         arguments: [
             (["Authorization"], "application/json", "", true), ([], "application/json", "", false),
             (["Authorization"], "text/html", "", false), (["Authorization"], "application/json", "Retry-After: 5", false),

@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("The last good copy, and what counts against the upstream", .play, .doors)
+@Suite("Keeping the last good response, and what counts as a failure", .play, .clientProtocols)
 struct LastGoodTests {
     private static let good = "{\"id\":1}"
     private static let fresh = "Cache-Control: max-age=60"
@@ -28,7 +28,7 @@ struct LastGoodTests {
     // MARK: Content that cannot be examined
 
     @Test(
-        "content that decodes beyond the limit is passed on, beside a copy and without one, and counts as a success",
+        "content that decodes beyond the limit is passed on, with or without a stored response, and counts as a success",
         arguments: [0, 1 << 20])
     func tooLarge(atOnce: Int) throws {
         let large = try TestContent.gzip("[\"" + String(repeating: "x", count: 3_000) + "\"]")
@@ -49,7 +49,7 @@ struct LastGoodTests {
         #expect(try play.get("/bare").status == 502)
     }
 
-    @Test("a bomb is passed on as it came, and is not unfolded")
+    @Test("a decompression bomb is passed on unchanged and not decoded")
     func bomb() throws {
         let bomb = try TestContent.gzip("[" + String(repeating: " ", count: 8 << 20) + "]")
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
@@ -60,7 +60,7 @@ struct LastGoodTests {
         #expect(try play.get("/a").text == Self.good)
     }
 
-    @Test("JSON that nests too deep is passed on and not stored, and takes nothing away")
+    @Test("JSON nested too deeply is passed on, not stored, and keeps the stored response")
     func tooDeep() throws {
         let deep = String(repeating: "[", count: 600) + String(repeating: "]", count: 600)
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
@@ -77,7 +77,7 @@ struct LastGoodTests {
     // MARK: store: any
 
     @Test(
-        "store any: nothing but a success takes the place of one",
+        "store: any: only a success replaces a stored success",
         arguments: [
             "404 Not Found", "405 Method Not Allowed", "300 Multiple Choices", "301 Moved Permanently", "308 Permanent Redirect",
             "403 Forbidden",
@@ -97,7 +97,7 @@ struct LastGoodTests {
         #expect(rescued.status == 200 && rescued.text == Self.good)
     }
 
-    @Test("store any: a 404 in JSON lies beside the copy")
+    @Test("store: any: a JSON 404 is remembered as gone beside the stored response")
     func storeAnyGone() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] }) { $0.policy.keepsAny = true }
         _ = try play.get("/a")
@@ -108,7 +108,7 @@ struct LastGoodTests {
         #expect(try play.get("/a")["Cache-Status"]?.hasSuffix("/gone") == true)
     }
 
-    @Test("store any: a web page does not take the place of a picture", arguments: ["max-age=60", "no-cache"])
+    @Test("store: any: an HTML page does not replace a stored image", arguments: ["max-age=60", "no-cache"])
     func picture(_ control: String) throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.answer("png", type: "image/png")] }) { $0.policy.keepsAny = true }
         _ = try play.get("/a.png")
@@ -119,7 +119,7 @@ struct LastGoodTests {
         #expect(try play.get("/a.png").text == "png 2")
     }
 
-    @Test("store any: a stored 204 is brought up to date by another")
+    @Test("store: any: a new 204 updates a stored 204")
     func stored204() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.send("HTTP/1.1 204 No Content\r\nX: 1\r\n\r\n")] }) { $0.policy.keepsAny = true }
         #expect(try play.get("/a")["X"] == "1")
@@ -129,7 +129,7 @@ struct LastGoodTests {
 
     // MARK: Several media types
 
-    @Test("another form that the client has asked for by name is passed on, and the copy stays", arguments: [true, false])
+    @Test("a media type requested by name is passed on, and the stored response is kept", arguments: [true, false])
     func forms(keepsAny: Bool) throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
@@ -145,7 +145,7 @@ struct LastGoodTests {
         #expect(try play.get("/f/1", json).text == Self.good)
     }
 
-    @Test("junk on many paths stops none of the others")
+    @Test("invalid responses on many paths do not affect a valid path")
     func junk() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
         for number in 0..<10 { _ = try play.get("/f/\(number)") }
@@ -163,7 +163,7 @@ struct LastGoodTests {
 
     // MARK: Redirects
 
-    @Test("a job that is done leads to its result")
+    @Test("a redirect to the result of a finished job is passed on")
     func job() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("\"pending\"")] })
         _ = try play.get("/jobs/1")
@@ -176,7 +176,7 @@ struct LastGoodTests {
         #expect(try play.get("/jobs/1").text == "\"pending\"")
     }
 
-    @Test("a redirect to a page that lasts for thirty windows is meant")
+    @Test("a redirect that persists for thirty windows is accepted as intended")
     func lasting() throws {
         let status = "302 Found"
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
@@ -201,7 +201,7 @@ struct LastGoodTests {
         }
     }
 
-    @Test("what says the same before an outage and behind it does not mean it", arguments: [nil, "503 Service Unavailable", "200 OK"])
+    @Test("a redirect seen before and after an outage is not accepted as intended", arguments: [nil, "503 Service Unavailable", "200 OK"])
     func outage(status: String?) throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
         let other = moved("302 Found", "https://login.test/")

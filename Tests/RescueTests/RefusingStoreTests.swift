@@ -10,7 +10,7 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("A store whose disk refuses writes", .play, .doors, .upstreams)
+@Suite("A store whose disk refuses writes", .play, .clientProtocols, .upstreams)
 struct RefusingStoreTests {
     /// The disk of a store, with an errno for each write.
     private final class Disk: Sendable {
@@ -41,7 +41,7 @@ struct RefusingStoreTests {
     }
 
     @Test(
-        "what is not written is not called stored, and every output tells why, until a record is written again",
+        "unwritten responses are not reported as stored, and every output gives the reason until a write succeeds",
         arguments: [
             Failure(error: ENOSPC, cause: "no_space", words: "its disk is full (No space left on device)"),
             Failure(error: EDQUOT, cause: "quota", words: "the disk quota of this user is used up (Disk quota exceeded)"),

@@ -91,9 +91,9 @@ struct Failure: Sendable, CustomTestStringConvertible {
     ]
 }
 
-@Suite("Rescue: a stored copy stands in for a failing upstream", .play, .doors)
+@Suite("Rescue: a stored response is served when the upstream fails", .play, .clientProtocols)
 struct RescueTests {
-    @Test("with a copy it goes out exact, and the next good response takes over", .upstreams, arguments: Failure.all)
+    @Test("a failure serves the stored response unchanged, and the next good response replaces it", .upstreams, arguments: Failure.all)
     func rescued(_ failure: Failure) throws {
         guard !failure.isOfHTTP1 || ProxyPlay.upstream == .http1 else { return }
         let good = "{\"id\": 1, \"text\": \"ä\"}"
@@ -116,7 +116,7 @@ struct RescueTests {
         #expect(try play.get("/users/1").text == "{\"id\":2}")
     }
 
-    @Test("without a copy there is one clear error, and nothing is stored", .upstreams, arguments: Failure.all.filter { $0.name != "429" })
+    @Test("an uncached failure yields one clear error and is not stored", .upstreams, arguments: Failure.all.filter { $0.name != "429" })
     func nothingStored(_ failure: Failure) throws {
         guard !failure.isOfHTTP1 || ProxyPlay.upstream == .http1 else { return }
         let origin = ScriptedOrigin { _ in failure.steps }
@@ -132,7 +132,7 @@ struct RescueTests {
         #expect(answer["Content-Type"] == "text/plain; charset=utf-8")
     }
 
-    @Test("a part or a 304 that nobody asked for is no response", arguments: ["206 Partial Content", "304 Not Modified"])
+    @Test("an unrequested 206 or 304 is treated as a failure", arguments: ["206 Partial Content", "304 Not Modified"])
     func unasked(_ status: String) throws {
         let origin = ScriptedOrigin { _ in [.send("HTTP/1.1 \(status)\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n"), .close] }
         let play = try ProxyPlay(origin)
@@ -146,7 +146,7 @@ struct RescueTests {
         #expect(try play.get("/a").text == "{\"id\":2}")
     }
 
-    @Test("what a kept connection says unasked is not taken for the next response")
+    @Test("unsolicited data on an idle connection is not used as the next response")
     func saysUnasked() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { request in
@@ -161,7 +161,7 @@ struct RescueTests {
         #expect(try play.get("/next").text == "{}")
     }
 
-    @Test("a name that does not resolve is a failure like any other, also at the start")
+    @Test("a name that does not resolve is a failure like any other, also at startup")
     func unresolvable() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [] }) { $0.upstream.host = "nowhere.invalid" }
         let answer = try play.get("/users")
@@ -169,7 +169,7 @@ struct RescueTests {
         #expect(answer["Proxy-Status"] == "cistern; error=dns_error; details=\"Name or service not known\"")
     }
 
-    @Test("copies survive a restart, with nothing upstream at all")
+    @Test("stored responses survive a restart while the upstream is down")
     func restart() throws {
         let origin = ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
         let play = try ProxyPlay(origin)
@@ -183,7 +183,7 @@ struct RescueTests {
         }
     }
 
-    @Test("rescue goes against no-cache and must-revalidate; strict does not; no-store is absolute")
+    @Test("a rescue overrides no-cache and must-revalidate, except in strict mode; no-store always applies")
     func policies() throws {
         for (control, rescued, strict) in [
             ("no-cache", 200, 502), ("must-revalidate", 200, 502), ("proxy-revalidate", 200, 502), ("s-maxage=0", 200, 502),
@@ -200,7 +200,7 @@ struct RescueTests {
         }
     }
 
-    @Test("a writing that reaches a dead connection is not repeated")
+    @Test("a write sent on a dead connection is not retried")
     func writesOnce() throws {
         let origin = ScriptedOrigin { request in request.method == "GET" ? [.json("{}")] : [.close] }
         let play = try ProxyPlay(origin)
@@ -211,7 +211,7 @@ struct RescueTests {
         #expect(origin.requests.filter { $0.method != "GET" }.count == 3)
     }
 
-    @Test("HEAD is rescued from GET's copy, without content")
+    @Test("HEAD is rescued from the stored GET response, without content")
     func head() throws {
         let origin = ScriptedOrigin { _ in [.json("{\"id\":1}")] }
         let play = try ProxyPlay(origin)

@@ -8,9 +8,9 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Cookies in an outage", .play)
+@Suite("Cookies during an outage", .play)
 struct SharedRescuePlays {
-    @Test("a load balancer's and an analytics cookie do not cut a client off from its copies")
+    @Test("load balancer and analytics cookies do not prevent a client's rescue")
     func ignoredCookies() throws {
         let play = try ProxyPlay(cookieOrigin())
         var client = CookieClient()
@@ -23,14 +23,14 @@ struct SharedRescuePlays {
         #expect(try play.metric("cistern_rescued_with_shared_total{leave=\"own_cookies\"}") == 0)
     }
 
-    @Test("the cookies themselves go on unchanged")
+    @Test("cookies are forwarded unchanged")
     func passedOn() throws {
         let play = try ProxyPlay(cookieOrigin())
         _ = try play.get("/a", [("Cookie", "b=1;  _ga=2; a=\"3\"")])
         #expect(play.origin.requests.last?["Cookie"] == "b=1;  _ga=2; a=\"3\"")
     }
 
-    @Test("the copy that a client got before it had its cookies stands in for it, also after a restart; not for others")
+    @Test("a response stored before its client received cookies rescues that client only, also after a restart")
     func ownCookies() throws {
         let play = try ProxyPlay(cookieOrigin())
         var client = CookieClient()
@@ -55,7 +55,7 @@ struct SharedRescuePlays {
         #expect(try other.request("/users", play).status >= 502)
     }
 
-    @Test("a later response that changes the cookies passes the leave on; a possible login ends it", arguments: ["GET", "POST", "bearer"])
+    @Test("changed cookies keep access to the earlier response, unless the response may be a login", arguments: ["GET", "POST", "bearer"])
     func laterCookies(_ step: String) throws {
         let play = try ProxyPlay(cookieOrigin())
         var client = CookieClient()
@@ -73,7 +73,7 @@ struct SharedRescuePlays {
         #expect(try (earlier.request("/users", play).status == 200) == (step == "GET"))
     }
 
-    @Test("what is public stands in for any credentials, and an upstream in trouble is one that fails", arguments: [500, 503, 520])
+    @Test("a public stored response rescues requests with any credentials when the upstream fails", arguments: [500, 503, 520])
     func publicCopies(_ status: Int) throws {
         let play = try ProxyPlay(cookieOrigin())
         #expect(try play.get("/public/a").status == 200)
@@ -86,7 +86,7 @@ struct SharedRescuePlays {
         #expect(try play.metric("cistern_rescued_with_shared_total{leave=\"public\"}") == 1)
     }
 
-    @Test("a response that may be about this user is passed on", arguments: ["401 Unauthorized", "302 Found", "429 Too Many Requests"])
+    @Test("a response that may concern this user is passed on", arguments: ["401 Unauthorized", "302 Found", "429 Too Many Requests"])
     func passedBack(_ status: String) throws {
         let play = try ProxyPlay(cookieOrigin())
         #expect(try play.get("/public/a").status == 200)
@@ -94,23 +94,23 @@ struct SharedRescuePlays {
         #expect(try play.get("/public/a", [("Cookie", "SID=1")]).statusLine.hasSuffix(status))
     }
 
-    @Test("never the other way, and never another partition's")
+    @Test("a response stored with credentials never rescues requests without them or with others")
     func neverBack() throws {
-        let play = try ProxyPlay(cookieOrigin()) { $0.otherRoute.rescueWithShared = .always }
+        let play = try ProxyPlay(cookieOrigin()) { $0.otherRoute.sharedRescueMode = .always }
         #expect(try play.get("/public/a", [("Cookie", "SID=1")]).status == 200)
         play.origin.down()
         #expect(try play.get("/public/a").status == 502)
         #expect(try play.get("/public/a", [("Cookie", "SID=2")]).status >= 502)
     }
 
-    @Test("the setting decides, for each route", arguments: RescueWithShared.allCases)
-    func setting(_ setting: RescueWithShared) throws {
+    @Test("the setting decides per route whether shared responses rescue", arguments: SharedRescueMode.allCases)
+    func setting(_ setting: SharedRescueMode) throws {
         let play = try ProxyPlay(cookieOrigin()) { settings in
             var route = Route()
             route.name = "r"
-            route.rescueWithShared = setting
+            route.sharedRescueMode = setting
             settings.routes = [route]
-            settings.otherRoute.rescueWithShared = setting == .never ? .always : .never
+            settings.otherRoute.sharedRescueMode = setting == .never ? .always : .never
         }
         var client = CookieClient()
         #expect(try client.request("/users", play, [("Sec-Give", "SID=1")]).status == 200)
@@ -121,7 +121,7 @@ struct SharedRescuePlays {
         #expect(try (play.get("/public/a", [("Cookie", "SID=2")]).status == 200) == (setting != .never))
     }
 
-    @Test("a purged or invalidated copy stands in for nobody")
+    @Test("a purged or invalidated response rescues no client")
     func purged() throws {
         let play = try ProxyPlay(cookieOrigin())
         var client = CookieClient()

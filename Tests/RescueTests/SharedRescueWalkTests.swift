@@ -103,7 +103,7 @@ private struct Walk {
 
 @Suite("Several users, cookies and outages", .slow)
 struct SharedRescueWalk {
-    @Test("everybody gets what the rules say, and nobody another's")
+    @Test("random schedules: every client receives what the rules allow and never another user's response")
     func walk() {
         var (copies, asked, asUp) = (0, 0, 0)
         let isWhole = RandomSchedules.run(2, steps: 400) { _ in

@@ -22,7 +22,7 @@ struct TroubleTests {
 
     // MARK: The soft deadline
 
-    @Test("a slow upstream: the copy goes out, and the fetch goes on and fills the store", arguments: [false, true])
+    @Test("when the upstream is slow, the stored response is served and the fetch continues to fill the cache", arguments: [false, true])
     func softDeadline(inContent: Bool) throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.json("{\"n\":1}")] }
@@ -44,7 +44,7 @@ struct TroubleTests {
         #expect(try play.get("/a").text == "{\"n\":2}")
     }
 
-    @Test("an upstream that has not answered when Cistern must stop: the copy goes out, or 504")
+    @Test("at shutdown unanswered requests get the stored response or 504")
     func stopping() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.json("1")] }
@@ -65,7 +65,7 @@ struct TroubleTests {
     }
 
     @Test(
-        "a copy that was purged while the upstream is asked does not go out any more; one that only had to make room does",
+        "a response purged during the fetch does not rescue; after a soft or unrelated purge it does",
         arguments: ["target=/a", "all=true", "target=/b", "target=/a&soft=true"])
     func purgedMeanwhile(purge: String) throws {
         let (asked, gate) = (Gate(), Gate())
@@ -83,7 +83,7 @@ struct TroubleTests {
         #expect(client.readResponse()?.status == (isGone ? 502 : 200))
     }
 
-    @Test("what the fetch brings after the soft deadline is judged like any response")
+    @Test("a response arriving after the soft deadline is examined as usual")
     func softDeadlineThenJunk() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.json("{\"n\":1}")] }
@@ -97,7 +97,7 @@ struct TroubleTests {
         #expect(try play.get("/a").text == "{\"n\":1}")
     }
 
-    @Test("a route may have another soft deadline, or none")
+    @Test("a route can have its own soft deadline or none")
     func routeDeadline() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.json("1")] }
@@ -121,7 +121,7 @@ struct TroubleTests {
 
     // MARK: Long outages
 
-    @Test("an upstream that comes and goes for an hour: no request for a stored path ever fails", .slow)
+    @Test("with an upstream that fails on and off for an hour, requests for stored paths never fail", .slow)
     func flapping() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
@@ -141,7 +141,7 @@ struct TroubleTests {
 
     // MARK: Repeats
 
-    @Test("a safe request that got no byte of a response is sent once more, a write never")
+    @Test("a safe request without any response byte is retried once; a write never is")
     func retries() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { _ in counter.next() % 2 == 1 ? [.close] : [.json("1")] }
@@ -152,7 +152,7 @@ struct TroubleTests {
         #expect(origin.requests.map(\.method) == ["GET", "GET", "POST"])
     }
 
-    @Test("a response that has begun is not asked for again, nor beyond the budget")
+    @Test("a request is not retried after its response began, or beyond the retry budget")
     func noRetries() throws {
         let origin = ScriptedOrigin { _ in [.send("HTTP/1.1 200 OK\r\n"), .close] }
         let play = try ProxyPlay(origin)
@@ -165,7 +165,7 @@ struct TroubleTests {
 
     // MARK: Overload
 
-    @Test("more than may wait: the copy goes out, or 503 with Retry-After")
+    @Test("beyond the queue limit requests get the stored response, or 503 with Retry-After")
     func overload() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.json("1")] }
@@ -187,7 +187,7 @@ struct TroubleTests {
         for client in clients { #expect(client.readResponse()?.text == "2") }
     }
 
-    @Test("one address may hold so many connections and no more, and has room again when one ends")
+    @Test("connections per address are limited, and a closed one makes room")
     func connectionsPerAddress() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) { $0.downstream.connectionsPerAddress = 3 }
         _ = try play.get("/a")
@@ -203,7 +203,7 @@ struct TroubleTests {
     // MARK: Rules for good responses
 
     @Test(
-        "a response that is not what the operator calls good: the copy, or passed on, named, and not stored",
+        "a response that fails the route's conditions is rescued, or passed on with the reason and not stored",
         arguments: [
             ("{\"error\":\"x\",\"data\":[1,2,3]}", "unwanted_value"), ("{\"date\":[1,2,3]}", "missing_value"), ("{\"data\":[]}", "shrunk"),
         ])

@@ -71,7 +71,7 @@ final class CauseCertificates: @unchecked Sendable {
 /// Steps of a test for any scene.
 struct CausePlay {
     let scene: CauseScene
-    let log = SaidLines()
+    let log = CapturedLines()
     let play: ProxyPlay
     let origin: ScriptedOrigin
 
@@ -141,7 +141,7 @@ extension String {
     fileprivate var asMarkup: String { split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "&quot;") }
 }
 
-@Suite("Causes in TLS with the upstream", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Causes of TLS failures with the upstream", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct UpstreamTLSCauseTests {
     private static var certificates: TestCertificates { get throws { try CauseCertificates.authority } }
     @Sendable private static func respond(_ request: OriginRequest) -> [OriginStep] { [.json("1")] }
@@ -256,14 +256,14 @@ struct UpstreamTLSCauseTests {
         (settings.clientCertificate, settings.clientKey) = (pair?.certificate, pair?.key)
     }
 
-    @Test("every output names the cause and the setting that helps, and the setting cures it", arguments: scenes)
+    @Test("every output names the cause and the setting that helps, and that setting solves the problem", arguments: scenes)
     func causes(_ scene: CauseScene) throws {
         let play = try CausePlay(scene)
         try play.expectEverywhere()
         try play.expectCure()
     }
 
-    @Test("TLS behind http is named, and https cures it")
+    @Test("TLS on an http upstream is named as the cause, and https solves it")
     func clear() throws {
         let scene = CauseScene(
             name: "TLS behind http", origin: { ScriptedOrigin { _ in [.send("\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{46}"), .close] } },
@@ -277,7 +277,7 @@ struct UpstreamTLSCauseTests {
         try CausePlay(secure).expectCure()
     }
 
-    @Test("clients learn neither the address nor a name of a certificate")
+    @Test("error responses reveal neither addresses nor certificate names")
     func clients() throws {
         for scene in Self.certificateScenes {
             let play = try CausePlay(scene)
@@ -287,13 +287,13 @@ struct UpstreamTLSCauseTests {
         }
     }
 
-    @Test("with several addresses, each one that is down has its cause")
+    @Test("with several addresses, each failed one is reported with its cause")
     func addresses() throws {
         let (first, second) = (
             try Self.origin(Self.certificates.make(CauseCertificates.fresh("expired"), validFrom: -7_200, to: -3_600)),
             ScriptedOrigin(Self.respond)
         )
-        let log = SaidLines()
+        let log = CapturedLines()
         let port = second.port
         let play = try ProxyPlay(first, log: log) { settings in
             Self.trust(&settings.upstream)
@@ -306,7 +306,7 @@ struct UpstreamTLSCauseTests {
     }
 }
 
-@Suite("Causes in the upstream's responses", .play)
+@Suite("Causes in upstream responses", .play)
 struct UpstreamResponseCauseTests {
     private static func raw(_ name: String, _ text: String, _ error: String, _ details: String, _ setting: String? = nil) -> CauseScene {
         CauseScene(
@@ -351,7 +351,7 @@ struct UpstreamResponseCauseTests {
             details: "Connection reset by peer", setting: nil),
     ]
 
-    @Test("the parser's word is in every output", arguments: http1)
+    @Test("the parser's error is in every output", arguments: http1)
     func parser(_ scene: CauseScene) throws { try CausePlay(scene).expectEverywhere() }
 
     private static func multiplexed(_ name: String, _ steps: [OriginStep], _ error: String, _ details: String) -> CauseScene {
@@ -371,10 +371,10 @@ struct UpstreamResponseCauseTests {
             "http_protocol_error", "the response breaks the rules of HTTP/2: PROTOCOL_ERROR"),
     ]
 
-    @Test("the code of HTTP/2 is in every output", arguments: http2)
+    @Test("the HTTP/2 error code is in every output", arguments: http2)
     func codes(_ scene: CauseScene) throws { try CausePlay(scene).expectEverywhere() }
 
-    @Test("HTTP/1.1 where HTTP/2 was spoken is named, and the setting cures it")
+    @Test("an HTTP/1.1 response on HTTP/2 is named as the cause, and the setting solves it")
     func http1ForHTTP2() throws {
         let scene = CauseScene(
             name: "HTTP/1.1", origin: { ScriptedOrigin(greeting: []) { _ in [.json("1")] } }, error: "", details: nil, setting: nil)
@@ -389,7 +389,7 @@ struct UpstreamResponseCauseTests {
         #expect(try cured.get("/a").status == 200)
     }
 
-    @Test("HTTP/2 where HTTP/1.1 was spoken is named")
+    @Test("an HTTP/2 response on HTTP/1.1 is named as the cause")
     func http2ForHTTP1() throws {
         let settings: [UInt8] = [0, 0, 0, 4, 0, 0, 0, 0, 0]
         let origin = ScriptedOrigin { _ in [.sendBytes(settings), .close] }
@@ -401,7 +401,7 @@ struct UpstreamResponseCauseTests {
     }
 }
 
-@Suite("Causes of connections that do not come about", .play)
+@Suite("Causes of failed connection attempts", .play)
 struct UpstreamConnectionCauseTests {
     private static func nobody() -> ScriptedOrigin { ScriptedOrigin { _ in [.json("1")] } }
 
@@ -427,7 +427,7 @@ struct UpstreamConnectionCauseTests {
             setting: "upstream.url"),
     ]
 
-    @Test("the word of the system is in every output, and the setting cures it", arguments: scenes)
+    @Test("the system's error is in every output, and the setting solves it", arguments: scenes)
     func causes(_ scene: CauseScene) throws {
         let play = try CausePlay(scene)
         try play.expectEverywhere()

@@ -18,13 +18,13 @@ struct ClockSetBackTests {
             "a mark of another node",
             { test in
                 let head = TestCache.request("/a")
-                let key = ResponseCache.invalidationKey(test.cache.keysOfGet(for: head).shared)
-                test.cache.shared.follow(mark: key, at: test.time.wall)
+                let key = ResponseCache.invalidationKey(test.cache.keysOfGet(for: head).credentialFree)
+                test.cache.state.follow(mark: key, at: test.time.wall)
             }
         ),
     ]
 
-    @Test("a copy from before counts no more, in any partition; what is asked for then is stored", arguments: changes.indices)
+    @Test("a response stored before is no longer used, in any partition; a new fetch is stored", arguments: changes.indices)
     func stored(change: Int) throws {
         let test = try TestCache()
         try test.fetch("/a", Self.user, Self.fresh, "\"before\"")
@@ -37,7 +37,7 @@ struct ClockSetBackTests {
         #expect(try test.text("/a", Self.user) == "\"after\"")
     }
 
-    @Test("what was under way is not stored", arguments: [false, true])
+    @Test("a response in progress when the clock is set back is not stored", arguments: [false, true])
     func underWay(isPurge: Bool) throws {
         let test = try TestCache()
         let sent = try test.send("/a")
@@ -47,7 +47,7 @@ struct ClockSetBackTests {
         #expect(try test.fetch("/a", [], Self.fresh) == .allowed)
     }
 
-    @Test("a purge or a write while the clock was ahead keeps nothing from being stored later", arguments: [false, true])
+    @Test("a purge or write while the clock was ahead does not prevent later storing", arguments: [false, true])
     func ahead(isPurge: Bool) throws {
         let test = try TestCache()
         test.now += 7_200_000
@@ -59,24 +59,24 @@ struct ClockSetBackTests {
         #expect(Freshness.currentAge(of: found.metadata, now: test.time.wall) == 0)
     }
 
-    @Test("nor after a restart, but for the first response")
+    @Test("after a restart, a write while the clock was ahead prevents storing of the first response only")
     func restarted() throws {
         let test = try TestCache()
         try test.fetch("/a")
         test.now += 7_200_000
         test.write("/a")
         test.now -= 7_200_000
-        let state = SharedCacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.shared.settings)
+        let state = APICacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.state.settings)
         let times = (0..<2).map { _ in state.timeOfRequest(at: test.time.wall) }
         #expect(times == [test.time.wall, test.time.wall])
         let cache = TestCache.other(state)
-        let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/a")).shared)
+        let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/a")).credentialFree)
         #expect(cache.isMarkedNow(key, since: times[0]))
         #expect(!cache.isMarkedNow(key, since: state.timeOfRequest(at: test.time.wall)))
     }
 
     @Test(
-        "a write after a restart takes out what is older, in any partition and collection, also where the clock lags",
+        "a write after a restart invalidates older responses in any partition and collection, even if the clock lags",
         arguments: [false, true])
     func writtenAfterRestart(isClosed: Bool) throws {
         let test = try TestCache { $0.checksCollections = true }
@@ -84,8 +84,8 @@ struct ClockSetBackTests {
         test.now += 20_000
         try test.fetch("/list/1", Self.user, Self.fresh)
         test.now -= 3_600_000
-        if isClosed { test.cache.shared.storeMemory.times.close() }
-        let state = SharedCacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.shared.settings)
+        if isClosed { test.cache.state.storeMemory.times.close() }
+        let state = APICacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.state.settings)
         let cache = ResponseCache(state, mayWait: true) { test.time }
         let write = TestCache.request("/list/1", method: .put)
         cache.invalidate(after: TestCache.response(200, []), to: write, withCollection: true, at: test.time.wall)
@@ -94,15 +94,15 @@ struct ClockSetBackTests {
         }
         // Storing continues.
         let sent = state.timeOfRequest(at: test.time.wall)
-        let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/list/1")).shared)
+        let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/list/1")).credentialFree)
         #expect(!cache.isMarkedNow(key, since: sent))
     }
 
-    @Test("what was replaced by a reload stores nothing any more")
+    @Test("a cache replaced by a reload stores nothing more")
     func replaced() throws {
         let test = try TestCache()
         let sent = try test.send("/a")
-        test.cache.shared.replace()
+        test.cache.state.replace()
         #expect(test.complete(sent, Self.fresh) == .forbidden(.storeRefused))
         #expect(try test.found("/a") == nil)
     }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import ResponseCache
 
-@Suite("The cache: what a finding goes by")
+@Suite("The cache: the basis of a finding")
 struct FindingBasisTests {
     struct Row: CustomTestStringConvertible {
         let testDescription: String
@@ -77,7 +77,7 @@ struct FindingBasisTests {
         Row("time passes", holds: true) { $0.now += 1_000_000 },
     ]
 
-    @Test("it holds until the response could be another one, or none", arguments: rows)
+    @Test("a basis holds until another response, or none, could be found", arguments: rows)
     func changes(_ row: Row) throws {
         // In one of about a thousand stores, the keys collide in the store's table of change counters. The test then repeats with another
         // store.
@@ -90,14 +90,14 @@ struct FindingBasisTests {
         let test = try TestCache { $0.checksCollections = true }
         let credentials = row.user.map { [("X-User", $0)] } ?? []
         try test.fetch(Self.target, credentials, Self.stored, "1")
-        let shard = TestCache.other(test.cache.shared)
+        let shard = TestCache.other(test.cache.state)
         let finding = try shard.find(TestCache.request(Self.target, credentials))
         #expect(finding.result.found != nil && finding.basis.selecting.isEmpty && shard.holds(finding.basis))
         try row.change(test)
         return shard.holds(finding.basis)
     }
 
-    @Test("of a variant, it goes by the marker and by the variant, and names the fields that have selected it")
+    @Test("the basis of a variant includes its marker and the variant, and names the selecting fields")
     func variants() throws {
         let varied = Self.stored + [("Vary", "Accept-Language, X-Kind")]
         let changes: [(String, Bool, (TestCache) throws -> Void)] = [
@@ -117,7 +117,7 @@ struct FindingBasisTests {
         }
     }
 
-    @Test("of what was found for fewer arguments, it goes by what the upstream said of them")
+    @Test("the basis of a finding under No-Vary-Search includes the stored No-Vary-Search record")
     func searchVariance() throws {
         let says = { (names: String) in Self.stored + [("No-Vary-Search", "params=(\(names))")] }
         let test = try TestCache()

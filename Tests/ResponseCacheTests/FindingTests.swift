@@ -13,7 +13,7 @@ import Testing
 struct FindingTests {
     private static let fresh = ("Cache-Control", "max-age=60")
 
-    @Test("what was stored for a target is found in any spelling of it, and for nobody else's credentials")
+    @Test("a response is found under any equivalent spelling of its target, and only with its credentials")
     func keys() throws {
         let test = try TestCache()
         #expect(try test.fetch("/a?b=1&a=%7E", [("X-User", "u")], [Self.fresh], "1") == .allowed)
@@ -24,7 +24,7 @@ struct FindingTests {
         #expect(try test.found("/a?b=1&a=%7E", [("X-User", "u")], method: .head) != nil)
     }
 
-    @Test("by the selecting fields; what is stored for other values is told as that")
+    @Test("a variant is found by its selecting fields; other variants are reported as such")
     func vary() throws {
         let test = try TestCache()
         let varied = [Self.fresh, ("Vary", "Accept-Language")]
@@ -37,13 +37,13 @@ struct FindingTests {
             Issue.record("\(result)")
             return
         }
-        #expect(result.flightKey(TargetKeys(own: [], shared: [])) == key)
+        #expect(result.flightKey(TargetKeys(own: [], credentialFree: [])) == key)
         // A response without Vary replaces all variants.
         try test.fetch("/a", [], [Self.fresh], "all")
         #expect(try test.text("/a", [("Accept-Language", "de")]) == "all")
     }
 
-    @Test("under what the upstream says of the arguments, once it says so; what it said before is not found any more")
+    @Test("No-Vary-Search takes effect when the upstream sends it, and responses under its earlier value are no longer found")
     func searchVariance() throws {
         let test = try TestCache()
         let says = { (names: String) in [Self.fresh, ("No-Vary-Search", "params=(\(names))")] }
@@ -60,7 +60,7 @@ struct FindingTests {
         #expect(try test.text("/a?x=7&y=7") == nil)
     }
 
-    @Test("a key by a request's content: another content is another response, and a write leaves all of them behind")
+    @Test("with a key by content, other content is another response, and a write invalidates all of them")
     func content() throws {
         let test = try TestCache()
         let sent = try test.send("/search", method: .query, content: "a")
@@ -75,7 +75,7 @@ struct FindingTests {
         #expect(test.listed.isEmpty)
     }
 
-    @Test("what is stored in a coding is for those who allow it")
+    @Test("a response stored with a content coding is used only if the request accepts it")
     func coded() throws {
         let test = try TestCache { $0.policy.keepsAny = true }
         try test.fetch("/a", [("Accept-Encoding", "gzip")], [Self.fresh, ("Content-Encoding", "gzip")], "coded")
@@ -83,7 +83,7 @@ struct FindingTests {
         #expect(try test.text("/a", [("Accept-Encoding", "identity")]) == nil)
     }
 
-    @Test("one user's own cache has no partitions, and a selecting field with a secret is not readable in its keys")
+    @Test("a private cache has no partitions, and secrets in selecting fields are not readable in its keys")
     func privateCache() throws {
         let test = try TestCache {
             $0.policy.isPrivate = true
@@ -96,30 +96,30 @@ struct FindingTests {
         #expect(entry.key.partition.isEmpty && entry.key.variant?.selecting.first?.value?.contains("secret") == false)
     }
 
-    @Test("what has to be brought in first is thrown on a loop, once for each record, and found when it is there")
+    @Test("on an event loop, an item on disk throws once for each record, and is found after loading")
     func onDisk() throws {
         let residency = ScriptedResidency()
         let test = try TestCache(residency: residency)
         try test.fetch("/a", [("Accept", "x")], [Self.fresh, ("Vary", "Accept")], "1")
         test.cache.store.flush()
         residency.takeAway()
-        let onLoop = TestCache.other(test.cache.shared, mayWait: false)
+        let onLoop = TestCache.other(test.cache.state, mayWait: false)
         let request = TestCache.request("/a", [("Accept", "x")])
         var reads = 0
         while true {
-            do throws(NotAtHand) {
+            do throws(NotInMemory) {
                 #expect(try onLoop.find(request).result.found != nil)
                 break
             } catch {
                 reads += 1
                 let isThere = DispatchSemaphore(value: 0)
-                onLoop.bringIn(error) { isThere.signal() }
+                onLoop.load(error) { isThere.signal() }
                 isThere.wait()
             }
         }
         #expect(reads == 2)
         residency.takeAway(isForgetful: true)
-        #expect(throws: NotAtHand.self) { try onLoop.find(request) }
-        #expect(try onLoop.waiting { () throws(NotAtHand) in try onLoop.find(request) }.result.found != nil)
+        #expect(throws: NotInMemory.self) { try onLoop.find(request) }
+        #expect(try onLoop.waiting { () throws(NotInMemory) in try onLoop.find(request) }.result.found != nil)
     }
 }

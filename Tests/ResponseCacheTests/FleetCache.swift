@@ -8,15 +8,15 @@ import HTTPCore
 
 final class FleetCache {
     let test: TestCache
-    let sight = FleetSight(blindLimit: 30_000, afterGap: .stale, since: 0)
+    let logLink = FleetLogLink(blindLimit: 30_000, afterGap: .stale, since: 0)
     let given = GivenRecords()
     /// Marks that other nodes receive for writes.
     var told: [[UInt8]] { given.told.map(\.mark) }
 
-    final class GivenRecords: SharedLevel {
-        let (isShared, isAwaited, lastTold) = (true, false, UInt64(0))
+    final class GivenRecords: FleetStorage {
+        let (isShared, isAwaited, lastAnnounced) = (true, false, UInt64(0))
         var contentLimitBytes = 1_000
-        fileprivate(set) var records: [[UInt8]: (record: SharedRecord, recency: Recency)] = [:]
+        fileprivate(set) var records: [[UInt8]: (record: FleetRecord, recency: Recency)] = [:]
         /// Marks of each write.
         fileprivate(set) var writes: [(marks: [[UInt8]], isDoubtful: Bool)] = []
         var told: [(mark: [UInt8], isDoubtful: Bool)] { writes.flatMap { one in one.marks.map { ($0, one.isDoubtful) } } }
@@ -24,14 +24,14 @@ final class FleetCache {
         var isOpen = true
 
         func mayOffer() -> Bool { isOpen }
-        func obstacle(for keys: TargetKeys) -> SharedObstacle? { nil }
-        func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any SharedWaiter) {}
+        func obstacle(for keys: TargetKeys) -> FleetObstacle? { nil }
+        func search(_ lookUp: FleetLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any FleetWaiter) {}
         func isForEachRequest(_ key: [UInt8]) -> Bool { false }
         func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64) {}
-        func whenTold(since former: UInt64, _ then: @escaping (_ isTold: Bool) -> Void) { then(true) }
+        func whenPropagated(since former: UInt64, _ then: @escaping (_ isTold: Bool) -> Void) { then(true) }
 
         func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
-            records[key] = (SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body), recency)
+            records[key] = (FleetRecord(key: key, metadata: item.metadata, head: item.head, body: item.body), recency)
         }
 
         func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) { writes.append((marks, isDoubtful)) }
@@ -40,11 +40,11 @@ final class FleetCache {
     /// - Parameter secrets: secrets of the fleet. New records use the first one.
     init(_ secrets: [String] = ["fleet"], named name: String? = nil, _ configure: (inout ResponseCacheSettings) -> Void = { _ in }) throws {
         let hashes = secrets.map { secret -> FleetHashing.Hash in { parts in Self.hash(parts, secret) } }
-        test = try TestCache(named: name) { [sight] settings in
-            settings.fleet = FleetMembership(FleetHashing(hashes), sight)
+        test = try TestCache(named: name) { [logLink] settings in
+            settings.fleet = FleetMembership(FleetHashing(hashes), logLink)
             configure(&settings)
         }
-        sight.see(until: Timestamp(milliseconds: .max))
+        logLink.see(until: Timestamp(milliseconds: .max))
         test.cache.level = given
     }
 
@@ -58,14 +58,14 @@ final class FleetCache {
     func lookUp(
         _ target: String, _ lines: TestCache.Lines = [], method: HTTPCore.Method = .get, good: GoodResponse = GoodResponse(),
         kept: GoodResponse = GoodResponse()
-    ) throws -> SharedLookUp? {
+    ) throws -> FleetLookUp? {
         let head = TestCache.request(target, lines, method: method)
-        return test.cache.sharedLookUp(for: head, at: try test.cache.find(head).keys, good: good, kept: kept)
+        return test.cache.fleetLookUp(for: head, at: try test.cache.find(head).keys, good: good, kept: kept)
     }
 
     /// Applies the invalidations of another node.
     func follow(_ other: FleetCache) {
-        for one in other.given.told { test.cache.shared.follow(mark: one.mark, isDoubtful: one.isDoubtful, at: test.time.wall) }
+        for one in other.given.told { test.cache.state.follow(mark: one.mark, isDoubtful: one.isDoubtful, at: test.time.wall) }
     }
 
     /// Takes the records of another node, following markers, as a look-up does.
@@ -76,7 +76,7 @@ final class FleetCache {
         kept: GoodResponse = GoodResponse()
     ) throws -> [TakingResult] {
         guard let lookUp = try lookUp(target, lines, good: good, kept: kept) else { return [] }
-        var (places, results) = (lookUp.places, [TakingResult]())
+        var (places, results) = (lookUp.locations, [TakingResult]())
         var next = 0
         while next < places.count {
             let place = places[next]

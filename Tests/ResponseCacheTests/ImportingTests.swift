@@ -36,7 +36,7 @@ struct ImportingTests {
     }
 
     @Test(
-        "in the same place, with the same flags and the same tag",
+        "an imported response has the same key, flags and entity tag as a fetched one",
         arguments: [
             ([], [("ETag", "\"x\""), fresh]), ([("Accept-Language", "de")], [("Vary", "Accept-Language"), fresh]),
             ([], [("No-Vary-Search", "params=(\"x\")"), fresh]), ([], [("Cache-Groups", "\"g\""), fresh]),
@@ -61,7 +61,7 @@ struct ImportingTests {
         #expect(fetched.listed == imported.listed)
     }
 
-    @Test("what may not be stored, what is too long or at fault, and what is older than what is stored is left out")
+    @Test("responses that are unstorable, too long, faulty or older than the stored one are not imported")
     func leftOut() throws {
         let test = try TestCache { $0.contentLimitBytes = 4 }
         #expect(test.take("/a", [], [("Cache-Control", "no-store")]) == .notStored(.noStore))
@@ -73,7 +73,7 @@ struct ImportingTests {
         #expect(try test.text("/a") == "new")
     }
 
-    @Test("what a write has changed since it was archived is left out, also by its collection or a group; a purge is no reason")
+    @Test("a response that a later write invalidated, also by collection or group, is not imported; a purge does not matter")
     func invalidated() throws {
         let test = try TestCache { $0.checksCollections = true }
         test.write("/users/1", [("Cache-Group-Invalidation", "\"g\"")], withCollection: true)
@@ -86,7 +86,7 @@ struct ImportingTests {
         #expect(test.take("/b", secondsAgo: 1) == .stored)
     }
 
-    @Test("a 410, or a 404 in JSON, is remembered beside its copy; a later response lifts it")
+    @Test("an imported 410 or JSON 404 is remembered beside the stored response, and a later response removes it")
     func gone() throws {
         let test = try TestCache()
         for target in ["/a", "/b", "/c", "/d"] { #expect(test.take(target, [], [Self.fresh], secondsAgo: 60) == .stored) }
@@ -106,7 +106,7 @@ struct ImportingTests {
         #expect(try gone("/b") == nil)
     }
 
-    @Test("store any: an archived error does not take the place of a copy, and lies beside it where that is gone")
+    @Test("with store any, an imported error does not replace a stored response; a 404 is remembered beside it")
     func errors() throws {
         let test = try TestCache { $0.policy.keepsAny = true }
         for target in ["/a", "/b"] { #expect(test.take(target, [], [Self.fresh], target, secondsAgo: 60) == .stored) }
@@ -116,7 +116,7 @@ struct ImportingTests {
         #expect(try ["/a", "/b"].map { try test.text($0) } == ["/a", "/b"])
     }
 
-    @Test("fetched or imported, what is gone lies in the same place; and a crowd of archived 404s does not count as lost routes")
+    @Test("fetched and imported 410 and 404 have the same record, and many imported 404s do not count as lost routes")
     func goneEqual() throws {
         let (fetched, imported) = (try TestCache(), try TestCache())
         for test in [fetched, imported] { try test.fetch("/a") }

@@ -12,7 +12,7 @@ struct InvalidatingTests {
 
     private func cache() throws -> TestCache { try TestCache { $0.checksCollections = true } }
 
-    @Test("a write drops its target for everybody, whatever it varies by and wherever it lies, and nothing else")
+    @Test("a write invalidates all stored responses of its target, in any variant and partition, and no others")
     func target() throws {
         let test = try cache()
         try test.fetch("/a")
@@ -48,7 +48,7 @@ struct InvalidatingTests {
     ]
 
     @Test(
-        "a login or a captive portal that answers a write makes stale and takes nothing out, also after a restart; to the letter it takes out",
+        "a write answered by a login page or captive portal makes responses stale; strict mode removes them",
         arguments: answers.indices, Strictness.allCases)
     func doubtful(row: Int, strictness: Strictness) throws {
         let row = Self.answers[row]
@@ -72,7 +72,7 @@ struct InvalidatingTests {
         }
         let stays = row.stays && strictness == .rescue
         let restarted = TestCache.other(
-            SharedCacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.shared.settings))
+            APICacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.state.settings))
         for cache in [test.cache, restarted] {
             func isStale(_ target: String, _ lines: TestCache.Lines, _ content: [UInt8]? = nil) throws -> Bool? {
                 let head = TestCache.request(target, lines, method: content == nil ? .get : .query)
@@ -93,7 +93,7 @@ struct InvalidatingTests {
         #expect(try test.found("/a/1?v", german)?.metadata.flags.contains(.markedStale) == false)
     }
 
-    @Test("so do the targets that Location and Content-Location name; a failed or safe request drops nothing")
+    @Test("a write also invalidates the targets of Location and Content-Location; failed and safe requests invalidate nothing")
     func named() throws {
         let test = try cache()
         for target in ["/a", "/b", "/c"] { try test.fetch(target) }
@@ -106,7 +106,7 @@ struct InvalidatingTests {
         #expect(test.listed == ["/c"])
     }
 
-    @Test("a group, for all that belongs to it; what is asked for afterwards is well")
+    @Test("a group is invalidated for all its members, and later responses are stored")
     func groups() throws {
         let test = try cache()
         let member = [Self.fresh, ("Cache-Groups", "\"people\", \"all\"")]
@@ -123,7 +123,7 @@ struct InvalidatingTests {
         #expect(test.listed == ["/a", "/c"])
     }
 
-    @Test("a collection, with whatever arguments, where the route says so")
+    @Test("a collection is invalidated with any arguments if the route enables it")
     func collection() throws {
         let test = try cache()
         for target in ["/users", "/users?page=1", "/users/1", "/userstories"] { try test.fetch(target) }
@@ -135,7 +135,7 @@ struct InvalidatingTests {
         for target in ["/users", "/users?page=1", "/users/1"] { #expect(try test.found(target) == nil) }
     }
 
-    @Test("more groups than are read: nobody knows which, so it is not stored; a write to too many drops those that are read")
+    @Test("a response with too many groups is not stored; a write with too many invalidates those within the limit")
     func manyGroups() throws {
         let test = try TestCache { $0.policy.memberLimit = 2 }
         let groups = (1...3).map { "\"g\($0)\"" }.joined(separator: ", ")

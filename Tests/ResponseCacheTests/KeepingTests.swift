@@ -11,7 +11,7 @@ import Testing
 struct KeepingTests {
     private static let fresh = ("Cache-Control", "max-age=60")
 
-    @Test("the later request wins, whichever ends first; an older one is told that it is outdated")
+    @Test("the later request wins, whichever ends first, and the older one is reported as outdated")
     func order() throws {
         let test = try TestCache()
         let (first, second) = (try test.send("/a"), try test.send("/a"))
@@ -20,7 +20,7 @@ struct KeepingTests {
         #expect(try test.text("/a") == "new")
     }
 
-    @Test("a confirmation that varies otherwise is stored, though a first attempt got no further than its variant")
+    @Test("a confirmation with a different Vary is stored although its first attempt only stored the variant")
     func secondAttempt() throws {
         let test = try TestCache()
         try test.fetch("/a", [("X-F", "1")], [Self.fresh], "kept")
@@ -39,12 +39,13 @@ struct KeepingTests {
         CacheKey.appendVariant(to: &variant, generation: sent.order.number, selecting: values)
         test.cache.store.insert(
             NewItem(key: variant, metadata: metadata.encoded(), head: new.head, body: new.body, retention: .mayRescue))
-        #expect(test.cache.put(new, at: StoringPlace(key: keys.own, sharedKeys: [keys.shared]), inPlaceOf: base) == .stored)
+        #expect(
+            test.cache.put(new, at: StorageLocation(key: keys.own, credentialFreeKeys: [keys.credentialFree]), replacing: base) == .stored)
         #expect(try test.text("/a", [("X-F", "1")]) == "kept")
         #expect(try test.found("/a", [("X-F", "2")]) == nil)
     }
 
-    @Test("store any: what is no success does not take the place of one, also where nothing was found when it was asked for")
+    @Test("with store any, an error does not replace a success, even if none was stored when it was requested")
     func lesser() throws {
         let html = ("Content-Type", "text/html")
         for strictness in Strictness.allCases {
@@ -85,7 +86,7 @@ struct KeepingTests {
         ]
     }()
 
-    @Test("store any: what is lesser takes the place neither of variants nor of what has come since it was asked for", arguments: kinds)
+    @Test("with store any, a worse response replaces neither variants nor responses stored since its request", arguments: kinds)
     func lesserKinds(stored: (Status, String), new: (Status, String), stays: Bool) throws {
         func lines(_ kind: (Status, String), _ vary: String? = nil) -> TestCache.Lines {
             [Self.fresh] + (kind.1.isEmpty ? [] : [("Content-Type", kind.1)]) + (vary.map { [("Vary", $0)] } ?? [])
@@ -107,7 +108,7 @@ struct KeepingTests {
         }
     }
 
-    @Test("store any: of several variants the best counts, also one that was asked for before the others")
+    @Test("with store any, the best of several variants decides, even if it was requested before the others")
     func bestVariant() throws {
         let (page, vary) = (("Content-Type", "text/html"), ("Vary", "X-F"))
         let test = try TestCache { $0.policy.keepsAny = true }
@@ -136,7 +137,7 @@ struct KeepingTests {
         }
     }
 
-    @Test("a write or a purge after the request was sent: its response is not stored")
+    @Test("a response is not stored if its target was written or purged after the request")
     func overtaken() throws {
         let test = try TestCache()
         let (write, purge) = (try test.send("/a"), try test.send("/b"))
@@ -150,7 +151,7 @@ struct KeepingTests {
         #expect(test.listed == ["/a"])
     }
 
-    @Test("what came with Authorization by leave of a directive stays marked as such, and goes when a 304 takes the leave back")
+    @Test("a response stored despite Authorization keeps that flag, and is removed when a 304 withdraws the permission")
     func authorized() throws {
         let test = try TestCache { $0.policy.credentials.fields = ["x-user"] }
         let authorization = [("Authorization", "Basic x")]
@@ -165,7 +166,7 @@ struct KeepingTests {
         #expect(try test.found("/a")?.metadata.freshnessLifetime == 99)
     }
 
-    @Test("a 304 brings what is stored up to date, in every later look-up; one that names nothing that was found is nothing")
+    @Test("a 304 updates the stored response for all later lookups; one without a matching stored response is ignored")
     func confirming() throws {
         let test = try TestCache()
         try test.fetch("/a", [], [Self.fresh, ("ETag", "\"1\"")], "1")
@@ -178,7 +179,7 @@ struct KeepingTests {
         #expect(test.confirm(try test.send("/b"), [("ETag", "\"1\"")]) == nil)
     }
 
-    @Test("a 304 for what has been replaced brings nothing back; what it contradicts is asked for again")
+    @Test("a 304 for a replaced response restores nothing, and makes a contradicting newer response stale")
     func contradiction() throws {
         let test = try TestCache()
         try test.fetch("/a", [], [Self.fresh, ("ETag", "\"1\"")], "1")
@@ -191,7 +192,7 @@ struct KeepingTests {
         #expect(try test.text("/a") == "2")
     }
 
-    @Test("a 304 that says nothing new is noted and not written, and its time counts all the same")
+    @Test("a 304 without changes is noted in memory instead of written, and still updates the response time")
     func unwritten() throws {
         let test = try TestCache()
         try test.fetch("/a", [], [("ETag", "\"1\"")], "1")
@@ -206,7 +207,7 @@ struct KeepingTests {
         #expect(test.cache.store.statistics.inserted == written + 2)
     }
 
-    @Test("the same data in other bytes is noted and not written")
+    @Test("equal data in different bytes is noted in memory instead of written")
     func sameData() throws {
         let test = try TestCache()
         let tag = "W/\"data\""
@@ -220,7 +221,7 @@ struct KeepingTests {
         #expect(try test.text("/a") == "[]")
     }
 
-    @Test("HEAD freshens what it fits, and makes stale what has changed")
+    @Test("a HEAD response freshens a matching stored response, and makes a changed one stale")
     func head() throws {
         let test = try TestCache()
         try test.fetch("/a", [], [Self.fresh, ("ETag", "\"1\"")], "12")
@@ -232,7 +233,7 @@ struct KeepingTests {
         #expect(try test.text("/a") == "12")
     }
 
-    @Test("a response to POST answers later GETs, although the POST makes invalid what was there")
+    @Test("a response to POST is stored for later GETs although the POST invalidates earlier responses")
     func post() throws {
         let test = try TestCache()
         let sent = try test.send("/a", method: .post, content: nil)
@@ -243,12 +244,12 @@ struct KeepingTests {
         let response = TestCache.response(200, [Self.fresh])
         let whole = WholeResponse(
             response, test.cache.control(response), Array("1".utf8), isDecoded: false, recency, isOfPOST: true)
-        let stored = test.cache.store(whole, for: PlacedRequest(sent.request.head, keys: keys, found: nil), at: test.time)
+        let stored = test.cache.store(whole, for: StorableExchange(sent.request.head, keys: keys, found: nil), at: test.time)
         #expect(stored.result == .stored && stored.metadata.ageValue == 1)
         #expect(try test.text("/a") == "1")
     }
 
-    @Test("which of two places a response lies in is decided once: it is taken out of the other")
+    @Test("a response is stored under one of two possible keys and removed from the other")
     func onePlace() throws {
         let test = try TestCache()
         try test.fetch("/a?x=1", [], [Self.fresh], "1")

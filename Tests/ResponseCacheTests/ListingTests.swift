@@ -145,7 +145,7 @@ private struct ListingWalk {
 @Suite("The cache: listing")
 struct ListingTests {
     @Test(
-        "random walk: exactly what a look-up can find, by either scheme, is listed, and every kind of purge takes what it names", .slow,
+        "random schedules: exactly the responses that lookups can find are listed, and each purge removes what it names", .slow,
         arguments: [
             { _ in },
             {
@@ -166,13 +166,13 @@ struct ListingTests {
         #expect(!isWhole || (counts.listed > 1_000 && counts.hidden > 100 && counts.purged > 100), "\(counts)")
     }
 
-    @Test("what was stored for another upstream, or under other key fields, is not listed")
+    @Test("responses stored for another upstream or other key fields are not listed")
     func settings() throws {
         let test = try TestCache()
         try test.fetch("/a", [("X-User", "u")])
         var settings = test.cache.settings
         func listed() -> Int {
-            let shared = SharedCacheState(store: test.cache.store, sent: SentRequests(), settings: settings)
+            let shared = APICacheState(store: test.cache.store, sent: SentRequests(), settings: settings)
             return TestCache.other(shared).list(EntrySelection(), limit: 10).entries.count
         }
         #expect(listed() == 1)
@@ -183,11 +183,11 @@ struct ListingTests {
         #expect(listed() == 0)
     }
 
-    @Test("page by page, in order, also where what a page ended with is gone")
+    @Test("pages are listed in order, even if the last entry of a page was removed")
     func pages() throws {
         let test = try TestCache()
         for number in 0..<10 { try test.fetch("/\(number)") }
-        var (targets, after): ([String], EntryPlace?) = ([], nil)
+        var (targets, after): ([String], EntryCursor?) = ([], nil)
         repeat {
             let page = test.cache.list(EntrySelection(), after: after, limit: 3)
             targets += page.entries.map(\.key.readableTarget)
@@ -195,6 +195,6 @@ struct ListingTests {
             if let after { _ = test.cache.purge(.id(after.id), isSoft: false) }
         } while after != nil
         #expect(targets == (0..<10).map { "/\($0)" })
-        #expect(EntryPlace("nonsense") == nil && EntryPlace("\(String(repeating: "0", count: 32))~/a")?.target == "/a")
+        #expect(EntryCursor("nonsense") == nil && EntryCursor("\(String(repeating: "0", count: 32))~/a")?.target == "/a")
     }
 }

@@ -16,7 +16,7 @@ struct OpeningReportTests {
 
     private func warnings() throws -> [String] {
         let settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
-        let shared = SharedCacheState(store: try open(), sent: SentRequests(), settings: settings)
+        let shared = APICacheState(store: try open(), sent: SentRequests(), settings: settings)
         return OpeningReport(shared).lines.compactMap { if case .warning(let text) = $0 { text } else { nil } }
     }
 
@@ -30,7 +30,7 @@ struct OpeningReportTests {
         fputc(byte ^ 1, file)
     }
 
-    @Test("a damaged record of a purge is told of, and a killed process is not")
+    @Test("a damaged purge record is reported, and an unclean stop is not")
     func damaged() throws {
         do {
             let store = try open()

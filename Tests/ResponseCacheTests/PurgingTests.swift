@@ -20,10 +20,10 @@ struct PurgingTests {
     }
 
     private func selection(_ test: TestCache, target: String) -> PurgeSelection {
-        .selection(EntrySelection(target: .init(target, test.cache.shared.settings.arguments)))
+        .selection(EntrySelection(target: .init(target, test.cache.state.settings.arguments)))
     }
 
-    @Test("by target in any spelling, by prefix, by tag, or all: so many as clients could get")
+    @Test("a purge by target, prefix, tag or of everything counts the responses that clients could get")
     func selections() throws {
         func left(_ select: (TestCache) -> PurgeSelection) throws -> (Int, [String]) {
             let test = try filled()
@@ -39,7 +39,7 @@ struct PurgingTests {
     }
 
     @Test(
-        "what came by https, with host and key fields, of one API and of several, also after a write",
+        "responses over https, with host and key fields, of one or several APIs, are purged, also after a write",
         arguments: [(false, false), (true, false), (false, true), (true, true)], [false, true])
     func schemes(_ settings: (isKeyedByMore: Bool, isOneOfSeveral: Bool), isSoft: Bool) throws {
         let test = try TestCache(named: settings.isOneOfSeveral ? "orders" : nil) {
@@ -76,19 +76,19 @@ struct PurgingTests {
         #expect(test.cache.purge(selection(test, target: "/a"), isSoft: isSoft) == (isSoft ? 4 : 0))
     }
 
-    @Test("a tag takes whatever carries it, also what is found under other settings only")
+    @Test("a purge by tag removes all responses with the tag, including those stored under other settings")
     func unfound() throws {
         let test = try TestCache()
         try test.fetch("/a", [], [Self.fresh, ("Cache-Tag", "one")])
         try test.fetch("/b", [], [Self.fresh, ("Cache-Tag", "two")])
-        var settings = test.cache.shared.settings
+        var settings = test.cache.state.settings
         settings.policy.keyFields = ["x-key"]
-        let other = TestCache.other(SharedCacheState(beside: test.cache.shared, settings: settings))
+        let other = TestCache.other(APICacheState(beside: test.cache.state, settings: settings))
         #expect(other.purge(.selection(EntrySelection(tag: "one")), isSoft: false) == 0)
         #expect(test.listed == ["/b"])
     }
 
-    @Test("one by its id; softly it stays, and counts as stale")
+    @Test("a response can be purged by its ID; a soft purge keeps it as stale")
     func one() throws {
         let test = try TestCache()
         try test.fetch("/a")
@@ -101,7 +101,7 @@ struct PurgingTests {
         #expect(test.cache.purge(.id(id), isSoft: false) == 0 && test.cache.entry(id) == nil)
     }
 
-    @Test("what says that it is gone goes with the copy, and does not wait for the next one")
+    @Test("a purge also removes the record that the resource is gone, before the next response is stored")
     func gone() throws {
         let test = try TestCache()
         try test.fetch("/a")

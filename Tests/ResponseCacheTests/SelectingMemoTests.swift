@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Remembered selecting fields")
 struct SelectingMemoTests {
-    @Test("the same values are worked out once, others anew, and never taken for each other")
+    @Test("equal values are computed once, different ones separately, and they are never mixed up")
     func memo() {
         let memo = SelectingMemo()
         var made = 0

@@ -11,7 +11,7 @@ import Testing
 
 @testable import ResponseCache
 
-@Suite("The cache: what is not shared with other nodes")
+@Suite("The cache: responses not shared with other nodes")
 struct SharingLimitsTests {
     private static let fresh = ("Cache-Control", "max-age=60")
     private static let html = [("Content-Type", "text/html"), fresh]
@@ -21,14 +21,14 @@ struct SharingLimitsTests {
     /// A node that looks up users at the upstream.
     private struct Asking {
         let node: FleetCache
-        private let identities: ToldIdentities
+        private let identities: LookedUpIdentities
 
         init() throws {
             var asked = LookUpSettings()
             (asked.path, asked.pointers) = ("/me", ["/tenant"])
             var rules = CredentialRules()
             rules.lookUp = 0
-            identities = ToldIdentities(asked)
+            identities = LookedUpIdentities(asked)
             node = try FleetCache { [identities, rules] in
                 ($0.credentials, $0.lookUps) = (CredentialTable(PathTable(rest: rules)), [identities])
             }
@@ -37,21 +37,21 @@ struct SharingLimitsTests {
         /// The upstream names the tenant of these credentials.
         func tell(_ tenant: String, of lines: TestCache.Lines) throws {
             let basis = try node.test.cache.find(TestCache.request("/a", lines)).basis
-            guard case .told(let told) = basis.identity else {
+            guard case .lookedUp(let identity) = basis.identity else {
                 Issue.record("nobody is asked")
                 return
             }
             let (head, maker) = (TestCache.request("/a", lines), node.test.cache.keyMaker)
             let token = try #require(maker.token(of: head.fields))
-            let started = try #require(identities.begin(told.hash, token: token.hash, now: node.test.now))
+            let started = try #require(identities.begin(identity.hash, token: token.hash, now: node.test.now))
             let partition = maker.partition(
-                told: Array(tenant.utf8), by: identities.settings, of: head.fields, without: token.carrier)
-            identities.end(started, .told(partition: partition), now: node.test.now)
+                identity: Array(tenant.utf8), by: identities.settings, of: head.fields, without: token.carrier)
+            identities.end(started, .lookedUp(partition: partition), now: node.test.now)
         }
     }
 
-    @Test("what is stored for a user of whom the upstream has told is not given, nor looked for: its credentials may be another's tomorrow")
-    func told() throws {
+    @Test("responses of a user identified by the upstream are neither shared nor looked up, because credentials may change owners")
+    func lookedUp() throws {
         let (one, other) = (try Asking(), try Asking())
         let (moving, staying) = ([("Authorization", "moving")], [("Authorization", "staying")])
         // Before the look-up, each token counts as a separate user, alike at all nodes.
@@ -69,12 +69,12 @@ struct SharingLimitsTests {
         let before = try other.node.test.cache.find(head).keys
         for asking in [one, other] { asking.node.test.now += 600_000 }
         try other.tell("Y", of: moving)
-        #expect(other.node.test.cache.sharedLookUp(for: head, at: before) == nil)
+        #expect(other.node.test.cache.fleetLookUp(for: head, at: before) == nil)
         #expect(try other.node.take("/a", moving, from: one.node).isEmpty)
         #expect(try other.node.test.found("/a", staying) == nil)
         // The look-up result has expired, so the token counts as a separate user again.
         for asking in [one, other] { asking.node.test.now += 3_600_000 }
-        #expect(other.node.test.cache.sharedLookUp(for: head, at: before) == nil)
+        #expect(other.node.test.cache.fleetLookUp(for: head, at: before) == nil)
         try one.node.test.fetch("/c", moving, [Self.fresh], "\"its own\"")
         #expect(try other.node.take("/c", moving, from: one.node) == [.taken])
     }
@@ -95,7 +95,7 @@ struct SharingLimitsTests {
         ),
     ]
 
-    @Test("nodes that tell users apart by other rules find nothing of each other", arguments: otherRules.indices)
+    @Test("nodes with different rules for telling users apart do not share responses", arguments: otherRules.indices)
     func foreign(row: Int) throws {
         let change = Self.otherRules[row].change
         let (usual, one, other) = (try FleetCache(), try FleetCache { change(&$0) }, try FleetCache { change(&$0) })
@@ -108,14 +108,14 @@ struct SharingLimitsTests {
         #expect(try other.take("/a", from: one) == [.taken])
     }
 
-    @Test("one user's own cache gives nothing and looks for nothing, whatever else is said")
+    @Test("a private cache neither shares nor looks up responses, whatever other settings say")
     func ownCache() throws {
         let node = try FleetCache { $0.policy.isPrivate = true }
         #expect(try node.test.fetch("/a", [("X-User", "alice")], [("Cache-Control", "private, max-age=60")]) == .allowed)
         #expect(try node.given.records.isEmpty && node.lookUp("/a") == nil)
     }
 
-    @Test("a path whose credentials are ignored keeps other paths from nothing")
+    @Test("a path whose credentials are ignored does not prevent sharing of other paths")
     func otherPath() throws {
         let (one, other) = (try FleetCache(), try FleetCache { Self.otherRules[4].change(&$0) })
         try one.test.fetch("/b", [], [Self.fresh])
@@ -167,7 +167,7 @@ struct SharingLimitsTests {
         Row(testDescription: "shorter than its route keeps", lines: [fresh], kept: demanding, expected: .notGood),
     ]
 
-    @Test("the last good copy is not lost to what another node took for good", arguments: rows)
+    @Test("a worse response from another node does not replace the last good stored response", arguments: rows)
     func bad(_ row: Row) throws {
         let nodes = try (0..<2).map { _ in
             try FleetCache {
@@ -182,7 +182,7 @@ struct SharingLimitsTests {
         #expect(try other.test.text("/a") == (row.expected == .taken ? row.content : row.copy?.content))
     }
 
-    @Test("content that has a coding in the store is looked through without it", arguments: [#"{"items":[]}"#, #"{"other":[]}"#])
+    @Test("encoded content from another node is decoded before it is checked", arguments: [#"{"items":[]}"#, #"{"other":[]}"#])
     func coded(content: String) throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         try one.test.fetch("/a", [], [Self.fresh], content)
@@ -190,10 +190,10 @@ struct SharingLimitsTests {
         let coded = try TestContent.gzip(content)
         record.body = .coded(coded, ContentForm(coding: 1, plainBytes: content.utf8.count))
         let lookUp = try #require(try other.lookUp("/a", good: Self.having))
-        let result = other.test.cache.take(record, of: recency.responseTime, at: lookUp.places[0], for: lookUp)
+        let result = other.test.cache.take(record, of: recency.responseTime, at: lookUp.locations[0], for: lookUp)
         #expect(result == (content.contains("items") ? .taken : .notGood))
         record.body = .coded([1, 2, 3], ContentForm(coding: 1, plainBytes: 3))
-        #expect(other.test.cache.take(record, of: recency.responseTime, at: lookUp.places[0], for: lookUp) == .notGood)
+        #expect(other.test.cache.take(record, of: recency.responseTime, at: lookUp.locations[0], for: lookUp) == .notGood)
     }
 
     // MARK: Purges
@@ -218,16 +218,16 @@ struct SharingLimitsTests {
         return try test.cache.find(head, content: try identity(target)).result.found != nil
     }
 
-    @Test("a target that is purged at another node takes its preflights with it; one that is written to does not")
+    @Test("a purge of a target at another node removes its preflight responses, and a write does not")
     func preflights() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         for target in ["/a?b=1", "/b"] { try store(preflightFor: target, in: other.test) }
         for cache in [one, other] { cache.test.now += 1_000 }
         one.test.write("/a?b=1")
-        for mark in one.told { other.test.cache.shared.follow(mark: mark, at: other.test.time.wall) }
+        for mark in one.told { other.test.cache.state.follow(mark: mark, at: other.test.time.wall) }
         #expect(try isFound(preflightFor: "/a?b=1", in: other.test))
         for mark in try #require(one.test.cache.marks(ofTarget: "/a?b=1")) {
-            other.test.cache.shared.follow(mark: mark, at: other.test.time.wall)
+            other.test.cache.state.follow(mark: mark, at: other.test.time.wall)
         }
         #expect(other.test.listed == ["/b"])
         #expect(try !isFound(preflightFor: "/a?b=1", in: other.test) && isFound(preflightFor: "/b", in: other.test))
@@ -236,7 +236,7 @@ struct SharingLimitsTests {
     }
 
     @Test(
-        "whether a selection may mean APIs that are not served",
+        "a purge by selection may concern APIs that this node does not serve",
         arguments: [
             ([nil], [], false), (["a"], [], true), (["a"], ["a"], false), (["a"], ["a", "b"], true), (["a", "b"], ["b"], false),
             ([nil], ["a"], true),

@@ -14,7 +14,7 @@ struct SharingTests {
 
     // MARK: Giving
 
-    @Test("what is stored is given, once, under a key that has nothing of this node's own")
+    @Test("a stored response is shared once, under a key without node-specific parts")
     func given() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         for cache in [one, other] { try cache.test.fetch("/a?b=1", [("X-User", "alice")], [Self.fresh]) }
@@ -23,7 +23,7 @@ struct SharingTests {
         #expect(one.given.records.keys.first.map { $0.firstRange(of: Array("alice".utf8)) == nil } == true)
     }
 
-    @Test("what is negative, imported, too long or not stored is not given, nor what came for another method, nor while nobody takes it")
+    @Test("negative, imported, oversized and unstored responses are not shared, nor those for other methods or without receivers")
     func notGiven() throws {
         var rules = FreshnessRules()
         rules.negative = 60
@@ -44,7 +44,7 @@ struct SharingTests {
         #expect(cache.given.records.count == 1)
     }
 
-    @Test("what another node gave is not given back; what the upstream has confirmed of it is given")
+    @Test("a response from another node is not shared back until the upstream confirms it")
     func givenBack() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         try one.test.fetch("/a", [], [Self.fresh, ("ETag", "\"v\"")])
@@ -58,7 +58,7 @@ struct SharingTests {
         #expect(Freshness.currentAge(of: found.metadata, now: one.test.time.wall) == 0)
     }
 
-    @Test("a write is told to the others at once: its target, its groups and its collection")
+    @Test("a write is propagated at once with its target, groups and collection")
     func told() throws {
         let cache = try FleetCache { $0.checksCollections = true }
         cache.test.write("/users/1", [("Cache-Group-Invalidation", "\"g\"")], withCollection: true)
@@ -70,7 +70,7 @@ struct SharingTests {
     // MARK: Taking
 
     @Test(
-        "a response of another node is found, with its age, whatever the other's clock says",
+        "a response from another node is found with its age, whatever that node's clock says",
         arguments: [0, 3_600_000, -3_600_000] as [Int64])
     func taken(ahead: Int64) throws {
         let (one, other) = (try FleetCache(), try FleetCache())
@@ -86,7 +86,7 @@ struct SharingTests {
         #expect(!Reuse.isFresh(found.metadata, now: other.test.time.wall))
     }
 
-    @Test("a record of a node that stores fields of one moment comes without them, and its validator still counts")
+    @Test("a shared record is stored without transient fields, and its validator still works")
     func momentary() throws {
         let (one, other) = (try FleetCache { $0.policy.strictness = .strict }, try FleetCache())
         let lines = [Self.fresh, ("RateLimit-Remaining", "5"), ("Server-Timing", "db"), ("ETag", "\"a\""), ("X-Kept", "1")]
@@ -98,7 +98,7 @@ struct SharingTests {
         #expect(Array(found.head[found.metadata.etag]) == Array("\"a\"".utf8))
     }
 
-    @Test("what is stored here and newer stays; what is older gives way")
+    @Test("a newer local response is kept, and an older one is replaced by another node's")
     func newer() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         try one.test.fetch("/a", [], [Self.fresh], "\"old\"")
@@ -110,7 +110,7 @@ struct SharingTests {
         #expect(try one.test.text("/a") == "\"new\"")
     }
 
-    @Test("what a write has made invalid here is not taken; what was asked for afterwards is")
+    @Test("a shared response that a local write invalidated is rejected, and one requested later is accepted")
     func invalid() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         try one.test.fetch("/a", [], [Self.fresh], "\"old\"")
@@ -123,25 +123,25 @@ struct SharingTests {
         #expect(try other.take("/a", from: one) == [.taken])
     }
 
-    @Test("a mark that another node tells of takes out what is stored, and is not told on", arguments: ["/users/1", "/users"])
+    @Test("a mark from another node removes stored responses and is not propagated again", arguments: ["/users/1", "/users"])
     func followed(target: String) throws {
         let (one, other) = (try FleetCache { $0.checksCollections = true }, try FleetCache { $0.checksCollections = true })
         try other.test.fetch(target, [], [Self.fresh, ("Cache-Groups", "\"g\"")])
         try other.test.fetch("/else", [], [Self.fresh])
         for cache in [one, other] { cache.test.now += 1_000 }
         one.test.write("/users/1", withCollection: true)
-        for mark in one.told { other.test.cache.shared.follow(mark: mark, at: other.test.time.wall) }
+        for mark in one.told { other.test.cache.state.follow(mark: mark, at: other.test.time.wall) }
         #expect(try other.test.found(target) == nil && other.told.isEmpty)
         #expect(try other.test.found("/else") != nil)
         one.test.write("/none", [("Cache-Group-Invalidation", "\"g\"")])
         try other.test.fetch(target, [], [Self.fresh, ("Cache-Groups", "\"g\"")])
         other.test.now += 1
-        for mark in one.told { other.test.cache.shared.follow(mark: mark, at: other.test.time.wall) }
+        for mark in one.told { other.test.cache.state.follow(mark: mark, at: other.test.time.wall) }
         #expect(try other.test.found(target) == nil)
     }
 
     @Test(
-        "a write at another node that a login or a captive portal answered makes stored responses stale and removes none; to the letter it removes",
+        "a login page or captive portal in answer to another node's write makes responses stale; strict mode removes them",
         arguments: Strictness.allCases)
     func doubtful(strictness: Strictness) throws {
         let nodes = try (0..<2).map { _ in
@@ -169,7 +169,7 @@ struct SharingTests {
         #expect(try isStale("/users/1") == false)
     }
 
-    @Test("a marker of Vary leads to the variant, though each node numbers its own")
+    @Test("a shared Vary marker leads to its variant although nodes number generations separately")
     func variants() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         // More sent requests give this node other generation numbers.
@@ -194,7 +194,7 @@ struct SharingTests {
         #expect(try one.test.text("/a", german) == "\"de\"")
     }
 
-    @Test("a marker without its variant takes the place of nothing: what is stored may be served yet")
+    @Test("a marker without its variant replaces nothing, so that stored responses remain usable")
     func markerAlone() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         try other.test.fetch("/a", [], [Self.fresh], "\"any\"")
@@ -209,7 +209,7 @@ struct SharingTests {
         #expect(try other.test.found("/a", [("Accept-Language", "de")]) == nil)
     }
 
-    @Test("a mark that another node tells of is obeyed where the upstream has said of arguments that they make no difference, for each API")
+    @Test("a mark from another node invalidates responses stored under No-Vary-Search, in each API")
     func followedForOtherAPI() throws {
         let said = ("No-Vary-Search", "params=(\"x\")")
         let (one, node) = (try FleetCache(named: "two"), try FleetCache(named: "one"))
@@ -219,11 +219,13 @@ struct SharingTests {
         #expect(try two.find(TestCache.request("/a?x=2")).result.found != nil)
         for cache in [one, node] { cache.test.now += 1_000 }
         one.test.write("/a?x=1")
-        for mark in one.told { node.test.cache.shared.follow(mark: mark, at: node.test.time.wall) }
+        for mark in one.told { node.test.cache.state.follow(mark: mark, at: node.test.time.wall) }
         #expect(try two.find(TestCache.request("/a?x=1")).result.found == nil && two.find(TestCache.request("/a?x=2")).result.found == nil)
     }
 
-    @Test("users never meet: not two of them, nor one and nobody", arguments: ["X-User", "Authorization", "Cookie"])
+    @Test(
+        "one user's shared response is never found by another user or without credentials",
+        arguments: ["X-User", "Authorization", "Cookie"])
     func users(field: String) throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         func who(_ name: String) -> TestCache.Lines { name.isEmpty ? [] : [(field, field == "Cookie" ? "session=\(name)" : name)] }
@@ -238,17 +240,17 @@ struct SharingTests {
         for name in ["bob", ""] { #expect(try other.test.found("/me", who(name)) == nil) }
     }
 
-    @Test("what lies under the wrong key is not taken, nor what is no response, nor what is damaged")
+    @Test("a record under the wrong key, a record that is no response, and a damaged record are rejected")
     func wrong() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         try one.test.fetch("/a", [], [Self.fresh], "\"a\"")
         let lookUp = try #require(try other.lookUp("/a"))
         let (key, given) = try #require(one.given.records.first)
         let now = other.test.time.wall
-        func result(_ change: (inout SharedRecord) -> Void) -> TakingResult {
+        func result(_ change: (inout FleetRecord) -> Void) -> TakingResult {
             var record = given.record
             change(&record)
-            return other.test.cache.take(record, of: now, at: lookUp.places[0], for: lookUp)
+            return other.test.cache.take(record, of: now, at: lookUp.locations[0], for: lookUp)
         }
         #expect(result { $0.key = key + [0] } == .notTaken)
         #expect(result { $0.metadata = [] } == .notTaken)
@@ -262,7 +264,7 @@ struct SharingTests {
         #expect(result { _ in } == .taken)
     }
 
-    @Test("while secrets are changed, what the old one wrote is found by the new")
+    @Test("during secret rotation, records under the old secret are found with the new one")
     func secrets() throws {
         let (old, both, new) = (try FleetCache(["old"]), try FleetCache(["new", "old"]), try FleetCache(["new"]))
         let alice = [("X-User", "alice")]
@@ -273,18 +275,18 @@ struct SharingTests {
         #expect(try new.take("/other", alice, from: both) == [.taken])
     }
 
-    @Test("requests that write, and what is not shared at all, are not looked for")
+    @Test("unsafe requests and unshared caches have no shared lookup")
     func notLookedFor() throws {
         let cache = try FleetCache()
-        #expect(try cache.lookUp("/a", method: .head)?.places.count == 1)
+        #expect(try cache.lookUp("/a", method: .head)?.locations.count == 1)
         #expect(try cache.lookUp("/a", method: .post) == nil && cache.lookUp("/a", method: .options) == nil)
         let alone = try TestCache()
         let head = TestCache.request("/a")
-        #expect(alone.cache.sharedLookUp(for: head, at: try alone.cache.find(head).keys) == nil)
+        #expect(alone.cache.fleetLookUp(for: head, at: try alone.cache.find(head).keys) == nil)
     }
 
     @Test(
-        "where the upstream has said of arguments that they make no difference nothing is looked for, or it would be found for other targets"
+        "a target with a known No-Vary-Search has no shared lookup, because the record could match other targets"
     )
     func varied() throws {
         let said = ("No-Vary-Search", "params=(\"x\")")
@@ -304,12 +306,12 @@ struct SharingTests {
         #expect(try other.take("/b?x=1", from: one) == [.taken])
         for cache in [one, other] { cache.test.now += 1_000 }
         try other.test.fetch("/a?x=1", [], [Self.fresh], "\"2\"")
-        #expect(try other.lookUp("/a?x=1")?.places.map(\.key) == other.given.records.keys.map { $0 })
+        #expect(try other.lookUp("/a?x=1")?.locations.map(\.key) == other.given.records.keys.map { $0 })
         #expect(try one.take("/a?x=1", from: other) == [.taken])
     }
 
     @Test(
-        "a key that is made of the target alone is the one that a fleet's secret would make",
+        "a key derived from the target alone equals the key derived with the fleet's secret",
         arguments: ["/a", "/a?b=1&a=2", "/a?x=1&c=%7e"])
     func plain(target: String) throws {
         let cache = try FleetCache()
@@ -320,9 +322,9 @@ struct SharingTests {
         let rules = cache.test.cache.settings.arguments.specialRules(for: path)
         let keys = maker.keys(for: head, target: path.span, rules: rules, content: nil, unknown: nil, in: &own).keys
         let shared = try #require(cache.test.cache.sharingRules).named(keys.own, for: head)
-        #expect(try cache.lookUp(target)?.places.map(\.key) == [shared])
+        #expect(try cache.lookUp(target)?.locations.map(\.key) == [shared])
         // With credentials the key is different.
-        #expect(try cache.lookUp(target, [("X-User", "alice")])?.places.map(\.key) != [shared])
+        #expect(try cache.lookUp(target, [("X-User", "alice")])?.locations.map(\.key) != [shared])
     }
 
     // MARK: Sight
@@ -331,12 +333,12 @@ struct SharingTests {
     struct SightRow: CustomTestStringConvertible, Sendable {
         let testDescription: String
         var limit: Int64? = 30
-        var afterGap = FleetSight.AfterGap.stale
+        var afterGap = FleetLogLink.AfterGap.stale
         /// Events in order: nil is a connection to the log, a number the time of its loss.
         var history: [Int64?] = []
         let time: Int64
         let now: Int64
-        let expected: FleetSight.Judgement
+        let expected: FleetLogLink.Judgement
     }
 
     @Test(arguments: [
@@ -365,21 +367,23 @@ struct SharingTests {
             testDescription: "what came while blind is not dropped", afterGap: .drop, history: [nil, 200], time: 201, now: 240,
             expected: .isStale),
     ])
-    func sight(_ row: SightRow) {
-        let sight = FleetSight(blindLimit: row.limit, afterGap: row.afterGap, since: 100)
+    func logLink(_ row: SightRow) {
+        let logLink = FleetLogLink(blindLimit: row.limit, afterGap: row.afterGap, since: 100)
         for moment in row.history {
-            if let moment { sight.lose(at: Timestamp(milliseconds: moment)) } else { sight.see(until: Timestamp(milliseconds: 2_000)) }
+            if let moment { logLink.lose(at: Timestamp(milliseconds: moment)) } else { logLink.see(until: Timestamp(milliseconds: 2_000)) }
         }
-        #expect(sight.judge(Timestamp(milliseconds: row.time), now: Timestamp(milliseconds: row.now)) == row.expected)
-        #expect(sight.isBlind(at: Timestamp(milliseconds: row.now)) == (row.history.last.map { $0 != nil } ?? true || row.now >= 2_000))
+        #expect(logLink.judge(Timestamp(milliseconds: row.time), now: Timestamp(milliseconds: row.now)) == row.expected)
+        #expect(
+            logLink.isDisconnected(at: Timestamp(milliseconds: row.now)) == (row.history.last.map { $0 != nil } ?? true || row.now >= 2_000)
+        )
     }
 
-    @Test("a blind node's old copy is stale and there for a rescue; under drop it is not there")
+    @Test("a disconnected node's old response is stale and usable for rescue, and absent with the drop setting")
     func blind() throws {
         let cache = try FleetCache()
         try cache.test.fetch("/a", [], [("Cache-Control", "max-age=600")])
         cache.test.now += 29_000
-        cache.sight.lose(at: Timestamp(milliseconds: cache.test.now - 1_000))
+        cache.logLink.lose(at: Timestamp(milliseconds: cache.test.now - 1_000))
         #expect(try cache.test.found("/a").map { Reuse.isFresh($0.metadata, now: cache.test.time.wall) } == true)
         let bases = try ["/a", "/none"].map { try cache.test.cache.find(TestCache.request($0)).basis }
         #expect(bases.map { cache.test.cache.holds($0) } == [true, false])
@@ -387,14 +391,14 @@ struct SharingTests {
         #expect(bases.map { cache.test.cache.holds($0) } == [false, false])
         let found = try #require(try cache.test.found("/a"))
         #expect(!Reuse.isFresh(found.metadata, now: cache.test.time.wall) && Reuse.mayRescue(found.metadata, strictness: .rescue))
-        cache.sight.see(until: Timestamp(milliseconds: .max))
+        cache.logLink.see(until: Timestamp(milliseconds: .max))
         #expect(try cache.test.found("/a").map { Reuse.isFresh($0.metadata, now: cache.test.time.wall) } == true)
     }
 
     // MARK: Purges by other nodes
 
     @Test(
-        "a selection comes back as it was; what cannot be read may mean anything",
+        "a selection is decoded as it was encoded, and undecodable ones may mean anything",
         arguments: [
             FleetSelection(.everything), FleetSelection(.everything, apis: ["users", "orders"]), FleetSelection(.target, "/a?b=ü"),
             FleetSelection(.prefix, "/a/", apis: ["users"]), FleetSelection(.tag, ""), FleetSelection(.nothing),
@@ -407,7 +411,7 @@ struct SharingTests {
     }
 
     @Test(
-        "who is meant by a selection",
+        "a purge selection matches exactly the shared records it covers",
         arguments: [
             (FleetSelection(.everything), true), (FleetSelection(.nothing), false), (FleetSelection(.target, "/users/1"), true),
             (FleetSelection(.target, "/users/2"), false), (FleetSelection(.prefix, "/users/"), true),

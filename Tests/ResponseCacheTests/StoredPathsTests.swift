@@ -9,13 +9,13 @@ import Testing
 
 @testable import ResponseCache
 
-@Suite("The cache: writes to what is not stored")
+@Suite("The cache: writes to targets that are not stored")
 struct StoredPathsTests {
     private static let user = [("X-User", "u")]
     private static let fresh = ("Cache-Control", "max-age=600")
 
     private func restarted(_ test: TestCache) -> ResponseCache {
-        let state = SharedCacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.shared.settings)
+        let state = APICacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.state.settings)
         while !state.storeMemory.paths.isComplete {}
         return ResponseCache(state, mayWait: true) { test.time }
     }
@@ -25,7 +25,7 @@ struct StoredPathsTests {
         cache.invalidate(after: response, to: TestCache.request(target, method: .post), withCollection: true, at: test.time.wall)
     }
 
-    @Test("sixty thousand paths push no copy out, also after a restart", .slow)
+    @Test("writes to sixty thousand unstored targets evict no stored response, also after a restart", .slow)
     func crowd() throws {
         let test = try TestCache { $0.checksCollections = true }
         let content = "\"" + String(repeating: "x", count: 20_000) + "\""
@@ -41,7 +41,7 @@ struct StoredPathsTests {
     }
 
     @Test(
-        "what is stored in any partition, host, variant or for any content or arguments, and its groups and collections, is found out",
+        "a write invalidates responses stored in any partition, host, variant, content or arguments, with groups and collections",
         arguments: [false, true])
     func stored(isRestarted: Bool) throws {
         let test = try TestCache {
@@ -64,7 +64,7 @@ struct StoredPathsTests {
         #expect(try cache.find(TestCache.request("/list?page=2", Self.user)).result.found == nil)
     }
 
-    @Test("what is under way is not stored, by content neither, and what was archived before the write is not taken")
+    @Test("a write prevents storing of responses in progress, also keyed by content, and importing of earlier archived ones")
     func underWay() throws {
         let test = try TestCache { $0.checksCollections = true }
         let sent = try [
@@ -79,7 +79,7 @@ struct StoredPathsTests {
         #expect(try test.fetch("/a", Self.user, [Self.fresh]) == .allowed)
     }
 
-    @Test("what is under way when a login answers a write is not stored either, and nothing is marked")
+    @Test("a write answered by a login page prevents storing of responses in progress, and marks nothing")
     func doubtful() throws {
         let test = try TestCache()
         let sent = try test.send("/a", Self.user)
@@ -138,7 +138,7 @@ struct StoredPathsTests {
         }
     }
 
-    @Test("random walk: no response is found that was asked for before a write to its target succeeded", .slow)
+    @Test("random schedules: no response requested before a successful write to its target is found", .slow)
     func walk() {
         RandomSchedules.run(9, steps: 1_000) { _ in
             try Walk(self)

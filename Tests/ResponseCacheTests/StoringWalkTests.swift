@@ -29,12 +29,12 @@ private final class WalkedStore {
         var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
         // Responses differ by Vary only.
         settings.policy.harmlessFields += ["x-a", "x-b"]
-        return TestCache.other(SharedCacheState(store: store, sent: SentRequests(), settings: settings))
+        return TestCache.other(APICacheState(store: store, sent: SentRequests(), settings: settings))
     }
 
     /// - Parameter keepsIndex: if false, the next start scans all segments.
     func restart(keepsIndex: Bool) throws {
-        cache.shared.close()
+        cache.state.close()
         if !keepsIndex { unlink(temporary.path + "/index") }
         cache = try Self.open(temporary.path)
     }
@@ -46,9 +46,9 @@ private final class WalkedStore {
         return RequestHead(method: method, target: Array(question.target.utf8)[...], version: .http11, fields: fields)
     }
 
-    private func lookedUp(_ question: WalkQuestion, _ method: HTTPCore.Method = .get, found: FoundResponse? = nil) -> PlacedRequest {
+    private func lookedUp(_ question: WalkQuestion, _ method: HTTPCore.Method = .get, found: FoundResponse? = nil) -> StorableExchange {
         let head = Self.request(question, method)
-        return PlacedRequest(head, keys: cache.keysOfGet(for: head), found: found)
+        return StorableExchange(head, keys: cache.keysOfGet(for: head), found: found)
     }
 
     private func time(_ recency: Recency) -> CacheTime {
@@ -91,7 +91,7 @@ private final class WalkedStore {
 
     func purge(isSoft: Bool, at now: Timestamp) {
         cache.beginPurge(at: now)
-        if isSoft { cache.store.markAllStale() } else { cache.shared.removeAll() }
+        if isSoft { cache.store.markAllStale() } else { cache.state.removeAll() }
     }
 }
 
@@ -173,7 +173,7 @@ private struct StoringWalk {
         let expected = isExact ? reference.find(question) : nil
         flights.append(
             Flight(
-                question: question, order: real.cache.shared.sent.take(), times: times, found: try real.find(question), expected: expected,
+                question: question, order: real.cache.state.sent.take(), times: times, found: try real.find(question), expected: expected,
                 version: "\(version)"))
     }
 
@@ -208,7 +208,7 @@ private struct StoringWalk {
         number += 1
         let asked = now - pick([0, 1, 5, 30])
         let times = WalkTimes(run: run, number: number, asked: asked, came: min(now, asked + pick([0, 1, 5])), isImported: true)
-        try store(WalkResponse(version: "\(version)", names: names, times: times), real.cache.shared.sent.take(), question())
+        try store(WalkResponse(version: "\(version)", names: names, times: times), real.cache.state.sent.take(), question())
     }
 
     private mutating func write() {
@@ -280,7 +280,7 @@ struct StoringWalkTests {
         return isWhole ? counts : nil
     }
 
-    @Test("random walk: fetches that overlap, confirmations, HEAD, imports, writes, purges and restarts agree with the reference")
+    @Test("random schedules: overlapping fetches, confirmations, HEAD, imports, writes, purges and restarts agree with the reference")
     func agree() {
         guard let counts = walk(30, contentBytes: 10, isExact: true) else { return }
         for word in ["stored", "outdated", "invalidated", "confirmed", "compared", "found"] {
@@ -288,13 +288,13 @@ struct StoringWalkTests {
         }
     }
 
-    @Test("random walk: what is found never becomes older, also where much is evicted")
+    @Test("random schedules: responses never become older, also under heavy eviction")
     func evicting() {
         guard let counts = walk(20, contentBytes: 30_000, isExact: false) else { return }
         #expect(counts["found", default: 0] > 1_000)
     }
 
-    @Test("many threads that store under one key: the latest stays, and nobody sees them go back")
+    @Test("many threads storing under one key keep the latest response, and no reader sees an older one again")
     func threads() throws {
         let temporary = TestTools.temporaryDirectory()
         let store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
@@ -302,8 +302,8 @@ struct StoringWalkTests {
         var random = SeededGenerator(seed: 4711)
         let numbers = (1...4_000).map { UInt64($0) }.shuffled(using: &random)
         let settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
-        let shared = SharedCacheState(store: store, sent: SentRequests(), settings: settings)
-        let keys = TargetKeys(own: [1], shared: [1])
+        let shared = APICacheState(store: store, sent: SentRequests(), settings: settings)
+        let keys = TargetKeys(own: [1], credentialFree: [1])
         let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields())
         DispatchQueue.concurrentPerform(iterations: 4) { thread in
             let cache = TestCache.other(shared, mayWait: false)
@@ -315,7 +315,7 @@ struct StoringWalkTests {
                 let new = NewResponse(
                     head: [], metadata: metadata, body: .bytes([]), names: number % 2 == 0 ? [] : [Array("x-a".utf8)], request: Fields(),
                     sentAt: metadata.requestTime)
-                _ = cache.put(new, at: StoringPlace(key: [1], sharedKeys: [[1]]))
+                _ = cache.put(new, at: StorageLocation(key: [1], credentialFreeKeys: [[1]]))
                 guard let found = cache.findWaiting(request, at: keys).found?.metadata.order.number else { continue }
                 #expect(found >= last)
                 last = found

@@ -24,7 +24,7 @@ final class TestCache {
     }
 
     /// A second view of a cache, as on another thread.
-    static func other(_ shared: SharedCacheState, mayWait: Bool = true) -> ResponseCache {
+    static func other(_ shared: APICacheState, mayWait: Bool = true) -> ResponseCache {
         ResponseCache(shared, mayWait: mayWait) { CacheTime(wall: Timestamp(seconds: 1_795_000_000), monotonic: 0) }
     }
 
@@ -40,7 +40,7 @@ final class TestCache {
         // Responses differ by Vary only.
         settings.policy.harmlessFields += ["x-a", "x-b", "x-f"]
         configure(&settings)
-        cache = ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true) { [clock] in
+        cache = ResponseCache(APICacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true) { [clock] in
             CacheTime(wall: Timestamp(milliseconds: clock.now), monotonic: clock.now)
         }
     }
@@ -69,7 +69,7 @@ final class TestCache {
 
     /// A sent request, with the response that was found for it.
     struct Sent {
-        let request: PlacedRequest
+        let request: StorableExchange
         let order: SentOrder
         let time: Timestamp
     }
@@ -81,8 +81,8 @@ final class TestCache {
         let cache = other ?? cache
         let head = Self.request(target, lines, method: method)
         let finding = try cache.find(head, content: content.map { Array($0.utf8) })
-        let request = PlacedRequest(head, RequestCacheControl(head.fields), keys: finding.keys, found: finding.result.found)
-        return Sent(request: request, order: cache.shared.sent.take(), time: cache.shared.timeOfRequest(at: time.wall))
+        let request = StorableExchange(head, RequestCacheControl(head.fields), keys: finding.keys, found: finding.result.found)
+        return Sent(request: request, order: cache.state.sent.take(), time: cache.state.timeOfRequest(at: time.wall))
     }
 
     private func recency(_ sent: Sent) -> Recency {

@@ -8,7 +8,7 @@ import Testing
 
 @testable import ResponseCache
 
-@Suite("The cache: purging what belongs to no API that is served")
+@Suite("The cache: purging responses of unserved APIs")
 struct UnservedAPITests {
     private static let fresh = ("Cache-Control", "max-age=60")
 
@@ -21,7 +21,7 @@ struct UnservedAPITests {
     }
 
     private func selection(_ cache: ResponseCache, target: String) -> PurgeSelection {
-        .selection(EntrySelection(target: .init(target, cache.shared.settings.arguments)))
+        .selection(EntrySelection(target: .init(target, cache.state.settings.arguments)))
     }
 
     /// Two APIs have stored responses. The second one is not served when the purge runs.
@@ -36,7 +36,7 @@ struct UnservedAPITests {
         return (count, try isStale("/a/1?x=1", in: users), try isStale("/b/1", in: users))
     }
 
-    @Test("by prefix, tag and target it goes too, and is stale where its arguments may be the same")
+    @Test("a purge by prefix, tag or target includes unserved APIs; other arguments of the target become stale")
     func allAPIs() throws {
         #expect(try left { _ in .selection(EntrySelection(prefix: .init("/a"))) } == (1, nil, false))
         #expect(try left { _ in .selection(EntrySelection(tag: "one")) } == (1, nil, false))
@@ -47,7 +47,7 @@ struct UnservedAPITests {
         #expect(try left(isSoft: true) { _ in .selection(EntrySelection(tag: "two")) } == (0, false, true))
     }
 
-    @Test("what a single API has stored under another name goes by tag as well")
+    @Test("a purge by tag includes responses of a single API stored under another name")
     func formerName() throws {
         let test = try TestCache()
         let former = test.other(named: "users")
@@ -56,7 +56,7 @@ struct UnservedAPITests {
         #expect(try isStale("/a", in: former) == nil)
     }
 
-    @Test("by names of APIs, those of that name go and no others", arguments: ["users", "else"])
+    @Test("a purge by API names removes responses of those APIs and no others", arguments: ["users", "else"])
     func named(name: String) throws {
         let test = try TestCache()
         let (orders, users) = (test.other(named: "orders"), test.other(named: "users"))
@@ -67,7 +67,7 @@ struct UnservedAPITests {
         #expect(try isStale("/a", in: orders) == false)
     }
 
-    @Test("of others that are served, and were not meant, nothing goes")
+    @Test("a purge does not remove responses of other served APIs that it did not select")
     func othersStay() throws {
         let test = try TestCache()
         let (orders, users) = (test.other(named: "orders"), test.other(named: "users"))

@@ -12,7 +12,7 @@ import Testing
 @testable import ResponseCache
 @testable import Sending
 
-@Suite("The memory of hits")
+@Suite("The memo of hits")
 struct HitMemoTests {
     typealias Lines = [(String, String)]
 
@@ -27,13 +27,13 @@ struct HitMemoTests {
             CacheTime(wall: Timestamp(seconds: 1_795_000_000), monotonic: 0)
         }
         finding = try cache.find(Self.plain)
-        memo = HitMemo(cache: cache.shared)
+        memo = HitMemo(cache: cache.state)
     }
 
-    private static func shared(_ store: ResponseStore, _ policy: CachePolicySettings) -> SharedCacheState {
+    private static func shared(_ store: ResponseStore, _ policy: CachePolicySettings) -> APICacheState {
         var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
         settings.policy = policy
-        return SharedCacheState(store: store, sent: SentRequests(), settings: settings)
+        return APICacheState(store: store, sent: SentRequests(), settings: settings)
     }
 
     private static func head(_ target: String, _ lines: Lines, _ method: HTTPCore.Method, _ version: HTTPVersion) -> RequestHead {
@@ -65,7 +65,7 @@ struct HitMemoTests {
         var basis = finding.basis
         basis.selecting = selecting.map { Array($0.utf8)[...] }
         let record = ExchangeRecord(.hit, .get, status: 200)
-        let hit = Array(response.utf8).withUnsafeBytes { KeptHit(SentBytes($0), basis, times: times, record) }
+        let hit = Array(response.utf8).withUnsafeBytes { MemoizedHit(SentBytes($0), basis, times: times, record) }
         Array(bytes.utf8).withUnsafeBytes { bytes in
             guard let request = memo.request(head, bytes) else { return }
             memo.keep(request, head, basis) { hit }
@@ -74,7 +74,7 @@ struct HitMemoTests {
 
     private static let plain = head("/a", [], .get, .http11)
 
-    @Test("only what comes often is kept: by what a hit goes by first, then by its bytes, and only for the same bytes")
+    @Test("only frequent hits are kept, first found by their key, then by the exact bytes of the request")
     func often() {
         #expect(memo.request(Self.plain, nil) == nil, "its target has not come before")
         keep("a", Self.plain, "1")
@@ -86,14 +86,14 @@ struct HitMemoTests {
         #expect(find("A", Self.plain).byBytes == nil && find("a ", Self.plain).byBytes == nil)
     }
 
-    @Test("it counts for as long as the age that it tells holds, also where the clock is set back")
+    @Test("an entry is valid while its Age field is correct, also after the clock is set back")
     func times() {
         for _ in 1...4 { keep("a", Self.plain, "1", times: 3..<7) }
         #expect((0..<10).filter { find("a", Self.plain, now: $0).byBytes != nil } == [3, 4, 5, 6])
         #expect((0..<10).filter { find("a", Self.plain, now: $0).byKey != nil } == [3, 4, 5, 6])
     }
 
-    @Test("what its look-up went by makes it count no more when it changes, and nothing else does")
+    @Test("a change of the basis of its lookup invalidates an entry, and other changes do not")
     func changes() {
         for _ in 1...4 { keep("a", Self.plain, "1") }
         store.insert(NewItem(key: [2], metadata: [], head: [], body: [], retention: .whenUsed))
@@ -105,7 +105,7 @@ struct HitMemoTests {
         #expect(find("a", Self.plain) == (nil, nil))
     }
 
-    @Test("all is forgotten when the modes change")
+    @Test("the memo is cleared when the modes change")
     func forgetting() {
         for _ in 1...4 { keep("a", Self.plain, "1") }
         memo.forget()
@@ -128,7 +128,7 @@ struct HitMemoTests {
     }
 
     @Test(
-        "requests that differ only in what no hit goes by get the same; all else tells them apart",
+        "requests that differ only in irrelevant fields share an entry, and all others have separate entries",
         arguments: [
             Row("nothing differs", isSame: true),
             Row("another program", [("User-Agent", "x"), ("Accept", "*/*")], isSame: true),
@@ -148,7 +148,7 @@ struct HitMemoTests {
         #expect((find(nil, row.head).byKey != nil) == row.isSame)
     }
 
-    @Test("no two requests have one key: neither names and values nor lines run into each other")
+    @Test("different requests have different keys, however names, values and lines are combined")
     func ambiguity() {
         let heads = [
             Self.head("/a", [("X", "1"), ("Y", "2")], .get, .http11), Self.head("/a", [("X", "1Y:2")], .get, .http11),
@@ -160,7 +160,7 @@ struct HitMemoTests {
         for (place, head) in heads.enumerated() { #expect(find(nil, head).byKey == "\(place)") }
     }
 
-    @Test("a field that a Vary or the operator names tells requests apart")
+    @Test("a field named by Vary or by the operator distinguishes requests")
     func named() {
         let one = Self.head("/a", [("Accept-Language", "de")], .get, .http11)
         let other = Self.head("/a", [("Accept-Language", "fr")], .get, .http11)
@@ -182,7 +182,7 @@ struct HitMemoTests {
         #expect(find(in: keyed, nil, Self.head("/a", [("Accept-Language", "de"), ("User-Agent", "x")], .get, .http11)).byKey == nil)
     }
 
-    @Test("what is kept is bounded, and what others ask for keeps its place once more")
+    @Test("the memo is bounded, and entries that are used again are kept longer")
     func bounds() {
         let large = String(repeating: "x", count: 1 << 20)
         for number in 0..<8 {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Sending
 
-@Suite("The form in which stored content goes out")
+@Suite("The form in which stored content is sent")
 struct SentFormTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let testDescription: String
@@ -49,13 +49,13 @@ struct SentFormTests {
         Row("switched off, and it came coded: as it came", .asStored, flags: [.isOpen, .cameCoded], .off),
     ]
 
-    @Test("a table", arguments: rows)
+    @Test("each combination of the table gets its form", arguments: rows)
     func table(row: Row) {
         #expect(row.facts.form == row.form)
         #expect(row.facts.isNegotiated == row.isNegotiated)
     }
 
-    @Test("what is passed on gets gzip only where nothing speaks against it")
+    @Test("content that is passed on is compressed with gzip only if nothing forbids it")
     func passed() {
         func form(_ lines: [(String, String)], asked: String = "gzip", bytes: Int = 5_000, isOpen: Bool = true) -> SentForm? {
             var (fields, request) = (Fields(), Fields())
@@ -76,7 +76,7 @@ struct SentFormTests {
         #expect(form([("Content-Type", "image/png")]) == nil && form([]) == nil)
     }
 
-    @Test("recoded contents are remembered within their limit, those that are asked for again the longest")
+    @Test("recoded contents are remembered within their limit, and those used again are kept longest")
     func remembered() {
         let contents = RecodedContents(limitBytes: 16_000)
         var made: [UInt64] = []

@@ -12,7 +12,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("The boundaries of several APIs", .play)
+@Suite("Isolation of several APIs", .play)
 struct APIBoundaryTests {
     /// Two APIs, `a` at /a and `b` at /b, whose path prefixes are stripped.
     private func play(
@@ -44,7 +44,7 @@ struct APIBoundaryTests {
 
     // MARK: Stored responses
 
-    @Test("an id is purged of the API that is named, and of no other", arguments: ["", "&soft=true"])
+    @Test("purging by ID removes the response only from the named API", arguments: ["", "&soft=true"])
     func ids(_ soft: String) throws {
         let play = try play((Self.origin("a"), Self.origin("b")))
         for target in ["/a/1", "/b/1"] { _ = try play.get(target) }
@@ -60,7 +60,7 @@ struct APIBoundaryTests {
         #expect(try play.get("/a/1")["Cache-Status"]?.contains("hit") == true)
     }
 
-    @Test("all, a prefix and a target are listed and purged over several APIs, each counted once")
+    @Test("listing and purging by all, prefix or target cover several APIs and count each response once")
     func overAll() throws {
         let play = try play((Self.origin("a"), Self.origin("b")))
         for target in ["/a/1", "/a/2", "/b/1", "/b/2"] { _ = try play.get(target) }
@@ -77,7 +77,7 @@ struct APIBoundaryTests {
         for target in ["/a/1", "/b/1"] { #expect(try play.get(target)["Cache-Status"]?.contains("hit") != true) }
     }
 
-    @Test("a login at one API ends nothing that is known of the same cookies at another")
+    @Test("a login at one API does not end cookie permissions at another")
     func cookies() throws {
         let play = try play((cookieOrigin(), cookieOrigin()))
         var client = CookieClient()
@@ -104,7 +104,7 @@ struct APIBoundaryTests {
         return String(decoding: entry.serialized(), as: UTF8.self)
     }
 
-    @Test("an archive's response goes to the API that it was exported from; where that is not told and more than one fit, it says so")
+    @Test("an imported response goes to its original API; an ambiguous one is reported")
     func archives() throws {
         let origin = Self.origin("both")
         let play = try play((origin, origin)) { settings in
@@ -129,7 +129,7 @@ struct APIBoundaryTests {
 
     // MARK: Requests that match no API
 
-    @Test("a request that is for none is refused whatever the first API's routes say")
+    @Test("a request that matches no API is refused, whatever the first API's routes say")
     func nobody() throws {
         let nobody = try AddressRules(allow: [], deny: [IPNetwork("0.0.0.0/0")])
         let play = try play((Self.origin("a"), Self.origin("b"))) { settings in
@@ -152,7 +152,7 @@ struct APIBoundaryTests {
 
     // MARK: Faults
 
-    @Test("a fault meets the paths that clients ask for, where the upstream knows others")
+    @Test("a fault applies to client paths, even if the upstream uses other paths")
     func faults() throws {
         let play = try play((Self.origin("a"), Self.origin("b"))) { $0.admin.allowsFaults = true }
         #expect(try play.admin("POST", "/-/faults?path=/a/1&effect=refuse").status == 200)
@@ -161,7 +161,7 @@ struct APIBoundaryTests {
         #expect(try play.get("/a/2").text == "\"a /2\"")
     }
 
-    @Test("the probe asks for the upstream's path, and what fails there is shown under the clients'")
+    @Test("the probe uses the upstream's path, and its failure is shown under the client's path")
     func probe() throws {
         let sick = ScriptedOrigin { request in
             request.target == "/health" ? [.send("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")] : [.json("1")]
@@ -191,7 +191,7 @@ struct APIBoundaryTests {
 
     // MARK: Hosts
 
-    @Test("a host with a port is for that port alone, and more exact than one without")
+    @Test("a host with a port matches only that port and takes precedence over one without")
     func ports() throws {
         let play = try play((Self.origin("a"), Self.origin("b"))) { settings in
             for place in 0...1 { (settings.apis[place].scope.path, settings.apis[place].scope.isStripped) = ([], false) }
@@ -205,7 +205,7 @@ struct APIBoundaryTests {
     }
 }
 
-@Suite("What the addresses of an upstream say", .play, .upstreams)
+@Suite("Responses of several upstream addresses", .play, .upstreams)
 struct AddressBoundaryTests {
     /// Two addresses of one upstream. The second one has another base path.
     private func play(
@@ -233,7 +233,7 @@ struct AddressBoundaryTests {
     }
 
     @Test(
-        "a redirect is read as of the address that responded, fresh and stored",
+        "a redirect is interpreted relative to the address that responded, fresh and stored",
         arguments: [("/v2/there", "/there"), ("", "/there"), ("//other.test/x", "//other.test/x"), ("there", "there")])
     func redirects(_ location: String, _ expected: String) throws {
         let (first, second, proxy) = try play(location: { location.isEmpty ? "http://127.0.0.1:\($0)/v2/there" : location })
@@ -242,14 +242,14 @@ struct AddressBoundaryTests {
         for _ in 1...2 { #expect(try proxy.get("/moved")["Location"] == expected) }
     }
 
-    @Test("what lies outside the base path of the address that responded is not taken for something of the first")
+    @Test("a redirect outside the responding address's base path is not mapped to the first address")
     func outside() throws {
         let (first, second, proxy) = try play(location: { _ in "/v1/there" })
         first.down()
         #expect(try proxy.get("/moved")["Location"] == "http://127.0.0.1:\(second.port)/v1/there")
     }
 
-    @Test("a write at a further address ends the copy that its Location names")
+    @Test("a write at a fallback address invalidates the response that its Location names")
     func writes() throws {
         let (first, second, proxy) = try play(location: { _ in "/v2/1" })
         defer { second.down() }
@@ -260,7 +260,7 @@ struct AddressBoundaryTests {
         #expect(try proxy.get("/1")["Cache-Status"]?.contains("hit") != true)
     }
 
-    @Test("while the mode is offline, an address that is down is left alone")
+    @Test("in offline mode an unreachable address is not retried")
     func offline() throws {
         let (first, second, proxy) = try play(location: { _ in "/" })
         defer { second.down() }
@@ -279,7 +279,7 @@ struct AddressBoundaryTests {
         #expect(first.waitForConnections(count + 1))
     }
 
-    @Test("the administrator sees each address, since when it is down, and why")
+    @Test("the admin interface lists each address with the time and cause of its failure")
     func shown() throws {
         let (first, second, proxy) = try play(location: { _ in "/" })
         first.down()

@@ -8,9 +8,9 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Content is looked at", .play, .doors)
+@Suite("Content examination", .play, .clientProtocols)
 struct ExaminationTests {
-    @Test("a large response is served the same whether it was looked at on the loop or beside it", .slow, arguments: [false, true])
+    @Test("a large response is served identically whether examined on or off the event loop", .slow, arguments: [false, true])
     func plays(isCoded: Bool) throws {
         let text = TestContent.list(3_000)
         let content = isCoded ? try TestContent.gzip(text) : Array(text.utf8)
@@ -45,7 +45,7 @@ struct ExaminationTests {
         #expect(seen[0] == seen[1])
     }
 
-    @Test("followers of a long response wait for its end and get the copy")
+    @Test("followers of a large response wait for its end and receive the stored response")
     func followers() throws {
         let text = TestContent.list(3_000)
         let gate = Gate()
@@ -64,7 +64,7 @@ struct ExaminationTests {
         #expect(origin.requests.count == 1)
     }
 
-    @Test("a client that leaves while its response is examined harms nobody, and the response is stored", .slow)
+    @Test("a client disconnect during examination is harmless, and the response is stored", .slow)
     func leaves() throws {
         let text = TestContent.list(10_000)
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] })
@@ -81,7 +81,7 @@ struct ExaminationTests {
         #expect(try play.metric("cistern_worker_queue_bytes{shard=\"0\",worker=\"content\"}") == 0)
     }
 
-    @Test("the end does not wait for what is examined or coded, and the next start finds all in order", .slow)
+    @Test("shutdown does not wait for examination or compression, and the next start succeeds", .slow)
     func end() throws {
         let text = TestContent.list(10_000)
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] }) { $0.content.compressFromBytes = 1 }
@@ -97,7 +97,7 @@ struct ExaminationTests {
         #expect(try play.get("/a").text == text)
     }
 
-    @Test("a long request's content is one key in any spelling, and a small difference is another", .slow)
+    @Test("large request content has one key in any JSON spelling; a small difference gives another", .slow)
     func requests() throws {
         let content = { (more: String) in TestContent.list(3_000, more) }
         let origin = ScriptedOrigin { request in [.json("[\(request.content.count)]", ["Cache-Control: max-age=60"])] }

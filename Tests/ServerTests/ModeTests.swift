@@ -9,7 +9,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Modes", .play)
+@Suite("Serving modes", .play)
 struct ModeTests {
     private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }, configure)
@@ -20,7 +20,7 @@ struct ModeTests {
         #expect(response.status == 200)
     }
 
-    @Test("offline: what is stored is served, however old; the rest gets 504; the upstream is not asked")
+    @Test("offline: stored responses are served at any age, others get 504, and the upstream is never contacted")
     func offline() throws {
         let play = try play { $0.shards = 2 }
         _ = try play.get("/a")
@@ -35,7 +35,7 @@ struct ModeTests {
         #expect(try play.get("/b").status == 200)
     }
 
-    @Test("offline under the strict policy: what said must-revalidate is not served")
+    @Test("offline in strict mode: a stale must-revalidate response is not served")
     func offlineStrict() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=1, must-revalidate"])] }) { settings in
             settings.policy.strictness = .strict
@@ -47,7 +47,7 @@ struct ModeTests {
         #expect(try play.get("/a").status == 504)
     }
 
-    @Test("record: the upstream is always asked, its response stored, and no copy stands in for it")
+    @Test("record: every request is fetched and stored, and no stored response rescues")
     func record() throws {
         let play = try play()
         _ = try play.get("/a")
@@ -61,7 +61,7 @@ struct ModeTests {
         #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
     }
 
-    @Test("replay: what is stored is served, however old; the rest is fetched")
+    @Test("replay: stored responses are served at any age; others are fetched")
     func replay() throws {
         let play = try play()
         _ = try play.get("/a")
@@ -72,7 +72,7 @@ struct ModeTests {
         #expect(play.origin.requests.count == 2)
     }
 
-    @Test("the longest prefix counts, and can be taken back")
+    @Test("the longest prefix decides the mode and can be removed")
     func prefixes() throws {
         let play = try play()
         try set(play, "offline", prefix: "/a")
@@ -88,7 +88,7 @@ struct ModeTests {
         for wrong in ["/-/mode", "/-/mode?mode=of", "/-/mode?mode=live&prefix=a"] { #expect(try play.admin("PUT", wrong).status == 400) }
     }
 
-    @Test("a route has a mode by its name; a prefix counts before it, what is for all behind it")
+    @Test("a route's mode is set by name; a prefix takes precedence over it, and it over the general mode")
     func routes() throws {
         let play = try play { settings in
             settings.shards = 2
@@ -115,7 +115,7 @@ struct ModeTests {
         #expect(try play.admin("PUT", "/-/mode?mode=live&route=users&prefix=/users").status == 400)
     }
 
-    @Test("a request chooses for itself only where that is allowed, and the upstream never sees it")
+    @Test("a request may choose its mode only if permitted, and the field is not forwarded")
     func field() throws {
         for isAllowed in [true, false] {
             let play = try play { $0.ownFields.allowsMode = isAllowed }
@@ -128,7 +128,7 @@ struct ModeTests {
         }
     }
 
-    @Test("there is a limit to prefixes")
+    @Test("the number of prefixes is limited")
     func limit() {
         var modes = ModeTable()
         let areTaken = (0..<ModeTable.ruleLimit).map { modes.set(.replay, prefix: "/\($0)") }

@@ -10,7 +10,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Rules made narrower")
+@Suite("Warnings about narrowed rules")
 struct NarrowingTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let testDescription: String
@@ -63,7 +63,7 @@ struct NarrowingTests {
         Row("a cookie is not ignored any more", { $0.policy.credentials.ignoredCookies.append("lang") }, "more credentials"),
     ]
 
-    @Test("a reload tells of it", .play)
+    @Test("a reload warns about a narrowed rule", .play)
     func told() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) { $0.otherRoute.credentials.areIgnored = true }
         let outcome = play.reload { $0.settings.otherRoute.credentials.areIgnored = false }
@@ -71,10 +71,10 @@ struct NarrowingTests {
         #expect(warnings.count == 1 && warnings.first?.hasPrefix("credentials are no longer ignored") == true)
     }
 
-    @Test("each", arguments: rows)
+    @Test("each narrowed setting causes a warning", arguments: rows)
     func warnings(_ row: Row) {
         var settings = ProxySettings(upstream: UpstreamSettings(host: "a", port: 1))
-        settings.store = StorePlace(directory: "/none", capacityBytes: 8 << 20)
+        settings.store = StoreLocation(directory: "/none", capacityBytes: 8 << 20)
         var former = settings
         row.from(&former)
         row.to(&settings)

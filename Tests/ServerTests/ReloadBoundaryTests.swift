@@ -15,7 +15,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("What a reload must not do", .play)
+@Suite("What a reload preserves and prevents", .play)
 struct ReloadBoundaryTests {
     private static func origin(_ name: String = "origin") -> ScriptedOrigin {
         ScriptedOrigin { [.json("\"\(name) \($0.target)\"", ["Cache-Control: max-age=60"])] }
@@ -23,7 +23,7 @@ struct ReloadBoundaryTests {
 
     private static func isApplied(_ outcome: ReloadOutcome?) -> Bool { outcome?.label == "applied" }
 
-    @Test("whose credentials are, as the upstream has told, is known further: their copies go out in an outage")
+    @Test("looked-up user identities survive a reload, so their stored responses rescue")
     func toldIdentities() throws {
         let origin = ScriptedOrigin {
             $0.target == "/me" ? [.json("{\"id\":\"ann\"}")] : [.json("\"hers\"", ["Cache-Control: private, max-age=3600"])]
@@ -42,7 +42,7 @@ struct ReloadBoundaryTests {
         #expect(try play.metric("cistern_identity_lookups_total{result=\"told\"}") == 1)
     }
 
-    @Test("a request under new rules does not share the response to one under the old")
+    @Test("a request under new rules does not join a fetch under the old rules")
     func flights() throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { request in
@@ -59,7 +59,7 @@ struct ReloadBoundaryTests {
         #expect(alice.readResponse()?.text == "\"alice\"" && other.readResponse()?.text == "\"nobody\"")
     }
 
-    @Test("a port that another process listens on is not shared with it")
+    @Test("a port used by another process is not shared with it")
     func port() throws {
         let (play, other) = (try ProxyPlay(Self.origin()), try ProxyPlay(Self.origin("other")))
         // A separate socket with SO_REUSEPORT, as of another process.
@@ -74,7 +74,7 @@ struct ReloadBoundaryTests {
         withExtendedLifetime((taken, other)) {}
     }
 
-    @Test("one address may become all of the machine's, and all one; whoever is connected loses nothing")
+    @Test("a listener can change between one address and all addresses without losing connected clients")
     func wildcard() throws {
         let play = try ProxyPlay(Self.origin())
         let (port, kept) = (play.port, try play.client())
@@ -87,7 +87,7 @@ struct ReloadBoundaryTests {
         #expect(kept.get("/a")?["Connection"] == "close")
     }
 
-    @Test("of IPv6 one address may become all, whoever listens on the port in IPv4")
+    @Test("an IPv6 listener can change to all addresses, independent of IPv4 listeners on the port")
     func wildcardOfIPv6() throws {
         let play = try ProxyPlay(Self.origin()) { $0.listening.listeners = [ListenerSettings(.ipv4(host: "0.0.0.0", port: 0))] }
         let clear = ListenerSettings(.ipv4(host: "0.0.0.0", port: play.port))
@@ -100,7 +100,7 @@ struct ReloadBoundaryTests {
         }
     }
 
-    @Test("an administrator comes in where clients have no more room")
+    @Test("an administrator can connect when the client connection limit is reached")
     func reserve() throws {
         let play = try ProxyPlay(Self.origin()) { $0.downstream.maximumConnections = 1 }
         let client = try play.client()
@@ -109,23 +109,23 @@ struct ReloadBoundaryTests {
         #expect(client.get("/a")?.status == 200)
     }
 
-    @Test("who came in before a certificate was asked for comes in anew", .serialized, arguments: [false, true])
-    func certificates(isAsBefore: Bool) throws {
+    @Test("a connection from before client certificates were required must reconnect", .serialized, arguments: [false, true])
+    func certificates(isUnchanged: Bool) throws {
         let authority = SharedCertificates.authority
-        let play = try ProxyPlay(Self.origin(), door: .tls)
+        let play = try ProxyPlay(Self.origin(), clientProtocol: .tls)
         let kept = try play.client()
         #expect(kept.get("/a")?.status == 200)
         let outcome = play.reload {
-            guard !isAsBefore else { return }
+            guard !isUnchanged else { return }
             $0.settings.listening.tls.certificates[0].clientAuthorities = authority
             $0.settings.listening.tls.certificates[0].verification = .required
         }
         #expect(Self.isApplied(outcome))
-        #expect((kept.get("/a")?["Connection"] == "close") == !isAsBefore)
-        #expect((try play.client().get("/a")?.status == 200) == isAsBefore)
+        #expect((kept.get("/a")?["Connection"] == "close") == !isUnchanged)
+        #expect((try play.client().get("/a")?.status == 200) == isUnchanged)
     }
 
-    @Test("what was one API's and is another's now does not come from the first one's memory")
+    @Test("a path moved to another API is not served from the first API's memory")
     func memos() throws {
         let (first, second) = (Self.origin("first"), Self.origin("second"))
         func api(_ settings: ProxySettings, _ name: String, _ path: String, _ origin: ScriptedOrigin) -> ProxySettings {
@@ -145,7 +145,7 @@ struct ReloadBoundaryTests {
         for _ in 1...2 { #expect(try play.get("/users/1").text == "\"second /users/1\"") }
     }
 
-    @Test("one API that becomes several keeps the mode that was set by hand, and it is told that copies have other names")
+    @Test("splitting one API into several keeps the mode and warns that stored responses are keyed by name")
     func names() throws {
         let play = try ProxyPlay(Self.origin())
         #expect(try play.get("/a").status == 200)
@@ -160,7 +160,7 @@ struct ReloadBoundaryTests {
         #expect(try play.get("/b").status == 504)
     }
 
-    @Test("https beside http leaves what was stored where it is, and a write reaches what nobody finds meanwhile")
+    @Test("adding https beside http keeps stored responses, and writes also invalidate those that are unreachable meanwhile")
     func schemes() throws {
         let play = try ProxyPlay(Self.origin())
         let pair = SharedCertificates.proxy
@@ -188,7 +188,7 @@ struct ReloadBoundaryTests {
         #expect(try !isHit(secured()) && !isHit(play.get("/a")))
     }
 
-    @Test("faults that may not be injected any more end")
+    @Test("active faults end when fault injection is disabled")
     func faults() throws {
         let play = try ProxyPlay(Self.origin()) { $0.admin.allowsFaults = true }
         #expect(try play.admin("POST", "/-/faults?path=/a&effect=refuse").status == 200)
@@ -197,7 +197,7 @@ struct ReloadBoundaryTests {
         #expect(try play.metric("cistern_fault_rules") == 0)
     }
 
-    @Test("the administrator's socket is for its owner alone, whoever had it before")
+    @Test("the admin socket is accessible only to its owner, also if it was a listener before")
     func adminSocket() throws {
         let file = TestTools.temporaryDirectory()
         let path = file.path + "/a.sock"

@@ -25,7 +25,7 @@ struct ReloadTests {
 
     // MARK: Applied changes
 
-    @Test("connections that stand ask under the new settings, and find what was stored", .doors)
+    @Test("existing connections use the new settings and find stored responses", .clientProtocols)
     func applied() throws {
         let play = try ProxyPlay(Self.origin()) { $0.shards = 2 }
         #expect(try play.get("/a")["Cache-Status"]?.hasPrefix("cistern;") == true)
@@ -39,7 +39,7 @@ struct ReloadTests {
         #expect(try play.metric("cistern_settings_last_reload{result=\"applied\"}") == 1)
     }
 
-    @Test("what is under way ends as it began, with another upstream behind it; then nothing is left of that")
+    @Test("requests in progress finish with the old upstream, which is then released")
     func underWay() throws {
         let (asked, gate) = (Gate(), Gate())
         let old = ScriptedOrigin { $0.target == "/slow" ? [.open(asked), .pass(gate), .json("\"old\"")] : [.json("\"old\"")] }
@@ -61,7 +61,7 @@ struct ReloadTests {
         #expect(try play.metric("cistern_upstream_connections_total") == 2)
     }
 
-    @Test("counts go on, whatever counted them")
+    @Test("counters continue across a reload")
     func counts() throws {
         let play = try ProxyPlay(Self.origin()) { $0.background.probe.path = "/probe" }
         for round in 1...3 {
@@ -77,7 +77,7 @@ struct ReloadTests {
         #expect(try play.metric("cistern_upstream_requests_total") ?? 0 >= 6)
     }
 
-    @Test("settings of clients' connections and limits hold for who comes and for who is there")
+    @Test("new connection settings and limits apply to new and existing connections")
     func limits() throws {
         let play = try ProxyPlay(Self.origin())
         let kept = try play.client()
@@ -94,7 +94,7 @@ struct ReloadTests {
 
     // MARK: Several APIs
 
-    @Test("of several APIs those that stay as they are keep their connections; others come, change and go")
+    @Test("unchanged APIs keep their connections while others are added, changed and removed")
     func apis() throws {
         let (users, orders) = (Self.origin("users"), Self.origin("orders"))
         func api(_ settings: ProxySettings, _ name: String, _ origin: ScriptedOrigin) -> ProxySettings {
@@ -124,7 +124,7 @@ struct ReloadTests {
 
     // MARK: State that survives a reload
 
-    @Test("modes that the administrator has set go on, but where the file says another now")
+    @Test("modes set by the administrator survive a reload, unless the file changes that mode")
     func modes() throws {
         let play = try ProxyPlay(Self.origin()) { settings in
             for name in ["one", "two"] {
@@ -146,7 +146,7 @@ struct ReloadTests {
         }
     }
 
-    @Test("what fails is known further, by the same upstream")
+    @Test("upstream failures are remembered across a reload for the same upstream")
     func failures() throws {
         let play = try ProxyPlay(Self.origin())
         #expect(try play.get("/a").status == 200)
@@ -161,7 +161,7 @@ struct ReloadTests {
 
     // MARK: Listeners
 
-    @Test("an address that is new is listened on; one that is no more lets its clients end", .doors)
+    @Test("a new address is listened on; a removed one lets its clients finish", .clientProtocols)
     func listeners() throws {
         let play = try ProxyPlay(Self.origin()) { $0.shards = 2 }
         #expect(try play.get("/a").status == 200)
@@ -181,7 +181,7 @@ struct ReloadTests {
         #expect(try play.get("/a").status == 200)
     }
 
-    @Test("a kept connection of an address that is no more ends with its next response")
+    @Test("a persistent connection of a removed address closes after its next response")
     func lastResponse() throws {
         let play = try ProxyPlay(Self.origin())
         let (address, kept) = (play.addresses[0], try play.client())
@@ -194,7 +194,7 @@ struct ReloadTests {
         #expect(kept.isClosedByServer())
     }
 
-    @Test("what is spoken at an address can change; who waits to be accepted there gets the new")
+    @Test("the protocol of an address can change, also for connections waiting to be accepted")
     func spoken() throws {
         let play = try ProxyPlay(Self.origin())
         let clear = try play.client()
@@ -212,7 +212,7 @@ struct ReloadTests {
         #expect(secured.get("/a")?.status == 200)
     }
 
-    @Test("a certificate that was renewed is named, and how long it lasts")
+    @Test("a renewed certificate is reported with its remaining validity")
     func renewed() throws {
         let (certificates, folder) = (try TestCertificates(), TestTools.temporaryDirectory())
         let (file, key) = (folder.path + "/served.pem", folder.path + "/served.key")
@@ -222,7 +222,7 @@ struct ReloadTests {
             try TestTools.write(TestTools.read(pair.key), to: key)
         }
         try serve("first")
-        let play = try ProxyPlay(Self.origin(), door: .tls) {
+        let play = try ProxyPlay(Self.origin(), clientProtocol: .tls) {
             $0.listening.tls.certificates = [ServerTLSSettings.Certificate(file: file, keyFile: key)]
         }
         func changed() -> [String] { if case .applied(let applied) = play.reload({ $0.changed = [] }) { applied.changed } else { ["?"] } }
@@ -234,7 +234,7 @@ struct ReloadTests {
 
     // MARK: Rejected reloads
 
-    @Test("where anything of it cannot be had, all stays as it was, and it is told")
+    @Test("a reload that cannot be fully applied changes nothing and is reported")
     func refused() throws {
         let (taken, play) = (Self.origin(), try ProxyPlay(Self.origin()))
         let kept = try play.client()
@@ -261,7 +261,7 @@ struct ReloadTests {
         #expect(try play.metric("cistern_settings_last_reload{result=\"refused\"}") == 1)
     }
 
-    @Test("a restart that is needed is told")
+    @Test("a required restart is reported")
     func restart() throws {
         let play = try ProxyPlay(Self.origin())
         #expect(play.reload { $0.awaitingRestart = ["shards"] }?.label == "restart_needed")

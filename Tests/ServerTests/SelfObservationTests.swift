@@ -37,7 +37,7 @@ private final class SlowClock: TimeSource {
         return time.monotonicMilliseconds
     }
     func wait(until monotonic: Int64) -> Int64 { time.wait(until: monotonic) }
-    var isMovedByHand: Bool { true }
+    var isSetByTests: Bool { true }
     func whenMoved(_ wake: @escaping @Sendable () -> Void) { time.whenMoved(wake) }
 }
 
@@ -49,7 +49,7 @@ struct SelfObservationTests {
         try play.metric("cistern_limit_used_ratio{limit=\"\(limit)\"}")
     }
 
-    @Test("connections to the upstream, requests on them and those that wait are shown with their limits, also after a reload", .upstreams)
+    @Test("upstream connections, requests and waiters are shown with their limits, also after a reload", .upstreams)
     func upstreamConnections() throws {
         let gate = Gate()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("{}", ["Cache-Control: no-store"])] }) { settings in
@@ -79,7 +79,7 @@ struct SelfObservationTests {
         #expect(try play.waitFor("cistern_upstream_open_connections", 0, advancing: .seconds(1)))
     }
 
-    @Test("the limits of all shards and addresses are added up, and the ratio is that of the fullest")
+    @Test("limits are summed over shards and addresses; the ratio is that of the fullest one")
     func shards() throws {
         let (asked, gate) = (Gate(), Gate())
         let play = try ProxyPlay(ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}")] }) { settings in
@@ -97,7 +97,7 @@ struct SelfObservationTests {
         #expect(client.readResponse()?.status == 200)
     }
 
-    @Test("clients' connections and descriptors are shown as parts of their limits", .doors)
+    @Test("client connections and descriptors are shown as ratios of their limits", .clientProtocols)
     func clients() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.downstream.maximumConnections = 8 }
         #expect(try Self.ratio(play, "limits.connections") == 0.125)
@@ -114,7 +114,7 @@ struct SelfObservationTests {
         page.split(separator: "\n").first { $0.hasPrefix(name + " ") }.flatMap { Double($0.dropFirst(name.utf8.count + 1)) }
     }
 
-    @Test("request content that is held is shown as a part of its budget, which a reload changes")
+    @Test("buffered request content is shown as a ratio of its budget, which a reload changes")
     func content() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { settings in
             settings.downstream.requestBufferBytes = 1_000
@@ -133,7 +133,7 @@ struct SelfObservationTests {
         #expect(try Self.ratio(play, "limits.request_buffers") == 0)
     }
 
-    @Test("responses that a slow client does not take are shown as a part of their budget")
+    @Test("unsent responses are shown as a ratio of their budget")
     func unsent() throws {
         let long = String(repeating: "a", count: 6 << 20)
         let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(long, type: "text/plain", ["Cache-Control: no-store"])] }) {
@@ -149,16 +149,16 @@ struct SelfObservationTests {
         #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"limits.unsent\"}", 0))
     }
 
-    @Test("TLS handshakes under way are shown as a part of their limit")
+    @Test("running TLS handshakes are shown as a ratio of their limit")
     func handshakes() throws {
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, door: .tls) { $0.listening.tls.handshakeLimit = 10 }
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, clientProtocol: .tls) { $0.listening.tls.handshakeLimit = 10 }
         #expect(try Self.ratio(play, "limits.handshakes") == 0)
         let half = try TestClient(port: play.port)
         half.send([0x16, 3, 1, 2, 0, 1])
         #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"limits.handshakes\"}", 0.1))
     }
 
-    @Test("background fetches are shown as a part of their limit")
+    @Test("background fetches are shown as a ratio of their limit")
     func background() throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=1, stale-while-revalidate=60"])] }
@@ -185,7 +185,7 @@ struct SelfObservationTests {
     }
 
     @Test(
-        "the difference of the upstream's clock is that of its Date field",
+        "the upstream's clock difference is computed from its Date field",
         .upstreams,
         arguments: [
             DateRow(testDescription: "no Date", ahead: nil, expected: nil),
@@ -215,7 +215,7 @@ struct SelfObservationTests {
         #expect(try play.metric("cistern_upstream_clock_skew_seconds") == nil)
     }
 
-    @Test("each of several APIs has its own")
+    @Test("with several APIs each has its own clock difference")
     func datesOfAPIs() throws {
         let clock = ManualTime()
         let play = try ProxyPlay(
@@ -235,7 +235,7 @@ struct SelfObservationTests {
         #expect(try play.metric(#"cistern_upstream_clock_skew_seconds{api="orders"}"#) == 0)
     }
 
-    @Test("steps of the machine's clock are counted by their direction")
+    @Test("steps of the machine's clock are counted by direction")
     func steps() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         func steps(_ direction: String) throws -> Double? { try play.metric("cistern_clock_steps_total{direction=\"\(direction)\"}") }
@@ -253,7 +253,7 @@ struct SelfObservationTests {
 
     // MARK: The loop and the program
 
-    @Test("a batch of events that holds the loop is counted as a stall, and is the longest wait")
+    @Test("an event batch that blocks the loop is counted as a stall and is the longest wait")
     func stalls() throws {
         let clock = SlowClock()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, clock: clock) { $0.shards = 1 }
@@ -269,7 +269,7 @@ struct SelfObservationTests {
         Issue.record("no batch of events was stalled")
     }
 
-    @Test("cistern_build_info has the versions of the libraries")
+    @Test("cistern_build_info includes the library versions")
     func build() throws {
         let page = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }).get("/metrics").text
         let line = try #require(page.split(separator: "\n").first { $0.hasPrefix("cistern_build_info{") })
@@ -282,7 +282,7 @@ struct SelfObservationTests {
     }
 }
 
-@Suite("The metrics page with gzip (RFC 9110 §12.5.3)", .play, .doors)
+@Suite("Gzip of the metrics page (RFC 9110 §12.5.3)", .play, .clientProtocols)
 struct CompressedMetricsTests {
     private static func decoded(_ response: TestResponse) -> String? {
         guard response["Content-Encoding"] == "gzip" else { return response["Content-Encoding"] == nil ? response.text : nil }
@@ -290,7 +290,7 @@ struct CompressedMetricsTests {
     }
 
     @Test(
-        "who accepts it by name gets it, and nobody else; all are told what the page depends on",
+        "only clients that accept gzip by name receive it, and Vary is always present",
         arguments: [
             (nil, false), ("gzip", true), ("GZIP", true), ("deflate, gzip;q=0.5", true), ("gzip;q=0", false), ("gzip; q=0.000", false),
             ("identity", false), ("br, zstd", false), ("", false), ("*;q=0", false), ("gzip;q=0, *", false),
@@ -309,7 +309,7 @@ struct CompressedMetricsTests {
         }
     }
 
-    @Test("HEAD gets the fields and no content")
+    @Test("HEAD receives the fields without content")
     func head() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         let response = try play.request("HEAD", "/metrics", [("Accept-Encoding", "gzip")])
@@ -318,7 +318,7 @@ struct CompressedMetricsTests {
         #expect(try play.get("/healthz").text == "ok\n")
     }
 
-    @Test("many that ask at once get each what they accept, also at the administrator's addresses")
+    @Test("concurrent clients each receive the coding they accept, also on admin addresses")
     func many() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.shards = 2 }
         let clients = try (0..<20).map { number in

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Several APIs", .play, .doors)
+@Suite("Several APIs", .play, .clientProtocols)
 struct SeveralAPIsTests {
     /// Responds with its name and the received target.
     private static func origin(_ name: String) -> ScriptedOrigin {
@@ -56,7 +56,7 @@ struct SeveralAPIsTests {
         func isHit(_ target: String) throws -> Bool { try get(target)["Cache-Status"]?.contains("hit") == true }
     }
 
-    @Test("each gets its own requests, under the paths that it knows, and its own copies go out")
+    @Test("each API receives its own requests under its upstream's paths, and its own stored responses rescue")
     func chosen() throws {
         let play = try Play()
         for _ in 1...2 {
@@ -72,7 +72,7 @@ struct SeveralAPIsTests {
         #expect(try play.proxy.metric("cistern_api_requests_total{api=\"orders\",result=\"miss\"}") == 3)
     }
 
-    @Test("errors that clients get are counted of each API, the upstream's own too")
+    @Test("errors sent to clients are counted per API, including errors of the upstream")
     func serverErrors() throws {
         let play = try Play()
         play.orders.down()
@@ -84,7 +84,7 @@ struct SeveralAPIsTests {
         #expect(try play.proxy.metric("cistern_api_server_errors_total{api=\"users\"}") == 0)
     }
 
-    @Test("a host that none has gets 421, a path that none has 404, and neither is an API's")
+    @Test("an unknown host gets 421 and an unknown path 404, and neither counts for an API")
     func nobody() throws {
         let play = try Play { $0.access.names = ServedNames() }
         #expect(try play.get("/orders/../a").status == 404)
@@ -104,7 +104,7 @@ struct SeveralAPIsTests {
         #expect(why.map { $0["api"]?.string } == ["users", nil, nil])
     }
 
-    @Test("what one API's upstream fails at stops and rescues nothing of another")
+    @Test("failures of one API's upstream neither stop nor rescue requests of another")
     func failing() throws {
         let play = try Play()
         for target in ["/a", "/orders/a"] { _ = try play.get(target) }
@@ -119,7 +119,7 @@ struct SeveralAPIsTests {
         #expect(try play.proxy.metric("cistern_api_up{api=\"orders\"}") == 0)
     }
 
-    @Test("a redirect leads to where clients find it, and a write ends the copies of what it names")
+    @Test("redirects point to client paths, and a write invalidates the targets it names")
     func paths() throws {
         let play = try Play()
         #expect(try play.get("/orders/moved")["Location"] == "/orders/there")
@@ -130,7 +130,7 @@ struct SeveralAPIsTests {
         #expect(try !play.isHit("/orders/1"))
     }
 
-    @Test("a write ends groups of its own API, and no other's")
+    @Test("a write invalidates groups only of its own API")
     func groups() throws {
         let play = try Play()
         _ = try play.get("/grouped")
@@ -138,7 +138,7 @@ struct SeveralAPIsTests {
         #expect(try play.isHit("/grouped"))
     }
 
-    @Test("the administrator lists, purges and switches one of them, or all")
+    @Test("the administrator can list, purge and switch the mode of one API or all")
     func administered() throws {
         let play = try Play()
         _ = try play.get("/a", host: "users.test")
@@ -188,7 +188,7 @@ struct SeveralAddressesTests {
         return (origins[0], origins[1], proxy)
     }
 
-    @Test("while the first cannot be reached the second is asked, reads and writes, under its own name; then the first again")
+    @Test("while the first address is unreachable the second serves reads and writes; afterwards the first is used again")
     func fallback() throws {
         let (first, second, proxy) = try play()
         #expect(try proxy.get("/a").text == "\"first /a\"")
@@ -205,7 +205,7 @@ struct SeveralAddressesTests {
         #expect(try proxy.get("/d").text == "\"first /d\"")
     }
 
-    @Test("who waits for a connection to an address that turns out to be out of reach goes on too")
+    @Test("a request that waits for a connection to an unreachable address moves to the next one")
     func queued() throws {
         let (first, second, proxy) = try play { $0.apis[0].upstream.maximumConnections = 1 }
         first.down()
@@ -215,7 +215,7 @@ struct SeveralAddressesTests {
         #expect(second.requests.count == 4)
     }
 
-    @Test("where none can be reached, the copy goes out, and requests without one fail")
+    @Test("if no address is reachable, the stored response is served, and other requests fail")
     func allDown() throws {
         let (first, second, proxy) = try play()
         _ = try proxy.get("/a")
@@ -227,7 +227,7 @@ struct SeveralAddressesTests {
         #expect(try proxy.get("/b").status >= 502)
     }
 
-    @Test("a redirect to either address leads here")
+    @Test("a redirect to any upstream address points to the proxy")
     func redirects() throws {
         let second = ScriptedOrigin { _ in [.json("1")] }
         let first = ScriptedOrigin { _ in

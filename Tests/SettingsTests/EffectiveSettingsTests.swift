@@ -5,7 +5,7 @@ import Testing
 
 @testable import Settings
 
-@Suite("Settings in effect")
+@Suite("Effective settings")
 struct EffectiveSettingsTests {
     private static func reader(_ text: String) -> SettingsReader {
         var reader = SettingsReader()
@@ -16,7 +16,7 @@ struct EffectiveSettingsTests {
 
     private static func lines(_ reader: SettingsReader) -> [Substring] { reader.effective.split(separator: "\n") }
 
-    @Test("each value has its origin")
+    @Test("each printed value has its origin")
     func origins() {
         var reader = SettingsReader()
         reader.read(file: "a.yaml", text: Array("cache:\n  rescue_after: 2s\n  profile: rfc9111\nupstream: {url: http://a}\n".utf8))
@@ -34,7 +34,7 @@ struct EffectiveSettingsTests {
         #expect(lines.count > SettingsTable.current.count)
     }
 
-    @Test("a route and an API have lines for what they set, with its origin")
+    @Test("the items of a route and an API are printed with their origin")
     func items() {
         let text = """
             apis:
@@ -71,7 +71,7 @@ struct EffectiveSettingsTests {
         }
     }
 
-    @Test("a printed file is read as equal settings, whichever setting differs from its default")
+    @Test("printed settings are read back as equal settings")
     func again() throws {
         for (number, setting) in SettingsTable.all.enumerated() {
             let names = setting.path.split(separator: ".")
@@ -97,13 +97,13 @@ struct EffectiveSettingsTests {
     private static let file =
         String(#filePath.dropLast("Tests/SettingsTests/EffectiveSettingsTests.swift".count)) + "Configuration/cistern.schema.json"
 
-    @Test("the schema beside the sample file is the one that the program prints")
+    @Test("the schema file is the one that the program prints")
     func schema() throws {
         let document = String(decoding: SettingsSchema.document, as: UTF8.self)
         #expect(TextFile.isCurrent(Self.file, document), "write it anew with CISTERN_WRITE_SETTINGS=1")
     }
 
-    @Test("the schema has every setting with its help")
+    @Test("the schema contains every setting with its help text")
     func complete() throws {
         let schema = try #require(JSONValue(SettingsSchema.document))
         for setting in SettingsTable.current {

@@ -41,7 +41,7 @@ struct RetiredSettingsTests {
         Row("forwarding.drop_overrides", "off", "forwarding.override_fields", "[]"),
     ]
 
-    @Test("its replacement has an equal effect; it is warned of, and printed under the new name with its own line", arguments: rows)
+    @Test("a replaced setting has the same effect, causes a warning and is printed under its new name", arguments: rows)
     func replaced(_ row: Row) {
         let (old, new) = (Self.reader(Self.lines(row.old.path, row.old.value)), Self.reader(Self.lines(row.new.path, row.new.value)))
         #expect(old.mistakes == [] && new.mistakes == [] && new.retirements == [])
@@ -54,7 +54,9 @@ struct RetiredSettingsTests {
         #expect(!old.effective.contains("  \(name):"))
     }
 
-    @Test("so is one of an API", arguments: rows.filter { row in APITable.all.contains { row.old.path.hasSuffix("." + $0.path) } })
+    @Test(
+        "a replaced setting of an API has the same effect and causes a warning",
+        arguments: rows.filter { row in APITable.all.contains { row.old.path.hasSuffix("." + $0.path) } })
     func ofAPI(_ row: Row) {
         let (old, new) = (Self.reader(Self.api(row.old.path, row.old.value)), Self.reader(Self.api(row.new.path, row.new.value)))
         #expect(old.mistakes == [] && new.mistakes == [] && old.settings == new.settings && old.effective == new.effective)
@@ -68,7 +70,7 @@ struct RetiredSettingsTests {
         #expect(both.settings.apis[0].settings == plain)
     }
 
-    @Test("layers count before the value is taken over")
+    @Test("precedence between layers is applied before a retired setting is converted")
     func layers() {
         let file = "cache: {collapse: off}\nfailure: {memory: off}\nupstream: {retry: off}\nadmin: {key_field: on}\n"
         let reader = Self.reader(
@@ -107,7 +109,7 @@ struct RetiredSettingsTests {
         #expect(reader.retirements.map(\.sentence).allSatisfy { $0.hasSuffix(" if it is \(row.old.value), else remove it") })
     }
 
-    @Test("the three settings of a probe become one")
+    @Test("the three retired probe settings become one")
     func probe() {
         let old = Self.reader("failure: {probe_path: /p, probe_interval: 1500ms, probe_status: 204}")
         #expect(old.mistakes == [] && old.settings.probe == "GET /p 204 every 1500ms" && old.retirements.count == 3)
@@ -117,7 +119,7 @@ struct RetiredSettingsTests {
     }
 
     @Test(
-        "a health check has a path, and a status and an interval if they are given",
+        "a health check has a path and an optional status and interval",
         arguments: [
             ("GET /a", 200, 10_000), ("GET /a?b=c 204", 204, 10_000), ("GET /a every 1m", 200, 60_000),
             ("GET  /a 503 every 100ms", 503, 100),
@@ -128,14 +130,14 @@ struct RetiredSettingsTests {
     }
 
     @Test(
-        "anything else is none",
+        "an invalid health check is rejected",
         arguments: [
             "", "/a", "GET", "GET a", "POST /a", "GET /a 99", "GET /a 200 1s", "GET /a every", "GET /a every 1s 2s", "GET /a every 1ms",
             "GET /a every 2h", "GET /a 200 200",
         ])
     func noHealthCheck(text: String) { #expect(HealthCheckText(text) == nil) }
 
-    @Test("both names of a new setting are a mistake; where both are older, the retired one still switches off what it did")
+    @Test("setting a retired and a new name is an error; beside an older name, a retired off still takes effect")
     func both() {
         #expect(
             Self.reader("failure:\n  probe: GET /a\n  probe_path: /b\nadmin:\n  why_field: on\n  debug_fields: [key]").mistakesInOrder.map(
@@ -155,7 +157,7 @@ struct RetiredSettingsTests {
         #expect(policy.mistakes == [] && policy.settings["cache.policy"] == "rescue" && policy.settings["cache.store"] == "any")
     }
 
-    @Test("an API may have another policy than all", arguments: ["policy", "profile"])
+    @Test("an API may have a different cache policy", arguments: ["policy", "profile"])
     func policy(name: String) {
         let reader = Self.reader(
             """
@@ -178,7 +180,7 @@ struct RetiredSettingsTests {
     }
 
     @Test(
-        "a retired setting without a replacement has its effect and a warning",
+        "a retired setting without a replacement takes effect and causes a warning",
         arguments: SettingsTable.all.filter { $0.replacement != nil && $0.successor == nil }.map(\.path))
     func fixed(path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
@@ -198,7 +200,7 @@ struct RetiredSettingsTests {
         #expect(reader.effective.contains(" \(setting.text(in: reader.settings))  # f.yaml:1\n") || path == "admin.names")
     }
 
-    @Test("what is used instead exists and is not retired itself; a route's is like that of all paths")
+    @Test("each replacement of a retired setting exists and is current, and retired route settings are reported likewise")
     func replacements() {
         let current = Set(SettingsTable.current.map(\.path))
         for setting in SettingsTable.all {
@@ -221,7 +223,7 @@ struct RetiredSettingsTests {
 
     // MARK: Changes to lists
 
-    @Test("a list with a default takes changes to it, from every layer")
+    @Test("a list with a default accepts additions and removals from every layer")
     func changes() {
         var reader = SettingsReader()
         reader.read(
@@ -252,7 +254,7 @@ struct RetiredSettingsTests {
         #expect(route.settings.routes.map { $0["negative_statuses"] } == [#"["404", "500"]"#])
     }
 
-    @Test("a change that cannot be made is a mistake")
+    @Test("an invalid addition or removal is an error")
     func badChanges() {
         let reader = Self.reader(
             """

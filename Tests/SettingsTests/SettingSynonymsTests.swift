@@ -4,7 +4,7 @@ import Testing
 
 @testable import Settings
 
-@Suite("Names of other proxies")
+@Suite("Setting names of other proxies")
 struct SettingSynonymsTests {
     private func mistakes(_ text: String) -> [String] {
         var reader = SettingsReader()
@@ -19,7 +19,7 @@ struct SettingSynonymsTests {
             "routes", "apis",
         ]
 
-    @Test("each name is none of a setting, and what it stands for is a setting or a command", arguments: SettingSynonyms.all.keys.sorted())
+    @Test("each synonym is not itself a setting, and its target exists", arguments: SettingSynonyms.all.keys.sorted())
     func names(_ name: String) throws {
         let synonym = try #require(SettingSynonyms.all[name])
         #expect(!Self.known.contains(name))
@@ -29,7 +29,7 @@ struct SettingSynonymsTests {
         #expect(Self.known.contains(target) || target.hasPrefix("cistern "), "\(target)")
     }
 
-    @Test("each name in a file gets its setting in one sentence", arguments: SettingSynonyms.all.keys.sorted())
+    @Test("each synonym in a file is reported in one sentence with its setting", arguments: SettingSynonyms.all.keys.sorted())
     func inFile(_ name: String) throws {
         let synonym = try #require(SettingSynonyms.all[name])
         let parts = name.split(separator: ".")
@@ -50,7 +50,7 @@ struct SettingSynonymsTests {
         #expect(sentence.split(separator: " ").count <= 40, "\(sentence)")
     }
 
-    @Test("each name as a variable gets that of its setting", arguments: SettingSynonyms.all.keys.sorted())
+    @Test("each synonym as an environment variable gets a suggestion", arguments: SettingSynonyms.all.keys.sorted())
     func inEnvironment(_ name: String) throws {
         let variable = Setting<CisternSettings>.environment(of: name)
         let words = SettingSuggestion.words(forVariable: variable)
@@ -65,7 +65,7 @@ struct SettingSynonymsTests {
     }
 
     @Test(
-        "the suggestion fits the group in which the name stands",
+        "the suggestion fits the group of the misplaced name",
         arguments: [
             Row(
                 "ttl: 60s",
@@ -111,7 +111,7 @@ struct SettingSynonymsTests {
     }
 
     @Test(
-        "a variable's suggestion is a variable, where the setting has one",
+        "an unknown variable gets a suggestion with a variable if the setting has one",
         arguments: [
             ("CISTERN_PORT", "; use CISTERN_LISTEN: "), ("CISTERN_TTL", "; use CISTERN_CACHE_FRESHNESS_DEFAULT: "),
             ("CISTERN_CACHE_TTL", "; use CISTERN_CACHE_FRESHNESS_DEFAULT: "), ("CISTERN_UPSTREAM", "; did you mean CISTERN_UPSTREAM_URL?"),
@@ -123,7 +123,7 @@ struct SettingSynonymsTests {
         #expect(words.isEmpty ? found.isEmpty : found.hasPrefix(words), "\(found)")
     }
 
-    @Test("for each group of settings that is given a value the suggestion exists")
+    @Test("the suggested setting exists for every group of settings")
     func groups() {
         let routes = RouteTable.all.map(\.path)
         for (group, setting) in SettingSynonyms.ofGroup {

@@ -3,7 +3,7 @@
 import Settings
 import Testing
 
-@Suite("Settings that were read again")
+@Suite("Changes between reloads")
 struct SettingsChangeTests {
     private static func read(_ text: String) -> CisternSettings {
         var reader = SettingsReader()
@@ -25,7 +25,7 @@ struct SettingsChangeTests {
     }
 
     @Test(
-        "are told by name",
+        "changes are reported by name",
         arguments: [
             Row(testDescription: "nothing", to: one + "# a comment\nshards: 0\n", unchangedAPIs: [""]),
             Row(testDescription: "one setting", to: one + "cache: {rescue_after: 2s}\n", changed: ["cache.rescue_after"]),
@@ -75,7 +75,7 @@ struct SettingsChangeTests {
     }
 
     @Test(
-        "each holds at once, or keeps its value until the restart that it is said to need, also for each API",
+        "each setting takes effect at once or keeps its value until a restart, also in each API",
         arguments: SettingsTable.all.map(\.path))
     func each(path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
@@ -89,7 +89,7 @@ struct SettingsChangeTests {
         #expect(change.settings == (setting.needsRestart ? former : read))
     }
 
-    @Test("those that need a restart are named where reloading is described")
+    @Test("settings that need a restart are listed in the documentation")
     func named() throws {
         let page = try #require(TextFile.read("Configuration/README.md"))
         let line = page.split(separator: "\n\n").first { $0.hasPrefix("These settings need a restart: ") }

@@ -3,7 +3,7 @@
 import Settings
 import Testing
 
-@Suite("The hash of the settings")
+@Suite("Hash of the settings")
 struct SettingsHashTests {
     private static func hash(_ text: String) -> UInt64 {
         var reader = SettingsReader()
@@ -25,7 +25,7 @@ struct SettingsHashTests {
     }
 
     @Test(
-        "is equal where the settings are, and does not depend on secrets",
+        "equal settings have equal hashes, and secrets do not affect the hash",
         arguments: [
             Row(testDescription: "a comment and a default", to: one + "# a comment\nshards: 0\n", isSame: true),
             Row(
@@ -67,7 +67,7 @@ struct SettingsHashTests {
         #expect(one < 1 << 48 && UInt64(Double(one)) == one)
     }
 
-    @Test("each setting makes a difference", arguments: SettingsTable.all.map(\.path))
+    @Test("each setting affects the hash", arguments: SettingsTable.all.map(\.path))
     func every(path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
         var (one, other) = (CisternSettings(), CisternSettings())

@@ -4,7 +4,7 @@
 import Settings
 import Testing
 
-@Suite("The page of settings")
+@Suite("Settings reference")
 struct SettingsPageTests {
     private static let root = String(#filePath.dropLast("Tests/SettingsTests/SettingsPageTests.swift".count))
     private static let page = root + "Configuration/Reference/settings.md"
@@ -55,13 +55,13 @@ struct SettingsPageTests {
         return lines.joined(separator: "\n")
     }
 
-    @Test("the sample file has comments and values as declared")
+    @Test("the comments and values of the sample file match the declarations")
     func file() throws {
         let text = try #require(TextFile.read(Self.sample))
         #expect(TextFile.isCurrent(Self.sample, Self.sample(text)), "write it anew with CISTERN_WRITE_SETTINGS=1")
     }
 
-    @Test("the page shows every setting as it is declared")
+    @Test("the reference page describes every setting as declared")
     func page() {
         let page = SettingsPage { Self.value($0) }
         #expect(TextFile.isCurrent(Self.page, page.text), "write it anew with CISTERN_WRITE_SETTINGS=1")

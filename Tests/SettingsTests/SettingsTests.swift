@@ -12,7 +12,7 @@ private func read(_ text: String) -> SettingsReader {
 
 @Suite("Settings")
 struct SettingsTests {
-    @Test("values of every kind are read")
+    @Test("values of every type are read")
     func values() {
         let reader = read(
             """
@@ -37,7 +37,7 @@ struct SettingsTests {
         #expect(reader.settings["limits.fields"] == "50")
     }
 
-    @Test("all mistakes are told at once, each with its line")
+    @Test("all errors are reported at once, each with its line")
     func mistakes() {
         let reader = read(
             """
@@ -68,7 +68,7 @@ struct SettingsTests {
             ])
     }
 
-    @Test("an address stands in one word, or with settings of its own; both are shown as they would be written")
+    @Test("a listener is one word or a mapping, and both forms are printed correctly")
     func listeners() throws {
         let reader = read("listen:\n  - http://127.0.0.1:1\n  - address: unix:/x\nadmin_listen: [{address: \":2\"}]")
         #expect(reader.mistakes.isEmpty)
@@ -83,19 +83,19 @@ struct SettingsTests {
     }
 
     @Test(
-        "what YAML can do and a configuration does not need is refused",
+        "unsupported YAML features are rejected",
         arguments: ["a: &x 1", "a: *x", "---\na: 1\n---\nb: 2", "a: [", "\t a: 1", "- 1", "just text"])
     func refusedForms(text: String) {
         #expect(!read(text).mistakes.isEmpty)
     }
 
-    @Test("an empty file is no mistake")
+    @Test("an empty file is valid")
     func empty() {
         #expect(read("").mistakes.isEmpty)
         #expect(read("# nothing\n").mistakes.isEmpty)
     }
 
-    @Test("the command line comes before the environment, that before the file")
+    @Test("the command line overrides the environment, and the environment overrides the file")
     func layers() {
         var reader = read("log: {level: error, format: json}")
         reader.read(environment: ["CISTERN_LOG_LEVEL": "debug", "CISTERN_LISTEN": "127.0.0.1:1, 127.0.0.1:2", "HOME": "/"])
@@ -106,7 +106,7 @@ struct SettingsTests {
         #expect(reader.settings.listen == ["127.0.0.1:1", "127.0.0.1:2"])
     }
 
-    @Test("a misspelt variable and a bad option are mistakes")
+    @Test("a misspelt variable and an invalid option are errors")
     func otherMistakes() {
         var reader = SettingsReader()
         reader.read(environment: ["CISTERN_LOGLEVEL": "debug", "CISTERN_SHARDS": "many"])
@@ -119,7 +119,7 @@ struct SettingsTests {
             ])
     }
 
-    @Test("what was a setting once is told apart from a slip, with what to do")
+    @Test("a removed setting is reported with advice, unlike an unknown name")
     func retired() {
         var reader = read("failure:\n  rate: 50\n  recheck_limit: 30s\n  recheck_limits: 1s")
         reader.read(environment: ["CISTERN_FAILURE_RATE": "50"])
@@ -135,7 +135,7 @@ struct SettingsTests {
             ])
     }
 
-    @Test("a retired setting has its effect, and is warned of once, with its place and its replacement")
+    @Test("a retired setting takes effect and causes one warning with its position and replacement")
     func replaced() {
         var reader = read("admin:\n  names: [a.test]")
         let sentence = { (place: String) in
@@ -150,7 +150,7 @@ struct SettingsTests {
         #expect(reader.mistakes == [] && read("admin:\n  records: 7").retirements == [])
     }
 
-    @Test("what Kubernetes says of services called cistern is no mistake")
+    @Test("environment variables of Kubernetes services named cistern are ignored")
     func serviceLinks() {
         var reader = SettingsReader()
         reader.read(environment: [
@@ -163,7 +163,7 @@ struct SettingsTests {
         #expect(reader.mistakes.count == 1)
     }
 
-    @Test("what only the whole can tell is told where the value was said")
+    @Test("an error that involves several settings is reported at the position of the value")
     func places() {
         var reader = read("listen: [here]\nroutes:\n  - name: a\n    path: /a\n    methods: [GET]\n")
         reader.finish()
@@ -180,21 +180,23 @@ struct SettingsTests {
     }
 
     @Test(
-        "sizes and durations are read and written",
+        "sizes are parsed and formatted",
         arguments: [("0", 0), ("512", 512), ("64KiB", 65_536), ("1.5MiB", 1_572_864), ("1GB", 1_000_000_000)])
     func sizes(text: String, bytes: Int) {
         #expect(ByteSize.parse(text) == bytes)
         #expect(ByteSize.parse(ByteSize.format(bytes)) == bytes)
     }
 
-    @Test("durations", arguments: [("0", 0), ("250ms", 250), ("1.5s", 1_500), ("5m", 300_000), ("1h", 3_600_000), ("7d", 604_800_000)])
+    @Test(
+        "durations are parsed and formatted",
+        arguments: [("0", 0), ("250ms", 250), ("1.5s", 1_500), ("5m", 300_000), ("1h", 3_600_000), ("7d", 604_800_000)])
     func durations(text: String, milliseconds: Int) {
         #expect(TimeSpan.parse(text) == milliseconds)
         #expect(TimeSpan.parse(TimeSpan.format(milliseconds)) == milliseconds)
     }
 
     @Test(
-        "shares",
+        "ratios are parsed and formatted",
         arguments: [
             ("0", 0), ("1", 1_000_000), ("0.01", 10_000), (".5", 500_000), ("0.000001", 1), ("0.0000001", 0), ("1.25", 1_250_000),
             ("", nil), (".", nil), ("-1", nil), ("1e-2", nil), ("1%", nil), ("0x1", nil), ("1.1.1", nil), ("99999999999", nil),
@@ -205,7 +207,7 @@ struct SettingsTests {
         if let millionths { #expect(Share.parse(Share.format(millionths)) == millionths) }
     }
 
-    @Test("a route begins as what the other settings say, whatever the order and the layer")
+    @Test("a route inherits the global settings, whatever the order and layer")
     func routes() {
         var reader = read(
             """
@@ -225,7 +227,7 @@ struct SettingsTests {
         #expect(routes.first?["good.shrink_limit"] == "50")
     }
 
-    @Test("cache.policy: rfc9111 gives its values to what nobody has set, in whatever layer")
+    @Test("cache.policy: rfc9111 sets only values that no layer sets explicitly")
     func policy() {
         var reader = read("cache: {policy: rfc9111, set_cookie: strip, rescue_after: 2s}\nroutes: [{name: a, path: /a}]")
         reader.read(environment: ["CISTERN_CACHE_STORE": "json"])
@@ -250,7 +252,7 @@ struct SettingsTests {
         }
     }
 
-    @Test("mistakes in routes have their lines")
+    @Test("errors in routes are reported with their lines")
     func routeMistakes() {
         var reader = read(
             """
@@ -279,7 +281,7 @@ struct SettingsTests {
         #expect(wrong.mistakes.map(\.description) == ["f.yaml:1: routes must be a list, each with a name and a path"])
     }
 
-    @Test("Configuration/cistern.yaml shows every setting, at its default")
+    @Test("Configuration/cistern.yaml contains every setting with its default")
     func documentedFile() throws {
         let path = String(#filePath.dropLast("Tests/SettingsTests/SettingsTests.swift".count)) + "Configuration/cistern.yaml"
         let file = try #require(TextFile.read(path))
@@ -320,7 +322,7 @@ struct SettingsTests {
         #expect(read.settings.apis.map(\.name) == ["users"] && read.settings.apis.first?.settings["cache.rescue_after"] == "800ms")
     }
 
-    @Test("APIs begin as what is for all says, have settings and routes of their own, and each mistake has its line")
+    @Test("APIs inherit the global settings, have their own settings and routes, and errors have lines")
     func apis() {
         var reader = read(
             """

@@ -39,7 +39,7 @@ struct FleetAdmissionTests {
 
     private static func isAdmitted(_ verdict: FleetAdmission.Verdict) -> Bool { if case .admitted = verdict { true } else { false } }
 
-    @Test("the first node makes the value; another secret does not open it, and changes nothing")
+    @Test("the first node creates the value; a node with another secret cannot open or change it")
     func otherSecret() {
         var engine = Engine()
         #expect(Self.isAdmitted(engine.meet(Self.secrets("a"))))
@@ -49,7 +49,7 @@ struct FleetAdmissionTests {
         #expect(Self.isAdmitted(engine.meet(Self.secrets("a"))) && engine.value == value)
     }
 
-    @Test("a secret is changed in three steps, node by node, and everybody stays in", arguments: 0..<20)
+    @Test("a secret can be rotated in three steps, node by node, without excluding any node", arguments: 0..<20)
     func rotation(seed: UInt64) {
         var random = SystemRandomNumberGenerator()
         var engine = Engine()
@@ -73,7 +73,7 @@ struct FleetAdmissionTests {
         #expect(engine.meet(Self.secrets("a")) == .otherSecret)
     }
 
-    @Test("an entry by a key that some node of the fleet has is never a foreign one, also for who has not that key")
+    @Test("an entry sealed with a key of any fleet node never counts as foreign, even for nodes without the key")
     func foreign() throws {
         let (a, b, c) = (Self.secrets("a"), Self.secrets("b"), Self.secrets("c"))
         var engine = Engine()
@@ -91,7 +91,7 @@ struct FleetAdmissionTests {
     }
 
     @Test(
-        "nodes with another upstream for the same API are not of one fleet; those with other APIs are",
+        "nodes with different upstreams for the same API do not join one fleet; nodes with other APIs do",
         arguments: [
             (["": "http://a"], ["": "http://a"], true), (["": "http://a"], ["": "http://b"], false),
             (["x": "http://a"], ["x": "http://b"], false),
@@ -105,7 +105,7 @@ struct FleetAdmissionTests {
         #expect(Self.isAdmitted(engine.meet(Self.secrets("a"), one)))
     }
 
-    @Test("a rolling change of an upstream's address: the new nodes come in half a minute after the last old one was there")
+    @Test("after a rolling change of the upstream address, new nodes join half a minute after the last old node")
     func rollingAddress() {
         var engine = Engine()
         let (old, new) = (["x": "http://old"], ["x": "http://new"])
@@ -119,7 +119,7 @@ struct FleetAdmissionTests {
         #expect(engine.meet(Self.secrets("a"), old) == .otherUpstream)
     }
 
-    @Test("an upstream does not count for longer because the engine's clock was an hour ahead for a moment")
+    @Test("a temporary jump of the Redis server's clock does not extend an upstream's registration")
     func clockAhead() {
         var engine = Engine()
         let (old, new) = (["x": "http://old"], ["x": "http://new"])
@@ -132,7 +132,7 @@ struct FleetAdmissionTests {
         #expect(Self.isAdmitted(engine.meet(Self.secrets("a"), new)))
     }
 
-    @Test("damaged, cut or longer it opens for nobody")
+    @Test("a damaged, truncated or extended value is rejected")
     func damaged() throws {
         var engine = Engine()
         engine.meet(Self.secrets("a"))

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Sharing through a Cluster", .slow, .play, .realTime, .serialized,
+    "Sharing through a Redis Cluster", .slow, .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetClusterTests {
     private static let targets = (0..<20).map { "/a/\($0)" }
@@ -18,7 +18,7 @@ struct FleetClusterTests {
         #expect(fleet.origin.requests.count == Self.targets.count)
     }
 
-    @Test("records are found wherever they lie, and purges are obeyed")
+    @Test("records are found on every server of the Cluster, and purges are applied")
     func spread() throws {
         let servers = try RedisProcess.cluster()
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
@@ -34,7 +34,7 @@ struct FleetClusterTests {
         }
     }
 
-    @Test("the log's server is lost, and its replica takes its place: what was answered is obeyed, and all is well by itself")
+    @Test("after a failover of the log's server, acknowledged purges are applied and the fleet recovers by itself")
     func failover() throws {
         let owner = try Self.owner(of: "cistern:play:{log}")
         let servers = try RedisProcess.cluster(replicaOf: owner)

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Logs that nodes meet", .slow, .play, .realTime, .serialized,
+    "The epoch of the fleet log", .slow, .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetEpochTests {
     private static let epoch = "cistern:play:{log}:epoch"
@@ -17,9 +17,9 @@ struct FleetEpochTests {
     }
 
     @Test(
-        "what a node has stored before it first meets a log counts as stale once, and is lost by no setting",
-        arguments: [FleetSight.AfterGap.stale, .drop])
-    func first(afterGap: FleetSight.AfterGap) throws {
+        "responses stored before the first contact with a log become stale once, and no setting drops them",
+        arguments: [FleetLogLink.AfterGap.stale, .drop])
+    func first(afterGap: FleetLogLink.AfterGap) throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair { $0.afterGap = afterGap }
             #expect(try one.get("/a").text == "{\"n\":1}")
@@ -45,7 +45,7 @@ struct FleetEpochTests {
         }
     }
 
-    @Test("a log that was left and is back gets a new name: nothing of it is taken, and all is well by itself")
+    @Test("a log that returns after a replacement gets a new epoch, its records are rejected, and the fleet recovers")
     func back() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -65,7 +65,7 @@ struct FleetEpochTests {
         }
     }
 
-    @Test("a name of the log that is none is replaced", arguments: ["SET \(epoch) what-is-this", "SET \(epoch) \"\"", "LPUSH \(epoch) x"])
+    @Test("an unreadable epoch is replaced", arguments: ["SET \(epoch) what-is-this", "SET \(epoch) \"\"", "LPUSH \(epoch) x"])
     func unreadable(command: String) throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()

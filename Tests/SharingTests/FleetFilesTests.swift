@@ -9,10 +9,10 @@ import Testing
 
 @testable import Sharing
 
-@Suite("Files beside the store")
+@Suite("Fleet files in the store directory")
 struct FleetFilesTests {
     private let temporary = TestTools.temporaryDirectory()
-    private var files: FleetFiles { FleetFiles(beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20)) }
+    private var files: FleetFiles { FleetFiles(beside: StoreLocation(directory: temporary.path, capacityBytes: 16 << 20)) }
     private static let kept: KeptPosition = {
         var kept = KeptPosition(position: LogPosition(12, 3), epoch: 7, primary: Array("run".utf8), added: 5)
         kept.ceiling = LogPosition(10_012, 0)
@@ -35,7 +35,7 @@ struct FleetFilesTests {
         #expect(pwrite(descriptor, &byte, 1, place) == 1)
     }
 
-    @Test("a position is read as it was kept, and the last one counts")
+    @Test("the last saved position is read back")
     func position() throws {
         #expect(files.keptPosition() == nil)
         #expect(files.keep(KeptPosition(position: .beginning, epoch: 1, primary: [], added: nil)))
@@ -44,7 +44,7 @@ struct FleetFilesTests {
         #expect(access(temporary.path + "/fleet-position.new", F_OK) != 0)
     }
 
-    @Test("a damaged position is none, wherever the damage is, and can be written anew", arguments: [0, 7, 8, 20, 40])
+    @Test("a damaged position is ignored, wherever the damage is, and can be saved again", arguments: [0, 7, 8, 20, 40])
     func damagedPosition(place: Int) {
         #expect(files.keep(Self.kept))
         damage("fleet-position", at: place)
@@ -52,7 +52,7 @@ struct FleetFilesTests {
         #expect(files.keep(Self.kept) && files.keptPosition()?.kept == Self.kept)
     }
 
-    @Test("a position that is cut is none")
+    @Test("a truncated position is ignored")
     func cutPosition() {
         #expect(files.keep(Self.kept))
         for bytes in (0..<60).reversed() {
@@ -61,7 +61,7 @@ struct FleetFilesTests {
         }
     }
 
-    @Test("pending purges come back in their order, with all that they say; none leave no file")
+    @Test("pending purges are read back completely and in order; saving none removes the file")
     func pending() {
         #expect(files.pendingPurges().isEmpty)
         #expect(files.keep(pending: Self.purges))
@@ -72,7 +72,7 @@ struct FleetFilesTests {
         #expect(access(temporary.path + "/fleet-pending", F_OK) != 0 && files.pendingPurges().isEmpty)
     }
 
-    @Test("a file of an earlier version is read, without places in the log; cut anywhere it is read as far as it is whole")
+    @Test("a file of an earlier version is read without log positions; a truncated one as far as it is complete")
     func earlier() {
         func message(_ kind: UInt8, _ bits: UInt8, _ argument: [UInt8]) -> [UInt8] {
             [kind, bits, UInt8(argument.count)] + [0, 0, 0, 0, 0, 0, 0] + argument
@@ -83,7 +83,7 @@ struct FleetFilesTests {
         for count in 0..<bytes.count { #expect(PendingContent.messages(Array(bytes.prefix(count))).count <= 3) }
     }
 
-    @Test("what there is no room for is one message that means all of it; it is soft where all of it is")
+    @Test("pending purges beyond the limit are merged into one purge of everything, soft if all of them are soft")
     func noRoom() {
         func purge(_ count: Int, isSoft: Bool = false) -> PendingMessage {
             PendingMessage(message: LogMessage(.selection, argument: Array(repeating: 1, count: count), isSoft: isSoft))
@@ -98,7 +98,7 @@ struct FleetFilesTests {
         }
     }
 
-    @Test("what a process leaves to the one that has taken over is apart, and comes again until it is dropped")
+    @Test("purges left to the process that took over are stored separately and returned until they are dropped")
     func left() {
         #expect(files.takeLeftPurges().isEmpty)
         #expect(files.keep(pending: [Self.all]) && files.keep(pending: Self.purges, isLeft: true))
@@ -112,18 +112,18 @@ struct FleetFilesTests {
         #expect(files.pendingPurges() == [Self.all])
     }
 
-    @Test("damaged pending purges are none; where nothing can be written that is said")
+    @Test("damaged pending purges are ignored, and a failed write is reported")
     func damagedPending() {
         #expect(files.keep(pending: Self.purges))
         damage("fleet-pending", at: 30)
         #expect(files.pendingPurges().isEmpty)
         #expect(files.unreadable.map(\.isPending) == [true], "which is told")
-        let nowhere = FleetFiles(beside: StorePlace(directory: temporary.path + "/nowhere", capacityBytes: 16 << 20))
+        let nowhere = FleetFiles(beside: StoreLocation(directory: temporary.path + "/nowhere", capacityBytes: 16 << 20))
         #expect(!nowhere.keep(Self.kept) && !nowhere.keep(pending: Self.purges) && nowhere.keep(pending: []))
     }
 }
 
-@Suite("How far the log had been followed when")
+@Suite("Log positions applied at a given time")
 struct AppliedPositionsTests {
     private static func version(_ number: UInt64) -> RecordVersion { RecordVersion(epoch: 1, position: LogPosition(number)) }
 
@@ -136,7 +136,7 @@ struct AppliedPositionsTests {
     }()
 
     @Test(
-        "what held before a request counts, and nothing of its own millisecond",
+        "the last position noted before a request's millisecond is returned",
         arguments: [
             (5, nil), (10, nil), (11, 1), (20, 1), (21, 2), (26, 2), (30, 2), (31, nil), (40, nil), (41, 4), (.max, 4),
         ] as [(Int64, UInt64?)])
@@ -144,17 +144,17 @@ struct AppliedPositionsTests {
         #expect(Self.noted.version(before: time) == expected.map(Self.version))
     }
 
-    @Test("nothing is known at first")
+    @Test("an empty history returns no position")
     func empty() { #expect(AppliedPositions().version(before: .max) == nil) }
 
-    @Test("where the clock goes back all begins anew")
+    @Test("a clock that goes back resets the history")
     func back() {
         var positions = Self.noted
         positions.note(Self.version(9), at: 15)
         #expect(positions.version(before: 15) == nil && positions.version(before: 16) == Self.version(9))
     }
 
-    @Test("bounded: of much the last is known")
+    @Test("the history is bounded and keeps the most recent positions")
     func bounded() {
         var positions = AppliedPositions()
         for number in 0..<10_000 as Range<UInt64> { positions.note(Self.version(number), at: Int64(number)) }

@@ -12,18 +12,18 @@ import Testing
 @testable import Sharing
 
 /// Records the outcome of a look-up. Written on the level's loop, read by the test.
-private final class Waiter: SharedWaiter, Sendable {
-    private let outcome = Mutex<SharedOutcome?>(nil)
+private final class Waiter: FleetWaiter, Sendable {
+    private let outcome = Mutex<FleetOutcome?>(nil)
 
-    var told: SharedOutcome? { outcome.withLock { $0 } }
+    var told: FleetOutcome? { outcome.withLock { $0 } }
 
-    func sharedEnded(_ outcome: SharedOutcome, _ refusal: SharedRefusal?) -> Bool {
+    func fleetLookUpEnded(_ outcome: FleetOutcome, _ refusal: FleetRefusal?) -> Bool {
         self.outcome.withLock { $0 = outcome }
         return false
     }
 
-    func sharedWaits() {}
-    func sharedCameLate() {}
+    func fleetWaits() {}
+    func fleetResponseCameLate() {}
 }
 
 @Suite(
@@ -31,19 +31,19 @@ private final class Waiter: SharedWaiter, Sendable {
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetLevelTests {
     /// A cache of this node, and the look-up of a target in its shared level.
-    private static func lookUp(_ node: FleetNode, _ directory: String, _ level: FleetLevel) throws -> (ResponseCache, SharedLookUp) {
+    private static func lookUp(_ node: FleetNode, _ directory: String, _ level: FleetLevel) throws -> (ResponseCache, FleetLookUp) {
         let store = try ResponseStore(StoreSettings(directory: directory, capacityBytes: 16 << 20))
         var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
         settings.fleet = node.membership
-        let cache = ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true) {
+        let cache = ResponseCache(APICacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true) {
             CacheTime(wall: Timestamp(milliseconds: SystemTime.shared.wallMilliseconds), monotonic: SystemTime.shared.monotonicMilliseconds)
         }
         cache.level = level
         let head = RequestHead(method: .get, target: Array("/a".utf8)[...], version: .http11, fields: Fields())
-        return (cache, try #require(cache.sharedLookUp(for: head, at: try cache.find(head).keys)))
+        return (cache, try #require(cache.fleetLookUp(for: head, at: try cache.find(head).keys)))
     }
 
-    @Test("a look-up that rests, as another node asks the upstream, ends with its level and leaves nothing behind")
+    @Test("a lookup that waits for another node's fetch ends when its level closes, and leaks nothing")
     func closed() throws {
         try FleetLogPlay.run { play in
             let loop = EventLoop(label: "shard", time: SystemTime.shared)
@@ -68,17 +68,17 @@ struct FleetLevelTests {
         let temporary = TestTools.temporaryDirectory()
         let (cache, lookUp) = try lookUp(play.node, temporary.path, level)
         defer { cache.store.close() }
-        let name = play.node.settings.secrets.first.name(of: lookUp.places[0].key)
-        let lease = play.node.keys.place(of: name).lease
+        let name = play.node.settings.secrets.first.name(of: lookUp.locations[0].key)
+        let lease = play.node.keys.recordKeys(of: name).lease
         #expect(play.redis.direct.ask([Array("SET".utf8), Array(lease.bytes), Array("another".utf8)]).contains("OK"))
         let before = Self.asked(play)
         let box = Carried(cache: cache, lookUp: lookUp)
         onLoop(loop) {
             level.start()
-            level.look(box.lookUp, in: box.cache, wait: 60_000, for: waiter)
+            level.search(box.lookUp, in: box.cache, wait: 60_000, for: waiter)
         }
         #expect(try eventually { Self.asked(play) >= before + 2 })
-        cache.level = UnsharedLevel.instance
+        cache.level = NoFleetStorage.instance
     }
 
     /// Number of reads of records and leases.
@@ -96,7 +96,7 @@ private struct Left {
 /// `@unchecked Sendable` because it is passed to the loop once and used there only.
 private struct Carried: @unchecked Sendable {
     let cache: ResponseCache
-    let lookUp: SharedLookUp
+    let lookUp: FleetLookUp
 }
 
 /// Runs the closure on the loop and waits for it.

@@ -15,18 +15,18 @@ import Testing
 final class FleetLogPlay {
     let redis: RedisProcess
     let node: FleetNode
-    let said = SaidLines()
+    let said = CapturedLines()
     let handed = HandedOrders()
     private let temporary = TestTools.temporaryDirectory()
     private var isStopped = false
 
-    private struct Obedient: FleetFollowing {
+    private struct Obedient: FleetOrderReceiver {
         let hasStored = false
         let mayKeepPosition = true
         let handed: HandedOrders
 
         func follow(_ marks: ArraySlice<FleetOrder>) { if !marks.isEmpty { handed.add(marks.count) } }
-        func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void) {
+        func apply(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void) {
             handed.add(orders.count)
             done()
         }
@@ -44,7 +44,7 @@ final class FleetLogPlay {
         settings.timeout = 10_000
         change(&settings)
         let logger = Logger(label: "play") { [said] _ in LineHandler(said: said) }
-        node = FleetNode(settings, beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20), logger)
+        node = FleetNode(settings, beside: StoreLocation(directory: temporary.path, capacityBytes: 16 << 20), logger)
         node.start(Obedient(handed: handed))
     }
 
@@ -63,7 +63,7 @@ final class FleetLogPlay {
         let redis = try RedisProcess()
         #expect(!redis.direct.ask("PING").isEmpty)
         let play = try FleetLogPlay(redis)
-        #expect(try eventually { play.node.isSeeing })
+        #expect(try eventually { play.node.isUpToDate })
         try body(play)
         play.stop()
     }
@@ -72,13 +72,13 @@ final class FleetLogPlay {
 
     var directory: String { temporary.path }
 
-    var files: FleetFiles { FleetFiles(beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20)) }
+    var files: FleetFiles { FleetFiles(beside: StoreLocation(directory: temporary.path, capacityBytes: 16 << 20)) }
 
     /// Announces the purge of several targets as one purge.
     /// - Returns: the outcome, once it is known.
     func purge(_ targets: [String]) -> Told {
         let told = Told()
-        node.announce(LogMessage(marks: targets.map { Array($0.utf8) })).tell { told.put($0) }
+        node.announce(LogMessage(marks: targets.map { Array($0.utf8) })).publish { told.put($0) }
         return told
     }
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Sharing
 
-@Suite("What the engine says of the log")
+@Suite("Redis replies about the fleet log")
 struct FleetLogRepliesTests {
     struct TimeRow: CustomTestStringConvertible, Sendable {
         let testDescription: String
@@ -20,7 +20,7 @@ struct FleetLogRepliesTests {
     }
 
     @Test(
-        "the engine's time",
+        "the Redis server's time is parsed, and out-of-range values are rejected",
         arguments: [
             TimeRow("in milliseconds", "1700000000", "123999", 1_700_000_000_123), TimeRow("the beginning", "0", "0", 0),
             TimeRow("as late as it can be", "1099511627775", "999999", 1_099_511_627_775_999),
@@ -34,7 +34,7 @@ struct FleetLogRepliesTests {
         ])
     func time(_ row: TimeRow) { #expect(FleetLog.time(row.reply) == row.expected) }
 
-    @Test("numbers of RESP, lists of another length, and what is no list")
+    @Test("a time with integers is parsed, and other replies are rejected")
     func otherTimes() {
         #expect(FleetLog.time(.list([.integer(1), .integer(2_000)])) == 1_002)
         #expect(FleetLog.time(.list([.integer(.min), .integer(.min)])) == nil)
@@ -44,7 +44,7 @@ struct FleetLogRepliesTests {
     }
 
     @Test(
-        "how old an entry is, whatever is said of its time and of now",
+        "the age of an entry never becomes negative or overflows",
         arguments: [
             (1_000, 1_500, 500), (1_000, 1_000, 0), (2_000, 1_000, 0), (0, -5, 0), (.max, -5, 0), (.max, .max, 0), (0, .max, .max),
             (UInt64(Int64.max), -2, 0), (UInt64(Int64.max) + 1, .max, 0), (5, nil, 0),
@@ -54,13 +54,14 @@ struct FleetLogRepliesTests {
     }
 
     @Test(
-        "replicas", arguments: [("2", 2), ("0", 0), ("-1", 0), ("9223372036854775807", Int.max), ("9223372036854775808", 0), ("x", 0)])
+        "the number of connected replicas is parsed",
+        arguments: [("2", 2), ("0", 0), ("-1", 0), ("9223372036854775807", Int.max), ("9223372036854775808", 0), ("x", 0)])
     func replicas(text: String, expected: Int) {
         #expect(FleetLog.replicas(InfoText(Array("connected_slaves:\(text)\r\n".utf8))) == expected)
     }
 
     @Test(
-        "the state of the log: counts that are negative are none",
+        "a negative count in the state of the log is rejected",
         arguments: [("-1", nil), ("9223372036854775807", UInt64(Int64.max)), ("9223372036854775808", nil), ("0", 0)] as [(String, UInt64?)])
     func stream(text: String, expected: UInt64?) {
         func reply(_ length: String, _ added: String) -> EngineReply {
@@ -75,7 +76,7 @@ struct FleetLogRepliesTests {
     }
 
     @Test(
-        "a fence counts as appended only where the engine says that its ids are higher; another error is a refusal",
+        "only an error about lower IDs counts as an appended fence; other errors count as refusals",
         arguments: [
             ("ERR The ID specified in XADD is equal or smaller than the target stream top item", .alreadyBeyond),
             ("ERR The stream has exhausted the last possible ID, unable to add more items", .alreadyBeyond),

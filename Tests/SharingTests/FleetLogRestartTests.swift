@@ -10,10 +10,10 @@ import Testing
 @testable import Sharing
 
 @Suite(
-    "Restarts of a node that has something to say", .play, .realTime, .serialized,
+    "Restarts of a node with unsent messages", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetLogRestartTests {
-    @Test("with no replica each purge is one entry, is answered so, and is over: no restart knows of it")
+    @Test("without a replica each purge appends one entry, reports no_replica and is not repeated after a restart")
     func noReplica() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let one = try fleet.join()
@@ -27,12 +27,12 @@ struct FleetLogRestartTests {
         }
     }
 
-    @Test("a write that was seen while the engine was away is told to the others after a stop")
+    @Test("a write seen while Redis was unavailable is propagated after a restart")
     func write() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other, text) = try fleet.writeWhileFrozen()
             one.play.stop()
-            let files = FleetFiles(beside: StorePlace(directory: one.play.directory, capacityBytes: 16 << 20))
+            let files = FleetFiles(beside: StoreLocation(directory: one.play.directory, capacityBytes: 16 << 20))
             #expect(files.pendingPurges().map(\.isWrite).contains(true))
             fleet.redis.thaw()
             try one.play.start()

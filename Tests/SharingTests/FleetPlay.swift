@@ -63,7 +63,7 @@ final class FleetMember {
         return try eventually { time.wallMilliseconds > since + 1 }
     }
 
-    func isBlind() throws -> Bool { try eventually { try metric("cistern_share_seeing") == 0 } }
+    func isDisconnected() throws -> Bool { try eventually { try metric("cistern_share_seeing") == 0 } }
 
     /// Whether the engine has this number of the node's responses.
     func gave(_ count: Double) throws -> Bool { try reaches("cistern_shared_offers_total{outcome=\"sent\"}", count) }

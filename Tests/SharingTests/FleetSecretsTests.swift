@@ -54,7 +54,7 @@ struct FleetSecretsTests {
         }
     }
 
-    @Test("lines are told apart as they stand: the first one's names are those of it alone")
+    @Test("secrets are separated by lines and trimmed; names of the first secret depend on that secret alone")
     func lines() throws {
         let both = try FleetSecrets(file: Array("\(Self.one)\n\(Self.two)".utf8))
         let second = try FleetSecrets(file: Array(" \(Self.two)\r\n# x".utf8))
@@ -63,7 +63,7 @@ struct FleetSecretsTests {
         #expect(both.partitions[1]([1]) == second.partitions[0]([1]))
     }
 
-    @Test("names and partitions are 16 bytes, differ by secret, by what they are of, and from each other")
+    @Test("names and partitions have 16 bytes and differ by secret, input and purpose")
     func hashes() {
         let (mine, other) = (Self.secret("mine"), Self.secret("other"))
         let all = [mine, other].flatMap { secret in [[], [1], [2], [1, 2]].flatMap { [secret.name(of: $0), secret.partition(of: $0)] } }
@@ -71,7 +71,7 @@ struct FleetSecretsTests {
         #expect(mine.name(of: [1]) == Self.secret("mine").name(of: [1]))
     }
 
-    @Test("a seal opens by its secret and at its place, and nowhere else; two of the same are not alike")
+    @Test("sealed data opens only with its secret and key; sealing the same data twice gives different bytes")
     func seal() {
         let (mine, other) = (Self.secret("mine"), Self.secret("other"))
         for plain in [[], [7], Array("content".utf8), [UInt8](repeating: 3, count: 70_000)] as [[UInt8]] {
@@ -84,7 +84,7 @@ struct FleetSecretsTests {
         }
     }
 
-    @Test("no seal with a bit flipped, or cut, or longer, opens")
+    @Test("sealed data that was modified, truncated or extended does not open")
     func changed() {
         let secret = Self.secret("mine")
         let sealed = secret.seal(Array("content".utf8), at: [1])
@@ -99,7 +99,7 @@ struct FleetSecretsTests {
         #expect(secret.open(sealed + [0], at: [1]) == nil && secret.open([], at: [1]) == nil)
     }
 
-    @Test("what stands before a seal is in clear, and has to be known")
+    @Test("the prefix of sealed data is plain text and must match when it is opened")
     func prefix() {
         let secret = Self.secret("mine")
         let sealed = [4, 5] + secret.seal([7], at: [1])
@@ -111,17 +111,17 @@ struct FleetSecretsTests {
 }
 
 @Suite("Records of the shared level")
-struct GivenRecordTests {
+struct VersionedRecordTests {
     private static let secret = FleetSecretsTests.secret("mine")
     private static let place = Array("cistern:f:{0}".utf8)[...]
 
-    private static func record(_ body: ItemBody) -> GivenRecord {
-        GivenRecord(
-            SharedRecord(key: [1, 2], metadata: [3], head: Array("HTTP".utf8), body: body),
+    private static func record(_ body: ItemBody) -> VersionedRecord {
+        VersionedRecord(
+            FleetRecord(key: [1, 2], metadata: [3], head: Array("HTTP".utf8), body: body),
             RecordVersion(epoch: 5, position: LogPosition(1_700_000_000_000, 3)), fleetTime: 1_700_000_000_001)
     }
 
-    private static func sealed(_ given: GivenRecord) -> [UInt8] {
+    private static func sealed(_ given: VersionedRecord) -> [UInt8] {
         var bytes: [UInt8] = [9]
         var sealer = FleetSealer(secret)
         let packed = given.packed(by: QuickZstd())
@@ -132,12 +132,12 @@ struct GivenRecordTests {
 
     private static let sealed = sealed(record(.bytes(Array("{\"a\":1}".utf8))))
 
-    private func open(_ value: [UInt8], at place: ArraySlice<UInt8> = place, limit: Int = 1 << 20) -> GivenRecord? {
-        GivenRecord(value, sealedBy: Self.secret, at: place, by: QuickZstd(), limit: limit)
+    private func open(_ value: [UInt8], at place: ArraySlice<UInt8> = place, limit: Int = 1 << 20) -> VersionedRecord? {
+        VersionedRecord(value, sealedBy: Self.secret, at: place, by: QuickZstd(), limit: limit)
     }
 
     @Test(
-        "a record of 512 bytes is compressed where that is worth it, and opens with all its bytes",
+        "a record of medium size is compressed, a short or very long one is not, and each opens unchanged",
         arguments: [(200, 1), (2_000, 2), (100_000, 2), (1 << 20, 1)] as [(Int, UInt8)])
     func compressed(count: Int, layout: UInt8) throws {
         let body = (0..<count).map { UInt8(truncatingIfNeeded: 0x61 + $0 / 7 % 3) }
@@ -148,7 +148,7 @@ struct GivenRecordTests {
         #expect(taken.record.body.form.coding == 0)
     }
 
-    @Test("bytes by chance, and content in a coding, are not compressed")
+    @Test("random bytes and content with a coding are not compressed")
     func incompressible() {
         let noise = (0..<4_000).map { _ in UInt8.random(in: 0...255) }
         #expect(Self.sealed(Self.record(.bytes(noise)))[0] == 1)
@@ -156,7 +156,7 @@ struct GivenRecordTests {
         #expect(Self.sealed(Self.record(coded))[0] == 1)
     }
 
-    @Test("what would become longer than a record may be is not unpacked, nor what is no frame of zstd")
+    @Test("a record that would exceed the size limit or is invalid zstd is not decompressed")
     func bomb() throws {
         let sealed = Self.sealed(Self.record(.bytes([UInt8](repeating: 7, count: 500_000))))
         #expect(sealed[0] == 2 && sealed.count < 1_000)
@@ -171,7 +171,7 @@ struct GivenRecordTests {
         #expect(open([1] + sealed[1...]) == nil && open([2] + Self.sealed[1...]) == nil)
     }
 
-    @Test("what is given is what is taken: plain, empty, and with a coding on it")
+    @Test("plain, empty and coded content is read back unchanged")
     func roundTrip() throws {
         for body in [ItemBody.bytes([]), .bytes([1, 2, 3]), .coded([9, 8], ContentForm(coding: 2, plainBytes: 100))] {
             let given = Self.record(body)
@@ -186,21 +186,22 @@ struct GivenRecordTests {
         #expect(open(Self.sealed(old))?.fleetTime == -1)
     }
 
-    @Test("cut at any byte, longer, elsewhere, of another secret or of another layout it is as good as absent")
+    @Test("a record that is truncated, extended, moved, or has another secret or layout is ignored")
     func damaged() {
         let sealed = Self.sealed
         #expect(open(sealed) != nil)
         for count in sealed.indices { #expect(open(Array(sealed[..<count])) == nil) }
         #expect(open(sealed + [0]) == nil)
         #expect(open(sealed, at: (Self.place + Array(":l".utf8))[...]) == nil)
-        #expect(GivenRecord(sealed, sealedBy: FleetSecretsTests.secret("other"), at: Self.place, by: QuickZstd(), limit: 1 << 20) == nil)
+        #expect(
+            VersionedRecord(sealed, sealedBy: FleetSecretsTests.secret("other"), at: Self.place, by: QuickZstd(), limit: 1 << 20) == nil)
         for layout in UInt8.min...UInt8.max where layout != sealed[0] { #expect(open([layout] + sealed[1...]) == nil) }
     }
 
-    @Test("what is sealed well and makes no sense inside is absent too: parts cut, too long, or with something behind them")
+    @Test("a validly sealed record with truncated, oversized or trailing fields is ignored")
     func nonsense() throws {
         let plain = try #require(Self.secret.open(Array(Self.sealed[1...]), at: Self.place))
-        func reopened(_ plain: [UInt8]) -> GivenRecord? { open([1] + Self.secret.seal(plain, at: Array(Self.place))) }
+        func reopened(_ plain: [UInt8]) -> VersionedRecord? { open([1] + Self.secret.seal(plain, at: Array(Self.place))) }
         #expect(reopened(plain) != nil)
         for count in plain.indices { #expect(reopened(Array(plain[..<count])) == nil) }
         #expect(reopened(plain + [0]) == nil)
@@ -215,10 +216,10 @@ struct GivenRecordTests {
         }
     }
 
-    @Test("keys in the engine: the fleet's name, then what lies in one slot with its lease")
+    @Test("a Redis key starts with the fleet's name, and a record and its lease share a slot")
     func keys() {
         let keys = EngineKeys(fleet: "blue")
-        let place = keys.place(of: [0, 0x9a, 0xbf] + [UInt8](repeating: 0xff, count: 13))
+        let place = keys.recordKeys(of: [0, 0x9a, 0xbf] + [UInt8](repeating: 0xff, count: 13))
         let record = Array(place.record.bytes)
         #expect(String(decoding: record, as: UTF8.self) == "cistern:blue:{009abf" + String(repeating: "ff", count: 13) + "}")
         #expect(place.lease == EngineKey(record + Array(":l".utf8)) && place.record == EngineKey(record))

@@ -10,13 +10,13 @@ import Testing
 
 @testable import Sharing
 
-@Suite("Why the log cannot be seen")
+@Suite("Reasons why the fleet log is unavailable")
 struct LogTroubleTests {
     private static let server = EngineServer.host("one", port: 1)
 
-    @Test("only a silence is the engine's not replying in time; a connection that was lost is told by who lost it")
+    @Test("silence is reported as a Redis timeout, and a lost connection with its known cause")
     func causes() {
-        for cause in BlindCause.allCases {
+        for cause in DisconnectCause.allCases {
             let trouble = LogTrouble(cause, known: .failed(.denied, Self.server), Self.server)
             #expect((trouble == .failed(.timedOut, Self.server)) == (cause == .silence), "\(cause)")
             #expect((trouble == .failed(.denied, Self.server)) == (cause == .lost), "\(cause)")
@@ -25,9 +25,9 @@ struct LogTroubleTests {
         #expect(LogTrouble(.lost, known: nil, Self.server) == .failed(.connectionLost, Self.server))
     }
 
-    @Test("each has a word and a sentence of its own")
+    @Test("each reason has its own label and sentence")
     func words() {
-        let troubles = BlindCause.allCases.map { LogTrouble($0, known: .notUnderstood, Self.server) }
+        let troubles = DisconnectCause.allCases.map { LogTrouble($0, known: .notUnderstood, Self.server) }
         #expect(Set(troubles.map(\.label)).count == troubles.count)
         #expect(Set(troubles.map { $0.sentence(fleet: "play") }).count == troubles.count)
         let others: [LogTrouble] = [.otherSecret, .otherUpstream, .outdated("6.2", nil)] + EngineFailure.allCases.map { .failed($0, nil) }
@@ -35,10 +35,10 @@ struct LogTroubleTests {
     }
 }
 
-@Suite("Versions of the engine")
+@Suite("Versions of the Redis server")
 struct EngineVersionTests {
     @Test(
-        "Redis below 7.0 is too old; Valkey, and who does not say, is not",
+        "Redis below 7.0 is reported as too old; Valkey and unknown versions are accepted",
         arguments: [
             ("redis_version:6.2.14", "6.2.14"), ("redis_version:7.0.0", nil), ("redis_version:10.1", nil), ("", nil),
             ("redis_version:6.2.14\r\nvalkey_version:8.0.1", nil), ("redis_version:255.255.255", nil),
@@ -49,10 +49,10 @@ struct EngineVersionTests {
 }
 
 @Suite(
-    "What a node says of the log", .play, .realTime, .serialized,
+    "Messages of a node about the fleet log", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SaidOfLogTests {
-    @Test("an engine that has lost its data has replied in time: there is another log")
+    @Test("a Redis server that lost its data is reported as another log, not as a timeout")
     func otherLog() throws {
         try FleetLogPlay.run { (play: FleetLogPlay) throws in
             play.redis.direct.ask("FLUSHALL")
@@ -63,7 +63,7 @@ struct SaidOfLogTests {
         }
     }
     @Test(
-        "an engine that can be read and takes no writes disconnects a node that has nothing to say, within half of share.blind_limit",
+        "a read-only Redis server disconnects an idle node within half of share.blind_limit",
         arguments: [
             ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "takes nothing more"),
             ("ACL SETUSER default -xadd", "ACL SETUSER default +xadd", "does not let the user"),
@@ -72,18 +72,18 @@ struct SaidOfLogTests {
         let redis = try RedisProcess()
         #expect(redis.direct.ask("CONFIG SET maxmemory-policy noeviction").hasPrefix("+OK"))
         let play = try FleetLogPlay(redis) { $0.blindLimit = 2_000 }
-        #expect(try eventually { play.node.isSeeing })
+        #expect(try eventually { play.node.isUpToDate })
         redis.direct.ask(`break`)
-        #expect(try eventually { !play.node.isSeeing })
+        #expect(try eventually { !play.node.isUpToDate })
         #expect(try eventually { play.said.count(of: "can be read, and refuses entries: it \(cause)") == 1 }, "\(play.said.all)")
-        #expect(play.figures.trouble?.label == "refused" && play.figures.blindings == 1)
+        #expect(play.figures.trouble?.label == "refused" && play.figures.disconnections == 1)
         redis.direct.ask(mend)
-        #expect(try eventually { play.node.isSeeing })
+        #expect(try eventually { play.node.isUpToDate })
         #expect(try eventually { play.figures.trouble == nil && play.said.count(of: "the fleet's log is followed") == 2 })
         play.stop()
     }
 
-    @Test("an address that leads to two primaries: a node that reads one and would write to the other appends nothing, and says so")
+    @Test("a node that would read from one primary and write to another appends nothing and reports it")
     func twoPrimaries() throws {
         let (one, other) = (try RedisProcess(), try RedisProcess())
         #expect(!other.direct.ask("PING").isEmpty && !one.direct.ask("PING").isEmpty)
@@ -91,7 +91,7 @@ struct SaidOfLogTests {
         let address = temporary.path + "/engine.sock"
         #expect(symlink(one.socketPath, address) == 0)
         let play = try FleetLogPlay(one) { $0.engine.servers = [.unix(address)] }
-        #expect(try eventually { play.node.isSeeing })
+        #expect(try eventually { play.node.isUpToDate })
         #expect(unlink(address) == 0 && symlink(other.socketPath, address) == 0)
         // The reading connection stays; the writing one is closed and connects to the other server.
         let clients = one.direct.ask("CLIENT LIST").split(separator: "\n").filter {
@@ -104,13 +104,13 @@ struct SaidOfLogTests {
         let sentence = "cannot be seen: what this node appends is not what it reads"
         #expect(try eventually { play.said.count(of: sentence) == 1 }, "\(play.said.all)")
         // Both connect again, and meet the other server's log.
-        #expect(try eventually { play.node.isSeeing && told.now == .pending(reason: "not_reached") })
+        #expect(try eventually { play.node.isUpToDate && told.now == .pending(reason: "not_reached") })
         #expect(try eventually { other.logLength > 0 })
         #expect(one.logLength == 0)
         play.stop()
     }
 
-    @Test("an engine that does not let the log be trimmed takes what is said all the same, and that is what is told")
+    @Test("a Redis server that forbids trimming still accepts appended entries, and the missing permission is reported")
     func untrimmed() throws {
         try FleetLogPlay.run { (play: FleetLogPlay) throws in
             play.redis.direct.ask("ACL SETUSER default -xtrim")

@@ -12,12 +12,12 @@ import Upstream
 @testable import Sharing
 
 @Suite(
-    "Nodes that are not of the fleet", .play, .realTime, .serialized,
+    "Nodes that do not belong to the fleet", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct OtherFleetTests {
     private static let elsewhere = String(repeating: "else", count: 8)
 
-    @Test("a node with another secret stays out: it appends nothing, says why, and costs the fleet no hit")
+    @Test("a node with another secret is excluded: it appends nothing, reports why, and causes no misses in the fleet")
     func otherSecret() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -42,7 +42,7 @@ struct OtherFleetTests {
         }
     }
 
-    @Test("while a secret is changed, nodes with the former, with both and with the new one see each other")
+    @Test("during secret rotation, nodes with the old, both and the new secret stay connected")
     func rotation() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let both = FleetPlay.secret + "\n" + Self.elsewhere
@@ -63,7 +63,7 @@ struct OtherFleetTests {
         }
     }
 
-    @Test("a node with another upstream stays out, and neither obeys nor tells purges; one with another API comes in")
+    @Test("a node with another upstream is excluded and exchanges no purges; a node with another API joins")
     func otherUpstream() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, _) = try fleet.pair()
@@ -102,7 +102,7 @@ struct OtherFleetTests {
         #expect(reply.hasPrefix(":"), "\(reply)")
     }
 
-    @Test("whoever owns the engine cannot hide a purge from a node that is away by giving it the id of another key")
+    @Test("the owner of Redis cannot hide a purge from an absent node by changing the entry's key ID")
     func alteredMeanwhile() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -120,7 +120,7 @@ struct OtherFleetTests {
         }
     }
 
-    @Test("an entry by another key makes nothing stale and is told, and nodes say how far they have come; one by ours makes all stale")
+    @Test("an entry sealed with a foreign key is reported and ignored; a forged entry with our key ID makes everything stale")
     func claimed() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()

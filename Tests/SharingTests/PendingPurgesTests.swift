@@ -5,12 +5,12 @@ import Testing
 
 @testable import Sharing
 
-@Suite("Purges that are pending")
+@Suite("Pending purges")
 struct PendingPurgesTests {
     private static let messages = (0..<4).map { PendingMessage(message: LogMessage(.target, argument: [$0])) }
     private static let write = PendingMessage(message: .everythingStale, isWrite: true)
 
-    @Test("they lie in the order in which they were requested, whichever was kept first; two of one target are two")
+    @Test("pending purges are kept in the order of their requests, and two purges of one target stay separate")
     func order() {
         var pending = PendingPurges()
         for (message, token) in [(2, 3), (0, 1), (1, 2), (1, 2), (0, 4)] as [(Int, UInt64)] { pending.keep(Self.messages[message], token) }
@@ -21,7 +21,7 @@ struct PendingPurgesTests {
         #expect(pending.all.isEmpty && pending.counts(unreached: [:]).isEmpty)
     }
 
-    @Test("they are counted by cause; a write has none")
+    @Test("pending purges are counted by cause, and writes are not counted")
     func causes() {
         var pending = PendingPurges()
         for token in 1...3 as ClosedRange<UInt64> { pending.keep(Self.messages[Int(token)], token) }

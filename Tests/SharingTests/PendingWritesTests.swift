@@ -35,10 +35,10 @@ private final class WriteCounter {
 }
 
 @Suite(
-    "Purges that are pending, on the disk", .play, .realTime, .serialized,
+    "Pending purges on disk", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct PendingWritesTests {
-    @Test("what becomes pending at once is written down once")
+    @Test("purges that become pending at the same time are written to disk together")
     func once() throws {
         try FleetLogPlay.run { (play: FleetLogPlay) throws in
             let writes = WriteCounter(play.directory)

@@ -11,11 +11,11 @@ import Testing
 import Upstream
 
 @Suite(
-    "Sharing: who asks the upstream", .play, .realTime, .serialized,
+    "Sharing: collapsing requests across nodes", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedLeaseTests {
     @Test(
-        "a crowd that misses one target at two nodes is one request to the upstream; a node that does not collapse requests waits for others",
+        "concurrent misses of one target at two nodes cause one upstream request; a node that does not collapse requests waits for others",
         arguments: [(1, 20, true), (3, 20, true), (1, 1, false)])
     func crowd(shards: Int, size: Int, collapses: Bool) throws {
         let (asked, gate) = (Gate(), Gate())
@@ -47,7 +47,7 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("the end of a lease never comes before its record, whichever shards have taken the lease and stored the response")
+    @Test("a lease is released only after its record was stored, whichever shards hold the lease and store the response")
     func severalShards() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
         try FleetPlay.run(origin) { fleet in
@@ -62,7 +62,7 @@ struct SharedLeaseTests {
     }
 
     @Test(
-        "a response that is no use to others, or a failure, frees all who wait at all nodes, at once and by its head",
+        "the head of an unshareable or failed response immediately releases all waiting clients on all nodes",
         arguments: ["200 OK", "503 Service Unavailable"])
     func freed(status: String) throws {
         let gates = (0..<3).map { _ in Gate() }
@@ -92,7 +92,7 @@ struct SharedLeaseTests {
     }
 
     @Test(
-        "a response that is too long for other nodes keeps their clients waiting no longer than until its length is known",
+        "clients of other nodes wait for an oversized response only until its length is known",
         arguments: [true, false])
     func lengthKnown(inHead: Bool) throws {
         let (asked, gate) = (Gate(), Gate())
@@ -117,7 +117,7 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("a follower that leaves does not end the lease of its node")
+    @Test("a follower that disconnects does not release its node's lease")
     func followerLeft() throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
@@ -142,7 +142,7 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("a node that waits takes the variant that another one brings, though it learns only then that there are variants")
+    @Test("a waiting node uses the other node's variant even if it learns about Vary only then")
     func waitedForVariant() throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { request in
@@ -168,7 +168,7 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("who has a copy waits for another node no longer than for the upstream")
+    @Test("a request with a stored response waits for another node no longer than for the upstream")
     func copyBehindLease() throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.json("{\"n\":1}", ["Cache-Control: max-age=0"])] }
@@ -189,7 +189,7 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("what is known to fail goes out at once, though another node asks for it")
+    @Test("the stored response of a failing key is served at once although another node is fetching it")
     func knownToFail() throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.json("{\"n\":1}", ["Cache-Control: max-age=0"])] }
@@ -217,7 +217,7 @@ struct SharedLeaseTests {
     }
 
     @Test(
-        "who asks for what is of no use to others takes no lease, and waits for nobody's",
+        "a request whose response cannot be shared takes no lease and waits for none",
         arguments: [("HEAD", ""), ("GET", "Cache-Control: no-store\r\n")])
     func useless(method: String, field: String) throws {
         let gates = [Gate(), Gate()]
@@ -252,7 +252,7 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("nobody waits for a response that could not be shared")
+    @Test("requests do not wait for a response that could not be shared")
     func unshareable() throws {
         try FleetPlay.run(FleetPlay.numbered(["Cache-Control: no-store"])) { fleet in
             let (one, other) = try fleet.pair()
@@ -269,7 +269,7 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("what is stored here and is too long for the others keeps nobody waiting")
+    @Test("a response that is too long to share does not delay other nodes")
     func tooLong() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair { $0.contentLimitBytes = 3 }
@@ -282,7 +282,7 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("a client that leaves while it waits for another node's response leaves nothing behind; the rest go on")
+    @Test("a client that disconnects while it waits for another node leaks nothing, and the other clients continue")
     func left() throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
@@ -306,7 +306,7 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("a lease that would end soon is renewed as long as the upstream is asked, and no longer", .slow)
+    @Test("a lease is renewed while the upstream request is running, and not afterwards", .slow)
     func renewed() throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
@@ -335,7 +335,7 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("a client that leaves before its look-up is over gives its lease back: the next node does not wait")
+    @Test("a client that disconnects during its lookup releases its lease, so the next node does not wait")
     func leftWithLease() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair({ $0.engine.limits = Self.patientLimits }, proxy: { $0.collapsing.wait = 60_000 })
@@ -362,7 +362,7 @@ struct SharedLeaseTests {
         return limits
     }
 
-    @Test("a node that is stopped while clients wait for another node's response ends")
+    @Test("a node stops although clients wait for another node's response")
     func stopped() throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }

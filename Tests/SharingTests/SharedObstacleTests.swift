@@ -6,10 +6,10 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Why nothing was looked for", .play, .realTime, .serialized,
+    "Reasons for skipped shared lookups", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedObstacleTests {
-    @Test("why says that nothing was looked for only of those who would have looked: a stale hit and a refusal of our own never do")
+    @Test("why reports a skipped lookup only for requests that would have looked, not for stale hits or own refusals")
     func notLookedFor() throws {
         try FleetPlay.run(FleetPlay.numbered(["Cache-Control: max-age=600, stale-while-revalidate=6000"])) { fleet in
             let (one, _) = try fleet.pair { $0.blindLimit = nil }
@@ -20,7 +20,7 @@ struct SharedObstacleTests {
             _ = try one.get("/a")
             #expect(try one.gave(1))
             fleet.redis.die()
-            #expect(try one.isBlind())
+            #expect(try one.isDisconnected())
             #expect(try sentences(200, "/b"))
             #expect(try !sentences(504, "/c", [("Cache-Control", "only-if-cached")]))
             one.time.shift(by: .seconds(700))

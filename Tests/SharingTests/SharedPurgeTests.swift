@@ -74,7 +74,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a target is purged at all nodes, also of an API that the node which is asked does not serve")
+    @Test("a target is purged on all nodes, also for an API that the requested node does not serve")
     func purgedElsewhere() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             func serving(_ names: String...) -> (inout ProxySettings) -> Void {
@@ -96,7 +96,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("what was purged is not taken by a node that comes later, though it lies in the engine still")
+    @Test("a node that joins later does not use a purged record that is still in Redis")
     func purgedRecord() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, _) = try fleet.pair()
@@ -119,7 +119,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a purge that a replica has is answered 200", .slow)
+    @Test("a purge that a replica acknowledged is answered with 200", .slow)
     func durable() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let replica = try RedisProcess(["--replicaof", "127.0.0.1", "\(fleet.redis.port)", "--repl-diskless-sync-delay", "0"])
@@ -147,7 +147,7 @@ struct SharedPurgeTests {
     }
 
     @Test(
-        "what was asked for before a purge or a write at another node, and comes after it, is kept by nobody",
+        "a response requested before a purge or write at another node is not stored when it arrives later",
         arguments: ["target=/a", "prefix=/", "all=true", "all=true&soft=true", "a write"])
     func underWay(arguments: String) throws {
         let (asked, gate) = (Gate(), Gate())
@@ -188,7 +188,7 @@ struct SharedPurgeTests {
         try other.play.start()
     }
 
-    @Test("what was purged while a node was away it obeys before its first hit")
+    @Test("a restarted node applies purges from its absence before its first hit")
     func restarted() throws {
         // A softly purged response may still rescue a request: on a busy machine a healthy upstream may exceed rescue_after.
         let waits: @Sendable (inout ProxySettings) -> Void = { $0.otherRoute.rescueAfter = 0 }
@@ -210,7 +210,7 @@ struct SharedPurgeTests {
     }
 
     @Test(
-        "a node that was away rescues no response that was purged hard meanwhile",
+        "a restarted node does not rescue with responses that were hard-purged during its absence",
         arguments: [("target=/a", false), ("prefix=/a", false), ("all=true", false), ("all=true&soft=true", true)])
     func restartedWhileDown(arguments: String, isRescued: Bool) throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
@@ -224,7 +224,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a purge without the engine is answered 202, kept through a restart, and obeyed by the others when the engine is back")
+    @Test("a purge without Redis gets 202, survives a restart, and is applied by other nodes when Redis returns")
     func pending() throws {
         try FleetPlay.run(FleetPlay.numbered(), redis: ["--appendonly", "yes", "--appendfsync", "always"]) { fleet in
             let (one, other) = try fleet.pair()
@@ -232,7 +232,7 @@ struct SharedPurgeTests {
             #expect(try one.gave(1))
             #expect(try other.get("/a").text == "{\"n\":1}")
             fleet.redis.die()
-            #expect(try one.isBlind() && other.isBlind())
+            #expect(try one.isDisconnected() && other.isDisconnected())
             // The log's connection fails, even without a request.
             let asked = EngineFailure.unreachable.rawValue
             #expect(try eventually { try other.metric("cistern_share_engine_failures_total{reason=\"\(asked)\"}") > 0 })
@@ -258,13 +258,13 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("what a process before has left pending is sent, and is over once an engine without replicas has it")
+    @Test("pending purges left by a previous process are sent, and end when Redis without replicas accepts them")
     func leftPending() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
             #expect(try other.get("/a").text == "{\"n\":1}")
             one.play.stop()
-            let files = FleetFiles(beside: StorePlace(directory: one.play.directory, capacityBytes: 16 << 20))
+            let files = FleetFiles(beside: StoreLocation(directory: one.play.directory, capacityBytes: 16 << 20))
             #expect(files.keep(pending: [PendingMessage(message: LogMessage(.all))], isLeft: true))
             try one.play.start()
             #expect(try other.comes(to: "{\"n\":2}", "/a"))
@@ -272,7 +272,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a purge that is under way when its node is stopped is kept", .slow)
+    @Test("a purge in progress is kept when its node stops", .slow)
     func stoppedWhilePurging() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -293,9 +293,9 @@ struct SharedPurgeTests {
     }
 
     @Test(
-        "FLUSHALL: nobody knows what was purged, so all is stale, or gone, and then all is well", .slow,
-        arguments: [FleetSight.AfterGap.stale, .drop])
-    func flushed(afterGap: FleetSight.AfterGap) throws {
+        "after FLUSHALL all stored responses become stale, or are dropped, and then sharing recovers", .slow,
+        arguments: [FleetLogLink.AfterGap.stale, .drop])
+    func flushed(afterGap: FleetLogLink.AfterGap) throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair { $0.afterGap = afterGap }
             _ = try one.get("/a")
@@ -320,7 +320,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a log that was trimmed past a node that was away: what it has is stale, and then all is well")
+    @Test("a log trimmed beyond an absent node's position makes its stored responses stale, and then sharing recovers")
     func trimmed() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -340,7 +340,7 @@ struct SharedPurgeTests {
     }
 
     @Test(
-        "whoever writes into the log without the secret makes copies stale and nothing else; what is no log at all blinds until it is gone",
+        "forged log entries only make stored responses stale; a key of another type blinds nodes until it is removed",
         .slow)
     func forged() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
@@ -363,7 +363,7 @@ struct SharedPurgeTests {
             fleet.origin.up()
             #expect(try other.comes(to: "{\"n\":2}", "/a"))
             fleet.redis.direct.ask("SET cistern:play:{log} x")
-            #expect(try one.isBlind() && other.isBlind())
+            #expect(try one.isDisconnected() && other.isDisconnected())
             #expect(try one.purge("target=/a").status == 202)
             #expect(try one.get("/b").status == 200 && other.get("/c").status == 200)
             fleet.redis.direct.ask("DEL cistern:play:{log}")
@@ -372,7 +372,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("an engine that is full takes nothing: nodes work alone, say so, and share again when there is room", .slow)
+    @Test("with a full Redis server nodes work alone, report it, and share again when memory is available", .slow)
     func full() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -390,8 +390,8 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("without the log a copy counts for as long as blind_limit says, and stands in for the upstream after that")
-    func blind() throws {
+    @Test("without the log a stored response is fresh until blind_limit, and then only used for rescue")
+    func disconnected() throws {
         try FleetPlay.run(FleetPlay.numbered(["Cache-Control: max-age=86400"])) { fleet in
             let (one, other) = try fleet.pair()
             _ = try one.get("/a")
@@ -401,7 +401,7 @@ struct SharedPurgeTests {
             #expect(try other.sees())
             #expect(try other.get("/a").text == "{\"n\":1}")
             fleet.redis.die()
-            #expect(try other.isBlind())
+            #expect(try other.isDisconnected())
             #expect(try other.get("/a").text == "{\"n\":2}")
             // The response was confirmed in the meantime.
             other.time.shift(by: .seconds(20))
@@ -413,7 +413,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a machine that was stopped for an hour takes nothing for fresh before it has looked")
+    @Test("after a machine was suspended for an hour, a node serves nothing as fresh before it has read the log")
     func stopped() throws {
         try FleetPlay.run(FleetPlay.numbered(["Cache-Control: max-age=86400"])) { fleet in
             let (one, other) = try fleet.pair()
@@ -429,7 +429,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("what a node has seen of the log goes on when its settings are read again")
+    @Test("a settings reload keeps the node's connection to the log")
     func reloaded() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -450,7 +450,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a node that has stopped is gone whole, whatever was under way", .slow, arguments: [false, true])
+    @Test("a stopped node releases all its resources, whatever was in progress", .slow, arguments: [false, true])
     func gone(isFrozen: Bool) throws {
         let gate = Gate()
         try FleetPlay.run(ScriptedOrigin { $0.target == "/held" ? [.pass(gate)] : [.json("{}", ["Cache-Control: max-age=600"])] }) {
@@ -471,7 +471,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("purges that come by the hundred while a node is stopped and started leave no one behind, and nothing breaks", .slow)
+    @Test("hundreds of purges during restarts of a node lose nothing and cause no failure", .slow)
     func busy() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()

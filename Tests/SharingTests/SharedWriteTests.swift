@@ -10,7 +10,7 @@ import Testing
     "Writes on all nodes", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedWriteTests {
-    @Test("a write at one node has the other ask again, and is in the log before its response goes out")
+    @Test("a write at one node makes others ask the upstream, and is logged before its response is sent")
     func written() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -30,7 +30,7 @@ struct SharedWriteTests {
         }
     }
 
-    @Test("a write that a login answers at one node makes the other's stored response stale, and keeps it for an outage")
+    @Test("a write answered by a login redirect makes other nodes' stored responses stale, and keeps them for rescue")
     func doubtfullyWritten() throws {
         let origin = ScriptedOrigin { request in
             guard request.method == "GET" else { return [.send("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n")] }
@@ -49,7 +49,7 @@ struct SharedWriteTests {
         }
     }
 
-    @Test("without the engine a response to a write waits no longer than it must, and others hear of it later")
+    @Test("without Redis the response to a write is delayed only briefly, and the write is propagated later")
     func writtenWhileFrozen() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (_, other, text) = try fleet.writeWhileFrozen()

@@ -10,7 +10,7 @@ import Testing
 @Suite("A slow disk")
 struct SlowDiskTests {
     @Test(
-        "what others say is obeyed at once; how far that went is kept when all of it lies on the disk", .realTime,
+        "messages are applied at once, but the position is saved only after the changes are on disk", .realTime,
         .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
     func obeyed() throws {
         try FleetLogPlay.run { play throws in
@@ -28,7 +28,7 @@ struct SlowDiskTests {
         }
     }
 
-    @Test("of what is handed over while a file is written the last counts for all, and all are told in their order")
+    @Test("while a file is being written only the last pending version counts, and all callers are notified in order")
     func last() throws {
         let loop = EventLoop(label: "files", time: SystemTime.shared)
         loop.start()

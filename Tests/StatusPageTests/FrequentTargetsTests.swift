@@ -15,7 +15,7 @@ struct FrequentTargetsTests {
     }
 
     @Test(
-        "counts are exact as long as there is room, and never too high afterwards",
+        "counts are exact while the table has room, and never too high afterwards",
         arguments: [
             ([], []), (["a"], ["a=1"]), (["a", "b", "a"], ["a=2", "b=1"]), (["b", "a"], ["a=1", "b=1"]),
             (["a", "a", "b", "c", "c"], ["a=2", "c=2", "b=1"]),
@@ -26,7 +26,7 @@ struct FrequentTargetsTests {
         #expect(Self.counted(targets, capacity: 3) == told)
     }
 
-    @Test("what makes up more than its share is among them, however many others there are, and wherever it comes")
+    @Test("a target above the share threshold is always listed, at any position among any number of others")
     func share() {
         for place in 0..<3 {
             let targets = (0..<3_000).map { $0 % 10 == place ? "/often" : "/\($0)" }
@@ -40,7 +40,7 @@ struct FrequentTargetsTests {
         #expect(first.first?.target == Array("/late".utf8) && first.first?.count == 200 && first.first?.isAtLeast == true)
     }
 
-    @Test("long targets that begin alike are told apart, and so are those of several APIs")
+    @Test("long targets with a common beginning stay distinct, and so do those of several APIs")
     func apart() {
         var table = FrequentTargets(capacity: 64)
         let long = "/" + String(repeating: "x", count: 300)
@@ -51,7 +51,7 @@ struct FrequentTargetsTests {
         #expect(told.first?.api == 2 && told.first?.count == 2 && told.first?.isCut == false)
     }
 
-    @Test("what was counted on several loops and in several spans is added up, and forgotten after an hour")
+    @Test("counts of several event loops and periods are summed and expire after an hour")
     func spans() {
         let target = Array("/a".utf8)[...]
         var (one, other) = (RecentTargets(), RecentTargets())

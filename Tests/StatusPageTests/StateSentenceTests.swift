@@ -4,7 +4,7 @@ import Explanation
 import Figures
 import Testing
 
-@Suite("The sentence that tells the state")
+@Suite("The state sentence")
 struct StateSentenceTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let expected: String
@@ -22,18 +22,18 @@ struct StateSentenceTests {
         StateSentence.Outage(name: name, seconds: seconds, cause: StateSentence.words(ofCause: cause))
     }
 
-    private static let route = StateSentence.Trouble(place: "the route search", isMany: false, seconds: 130, cause: "status 500")
-    private static let paths = StateSentence.Trouble(place: "3 paths of users", isMany: true, seconds: 59, cause: "too slow")
+    private static let route = StateSentence.Trouble(subject: "the route search", isMany: false, seconds: 130, cause: "status 500")
+    private static let paths = StateSentence.Trouble(subject: "3 paths of users", isMany: true, seconds: 59, cause: "too slow")
     private static let pause = StateSentence.Trouble(
-        .pause, place: "it asked for a pause on 1 path", isMany: false, seconds: 30, cause: "status 503")
+        .pause, subject: "it asked for a pause on 1 path", isMany: false, seconds: 30, cause: "status 503")
     private static let address = StateSentence.Trouble(
-        .address, place: "1 of 2 addresses", isMany: false, seconds: 5, cause: "connection refused")
+        .address, subject: "1 of 2 addresses", isMany: false, seconds: 5, cause: "connection refused")
 
     /// Current time, in milliseconds.
     private static let now: Int64 = 7_200_000
 
-    private static func upstreams(_ reports: UpstreamReport...) -> [ShownUpstream] {
-        zip(["a", "b", "c", "d", "e"], reports).map { ShownUpstream($0, $1, now: now) }
+    private static func upstreams(_ reports: UpstreamReport...) -> [UpstreamSummary] {
+        zip(["a", "b", "c", "d", "e"], reports).map { UpstreamSummary($0, $1, now: now) }
     }
 
     private static func report(
@@ -65,7 +65,7 @@ struct StateSentenceTests {
         Row("users has been down for 4 min (connection refused); 1,204 requests rescued, oldest copy 12 min, 3 failed.", .down) {
             $0.upstreams = upstreams(up, up)
             ($0.outages, $0.since, $0.oldestCopy) = ([down("users", 245)], counts(rescued: 1_204, failed: 3), 730)
-            $0.failedLately = 2
+            $0.failedRecently = 2
         },
         Row("The upstream has been down for 59 s (connection timeout); nothing rescued, 17 failed.", .down) {
             ($0.upstreams, $0.outages, $0.since) = ([], [down("", 59, "connection_timeout")], counts(failed: 17))
@@ -93,7 +93,7 @@ struct StateSentenceTests {
                 + "have been failing for 59 s (too slow). Elsewhere 2 requests failed in the last 5 min.", .down
         ) {
             ($0.upstreams, $0.outages) = (upstreams(up, cold), [down("users", 245)])
-            ($0.troubles, $0.lately) = ([paths], counts(failed: 2))
+            ($0.troubles, $0.recent) = ([paths], counts(failed: 2))
         },
         Row("The upstream is up, but the route search has been failing for 2 min (status 500); 3 requests rescued.", .strained) {
             ($0.troubles, $0.since) = ([route], counts(rescued: 3))
@@ -133,16 +133,16 @@ struct StateSentenceTests {
         Row(
             "The upstream is up, but 1 of 2 addresses has been down for 5 s (connection refused); 2 requests failed in the last 5 min.",
             .strained
-        ) { ($0.troubles, $0.lately) = ([address], counts(failed: 2)) },
+        ) { ($0.troubles, $0.recent) = ([address], counts(failed: 2)) },
         Row("The upstream is up; within the last 5 min 12 requests rescued, oldest copy 8 s.", .strained) {
-            ($0.lately, $0.oldestCopy) = (counts(rescued: 12), 8)
+            ($0.recent, $0.oldestCopy) = (counts(rescued: 12), 8)
         },
-        Row("The upstream is up, but 20 requests failed in the last 5 min.", .strained) { $0.lately = counts(failed: 20) },
+        Row("The upstream is up, but 20 requests failed in the last 5 min.", .strained) { $0.recent = counts(failed: 20) },
         Row("All 2 upstreams are up, but 20 requests for b, c, d and 1 more failed in the last 5 min.", .strained) {
-            ($0.upstreams, $0.lately, $0.failing) = (upstreams(up, up), counts(failed: 20), ["b", "c", "d", "e"])
+            ($0.upstreams, $0.recent, $0.failing) = (upstreams(up, up), counts(failed: 20), ["b", "c", "d", "e"])
         },
         Row("The upstream is up, but 1 request failed in the last 5 min; 12 requests rescued, oldest copy 8 s.", .strained) {
-            ($0.lately, $0.oldestCopy) = (counts(rescued: 12, failed: 1), 8)
+            ($0.recent, $0.oldestCopy) = (counts(rescued: 12, failed: 1), 8)
         },
         Row("The upstream is up. The mode is offline, not live. 2 faults are injected, to practise an outage.", .strained) {
             ($0.modes, $0.faults) = (["offline"], 2)
@@ -165,10 +165,10 @@ struct StateSentenceTests {
         Row("No upstream has been asked for anything yet.", .well) { $0.upstreams = upstreams(unasked, unasked) },
         Row("The upstream is up (last response 60 min ago).", .well) { $0.upstreams = upstreams(quiet) },
         Row("The upstream has not given a good response yet, but 20 requests failed in the last 5 min.", .strained) {
-            ($0.upstreams, $0.lately) = (upstreams(cold), counts(failed: 20))
+            ($0.upstreams, $0.recent) = (upstreams(cold), counts(failed: 20))
         },
         Row("The upstream is up (the last 4 requests failed); within the last 5 min 3 requests rescued.", .strained) {
-            ($0.upstreams, $0.lately) = (upstreams(suspect), counts(rescued: 3))
+            ($0.upstreams, $0.recent) = (upstreams(suspect), counts(rescued: 3))
         },
         Row("1 of 4 upstreams is up and 3 have not been asked yet.", .well) { $0.upstreams = upstreams(up, unasked, unasked, unasked) },
         Row("2 of 4 upstreams are up, c has been failing for 2 min (status 500) and 1 has not been asked yet; nothing rescued.", .strained)
@@ -184,31 +184,31 @@ struct StateSentenceTests {
         },
     ]
 
-    @Test("says of upstreams only what came from them", arguments: stateRows)
+    @Test("the state of an upstream depends only on its own responses", arguments: stateRows)
     func states(_ row: Row) { sentence(row) }
 
-    @Test("says what is down, since when and why, and who was rescued", arguments: rows)
+    @Test("the sentence says what is down, since when and why, and who was rescued", arguments: rows)
     func sentence(_ row: Row) {
         var sentence = StateSentence()
-        sentence.upstreams = [ShownUpstream("", Self.up, now: Self.now)]
+        sentence.upstreams = [UpstreamSummary("", Self.up, now: Self.now)]
         row.change(&sentence)
         #expect(sentence.text == row.expected)
         #expect(sentence.level == row.level)
     }
 
-    @Test("figures are written for people")
+    @Test("numbers and durations are formatted for people")
     func figures() {
-        #expect([0, 999, 1_000, 1_234_567].map { ShownFigures.count(UInt64($0)) } == ["0", "999", "1,000", "1,234,567"])
+        #expect([0, 999, 1_000, 1_234_567].map { NumberText.count(UInt64($0)) } == ["0", "999", "1,000", "1,234,567"])
         #expect(
-            [-1, 0, 59, 60, 119, 7_199, 7_200, 172_799, 172_800].map { ShownFigures.span($0) }
+            [-1, 0, 59, 60, 119, 7_199, 7_200, 172_799, 172_800].map { NumberText.span($0) }
                 == ["0 s", "0 s", "59 s", "1 min", "1 min", "119 min", "2 h", "47 h", "2 d"])
         #expect(
-            [0, 999, 2_500, 10_000, 1_500_000].map { ShownFigures.duration(microseconds: $0) } == [
+            [0, 999, 2_500, 10_000, 1_500_000].map { NumberText.duration(microseconds: $0) } == [
                 "0 µs", "999 µs", "2.5 ms", "10 ms", "1.5 s",
             ])
-        #expect([0, 1_023, 4_301, 1 << 20, 3 << 40].map { ShownFigures.bytes($0) } == ["0 B", "1 KiB", "4.2 KiB", "1 MiB", "3 TiB"])
+        #expect([0, 1_023, 4_301, 1 << 20, 3 << 40].map { NumberText.bytes($0) } == ["0 B", "1 KiB", "4.2 KiB", "1 MiB", "3 TiB"])
         #expect(
-            ShownFigures.share(9_999, of: 10_000) == "99.9 %" && ShownFigures.share(1, of: 1) == "100 %"
-                && ShownFigures.share(0, of: 0) == nil)
+            NumberText.share(9_999, of: 10_000) == "99.9 %" && NumberText.share(1, of: 1) == "100 %"
+                && NumberText.share(0, of: 0) == nil)
     }
 }

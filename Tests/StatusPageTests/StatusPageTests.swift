@@ -4,7 +4,7 @@ import Testing
 
 @testable import Administration
 
-@Suite("The page of the state")
+@Suite("The status page")
 struct StatusPageTests {
     private func shown(_ text: String, limit: Int = ShownText.limit) -> String {
         var bytes: [UInt8] = []
@@ -13,7 +13,7 @@ struct StatusPageTests {
     }
 
     @Test(
-        "text of others is text, left to right, and visible",
+        "foreign text is escaped, left to right, and visible",
         arguments: [
             ("/plain?a=b", "/plain?a=b"), ("<script>&'\"", "&lt;script&gt;&amp;&#39;&quot;"), ("über \u{4f60}", "über \u{4f60}"),
             ("a\u{202e}b", "a⟨U+202E⟩b"), ("\u{2066}\u{200f}", "⟨U+2066⟩⟨U+200F⟩"), ("a\nb\u{0}", "a⟨U+000A⟩b⟨U+0000⟩"),
@@ -25,7 +25,7 @@ struct StatusPageTests {
         #expect(shown(text) == expected)
     }
 
-    @Test("long text is cut in its middle, before it is escaped")
+    @Test("long text is truncated in the middle before it is escaped")
     func cut() {
         let long = "/start/" + String(repeating: "<", count: 8_192) + "/end"
         let text = shown(long, limit: 20)
@@ -54,7 +54,7 @@ struct StatusPageTests {
         return view
     }
 
-    @Test("hostile names break out of nothing: all elements are closed, no other script is there, and no attribute runs anything")
+    @Test("hostile names cannot break out: elements are closed, no script is added, and no attribute executes")
     func hostile() {
         let page = String(decoding: StatusPage.render(view, nonce: "abc"), as: UTF8.self)
         #expect(page.utf8.count < 40_000)
@@ -85,7 +85,7 @@ struct StatusPageTests {
         return wrong + open.map(String.init)
     }
 
-    @Test("its fields let nothing in from elsewhere, frame it nowhere, and give the nonce to it alone")
+    @Test("the header fields forbid foreign content and framing, and only the page has the nonce")
     func fields() {
         let lines = StatusPage.fieldLines(nonce: "abc").split(separator: "\r\n").map(String.init)
         #expect(
@@ -98,7 +98,7 @@ struct StatusPageTests {
         #expect(StatusPage.fieldLines(nonce: "abc").hasSuffix("\r\n"))
     }
 
-    @Test("lines go through the points that there are, the newest at the right end")
+    @Test("chart lines connect existing points, with the newest at the right end")
     func lines() {
         let all = StatusPage.paths((0..<60).map { Double($0) })
         #expect(all.stroke.hasPrefix("M0.0 46.0L4.1 45.3") && all.stroke.hasSuffix("L240.0 2.0"))

@@ -3,7 +3,7 @@
 import TakeOver
 import Testing
 
-@Suite("The dialogue of taking over")
+@Suite("The take-over dialogue")
 struct DialogueTests {
     private static let greeting = Greeting(storeFormat: 4, process: 77, version: "2")
     private static let end = HandedPosition(segment: 2, offset: 64)
@@ -24,35 +24,35 @@ struct DialogueTests {
         return (action, machine.state)
     }
 
-    @Test("the old one: hello, prepared, committed, and acknowledgements until the other ends")
+    @Test("the old process sends hello, prepares, commits, and processes acknowledgements until the other ends")
     func handedOver() {
-        let hello = HandingOver.Event.came(.hello(Self.greeting))
+        let hello = HandingOver.Event.received(.hello(Self.greeting))
         #expect(old(hello) == (.offer(Self.greeting), .offering))
-        let prepared = HandingOver.Event.came(.prepared(listeners: [1]))
+        let prepared = HandingOver.Event.received(.prepared(listeners: [1]))
         #expect(old(hello, prepared) == (.commit(listeners: [1]), .committed))
-        #expect(old(hello, prepared, .came(.acknowledged(3))) == (.noteAcknowledged(3), .committed))
+        #expect(old(hello, prepared, .received(.acknowledged(3))) == (.noteAcknowledged(3), .committed))
         #expect(old(hello, prepared, .silent) == (.nothing, .committed))
-        #expect(old(hello, prepared, .came(Self.change)) == (.follow(Self.change), .committed))
-        for event in [HandingOver.Event.gone, .garbled, .came(.failed("too late"))] {
+        #expect(old(hello, prepared, .received(Self.change)) == (.follow(Self.change), .committed))
+        for event in [HandingOver.Event.gone, .garbled, .received(.failed("too late"))] {
             #expect(old(hello, prepared, event) == (.goAlone, .over), "nothing is taken back after committing: \(event)")
         }
-        #expect(old(hello, prepared, .gone, .came(.acknowledged(1))) == (.nothing, .over))
+        #expect(old(hello, prepared, .gone, .received(.acknowledged(1))) == (.nothing, .over))
     }
 
-    @Test("the old one goes on where the other is of another kind, fails, ends, is late, or talks nonsense")
+    @Test("the old process continues if the new one is incompatible, fails, ends, is late or sends invalid messages")
     func notHandedOver() {
         func refusal(_ event: HandingOver.Event) -> String {
             if case (.refuse(let reason), .over) = old(event) { reason } else { "" }
         }
         let other = Greeting(dialogue: 99, storeFormat: 4, process: 1, version: "9")
-        #expect(refusal(.came(.hello(other))) == "version 9 cannot take over from version 1: the two hand over in different ways")
+        #expect(refusal(.received(.hello(other))) == "version 9 cannot take over from version 1: the two hand over in different ways")
         let format = Greeting(storeFormat: 5, process: 1, version: "9")
-        #expect(refusal(.came(.hello(format))) == "version 9 keeps responses in another format than version 1")
-        for event in [HandingOver.Event.garbled, .silent, .came(.prepared(listeners: []))] { #expect(!refusal(event).isEmpty) }
+        #expect(refusal(.received(.hello(format))) == "version 9 keeps responses in another format than version 1")
+        for event in [HandingOver.Event.garbled, .silent, .received(.prepared(listeners: []))] { #expect(!refusal(event).isEmpty) }
         #expect(old(.gone) == (.nothing, .over))
-        let hello = HandingOver.Event.came(.hello(Self.greeting))
+        let hello = HandingOver.Event.received(.hello(Self.greeting))
         let ends: [HandingOver.Event] = [
-            .came(.failed("no room")), .silent, .gone, .garbled, .came(.prepared(listeners: [2])), .came(.acknowledged(1)),
+            .received(.failed("no room")), .silent, .gone, .garbled, .received(.prepared(listeners: [2])), .received(.acknowledged(1)),
         ]
         for event in ends {
             guard case (.takeBack, .over) = old(hello, event) else {
@@ -60,37 +60,37 @@ struct DialogueTests {
                 continue
             }
         }
-        guard case (.takeBack, .over) = old(hello, .came(.prepared(listeners: [])), .notCommitted) else {
+        guard case (.takeBack, .over) = old(hello, .received(.prepared(listeners: [])), .notCommitted) else {
             Issue.record("nobody has heard that it was committed")
             return
         }
     }
 
-    @Test("the new one: it keeps what it is given, prepares, follows what changed once all is its own, serves, and is alone at last")
+    @Test("the new process receives, prepares, follows changes, serves after the commit, and finally runs alone")
     func takenOver() {
-        let offered = TakingOver.Event.came(.offered)
-        #expect(new(.came(.store)) == (.keep(.store), .receiving))
-        #expect(new(.came(.store), offered) == (.prepare, .preparing))
+        let offered = TakingOver.Event.received(.offered)
+        #expect(new(.received(.store)) == (.keep(.store), .receiving))
+        #expect(new(.received(.store), offered) == (.prepare, .preparing))
         let prepared = TakingOver.Event.isPrepared(listeners: [0])
         #expect(new(offered, prepared) == (.say(.prepared(listeners: [0])), .waiting))
-        #expect(new(offered, prepared, .came(Self.change)) == (.follow(Self.change), .waiting))
-        let committed = TakingOver.Event.came(.committed(Self.end))
+        #expect(new(offered, prepared, .received(Self.change)) == (.follow(Self.change), .waiting))
+        let committed = TakingOver.Event.received(.committed(Self.end))
         #expect(new(offered, prepared, committed) == (.own(Self.end), .committed))
-        #expect(new(offered, prepared, committed, .came(Self.change)) == (.follow(Self.change), .committed))
-        for event in [TakingOver.Event.came(.begin), .gone, .silent, .garbled] {
+        #expect(new(offered, prepared, committed, .received(Self.change)) == (.follow(Self.change), .committed))
+        for event in [TakingOver.Event.received(.begin), .gone, .silent, .garbled] {
             #expect(new(offered, prepared, committed, event) == (.serve, .serving), "nobody else serves: \(event)")
         }
-        #expect(new(offered, prepared, committed, .came(.begin), .came(Self.change)) == (.follow(Self.change), .serving))
-        #expect(new(offered, prepared, committed, .came(.begin), .came(.acknowledged(2))) == (.noteAcknowledged(2), .serving))
-        #expect(new(offered, prepared, committed, .came(.begin), .gone) == (.noteAlone, .alone))
+        #expect(new(offered, prepared, committed, .received(.begin), .received(Self.change)) == (.follow(Self.change), .serving))
+        #expect(new(offered, prepared, committed, .received(.begin), .received(.acknowledged(2))) == (.noteAcknowledged(2), .serving))
+        #expect(new(offered, prepared, committed, .received(.begin), .gone) == (.noteAlone, .alone))
     }
 
-    @Test("the new one ends with a sentence wherever it is not told that all is its own")
+    @Test("the new process ends with an explanation whenever the take-over is not committed")
     func notTakenOver() {
-        #expect(new(.came(.refused("busy"))) == (.end("busy"), .refused))
-        let offered = TakingOver.Event.came(.offered)
+        #expect(new(.received(.refused("busy"))) == (.end("busy"), .refused))
+        let offered = TakingOver.Event.received(.offered)
         let prepared = TakingOver.Event.isPrepared(listeners: [])
-        for event in [TakingOver.Event.gone, .silent, .garbled, .came(.begin), .came(.refused("late"))] {
+        for event in [TakingOver.Event.gone, .silent, .garbled, .received(.begin), .received(.refused("late"))] {
             for events in [[event], [offered, prepared, event]] {
                 var machine = TakingOver()
                 var action = TakingOver.Action.nothing

@@ -3,7 +3,7 @@
 import TakeOver
 import Testing
 
-@Suite("Messages of taking over")
+@Suite("Take-over messages")
 struct MessageTests {
     private static let table = PassedModes.Table(
         all: "offline", routes: ["a": "live", "b": "bypass"],
@@ -12,9 +12,9 @@ struct MessageTests {
     private static let all: [TakeOverMessage] = [
         .hello(Greeting(dialogue: 7, storeFormat: 8, process: 9, version: "1.2")), .prepared(listeners: []), .prepared(listeners: [0, 3]),
         .failed("no"), .acknowledged(1 << 40), .refused("why"),
-        .listener(HandedListener(wanted: "127.0.0.1:80", isAdmin: true, sockets: 2)), .handed(name: "web"), .store, .door,
+        .listener(HandedListener(wanted: "127.0.0.1:80", isAdmin: true, sockets: 2)), .activated(name: "web"), .store, .takeOverListener,
         .ticketKeys([1, 2, 3]), .offered, .committed(HandedPosition(segment: 3, offset: 1 << 33)), .begin,
-        .modes(PassedModes(api: "users", begun: .init(all: "live"), now: table)), .faults([]),
+        .modes(PassedModes(api: "users", initial: .init(all: "live"), now: table)), .faults([]),
         .faults([
             PassedFault(
                 number: 3, path: "/**", percent: 50, end: -1, leastDelay: 2, longestDelay: .max, kind: "status", argument: 503)
@@ -24,7 +24,7 @@ struct MessageTests {
         .change(.purge(milliseconds: -5)),
     ]
 
-    @Test("each is read as it was written, and what is cut off or longer is none", arguments: all)
+    @Test("a message round-trips, and a truncated or longer one is rejected", arguments: all)
     func bytes(message: TakeOverMessage) {
         let bytes = message.bytes
         #expect(TakeOverMessage(bytes) == message)
@@ -32,7 +32,7 @@ struct MessageTests {
         for count in bytes.indices { #expect(TakeOverMessage(Array(bytes[..<count])) == nil) }
     }
 
-    @Test("whatever comes, reading it ends")
+    @Test("reading any bytes terminates")
     func anything() {
         #expect(TakeOverMessage([]) == nil)
         #expect(TakeOverMessage([99, 0, 0, 0]) == nil)

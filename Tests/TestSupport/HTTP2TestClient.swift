@@ -146,15 +146,15 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
     /// Waits for input and processes it. Returns false at the end of the connection.
     private func step() -> Bool {
         guard let bytes = socket.receive(), !bytes.isEmpty else { return false }
-        if bytes.withUnsafeBytes({ session.receive($0, telling: self) }) == .ended { isEnded = true }
+        if bytes.withUnsafeBytes({ session.receive($0, notifying: self) }) == .ended { isEnded = true }
         flush()
         return true
     }
 
     package func flush() {
         while true {
-            let piece = [UInt8](unsafeUninitializedCapacity: 64 << 10) { place, count in
-                count = session.write(into: UnsafeMutableRawBufferPointer(place), telling: self)
+            let piece = [UInt8](unsafeUninitializedCapacity: 64 << 10) { buffer, count in
+                count = session.write(into: UnsafeMutableRawBufferPointer(buffer), notifying: self)
             }
             guard !piece.isEmpty else { return }
             socket.send(piece)
@@ -199,8 +199,8 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
         return .bytes(count, isLast: count == stream.content.count && stream.isContentWhole)
     }
 
-    package func takeContent(of number: Int32, into place: UnsafeMutableRawBufferPointer) {
-        streams[number]?.content[..<place.count].withUnsafeBytes { place.copyMemory(from: $0) }
-        streams[number]?.content.removeFirst(place.count)
+    package func takeContent(of number: Int32, into buffer: UnsafeMutableRawBufferPointer) {
+        streams[number]?.content[..<buffer.count].withUnsafeBytes { buffer.copyMemory(from: $0) }
+        streams[number]?.content.removeFirst(buffer.count)
     }
 }

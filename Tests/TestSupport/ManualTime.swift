@@ -23,7 +23,7 @@ package final class ManualTime: TimeSource {
     /// A wait ends when the clock is advanced.
     package func wait(until monotonic: Int64) -> Int64 { monotonic <= monotonicMilliseconds ? 0 : .max }
 
-    package var isMovedByHand: Bool { true }
+    package var isSetByTests: Bool { true }
 
     package func whenMoved(_ wake: @escaping @Sendable () -> Void) {
         state.withLock { $0.wakers.append(wake) }

@@ -351,11 +351,11 @@ final class OriginHTTP2Response {
 
     func send(_ bytes: [UInt8]) {
         buffer += bytes
-        while goOn() {}
+        while resume() {}
     }
 
     /// - Returns: whether to call it again.
-    private func goOn() -> Bool {
+    private func resume() -> Bool {
         switch rest {
         case .head: return sendHead()
         case .length(let left):

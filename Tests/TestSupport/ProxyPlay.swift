@@ -19,7 +19,7 @@ import Upstream
 
 package final class ProxyPlay {
     /// Protocol of the play's requests.
-    package enum Door: Sendable, CaseIterable, CustomStringConvertible {
+    package enum ClientProtocol: Sendable, CaseIterable, CustomStringConvertible {
         case clear
         /// HTTP/2 without TLS.
         case http2
@@ -63,13 +63,13 @@ package final class ProxyPlay {
     private let accessFields: [AccessField]?
     private var accessLog: AccessLog?
     /// nil if the test does not read the log.
-    private let log: SaidLines?
-    private let door: Door
+    private let log: CapturedLines?
+    private let clientProtocol: ClientProtocol
     private let spoken = ProxyPlay.upstream
     private var connection: (any PlayClient)?
 
-    /// Default protocol of plays. A suite with `.doors` runs with each.
-    @TaskLocal package static var door = Door.clear
+    /// Default protocol of plays. A suite with `.clientProtocols` runs with each.
+    @TaskLocal package static var clientProtocol = ClientProtocol.clear
     /// Protocol of the upstream. A suite or test with `.upstreams` runs with both.
     @TaskLocal package static var upstream = SpokenProtocol.http1
 
@@ -80,15 +80,16 @@ package final class ProxyPlay {
     ///   - clock: replaces the clock that the play advances.
     ///   - configure: changes the settings. Defaults are a store of 16 MiB and one shard.
     package init(
-        _ origin: ScriptedOrigin, door: Door = ProxyPlay.door, fleet: FleetSettings? = nil, accessLog accessFields: [AccessField]? = nil,
-        log: SaidLines? = nil, clock: (any TimeSource)? = nil, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
+        _ origin: ScriptedOrigin, clientProtocol: ClientProtocol = ProxyPlay.clientProtocol, fleet: FleetSettings? = nil,
+        accessLog accessFields: [AccessField]? = nil,
+        log: CapturedLines? = nil, clock: (any TimeSource)? = nil, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws {
         self.origin = origin
-        self.door = door
+        self.clientProtocol = clientProtocol
         (self.fleet, self.accessFields, self.log) = (fleet, accessFields, log)
         self.configure = configure
         self.clock = clock ?? time
-        if !self.clock.isMovedByHand { RealTimeTrait.expect() }
+        if !self.clock.isSetByTests { RealTimeTrait.expect() }
         try start()
     }
 
@@ -100,11 +101,11 @@ package final class ProxyPlay {
     package func start() throws {
         var settings = ProxySettings(upstream: UpstreamSettings(host: "127.0.0.1", port: origin.port))
         settings.listening.listeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
-        settings.listening.listeners[0].takesClearHTTP2 = door == .http2
+        settings.listening.listeners[0].takesClearHTTP2 = clientProtocol == .http2
         settings.upstream.http2 = spoken == .http2 ? .priorKnowledge : .auto
         settings.store = StoreSettings(directory: directory, capacityBytes: 16 << 20)
         settings.admin.socket = adminSocket
-        if door.isSecured { secure(&settings.listening) }
+        if clientProtocol.isSecured { secure(&settings.listening) }
         configure(&settings)
         var logger = Logger(label: "play") { [log] _ -> any LogHandler in
             if let log { LineHandler(said: log) } else { SwiftLogNoOpLogHandler() }
@@ -197,20 +198,20 @@ package final class ProxyPlay {
     /// An HTTP/1.1 client, with TLS if the play's protocol has it.
     package func client() throws -> TestClient {
         let client = try TestClient(port: port)
-        if door.isSecured { try client.secure() }
+        if clientProtocol.isSecured { try client.secure() }
         return client
     }
 
-    package func http2Client() throws -> HTTP2TestClient { try HTTP2TestClient(port: port, isSecured: door.isSecured) }
+    package func http2Client() throws -> HTTP2TestClient { try HTTP2TestClient(port: port, isSecured: clientProtocol.isSecured) }
 
     /// Enables TLS on all listeners, with the certificate that test clients trust.
     private func secure(_ listening: inout ListeningSettings) {
-        for place in listening.listeners.indices { listening.listeners[place].isTLS = true }
+        for index in listening.listeners.indices { listening.listeners[index].isTLS = true }
         let pair = SharedCertificates.proxy
         listening.tls.certificates = [ServerTLSSettings.Certificate(file: pair.certificate, keyFile: pair.key)]
     }
 
-    private func doorClient() throws -> any PlayClient { door.speaksHTTP2 ? try http2Client() : try client() }
+    private func newClient() throws -> any PlayClient { clientProtocol.speaksHTTP2 ? try http2Client() : try client() }
 
     /// Sends a request over a kept connection.
     package func get(_ target: String, _ fields: [(String, String)] = []) throws -> TestResponse {
@@ -224,7 +225,7 @@ package final class ProxyPlay {
             if response["Connection"]?.lowercased() == "close" { self.connection = nil }
             return response
         }
-        let fresh = try doorClient()
+        let fresh = try newClient()
         connection = fresh
         guard let response = fresh.request(method, target, fields, content: content) else { throw TestClient.NoConnection() }
         if response["Connection"]?.lowercased() == "close" { connection = nil }
@@ -244,7 +245,7 @@ package final class ProxyPlay {
     package func metric(_ name: String) throws -> Double? {
         let page = try get("/metrics").content
         // The page begins with a comment line, so each metric follows a line end.
-        guard let line = TestTools.place(of: "\n\(name) ", in: page) else { return nil }
+        guard let line = TestTools.index(of: "\n\(name) ", in: page) else { return nil }
         return Double(String(decoding: page[(line + name.utf8.count + 2)...].prefix { $0 != 0x0a }, as: UTF8.self))
     }
 

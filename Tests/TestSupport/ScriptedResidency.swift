@@ -35,7 +35,7 @@ package final class ScriptedResidency: Residency {
         return state.withLock { state in !state.isAway || wanted.isEmpty || state.readIn.contains { $0.contains(wanted) } }
     }
 
-    package func bringIn(_ bytes: UnsafeRawBufferPointer) {
+    package func load(_ bytes: UnsafeRawBufferPointer) {
         let gate = state.withLock { state in
             state.reads += 1
             return state.gate

@@ -32,10 +32,10 @@ package struct TLSOffer {
 
     private static func with<R>(_ texts: [String?], _ body: ([UnsafePointer<CChar>?]) -> R) -> R {
         let copies = texts.map { text in text.map { Array($0.utf8CString) } }
-        func next(_ place: Int, _ pointers: [UnsafePointer<CChar>?]) -> R {
-            guard place < copies.count else { return body(pointers) }
-            guard let copy = copies[place] else { return next(place + 1, pointers + [nil]) }
-            return copy.withUnsafeBufferPointer { next(place + 1, pointers + [$0.baseAddress]) }
+        func next(_ index: Int, _ pointers: [UnsafePointer<CChar>?]) -> R {
+            guard index < copies.count else { return body(pointers) }
+            guard let copy = copies[index] else { return next(index + 1, pointers + [nil]) }
+            return copy.withUnsafeBufferPointer { next(index + 1, pointers + [$0.baseAddress]) }
         }
         return next(0, [])
     }

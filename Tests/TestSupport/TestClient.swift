@@ -179,7 +179,7 @@ package final class TestClient {
 
     private func readHead() -> String? {
         while true {
-            if let end = TestTools.place(of: "\r\n\r\n", in: buffer) {
+            if let end = TestTools.index(of: "\r\n\r\n", in: buffer) {
                 let head = String(decoding: buffer[..<end], as: UTF8.self)
                 buffer.removeSubrange(..<(end + 4))
                 return head
@@ -220,7 +220,7 @@ package final class TestClient {
 
     private func readLine() -> String? {
         while true {
-            if let end = TestTools.place(of: "\r\n", in: buffer) {
+            if let end = TestTools.index(of: "\r\n", in: buffer) {
                 let line = String(decoding: buffer[..<end], as: UTF8.self)
                 buffer.removeSubrange(..<(end + 2))
                 return line

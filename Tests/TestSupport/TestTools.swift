@@ -56,16 +56,16 @@ package enum TestTools {
     }
 
     /// Index of the first occurrence; nil if there is none. Replaces the library's search, which is very slow in debug builds.
-    package static func place(of text: String, in bytes: [UInt8]) -> Int? {
+    package static func index(of text: String, in bytes: [UInt8]) -> Int? {
         let text = Array(text.utf8)
         guard let first = text.first else { return 0 }
         return bytes.withUnsafeBytes { bytes in
             guard let base = bytes.baseAddress else { return nil }
-            var place = 0
-            while place + text.count <= bytes.count, let found = memchr(base + place, Int32(first), bytes.count - place - text.count + 1) {
-                place = UnsafeRawPointer(found) - base
-                if memcmp(found, text, text.count) == 0 { return place }
-                place += 1
+            var index = 0
+            while index + text.count <= bytes.count, let found = memchr(base + index, Int32(first), bytes.count - index - text.count + 1) {
+                index = UnsafeRawPointer(found) - base
+                if memcmp(found, text, text.count) == 0 { return index }
+                index += 1
             }
             return nil
         }

@@ -19,8 +19,8 @@ package enum TestRun {
 
 /// Runs each test of the suite with several client protocols. A fast run uses one of them, selected by the test's name, so that all
 /// protocols are used by some tests.
-package struct DoorsTrait: SuiteTrait, TestTrait, TestScoping {
-    let doors: [ProxyPlay.Door]
+package struct ClientProtocolsTrait: SuiteTrait, TestTrait, TestScoping {
+    let clientProtocols: [ProxyPlay.ClientProtocol]
 
     package var isRecursive: Bool { true }
 
@@ -28,10 +28,12 @@ package struct DoorsTrait: SuiteTrait, TestTrait, TestScoping {
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
         // A trait of the test takes precedence over one of its suite.
-        let own = test.traits.compactMap { $0 as? DoorsTrait }.last?.doors ?? doors
-        guard own == doors else { return try await function() }
-        let place = test.name.utf8.reduce(0) { $0 + Int($1) } % doors.count
-        for door in TestRun.isFast ? [doors[place]] : doors { try await ProxyPlay.$door.withValue(door) { try await function() } }
+        let own = test.traits.compactMap { $0 as? ClientProtocolsTrait }.last?.clientProtocols ?? clientProtocols
+        guard own == clientProtocols else { return try await function() }
+        let index = test.name.utf8.reduce(0) { $0 + Int($1) } % clientProtocols.count
+        for clientProtocol in TestRun.isFast ? [clientProtocols[index]] : clientProtocols {
+            try await ProxyPlay.$clientProtocol.withValue(clientProtocol) { try await function() }
+        }
     }
 }
 
@@ -43,7 +45,7 @@ package struct UpstreamsTrait: SuiteTrait, TestTrait, TestScoping {
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
         try await function()
-        guard ProxyPlay.door == .clear else { return }
+        guard ProxyPlay.clientProtocol == .clear else { return }
         try await ProxyPlay.$upstream.withValue(.http2) { try await function() }
     }
 }
@@ -52,9 +54,11 @@ extension Trait where Self == UpstreamsTrait {
     package static var upstreams: Self { UpstreamsTrait() }
 }
 
-extension Trait where Self == DoorsTrait {
-    package static var doors: Self { DoorsTrait(doors: ProxyPlay.Door.allCases) }
+extension Trait where Self == ClientProtocolsTrait {
+    package static var clientProtocols: Self { ClientProtocolsTrait(clientProtocols: ProxyPlay.ClientProtocol.allCases) }
     /// Protocols of HTTP/1.1, for tests of its bytes.
-    package static var http1Doors: Self { DoorsTrait(doors: [.clear, .tls]) }
-    package static func door(_ door: ProxyPlay.Door) -> Self { DoorsTrait(doors: [door]) }
+    package static var http1Protocols: Self { ClientProtocolsTrait(clientProtocols: [.clear, .tls]) }
+    package static func clientProtocol(_ clientProtocol: ProxyPlay.ClientProtocol) -> Self {
+        ClientProtocolsTrait(clientProtocols: [clientProtocol])
+    }
 }

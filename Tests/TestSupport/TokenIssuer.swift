@@ -72,7 +72,7 @@ package final class TokenIssuer: Sendable {
         for start in stride(from: 0, to: bytes.count, by: 3) {
             let count = min(3, bytes.count - start)
             let group = (0..<3).reduce(0) { $0 << 8 | ($1 < count ? Int(bytes[start + $1]) : 0) }
-            for place in 0...count { out.append(digits[group >> (18 - 6 * place) & 63]) }
+            for index in 0...count { out.append(digits[group >> (18 - 6 * index) & 63]) }
         }
         return String(decoding: out, as: UTF8.self)
     }

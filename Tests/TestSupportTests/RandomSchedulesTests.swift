@@ -18,7 +18,7 @@ struct RandomSchedulesTests {
 
     private let schedules = RandomSchedules(steps: 2_000, make: { _ in World() }, step: Self.step, end: { _ in })
 
-    @Test("a schedule that fails is shrunk to the steps that matter, and these fail again by their numbers")
+    @Test("a failing schedule is reduced to the relevant steps, and replaying them by number fails again")
     func shrinks() throws {
         for seed in 1...5 as ClosedRange<UInt64> {
             let report = try #require(schedules.report(seed))
@@ -28,7 +28,7 @@ struct RandomSchedulesTests {
         }
     }
 
-    @Test("the report has the line that replays the schedule")
+    @Test("the report contains the command line that replays the schedule")
     func line() throws {
         let report = try #require(schedules.report(3))
         let steps = report.steps.map(String.init).joined(separator: ",")
@@ -37,7 +37,7 @@ struct RandomSchedulesTests {
         #expect(report.text(2, of: Test.current).contains("replay: CISTERN_SEED=3 swift test"))
     }
 
-    @Test("a failure at the end counts as well, and one at the beginning needs no step")
+    @Test("a failure at the end is reported, and a failure at the beginning needs no steps")
     func ends() throws {
         let last = RandomSchedules(
             steps: 50, make: { _ in World() }, step: { world, _ in world.numbers.append(1) }, end: { try demand($0.numbers.count < 7) })
@@ -47,7 +47,7 @@ struct RandomSchedulesTests {
     }
 
     @Test(
-        "the environment sets the seeds",
+        "environment variables set the seeds",
         arguments: [
             ([:], 4711..<4721), (["CISTERN_SEED": "5"], 5..<6), (["CISTERN_SEED": "5", "CISTERN_WALKS": "3"], 5..<8),
             (["CISTERN_WALKS": "3"], 4711..<4714), (["CISTERN_SEED": "5", "CISTERN_WALKS": "2x"], 5..<25),
@@ -57,10 +57,10 @@ struct RandomSchedulesTests {
         #expect(ScheduleSettings({ environment[$0] }, isFast: false).seeds(10) == seeds)
     }
 
-    @Test("a fast run has a tenth of the schedules")
+    @Test("a fast run executes a tenth of the schedules")
     func fast() { #expect(ScheduleSettings({ _ in nil }, isFast: true).seeds(40).count == 4) }
 
-    @Test("schedules that hold are run from their beginning to their end")
+    @Test("schedules without failures run completely")
     func holds() {
         var (worlds, steps, ends) = (0, 0, 0)
         let isWhole = RandomSchedules.run(10, steps: 5) { _ in

@@ -7,25 +7,25 @@ import Testing
 
 @testable import Tracing
 
-@Suite("Spans that wait, and what becomes of them")
+@Suite("Span delivery")
 struct DeliveryTests {
     private static let subject = SpanSubject(
         api: "", routes: [], upstreams: [SpanSubject.Upstream(url: "http://a", host: "a", port: 80)], shard: 0)
 
     static func span(_ number: UInt64) -> TraceSpan {
         TraceSpan(
-            SpanPlace(trace: TraceID(high: 1, low: 2), span: number), parent: 0, link: nil, start: 0, duration: 0, subject,
+            SpanContext(trace: TraceID(high: 1, low: 2), span: number), parent: 0, link: nil, start: 0, duration: 0, subject,
             .client(TraceSpan.Client(TraceSpan.Head(.get, Array("/".utf8)[...], .http11))))
     }
 
-    @Test("batches have 512, the queue has room for 2,048, and what comes then is dropped, not what waits")
+    @Test("batches hold 512 spans, the queue holds 2,048, and new spans are dropped when it is full")
     func queue() {
         var queue = SpanQueue()
         let places = (1...2_049).map { queue.append(Self.span($0)) }
         #expect(places.enumerated().filter { $0.element == .completesBatch }.map { $0.offset + 1 } == [512, 1_024, 1_536, 2_048])
         #expect(places.last == .dropped && queue.count == 2_048)
         let first = queue.take()
-        #expect(first.count == 512 && first.first?.place.span == 1 && first.last?.place.span == 512)
+        #expect(first.count == 512 && first.first?.context.span == 1 && first.last?.context.span == 512)
         #expect(queue.append(Self.span(9)) == .queued && queue.count == 1_537)
         for expected in [512, 512, 512, 1, 0] { #expect(queue.take().count == expected) }
     }
@@ -41,7 +41,7 @@ struct DeliveryTests {
     }
 
     @Test(
-        "sent again is only what the protocol says, when it says, and five times in all",
+        "a batch is resent only for retryable statuses, after the given delay, at most five times",
         arguments: [
             Row(.answered(status: 200, retryAfter: nil), .done(rejected: 0)),
             Row(.answered(status: 204, retryAfter: 5), .done(rejected: 0)),
@@ -65,14 +65,14 @@ struct DeliveryTests {
     func delivery(row: Row) { #expect(Delivery(row.result, attempt: row.attempt, pause: 1_000, of: 10) == row.next) }
 
     @Test(
-        "how many were rejected of what was taken",
+        "the number of rejected spans is read from a partial success",
         arguments: [
             ("{}", 0), ("", 0), ("{\"partialSuccess\":{}}", 0), ("{\"partialSuccess\":{\"rejectedSpans\":\"7\"}}", 7),
             ("{\"partialSuccess\":{\"rejectedSpans\":7,\"errorMessage\":\"x\"}}", 7), ("{\"partialSuccess\":null}", 0), ("junk", 0),
         ])
     func rejected(content: String, count: Int) { #expect(PostResult.rejected(Array(content.utf8)) == count) }
 
-    @Test("the clock's look at the time of day lasts until that was set")
+    @Test("the clock offset is kept until the wall clock is set")
     func clock() {
         var clock = SpanClock()
         let first = clock.offset(wall: 1_000_000, monotonic: 5_000)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Tracing
 
-@Suite("Which requests are recorded, and what the upstream is told")
+@Suite("Sampling and trace context")
 struct SamplingTests {
     private static let trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -32,7 +32,7 @@ struct SamplingTests {
     }
 
     @Test(
-        "who has sent the request has decided; else the share does",
+        "the client's sampling flag decides, and without one the sampling ratio",
         arguments: [
             Row("01", 0, 0, true), Row("03", 0, 0, true), Row("00", 1_000_000, 0, false), Row("02", 1_000_000, 0, false),
             Row(nil, 0, 0, false), Row(nil, 1_000_000, 999_999, true), Row(nil, 10_000, 9_999, true), Row(nil, 10_000, 10_000, false),
@@ -43,7 +43,7 @@ struct SamplingTests {
         #expect(Sampling.wants(parent, samplePerMillion: row.share, chance: row.chance) == row.isWanted)
     }
 
-    @Test("a second has room for so many, and the next one again; a clock that goes back begins anew")
+    @Test("the number of recorded requests per second is limited, also when the clock goes back")
     func limited() {
         var limit = SamplingLimit()
         #expect((0..<4).map { _ in limit.take(3, now: 7) } == [true, true, true, false])
@@ -52,7 +52,7 @@ struct SamplingTests {
         #expect(limit.take(2, now: 6) && limit.take(2, now: 5) && !limit.take(2, now: 5) && !limit.take(2, now: 6))
     }
 
-    @Test("no two numbers are alike, and none is nothing")
+    @Test("trace and span ids are unique and not zero")
     func numbers() {
         let made = (0..<10_000).map { _ in SpanNumbers.span() }
         #expect(Set(made.map(\.span)).count == made.count && Set(made.map(\.trace.text)).count == made.count)
@@ -71,7 +71,7 @@ struct SamplingTests {
     }
 
     @Test(
-        "what goes upstream",
+        "traceparent and tracestate are forwarded, replaced or removed",
         arguments: [
             // Recorded: our span becomes the parent, all else is unchanged.
             Told(parents: [parent("01")], isRecorded: true, sent: "00-\(trace)-SPAN-01", sentState: "a=1"),
@@ -92,11 +92,11 @@ struct SamplingTests {
         ])
     func told(row: Told) throws {
         var fields = Self.fields(row.parents, state: row.state)
-        var span: SpanPlace?
+        var span: SpanContext?
         if row.isRecorded {
-            let place = SpanNumbers.span(in: TraceParent(fields)?.trace)
-            TraceContext.tell(place, in: &fields)
-            span = place
+            let context = SpanNumbers.span(in: TraceParent(fields)?.trace)
+            TraceContext.set(context, in: &fields)
+            span = context
         } else {
             TraceContext.pass(&fields)
         }
@@ -118,7 +118,7 @@ struct SamplingTests {
     }
 
     @Test(
-        "where spans are sent",
+        "an endpoint URL gets the default path, and an invalid one is rejected",
         arguments: [
             ("http://a:4318", "http://a:4318/v1/traces"), ("https://a.test/", "https://a.test/v1/traces"),
             ("HTTP://a/otlp/v1/traces", "HTTP://a/otlp/v1/traces"), ("http://u:p@a/x?y", "http://u:p@a/x?y"), ("a:4318", nil),
@@ -127,7 +127,7 @@ struct SamplingTests {
         ] as [(String, String?)])
     func endpoint(text: String, url: String?) { #expect(TracingSettings.endpoint(text) == url) }
 
-    @Test("the log does not tell the endpoint's secrets")
+    @Test("the logged endpoint contains no secrets")
     func shown() {
         var settings = TracingSettings()
         settings.endpoint = "https://user:pass@a.test:4318/v1/traces?token=abc&x=1"

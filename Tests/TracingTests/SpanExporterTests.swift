@@ -8,9 +8,9 @@ import Testing
 
 @testable import Tracing
 
-@Suite("The exporter of spans", .play)
+@Suite("Span exporter", .play)
 struct SpanExporterTests {
-    @Test("the log hears once that the collector fails, and once that it is well again")
+    @Test("a collector failure and its recovery are each logged once")
     func told() {
         let asked = Mutex(0)
         let collector = SpanCollector { _ in
@@ -33,7 +33,7 @@ struct SpanExporterTests {
         }
         exporter.finish()
         let failed = SpanExporter.Event.failed("the response has status 503")
-        #expect(events.withLock { $0 } == [failed, .isWell, failed, .isWell])
+        #expect(events.withLock { $0 } == [failed, .recovered, failed, .recovered])
         #expect(counts.figures[.spansExported] == 2 && counts.figures[.spanExportFailures] == 3 && counts.figures.sum(.spansDropped) == 0)
     }
 }

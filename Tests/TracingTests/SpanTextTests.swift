@@ -12,7 +12,7 @@ import Upstream
 
 @testable import Tracing
 
-@Suite("Spans in OTLP's JSON")
+@Suite("OTLP JSON spans")
 struct SpanTextTests {
     private static let subject = SpanSubject(
         api: "users", routes: [SpanSubject.Route(name: "one", pattern: "/users/*")],
@@ -20,7 +20,7 @@ struct SpanTextTests {
             SpanSubject.Upstream(url: "http://a.test:81/v2", host: "a.test", port: 81),
             SpanSubject.Upstream(url: "https://b.test", host: "b.test", port: 443),
         ], shard: 3)
-    private static let place = SpanPlace(trace: TraceID(high: 0x0102, low: 0xabcd), span: 0x1f)
+    private static let context = SpanContext(trace: TraceID(high: 0x0102, low: 0xabcd), span: 0x1f)
     private static let source = SpanSource(service: "edge", version: "1.2", instance: "i1")
 
     private static func written(_ span: TraceSpan) throws -> (span: SpanCollector.Span, all: JSONValue) {
@@ -33,7 +33,7 @@ struct SpanTextTests {
 
     private static func server(
         _ change: (inout ExchangeRecord) -> Void, method: HTTPCore.Method = .get, parent: UInt64 = 0,
-        link: SpanPlace? = nil
+        link: SpanContext? = nil
     ) throws -> SpanCollector.Span {
         var record = ExchangeRecord(.hit, .get, status: 200)
         (record.number, record.route) = (7, 0)
@@ -41,21 +41,21 @@ struct SpanTextTests {
         let head = TraceSpan.Head(method, Array("/users/1?token=s3cret".utf8)[...], .http2)
         let work = TraceSpan.Server(head, isSecure: true, client: Array("192.0.2.1".utf8), record)
         return try written(
-            TraceSpan(place, parent: parent, link: link, start: 1_700_000_000_000_001, duration: 2_500, subject, .server(work))
+            TraceSpan(context, parent: parent, link: link, start: 1_700_000_000_000_001, duration: 2_500, subject, .server(work))
         ).span
     }
 
-    private static func client(_ change: (inout TraceSpan.Client) -> Void, link: SpanPlace? = nil) throws -> SpanCollector.Span {
+    private static func client(_ change: (inout TraceSpan.Client) -> Void, link: SpanContext? = nil) throws -> SpanCollector.Span {
         var work = TraceSpan.Client(TraceSpan.Head(.post, Array("/users?q=s3cret".utf8)[...], .http11))
         change(&work)
-        return try written(TraceSpan(place, parent: 5, link: link, start: 1_000_000, duration: 9_000, subject, .client(work))).span
+        return try written(TraceSpan(context, parent: 5, link: link, start: 1_000_000, duration: 9_000, subject, .client(work))).span
     }
 
-    @Test("ids are hexadecimal, times texts of nanoseconds, kinds numbers; the resource says whose they are")
+    @Test("ids, times and kinds follow OTLP JSON, and the resource describes the service")
     func frame() throws {
         let work = TraceSpan.Client(TraceSpan.Head(.get, Array("/".utf8)[...], .http11))
         let (span, all) = try Self.written(
-            TraceSpan(Self.place, parent: 0, link: nil, start: 1_700_000_000_000_001, duration: 2_500, Self.subject, .client(work)))
+            TraceSpan(Self.context, parent: 0, link: nil, start: 1_700_000_000_000_001, duration: 2_500, Self.subject, .client(work)))
         #expect(span.trace == "0000000000000102000000000000abcd" && span.id == "000000000000001f" && span.parent == nil)
         #expect(span.value["startTimeUnixNano"] == "1700000000000001000" && span.value["endTimeUnixNano"] == "1700000000002501000")
         #expect(span.isClient && span.name == "GET" && span.value["events"] == nil && span.value["links"] == nil)
@@ -66,7 +66,7 @@ struct SpanTextTests {
         #expect(resource?["scopeSpans"]?.array?.first?["scope"] == ["name": "cistern", "version": "1.2"])
     }
 
-    @Test("a request: by what it was asked for, what went out, and what the cache did")
+    @Test("a server span describes the request, the response and the cache result")
     func request() throws {
         let span = try Self.server(
             { record in
@@ -85,7 +85,7 @@ struct SpanTextTests {
             ])
     }
 
-    @Test("what went wrong is said, and why a copy went out or none was kept")
+    @Test("a server span states the error and why a response was rescued or not stored")
     func reasons() throws {
         let failed = try Self.server({ record in
             (record.result, record.status) = (.error, 502)
@@ -108,7 +108,7 @@ struct SpanTextTests {
         #expect(try !Self.server({ record in record.status = 404 }).isFailed)
     }
 
-    @Test("names are few: whatever clients send as a method, and paths that no route is for")
+    @Test("span names have low cardinality for unknown methods and unmatched paths")
     func names() throws {
         let odd = try Self.server({ record in record.route = ExchangeRecord.noRoute }, method: .other(Array("BREW".utf8)))
         #expect(odd.name == "HTTP" && odd["http.request.method"] == "_OTHER" && odd["http.request.method_original"] == "BREW")
@@ -119,7 +119,7 @@ struct SpanTextTests {
         #expect(none["cistern.api"] == nil)
     }
 
-    @Test("a fetch: where it went, what came, and when each of its phases ended")
+    @Test("a client span describes the address, the response and the end of each phase")
     func fetch() throws {
         let span = try Self.client { work in
             (work.upstream.status, work.upstream.spoken, work.upstream.address, work.asked) = (200, .http2, 1, 1_000_100)
@@ -148,7 +148,7 @@ struct SpanTextTests {
                 && kept["url.full"] == "http://a.test:81/v2/users")
     }
 
-    @Test("one that failed, one that nobody wanted any more, and one behind a response")
+    @Test("failed, abandoned and background fetches are marked in their spans")
     func fetchEnds() throws {
         let failed = try Self.client { $0.upstream.failure = .slow }
         #expect(failed.isFailed && failed["error.type"] == "slow" && failed["cistern.connection.reused"] == nil)
@@ -156,7 +156,7 @@ struct SpanTextTests {
         #expect(left.isFailed && left["error.type"] == "abandoned")
         let missing = try Self.client { $0.upstream.status = 404 }
         #expect(missing.isFailed && missing["error.type"] == "404")
-        let other = SpanPlace(trace: TraceID(high: 1, low: 1), span: 2)
+        let other = SpanContext(trace: TraceID(high: 1, low: 1), span: 2)
         let behind = try Self.client({ $0.background = .staleWhileRevalidate }, link: other)
         #expect(behind["cistern.background"] == "stale_while_revalidate")
         let link = try #require(behind.links.first)
@@ -164,11 +164,11 @@ struct SpanTextTests {
         #expect(OTLPSchema.attributes(link["attributes"]) == ["cistern.link": "stale_while_revalidate"])
     }
 
-    @Test("what clients send is a text of JSON, whatever it is")
+    @Test("invalid client bytes give valid JSON")
     func hostile() throws {
         let path = Array("/\"\\\u{1}\u{7f}<".utf8) + [0xff, 0xc3]
         let work = TraceSpan.Client(TraceSpan.Head(.get, path[...], .http11))
-        let (span, _) = try Self.written(TraceSpan(Self.place, parent: 1, link: nil, start: 1, duration: -5, Self.subject, .client(work)))
+        let (span, _) = try Self.written(TraceSpan(Self.context, parent: 1, link: nil, start: 1, duration: -5, Self.subject, .client(work)))
         #expect(span["url.full"]?.hasPrefix("http://a.test:81/v2/\"\\\u{1}\u{7f}<") == true && span.end == span.start)
         let long = TraceSpan.Head(.get, Array(repeating: UInt8(ascii: "a"), count: 9_000)[...], .http11)
         #expect(long.path.count == 1_024)

@@ -26,9 +26,9 @@ private func play(_ change: @escaping (inout CredentialRules) -> Void) throws ->
 private let ann = [("Authorization", "Bearer ann")]
 private let bob = [("Authorization", "Bearer bob")]
 
-@Suite("Credentials that make no difference", .play, .doors)
+@Suite("Ignored credentials", .play, .clientProtocols)
 struct IgnoredCredentialPlays {
-    @Test("whoever asks gets what was stored for anybody")
+    @Test("with ignored credentials every client shares the stored response")
     func ignored() throws {
         let play = try play { $0.areIgnored = true }
         #expect(try play.get("/a/max-age=60", ann).text == "{\"who\":\"Bearer ann\"}")
@@ -42,7 +42,7 @@ struct IgnoredCredentialPlays {
     }
 
     @Test(
-        "what says that it is one user's, or depends on the credentials, still is nobody else's",
+        "a response that is private or varies by credentials is still not shared",
         arguments: ["/a/private", "/vary/max-age=60"])
     func notForAll(_ target: String) throws {
         let play = try play { $0.areIgnored = true }
@@ -52,7 +52,7 @@ struct IgnoredCredentialPlays {
         #expect(try play.get(target, [("Authorization", "Bearer eve")]).status == 502)
     }
 
-    @Test("a user whom the upstream asks to pause is no reason to let others wait")
+    @Test("a Retry-After for one user does not pause other users")
     func pause() throws {
         let play = try play { $0.areIgnored = true }
         _ = try play.get("/a/no-cache", ann)
@@ -78,10 +78,10 @@ struct IgnoredCredentialPlays {
     }
 }
 
-@Suite("What others may have although it was asked for with Authorization", .play, .doors)
+@Suite("Sharing responses to requests with Authorization", .play, .clientProtocols)
 struct SharedAuthorizedPlays {
     @Test(
-        "public, s-maxage and must-revalidate are for all who send Authorization",
+        "responses with public, s-maxage or must-revalidate are shared among requests with Authorization",
         arguments: ["public,max-age=60", "s-maxage=60", "must-revalidate,max-age=60"])
     func shared(_ control: String) throws {
         let play = try play { $0.sharesPublic = true }
@@ -96,7 +96,8 @@ struct SharedAuthorizedPlays {
     }
 
     @Test(
-        "nothing else is", arguments: ["/a/max-age=60", "/a/private,max-age=60", "/a/public,private,max-age=60", "/vary/public,max-age=60"])
+        "other responses are not shared",
+        arguments: ["/a/max-age=60", "/a/private,max-age=60", "/a/public,private,max-age=60", "/vary/public,max-age=60"])
     func own(_ target: String) throws {
         let play = try play { $0.sharesPublic = true }
         _ = try play.get(target, ann)
@@ -106,7 +107,7 @@ struct SharedAuthorizedPlays {
         #expect(try play.get(target, [("Authorization", "Bearer eve")]).status == 502)
     }
 
-    @Test("what the operator ignores lets nobody have it: what may not go out stale must say so")
+    @Test("an ignored must-revalidate does not permit sharing")
     func ignored() throws {
         let play = try ProxyPlay(origin()) { settings in
             settings.otherRoute.credentials.sharesPublic = true
@@ -116,7 +117,7 @@ struct SharedAuthorizedPlays {
         #expect(try play.get("/a/must-revalidate,max-age=60", bob).text == "{\"who\":\"Bearer bob\"}")
     }
 
-    @Test("without the setting nothing is")
+    @Test("without the setting responses are not shared")
     func off() throws {
         let play = try play { _ in }
         _ = try play.get("/a/public,max-age=60", ann)
@@ -124,7 +125,7 @@ struct SharedAuthorizedPlays {
     }
 
     @Test(
-        "s-maxage or must-revalidate alone: stale, it goes to nobody but the user whose request brought it, also in a rescue",
+        "with only s-maxage or must-revalidate, a stale response is served only to the user whose request fetched it",
         arguments: [("s-maxage=60", 502), ("must-revalidate,max-age=60", 502), ("public,max-age=60", 200)])
     func staleRescue(_ control: String, _ others: Int) throws {
         let play = try play { $0.sharesPublic = true }
@@ -137,7 +138,7 @@ struct SharedAuthorizedPlays {
         #expect(try play.get("/a/\(control)", bob + [("Cache-Control", "max-stale")]).status == others)
     }
 
-    @Test("what is stale is validated with the user's own credentials, and is fresh for all again")
+    @Test("a stale shared response is validated with the user's own credentials and is then fresh for all")
     func validated() throws {
         let play = try play { $0.sharesPublic = true }
         _ = try play.get("/a/must-revalidate,max-age=60", ann)
@@ -148,7 +149,7 @@ struct SharedAuthorizedPlays {
         #expect(play.origin.requests.count == 2)
     }
 
-    @Test("what a user is told of a shared copy is for that user alone: other content, that it is private, that it is gone")
+    @Test("a validation response that is private, different or 410 applies only to that user")
     func othersResponses() throws {
         let play = try play { $0.sharesPublic = true }
         _ = try play.get("/a/public,max-age=60", ann)
@@ -174,7 +175,7 @@ struct SharedAuthorizedPlays {
         #expect(try play.get("/a/public,max-age=60", bob).text == "{\"secret\":\"bob\"}")
     }
 
-    @Test("a write makes it invalid for all")
+    @Test("a write invalidates the shared response for all")
     func invalidated() throws {
         let play = try play { $0.sharesPublic = true }
         _ = try play.get("/a/public,max-age=60", ann)
@@ -184,7 +185,7 @@ struct SharedAuthorizedPlays {
         #expect(try play.get("/a/public,max-age=60", ann).text == "{\"who\":\"Bearer bob\"}")
     }
 
-    @Test("two who ask at once for what is stale never get each other's response")
+    @Test("concurrent requests for a stale shared response never receive each other's response")
     func atOnce() throws {
         let play = try play { $0.sharesPublic = true }
         _ = try play.get("/a/s-maxage=1", ann)

@@ -8,7 +8,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Scripts of other origins", .play, .doors)
+@Suite("CORS access", .play, .clientProtocols)
 struct CrossOriginTests {
     private static let (app, other) = ("https://app.test", "https://other.test")
 
@@ -31,7 +31,7 @@ struct CrossOriginTests {
 
     // MARK: Permissions by the upstream
 
-    @Test("where nothing is stored, our own error can be read by the origin that could read the last good response of the path")
+    @Test("an error without a stored response is readable by the origin that could read the path's last good response")
     func ownError() throws {
         let play = try ProxyPlay(upstream())
         _ = try play.get("/store/1?a=1", from(Self.app))
@@ -50,7 +50,7 @@ struct CrossOriginTests {
         #expect(try leaves(play.get("/store/2", from(Self.app))).isEmpty)
     }
 
-    @Test("what one host lets scripts read, another need not")
+    @Test("CORS permission of one host does not apply to another host")
     func hosts() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
@@ -64,7 +64,7 @@ struct CrossOriginTests {
         #expect(try leaves(play.get("/a", from(Self.app, [("Host", "A.test")]))) == [Self.app])
     }
 
-    @Test("leave for all goes on without credentials")
+    @Test("CORS permission for all origins is given without credentials")
     func forAll() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { _ in
@@ -76,7 +76,7 @@ struct CrossOriginTests {
         #expect(leaves(error) == ["*"] && error["Access-Control-Allow-Credentials"] == nil)
     }
 
-    @Test("a good response that gives no leave takes it back; one that is no good does not")
+    @Test("a good response without CORS permission revokes it; a failed response does not")
     func takenBack() throws {
         let play = try ProxyPlay(upstream())
         _ = try play.get("/store", from(Self.app))
@@ -92,7 +92,7 @@ struct CrossOriginTests {
         #expect(try leaves(play.get("/store", from(Self.app))).isEmpty)
     }
 
-    @Test("a rescue, a confirmed copy and a 304 have the leave that the target gave, also where the copy was stored without")
+    @Test("rescues, confirmed responses and 304s carry the target's CORS permission, also if stored without it")
     func stored() throws {
         let play = try ProxyPlay(upstream())
         _ = try play.get("/late?a=1")
@@ -111,7 +111,7 @@ struct CrossOriginTests {
         #expect(try leaves(play.get("/late?a=1", from(Self.other))).isEmpty)
     }
 
-    @Test("a copy with leave of its own has it once, and says that it depends on the origin, also where the upstream forgets to")
+    @Test("a stored CORS permission is sent once with Vary: Origin, also if the upstream omits Vary")
     func ownLeave() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
@@ -129,7 +129,7 @@ struct CrossOriginTests {
         }
     }
 
-    @Test("the 304 to a script's condition on a fresh copy, each time")
+    @Test("a 304 to a script's condition on a fresh response always carries the CORS permission")
     func freshCondition() throws {
         let origin = ScriptedOrigin { request in
             let leave = request["Origin"] == Self.app ? ["Access-Control-Allow-Origin: *"] : []
@@ -153,7 +153,7 @@ struct CrossOriginTests {
         }
     }
 
-    @Test("a fresh copy that came without leave is no hit for a script of which nobody knows whether it may read")
+    @Test("a fresh response stored without CORS fields is not a hit for an origin with unknown permission")
     func freshWithoutLeave() throws {
         let play = try ProxyPlay(shyUpstream { _ in ["Access-Control-Allow-Origin: *"] })
         #expect(try play.get("/a").text == "\"none\"")
@@ -169,7 +169,7 @@ struct CrossOriginTests {
         #expect(try play.get("/a").text == "\"\(Self.app)\"" && play.origin.requests.count == 2)
     }
 
-    @Test("what the upstream said to an origin is known for the next copy too; where it gives no leave, copies are hits")
+    @Test("a known CORS permission also applies to the next stored response; without permission hits are served")
     func knownLeave() throws {
         let play = try ProxyPlay(shyUpstream { $0 == Self.app ? ["Access-Control-Allow-Origin: *"] : [] })
         _ = try play.get("/a", from(Self.app))
@@ -187,7 +187,7 @@ struct CrossOriginTests {
         #expect(play.origin.requests.count == count + 1)
     }
 
-    @Test("a copy that came without leave still stands in for a failing upstream, and scripts of two origins do not wait for one fetch")
+    @Test("a response stored without CORS fields still rescues, and requests of two origins do not collapse")
     func withoutLeave() throws {
         let play = try ProxyPlay(shyUpstream { ["Access-Control-Allow-Origin: \($0)", "Vary: Origin"] })
         _ = try play.get("/a")
@@ -206,7 +206,7 @@ struct CrossOriginTests {
         for (client, origin) in clients { #expect(try leaves(#require(client.readResponse())) == [origin]) }
     }
 
-    @Test("where the upstream says Vary: Origin to scripts alone, the copies of apps and of scripts do not take each other's place")
+    @Test("if Vary: Origin is sent only to scripts, responses of apps and scripts do not replace each other")
     func varyForScriptsAlone() throws {
         let play = try ProxyPlay(shyUpstream { ["Access-Control-Allow-Origin: \($0)", "Vary: Origin"] })
         for _ in 0..<2 {
@@ -224,7 +224,7 @@ struct CrossOriginTests {
         #expect(try play.get("/a").text == "\"none\"")
     }
 
-    @Test("the first script's response leaves the apps' copy where they find it, and stale where it was")
+    @Test("a script's first response leaves the apps' stored response unchanged, whether fresh or stale")
     func firstScript() throws {
         let play = try ProxyPlay(shyUpstream { ["Access-Control-Allow-Origin: \($0)", "Vary: Origin"] })
         for target in ["/a", "/b"] { _ = try play.get(target) }
@@ -250,7 +250,7 @@ struct CrossOriginTests {
         return try ProxyPlay(origin) { [rules] in $0.otherRoute.crossOrigin = rules }
     }
 
-    @Test("every response has the operator's leave in the place of the upstream's: hits, misses, streams, rescues, errors")
+    @Test("configured CORS rules replace the upstream's CORS fields on every response, including errors")
     func everywhere() throws {
         let origin = ScriptedOrigin { request in
             let said = ["Access-Control-Allow-Origin: *", "Access-Control-Expose-Headers: X", "ETag: \"1\""]
@@ -280,7 +280,7 @@ struct CrossOriginTests {
         try check("/store", status: 502...504)
     }
 
-    @Test("preflights are responded to here, whether the upstream is there or not")
+    @Test("preflights are answered locally, whether the upstream is up or down")
     func preflights() throws {
         let play = try ruled(ScriptedOrigin { _ in [.json("1")] }) { $0.fields = ["authorization", "x-a"].map { Array($0.utf8) } }
         func ask(_ origin: String, _ method: String, _ fields: String = "X-A, authorization") throws -> TestResponse {
@@ -308,7 +308,7 @@ struct CrossOriginTests {
         #expect(try play.request("OPTIONS", "/a", from(Self.app)).status == 200 && play.origin.requests.count == 1)
     }
 
-    @Test("* is for all but null, which counts only where it is named")
+    @Test("* permits every origin except null, which must be listed")
     func everybody() throws {
         for isNamed in [false, true] {
             let play = try ruled(ScriptedOrigin { _ in [.json("1")] }) {
@@ -319,7 +319,7 @@ struct CrossOriginTests {
         }
     }
 
-    @Test("a route may decide for itself")
+    @Test("a route can have its own CORS rules")
     func perRoute() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Access-Control-Allow-Origin: *"])] }) { settings in
             var route = Route()

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("As a forward proxy", .play)
+@Suite("Forward proxy mode", .play)
 struct ForwardProxyTests {
     private static func origin(_ name: String) -> ScriptedOrigin {
         ScriptedOrigin { request in [.json("\"\(name) \(request.target) \(request["Host"] ?? "")\"", ["Cache-Control: max-age=60"])] }
@@ -31,7 +31,7 @@ struct ForwardProxyTests {
         }
     }
 
-    @Test("what is served here is served under its own URI, and is the same copy as otherwise")
+    @Test("a configured API is served under its absolute URI and shares stored responses with other requests")
     func served() throws {
         let play = try alone()
         let first = try ask("http://api.test/a?x=1", play)
@@ -43,7 +43,7 @@ struct ForwardProxyTests {
     }
 
     @Test(
-        "any other whole URI gets 403 with a sentence, and nothing of what is here",
+        "any other absolute URI gets 403 with an explanation and no stored data",
         arguments: ["http://other.test/a", "http://other.test/metrics", "http://api.test.evil/a", "http://127.0.0.1/healthz"])
     func others(_ uri: String) throws {
         let play = try alone()
@@ -57,13 +57,13 @@ struct ForwardProxyTests {
         #expect(try play.get("/healthz").status == 200)
     }
 
-    @Test("a page of an API that is called like one of ours is the API's")
+    @Test("under an absolute URI an API's path named like an internal page reaches the API")
     func ownPages() throws {
         let play = try alone()
         #expect(try ask("http://api.test/metrics", play).text.hasPrefix("\"only /metrics"))
     }
 
-    @Test("CONNECT gets 405, whatever it names", arguments: ["api.test:443", "other.test:443"])
+    @Test("CONNECT gets 405, whatever its target", arguments: ["api.test:443", "other.test:443"])
     func tunnels(_ target: String) throws {
         let response = try ask(target, alone(), method: "CONNECT", host: target)
         #expect(response.status == 405 && response["Allow"]?.contains("GET") == true)
@@ -71,10 +71,10 @@ struct ForwardProxyTests {
         #expect(several.status == 405)
     }
 
-    @Test("https is asked for through TLS only", arguments: ["https://api.test/a"])
+    @Test("https URIs are served only over TLS", arguments: ["https://api.test/a"])
     func schemes(_ uri: String) throws {
         #expect(try ask(uri, alone()).status == 421)
-        let secured = try ProxyPlay(Self.origin("only"), door: .tls) { settings in
+        let secured = try ProxyPlay(Self.origin("only"), clientProtocol: .tls) { settings in
             settings.access.isForwardProxy = true
             settings.access.names = ServedNames(["api.test"])
         }
@@ -82,7 +82,7 @@ struct ForwardProxyTests {
         #expect(try ask("http://api.test/a", secured).status == 200, "with the proxy alone TLS is spoken")
     }
 
-    @Test("an API without a host is known by its upstream's name, and an https one by http too")
+    @Test("an API without a host is addressed by its upstream's name, and an https upstream also by http")
     func upstreamNames() throws {
         let play = try ProxyPlay(Self.origin("only")) { $0.access.isForwardProxy = true }
         #expect(try ask("http://127.0.0.1:\(play.origin.port)/a", play).status == 200)
@@ -119,7 +119,7 @@ struct ForwardProxyTests {
         return (play, origins[2])
     }
 
-    @Test("of several APIs the authority and the path say which")
+    @Test("with several APIs the authority and path select the API")
     func chosen() throws {
         let (play, named) = try several()
         #expect(try ask("http://shop.test/users/1", play).text.hasPrefix("\"users /users/1"))
@@ -133,7 +133,7 @@ struct ForwardProxyTests {
         #expect(JSONValue(why.content)?["exchanges"]?.array?.first?["api"]?.string == nil)
     }
 
-    @Test("where it is off, a whole URI of another place gets 421 as ever")
+    @Test("without forward proxy mode an absolute URI for another authority gets 421")
     func off() throws {
         let play = try alone { $0.access.isForwardProxy = false }
         #expect(try ask("http://other.test/a", play).status == 421)

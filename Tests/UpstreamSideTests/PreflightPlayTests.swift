@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Preflights, in plays", .play, .doors)
+@Suite("Preflights, end to end", .play, .clientProtocols)
 struct PreflightPlayTests {
     private static let app = "https://app.test"
 
@@ -31,7 +31,7 @@ struct PreflightPlayTests {
         return try play.request("OPTIONS", target, lines + more)
     }
 
-    @Test("a preflight is asked for once, for as long as it holds; what is left of that is said")
+    @Test("a preflight response is reused during its lifetime, with the remaining Access-Control-Max-Age")
     func kept() throws {
         let play = try ProxyPlay(origin())
         let first = try ask(play)
@@ -49,7 +49,7 @@ struct PreflightPlayTests {
         #expect(try play.metric("cistern_requests_total{result=\"hit\",method=\"OPTIONS\",status_class=\"2xx\"}") == 3)
     }
 
-    @Test("without a lifetime it is kept for five seconds")
+    @Test("without a lifetime a preflight response is stored for five seconds")
     func unsaid() throws {
         let play = try ProxyPlay(origin([], status: "200 OK\r\nContent-Type: application/json\r\nContent-Length: 0"))
         for _ in 0..<2 { #expect(try ask(play).status == 200) }
@@ -58,7 +58,7 @@ struct PreflightPlayTests {
         #expect(try ask(play).status == 200 && play.origin.requests.count == 2)
     }
 
-    @Test("nobody gets what was said of another target, origin, method or field, or to one with credentials")
+    @Test("a preflight response is not reused for another target, origin, method, fields or credentials")
     func others() throws {
         let play = try ProxyPlay(origin())
         _ = try ask(play)
@@ -75,7 +75,7 @@ struct PreflightPlayTests {
         #expect(play.origin.requests.count == 8)
     }
 
-    @Test("it stands in while the upstream fails, however old, after writes and a restart; browsers ask again soon")
+    @Test("a stored preflight response rescues at any age, after writes and a restart, with a short lifetime")
     func rescued() throws {
         let play = try ProxyPlay(origin()) { $0.otherRoute.invalidatesCollection = true }
         _ = try ask(play)
@@ -94,7 +94,7 @@ struct PreflightPlayTests {
     }
 
     @Test(
-        "a response that is no good does not take its place", arguments: ["503 Service Unavailable", "429 Too Many Requests", "302 Found"])
+        "a bad response does not replace a stored preflight", arguments: ["503 Service Unavailable", "429 Too Many Requests", "302 Found"])
     func trouble(status: String) throws {
         let play = try ProxyPlay(origin())
         _ = try ask(play)
@@ -103,7 +103,7 @@ struct PreflightPlayTests {
         #expect(try ask(play).status == 204)
     }
 
-    @Test("what the upstream does not allow is passed on and not kept, and the last leave is not lost")
+    @Test("a denied preflight is passed on and not stored, and keeps the last permission")
     func refused() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.send("HTTP/1.1 204 No Content\r\nAllow: GET\r\n\r\n")] })
         for _ in 0..<2 { #expect(try ask(play)["Access-Control-Allow-Origin"] == nil) }
@@ -113,7 +113,7 @@ struct PreflightPlayTests {
         #expect(try play.metric("cistern_not_stored_total{reason=\"not_allowed\"}") == 2)
     }
 
-    @Test("no-store is absolute here too; a request's no-cache has the upstream asked")
+    @Test("no-store applies to preflights, and a request's no-cache forces a fetch")
     func directives() throws {
         let play = try ProxyPlay(origin(["Access-Control-Max-Age: 60", "Cache-Control: no-store"]))
         for _ in 0..<2 { _ = try ask(play) }
@@ -125,7 +125,7 @@ struct PreflightPlayTests {
         #expect(other.origin.requests.count == 2)
     }
 
-    @Test("many at once are one request to the upstream; strict keeps none (RFC 9110 §9.3.7)")
+    @Test("concurrent preflights collapse; strict mode stores none (RFC 9110 §9.3.7)")
     func collapsedAndStrict() throws {
         let gate = Gate()
         let play = try ProxyPlay(

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Proxying", .play, .http1Doors)
+@Suite("Proxying", .play, .http1Protocols)
 struct ProxyingTests {
     private static func echo() -> ScriptedOrigin {
         ScriptedOrigin { request in
@@ -18,7 +18,7 @@ struct ProxyingTests {
         }
     }
 
-    @Test("any method and content is passed on, with a length or in chunks")
+    @Test("any method and content is forwarded, with a length or chunked")
     func contents() throws {
         let play = try ProxyPlay(Self.echo())
         let text = String(repeating: "0123456789", count: 30_000)
@@ -31,7 +31,7 @@ struct ProxyingTests {
         #expect(try play.request("DELETE", "/a").status == 200)
     }
 
-    @Test("large responses stream through whole")
+    @Test("large responses are streamed completely")
     func largeResponse() throws {
         let text = String(repeating: "abcdefghij", count: 1_000_000)
         let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(text, type: "text/plain")] })
@@ -40,7 +40,7 @@ struct ProxyingTests {
         #expect(response.text == text)
     }
 
-    @Test("a streamed response that breaks off ends in a cut connection, not in a whole response")
+    @Test("a truncated streamed response closes the connection instead of looking complete")
     func brokenStream() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { _ in
@@ -71,7 +71,7 @@ struct ProxyingTests {
         #expect(client.isClosedByServer())
     }
 
-    @Test("HTTP/1.0 clients get no chunks and no kept connection unless they ask")
+    @Test("HTTP/1.0 clients get no chunked coding, and a persistent connection only on request")
     func http10() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { _ in
@@ -94,7 +94,7 @@ struct ProxyingTests {
         #expect(try play.request("PUT", "/a", [("Expect", "magic")], content: "abc").status == 417)
     }
 
-    @Test("103 is passed on, and its fields are not mixed into the response")
+    @Test("a 103 is forwarded, and its fields are not added to the response")
     func earlyHints() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), .json("{}")] })
         let response = try play.get("/a")
@@ -102,7 +102,7 @@ struct ProxyingTests {
         #expect(response["Link"] == nil)
     }
 
-    @Test("a 1xx that tells of content is passed on without (RFC 9110 §8.6)")
+    @Test("content fields of a 1xx response are removed when it is forwarded (RFC 9110 §8.6)")
     func earlyLength() throws {
         let early = "HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nLink: </a>\r\n\r\n"
         let play = try ProxyPlay(ScriptedOrigin { _ in [.send(early), .json("{}")] })
@@ -112,7 +112,7 @@ struct ProxyingTests {
         #expect(head.hasPrefix("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n"), "\(head)")
     }
 
-    @Test("fields of the connection stop here, the forwarding fields are ours, overrides are dropped")
+    @Test("hop-by-hop fields are removed, forwarding fields are set by the proxy, and override fields are dropped")
     func fields() throws {
         let play = try ProxyPlay(Self.echo())
         _ = try play.get(
@@ -131,14 +131,14 @@ struct ProxyingTests {
         #expect(seen["X-Keep"] == "ä")
         #expect(seen["Host"] == "127.0.0.1:\(play.origin.port)")
         #expect(seen["X-Forwarded-For"] == "127.0.0.1")
-        let scheme = ProxyPlay.door.scheme
+        let scheme = ProxyPlay.clientProtocol.scheme
         #expect(seen["Forwarded"] == "for=127.0.0.1;proto=\(scheme)" && seen["X-Forwarded-Proto"] == scheme)
         #expect(seen["Via"]?.hasPrefix("1.1 cistern (") == true)
         #expect(seen["User-Agent"] == nil)
         #expect(seen["Accept"] == "text/plain")
     }
 
-    @Test("which fields re-route is a setting; what is trusted in front of us may use its own")
+    @Test("the dropped routing fields are configurable; trusted proxies may use their own")
     func overrides() throws {
         let names = [
             "X-Host", "X-Original-Host", "X-HTTP-Host-Override", "X-Forwarded-Server", "X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Uri",
@@ -157,7 +157,7 @@ struct ProxyingTests {
         #expect(try seen { $0.forwarding.forwarded = .trust } == ["X-Mine", "X-Forwarded-Server", "X-Forwarded-Uri"])
     }
 
-    @Test("a name with _ for - is the same field to many upstreams, so it is dropped like it (RFC 3875 §4.1.18)")
+    @Test("a field name with _ instead of - is dropped like its equivalent (RFC 3875 §4.1.18)")
     func underscores() throws {
         let play = try ProxyPlay(Self.echo()) { $0.forwarding.forwarded = .trust }
         let names = ["X_Original_URL", "x_rewrite-url", "X_FORWARDED_HOST", "X-Forwarded_For", "X_HTTP_Method_Override", "X_Original_Host"]
@@ -167,7 +167,7 @@ struct ProxyingTests {
         #expect(seen["X_Keep"] == "1")
     }
 
-    @Test("bytes beyond ASCII in a target go on percent-encoded, and mean the same copy")
+    @Test("non-ASCII bytes in a target are percent-encoded and share the cache key")
     func rawTargets() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] })
         #expect(try play.get("/caf\u{e9}?q=\u{e4}").status == 200)
@@ -177,7 +177,7 @@ struct ProxyingTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("an empty query is none for the key; the upstream gets the client's own bytes; to the letter they differ")
+    @Test("an empty query does not affect the key but is forwarded unchanged; in strict mode the keys differ")
     func emptyQuery() throws {
         for strictness in [Strictness.rescue, .strict] {
             let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }
@@ -189,7 +189,7 @@ struct ProxyingTests {
         }
     }
 
-    @Test("a redirect within the upstream stays here; one to elsewhere is left alone")
+    @Test("a redirect within the upstream points to the proxy; other redirects are unchanged")
     func location() throws {
         let origin = ScriptedOrigin { request in
             let host = request["Host"] ?? ""
@@ -202,7 +202,7 @@ struct ProxyingTests {
     }
 
     @Test(
-        "a redirect is not made relative where browsers would take what is left for another host",
+        "a redirect is not made relative if browsers would read the rest as another host",
         arguments: ["//evil.example", "/\\evil.example"])
     func relativeAuthority(path: String) throws {
         for basePath in ["", "/v1"] {
@@ -215,14 +215,14 @@ struct ProxyingTests {
         }
     }
 
-    @Test("upstream connections are kept and used again")
+    @Test("upstream connections are pooled and reused")
     func keptConnections() throws {
         let play = try ProxyPlay(Self.echo())
         for _ in 0..<10 { _ = try play.get("/a") }
         #expect(try play.metric("cistern_upstream_connections_total") == 1)
     }
 
-    @Test("a request that comes back is recognised")
+    @Test("a request that loops back is detected")
     func loop() throws {
         let play = try ProxyPlay(Self.echo())
         _ = try play.get("/a")
@@ -232,7 +232,7 @@ struct ProxyingTests {
         #expect(response["Proxy-Status"] == "cistern; error=proxy_loop_detected")
     }
 
-    @Test("TRACE and CONNECT are refused; Max-Forwards is counted")
+    @Test("TRACE and CONNECT are refused; Max-Forwards is decremented")
     func refusedMethods() throws {
         let play = try ProxyPlay(Self.echo())
         #expect(try play.request("TRACE", "/a").status == 405)
@@ -246,7 +246,7 @@ struct ProxyingTests {
     }
 
     @Test(
-        "a request in doubt is refused, the connection closed, and nothing of it reaches the upstream",
+        "an ambiguous request is refused, the connection closed, and nothing forwarded",
         arguments: [
             ("GET /a HTTP/1.1\r\n\r\n", 400), ("GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400), ("GET /a HTTP/1.1\nHost: a\n\n", 400),
             ("GET /a HTTP/1.1\r\nHost: a\r\nX : 1\r\n\r\n", 400), ("GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n", 400),
@@ -282,7 +282,7 @@ struct ProxyingTests {
     }
 
     @Test(
-        "bad chunks end the connection, and the upstream never gets a whole request",
+        "invalid chunks end the connection, and the upstream never gets a complete request",
         arguments: [
             "0x3\r\nabc\r\n0\r\n\r\n", "3 \r\nabc\r\n0\r\n\r\n", "-1\r\n", "3\nabc\r\n0\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n",
             "fffffffffffffffff\r\n", "3;a\u{1}\r\nabc\r\n",
@@ -296,7 +296,7 @@ struct ProxyingTests {
         #expect(play.origin.requests.isEmpty)
     }
 
-    @Test("content larger than the limit is refused, before or while it comes")
+    @Test("content above the limit is refused, before or during transfer")
     func contentLimit() throws {
         let play = try ProxyPlay(Self.echo()) { $0.downstream.contentLimitBytes = 10 }
         #expect(try play.request("POST", "/a", content: "12345678901").status == 413)
@@ -306,7 +306,7 @@ struct ProxyingTests {
         #expect(try play.request("POST", "/a", content: "1234567890").status == 200)
     }
 
-    @Test("a head that drips in too slowly is answered with 408, however it drips")
+    @Test("a slow request head gets 408, however it arrives")
     func slowHead() throws {
         let play = try ProxyPlay(Self.echo())
         let client = try play.client()
@@ -316,7 +316,7 @@ struct ProxyingTests {
         #expect(client.isClosedByServer())
     }
 
-    @Test("problem details for clients that prefer JSON")
+    @Test("clients that prefer JSON get problem details")
     func problemDetails() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.close] })
         let response = try play.get("/a", [("Accept", "application/json")])
@@ -327,7 +327,7 @@ struct ProxyingTests {
     }
 
     // Over plain HTTP only: a connection that is not accepted gets no TLS handshake.
-    @Test("beyond the limit of connections at work new ones wait, and are served when others go", .door(.clear))
+    @Test("beyond the limit on busy connections new ones wait until others close", .clientProtocol(.clear))
     func connectionLimit() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { request in request.target == "/b" ? [.json("2")] : [.pass(gate), .json("1")] }

@@ -52,9 +52,9 @@ private final class TokenPlay {
     func text(of token: String) -> String { #"{"token":"\#(token.suffix(12))"}"# }
 }
 
-@Suite("Users with signed tokens", .play)
+@Suite("Users identified by signed tokens", .play)
 struct TokenIdentityPlays {
-    @Test("a refreshed token finds what the one before brought: fresh, and in an outage")
+    @Test("a refreshed token finds the responses of the previous one, fresh and in an outage")
     func refreshed() throws {
         let user = try TokenPlay()
         let first = user.token()
@@ -71,7 +71,7 @@ struct TokenIdentityPlays {
     }
 
     @Test(
-        "nobody sees what another brought",
+        "tokens of other users, with other rights, or unverifiable find none of the user's responses",
         arguments: [
             "bob", "forged", "expired", "none", "re-signed", "mixed up", "fewer rights", "another audience", "DPoP", "bound",
             "another key too",
@@ -111,7 +111,7 @@ struct TokenIdentityPlays {
         #expect(try user.get(user.token()).text == user.text(of: first))
     }
 
-    @Test("a hit that is repeated from memory ends with the token")
+    @Test("a repeated hit ends when its token expires")
     func end() throws {
         let user = try TokenPlay()
         user.play.time.advance(by: .milliseconds(500))
@@ -125,7 +125,7 @@ struct TokenIdentityPlays {
         #expect(try user.get(short).text == user.text(of: short))
     }
 
-    @Test("what was verified ends when its key leaves the set")
+    @Test("a verified token becomes invalid when its key leaves the set")
     func withdrawn() throws {
         let user = try TokenPlay()
         let (first, second) = (user.token(seconds: 3_000), user.token(seconds: 3_000))
@@ -138,7 +138,7 @@ struct TokenIdentityPlays {
         #expect(try user.get(second).text == user.text(of: second))
     }
 
-    @Test("a token that has just ended has its own user's copy while the upstream fails, for as long as the setting says")
+    @Test("a recently expired token is rescued with its own user's response, for as long as configured")
     func rescueExpired() throws {
         let user = try TokenPlay { $0.settings.rescuesExpired = .seconds(600) }
         let first = user.token()
@@ -158,7 +158,7 @@ struct TokenIdentityPlays {
         #expect(try user.get(ended).status == 502)
     }
 
-    @Test("an ended token is not helped where nothing says so")
+    @Test("by default an expired token is not rescued beyond the clock tolerance")
     func noRescueExpired() throws {
         let user = try TokenPlay()
         _ = try user.get(user.token())
@@ -167,7 +167,7 @@ struct TokenIdentityPlays {
         #expect(try user.get(user.token(seconds: -59)).status == 200)
     }
 
-    @Test("a pause that the upstream asks of a user is for all of its tokens, and for nobody else")
+    @Test("a Retry-After for a user applies to all tokens of that user and to no other user")
     func pause() throws {
         let user = try TokenPlay()
         _ = try user.get(user.token(seconds: -50))
@@ -180,7 +180,7 @@ struct TokenIdentityPlays {
         #expect(try user.get(user.token("bob")).status == 429)
     }
 
-    @Test("what tokens came to is counted and explained")
+    @Test("token verification results are counted and explained")
     func told() throws {
         let user = try TokenPlay()
         for token in [user.token(), user.token("bob"), TokenIssuer().token(user.claims()), user.token(seconds: -61)] {
@@ -200,7 +200,7 @@ struct TokenIdentityPlays {
         #expect(verified.contains(#""identity": "verified""#))
     }
 
-    @Test("keys that were fetched are there after a restart without a network")
+    @Test("fetched keys are available after a restart without a network")
     func keptKeys() throws {
         let issuer = TokenIssuer()
         let keys = ScriptedOrigin { _ in [.json(#"{"keys":[\#(issuer.jwk())]}"#)] }
@@ -216,7 +216,7 @@ struct TokenIdentityPlays {
         #expect(try user.get(issuer.token(user.claims())).text == user.text(of: first))
     }
 
-    @Test("without keys each token is a user of its own, and everything else is as ever")
+    @Test("without keys each token is a user of its own, and everything else works")
     func noKeys() throws {
         let user = try TokenPlay { $0.keys = "http://127.0.0.1:1/keys" }
         #expect(try user.play.waitFor("cistern_token_key_reads_total{result=\"failed\"}", 1))
@@ -227,7 +227,7 @@ struct TokenIdentityPlays {
         #expect(try user.get(first).text == user.text(of: first))
     }
 
-    @Test("requests with tokens that cannot be verified do not keep others from being served")
+    @Test("unverifiable tokens do not prevent other requests from being served")
     func flood() throws {
         let user = try TokenPlay()
         let first = user.token()

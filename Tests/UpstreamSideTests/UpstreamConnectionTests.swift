@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Ways to the upstream", .play, .enabled(if: WebServer.isInstalled, "nginx or openssl is missing: make test installs them"))
+@Suite("Connections to the upstream", .play, .enabled(if: WebServer.isInstalled, "nginx or openssl is missing: make test installs them"))
 struct UpstreamConnectionTests {
     /// An unused origin: requests go to the web server instead.
     private static func nobody() -> ScriptedOrigin { ScriptedOrigin { _ in [.close] } }
@@ -32,7 +32,7 @@ struct UpstreamConnectionTests {
 
     // MARK: TLS
 
-    @Test("TLS with our own authority; a certificate of another is a failure that is rescued")
+    @Test("TLS works with a configured authority; a certificate of another authority is a rescued failure")
     func authority() throws {
         let certificates = try TestCertificates()
         var server = try WebServer(secured(certificates.make("server")))
@@ -53,7 +53,7 @@ struct UpstreamConnectionTests {
             failed["Proxy-Status"] == "cistern; error=tls_certificate_error; details=\"unable to get local issuer certificate\"")
     }
 
-    @Test("a certificate for another host is refused, unless nothing is checked")
+    @Test("a certificate for another host is refused, unless verification is disabled")
     func otherHost() throws {
         let certificates = try TestCertificates()
         let server = try WebServer(secured(certificates.make("server", hosts: "DNS:api.test")))
@@ -62,7 +62,7 @@ struct UpstreamConnectionTests {
         #expect(try play(server, ca: nil) { $0.verify = false }.get("/a").status == 200)
     }
 
-    @Test("an upstream that does not speak TLS")
+    @Test("an upstream without TLS yields a TLS protocol error")
     func noTLS() throws {
         let server = try WebServer(WebServer.Setup())
         let response = try play(server, ca: nil).get("/a")
@@ -70,7 +70,7 @@ struct UpstreamConnectionTests {
         #expect(response["Proxy-Status"] == "cistern; error=tls_protocol_error; details=\"wrong version number\"")
     }
 
-    @Test("our certificate is shown to an upstream that asks for one")
+    @Test("the client certificate is presented to an upstream that requests one")
     func clientCertificate() throws {
         let certificates = try TestCertificates()
         let own = try certificates.make("cistern")
@@ -87,7 +87,7 @@ struct UpstreamConnectionTests {
 
     // MARK: Proxies and sockets
 
-    @Test("through a forward proxy: a plain upstream by its whole URI, one with TLS through a tunnel")
+    @Test("with a forward proxy, plain upstreams are requested by absolute URI and TLS upstreams through a tunnel")
     func forwardProxy() throws {
         let certificates = try TestCertificates()
         let server = try WebServer(secured(certificates.make("server")))
@@ -117,7 +117,7 @@ struct UpstreamConnectionTests {
     }
 
     @Test(
-        "a tunnel that the forward proxy refuses is a failure with its name, and is asked for once", arguments: ["GET", "POST"],
+        "a tunnel refused by the forward proxy is reported as such and not retried", arguments: ["GET", "POST"],
         [407, 403, 502])
     func refusedTunnel(method: String, status: Int) throws {
         let proxy = ScriptedOrigin { _ in [.json("{\"proxy\":1}", status: "\(status) No")] }
@@ -136,7 +136,7 @@ struct UpstreamConnectionTests {
         #expect(try play.metric("cistern_upstream_errors_total{error=\"tunnel_refused\"}") == 1)
     }
 
-    @Test("a forward proxy is shown the user and password of its URL, and nobody else is")
+    @Test("credentials in the forward proxy's URL are sent only to that proxy")
     func proxyCredentials() throws {
         let certificates = try TestCertificates()
         let server = try WebServer(secured(certificates.make("server")))
@@ -158,9 +158,9 @@ struct UpstreamConnectionTests {
     }
 }
 
-@Suite("Places of the upstream", .play)
+@Suite("Addresses of the upstream", .play)
 struct UpstreamPlaceTests {
-    @Test("an upstream on a Unix socket, down and up again")
+    @Test("an upstream on a Unix socket fails and recovers")
     func unixSocket() throws {
         let directory = TestTools.temporaryDirectory()
         let origin = ScriptedOrigin(unixSocket: "\(directory.path)/api") { request in [.json("{\"host\":\"\(request["Host"] ?? "")\"}")] }
@@ -177,7 +177,7 @@ struct UpstreamPlaceTests {
         #expect(try play.get("/b").status == 502)
     }
 
-    @Test("a base path stands before every target, and never shows in a redirect")
+    @Test("a base path is added to every target and removed from redirects")
     func basePath() throws {
         let origin = ScriptedOrigin { request in
             let host = request["Host"] ?? ""

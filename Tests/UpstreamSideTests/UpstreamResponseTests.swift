@@ -52,7 +52,7 @@ struct BadResponse: Sendable, CustomTestStringConvertible {
     ]
 }
 
-@Suite("Responses that cannot be used", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Unusable upstream responses", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct UpstreamResponseTests {
     private static let good = "{\"good\":true}"
 
@@ -67,7 +67,7 @@ struct UpstreamResponseTests {
         }
     }
 
-    @Test("the copy goes out, and the connection is not used again", arguments: BadResponse.all, [false, true])
+    @Test("the stored response is served, and the connection is not reused", arguments: BadResponse.all, [false, true])
     func rescued(_ bad: BadResponse, isTLS: Bool) throws {
         let origin = origin(isTLS) { _ in [.json(Self.good)] }
         let play = try play(origin, isTLS)
@@ -83,7 +83,7 @@ struct UpstreamResponseTests {
     }
 
     @Test(
-        "without a copy there is an error that names the fault, and the next response is not mixed up", arguments: BadResponse.all,
+        "without a stored response the error names the fault, and the next response is not mixed up", arguments: BadResponse.all,
         [false, true])
     func failed(_ bad: BadResponse, isTLS: Bool) throws {
         let origin = origin(isTLS) { request in request.target == "/bad" ? bad.steps : [.json("\"\(request.target)\"")] }
@@ -106,7 +106,7 @@ struct UpstreamResponseTests {
     }
 
     @Test(
-        "a response that would be passed on as it comes, and is broken at once, is an error and no cut connection",
+        "an invalid response that would be streamed yields an error instead of a truncated response",
         arguments: brokenBehindHead, [false, true])
     func brokenAtOnce(_ bad: BadResponse, isTLS: Bool) throws {
         let origin = origin(isTLS) { request in request.target == "/bad" ? bad.steps + [.close] : [.json("\"\(request.target)\"")] }

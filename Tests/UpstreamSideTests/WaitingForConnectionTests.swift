@@ -12,7 +12,7 @@ private let active = "cistern_upstream_active_requests"
 private let waiting = "cistern_upstream_waiting_requests"
 private let left = "cistern_upstream_left_queue_total"
 
-@Suite("Waiting for a connection to the upstream", .play)
+@Suite("Waiting for an upstream connection", .play)
 struct WaitingForConnectionTests {
     private func origin(_ gate: Gate) -> ScriptedOrigin {
         ScriptedOrigin { request in
@@ -35,7 +35,7 @@ struct WaitingForConnectionTests {
         return (play, held)
     }
 
-    @Test("families of long polls that are well keep nobody out, and get their responses", arguments: [true, false])
+    @Test("healthy long polls do not keep other requests out, and receive their responses", arguments: [true, false])
     func longPolls(hasMemory: Bool) throws {
         let gate = Gate()
         let play = try ProxyPlay(origin(gate)) { ($0.upstream.maximumConnections, $0.upstream.failure.isOn) = (12, hasMemory) }
@@ -47,7 +47,7 @@ struct WaitingForConnectionTests {
         #expect(try play.waitFor(waiting, 0))
     }
 
-    @Test("a client that has said all still gets its second response, on the connection that its first one came by")
+    @Test("a half-closed client still gets its second response over the same connection")
     func allSaid() throws {
         let (came, gate) = (Gate(), Gate())
         let play = try ProxyPlay(
@@ -68,7 +68,7 @@ struct WaitingForConnectionTests {
         #expect(try play.metric(left) == 0)
     }
 
-    @Test("a read whose client is gone leaves the queue at once", arguments: [false, true])
+    @Test("a read whose client has disconnected leaves the queue at once", arguments: [false, true])
     func clientGone(byReset: Bool) throws {
         let gate = Gate()
         let (play, held) = try busyPlay(gate)
@@ -84,7 +84,7 @@ struct WaitingForConnectionTests {
         #expect(play.origin.requests.map(\.target) == ["/held"])
     }
 
-    @Test("a client that has only said that it sends no more is answered at once")
+    @Test("a half-closed client that would have to wait gets 503 at once")
     func halfClosed() throws {
         let gate = Gate()
         let (play, held) = try busyPlay(gate)
@@ -100,7 +100,7 @@ struct WaitingForConnectionTests {
         #expect(other.readResponse()?.status == 200)
     }
 
-    @Test("a write whose content is whole goes on without its client")
+    @Test("a write with complete content continues without its client")
     func write() throws {
         let gate = Gate()
         let (play, held) = try busyPlay(gate)
@@ -117,7 +117,7 @@ struct WaitingForConnectionTests {
         #expect(try play.metric(left) == 0)
     }
 
-    @Test("a read for which others wait goes on without the client that was first")
+    @Test("a read with followers continues without its first client")
     func followed() throws {
         let gate = Gate()
         let (play, held) = try busyPlay(gate)
@@ -136,7 +136,7 @@ struct WaitingForConnectionTests {
         #expect(follower.readResponse()?.status == 200)
     }
 
-    @Test("what no client waits for goes behind those who do")
+    @Test("background fetches wait behind requests of clients")
     func background() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { request in

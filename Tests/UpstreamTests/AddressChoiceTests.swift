@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The addresses of an upstream")
 struct AddressChoiceTests {
-    @Test("the first that can be reached is asked; where none can, the first")
+    @Test("the first reachable address is used; if none is reachable, the first address is used")
     func current() {
         var choice = AddressChoice(count: 3)
         #expect(choice.current == 0)
@@ -19,7 +19,7 @@ struct AddressChoiceTests {
         #expect(choice.current == 1)
     }
 
-    @Test("a request goes on to each of the others once at most")
+    @Test("a request is retried at most once on each of the other addresses")
     func next() {
         var choice = AddressChoice(count: 2)
         _ = choice.note(0, isDown: true)

@@ -5,9 +5,9 @@ import Testing
 
 @testable import Upstream
 
-@Suite("The failure memory where nothing is wrong")
+@Suite("The failure memory without open scopes")
 struct CalmMemoryTests {
-    @Test("as long as nothing is open the memory is calm, and again a recheck after the last thing ended, in whichever way")
+    @Test("the memory is calm while no scope is open, and again one recheck interval after the last scope closed")
     func calm() {
         func isCalm(after seconds: Int64 = 0, _ change: (Memory) -> Void) -> Bool {
             let memory = Memory()
@@ -42,7 +42,7 @@ struct CalmMemoryTests {
         #expect(isCalm(after: 11) { $0.pause("/a", seconds: 10) })
     }
 
-    @Test("a pause that was over and begins again stops its client again")
+    @Test("a new Retry-After pause after an expired one stops the client's requests again")
     func pausedAgain() {
         let memory = Memory()
         memory.pause("/a", seconds: 1)
@@ -52,7 +52,7 @@ struct CalmMemoryTests {
         #expect(memory.stop("/a") == .pause)
     }
 
-    @Test("a key that fails again after all was calm stops its copies again")
+    @Test("a key that fails again after a calm period opens again")
     func failsAgain() {
         let memory = Memory()
         for _ in 0..<2 { memory.bad("/a") }
@@ -62,7 +62,7 @@ struct CalmMemoryTests {
         #expect(memory.stop("/a") == .key)
     }
 
-    @Test("a success that says nothing new is not forgotten where something failed since")
+    @Test("a success that changes no state is still recorded if a failure occurred since")
     func repeatedSuccess() {
         let memory = Memory()
         memory.good("/f/1")

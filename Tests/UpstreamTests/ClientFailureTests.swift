@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The failure memory: clients and hosts")
 struct ClientFailureTests {
-    @Test("a pause holds for the clients that were asked to wait, however many they are, and for nobody else")
+    @Test("a Retry-After pause applies to every client that received it, however many, and to no other client")
     func pausesOfClients() {
         let memory = Memory()
         for client in 1...8 as ClosedRange<UInt64> { memory.pause("/a", client: client, seconds: 300) }
@@ -19,7 +19,7 @@ struct ClientFailureTests {
         #expect(memory.ask("/a", client: 1) == .go)
     }
 
-    @Test("a host's failures and pauses are its own")
+    @Test("failures and pauses of one host do not affect other hosts")
     func hosts() {
         let memory = Memory()
         for client in 1...2 as ClosedRange<UInt64> {
@@ -27,7 +27,7 @@ struct ClientFailureTests {
         }
         memory.memory.pause(Memory.scopes("/b", host: "a"), 429, retryAfter: 10_000, now: 0)
         for (target, host, isStopped) in [("/a", "a", true), ("/a", "b", false), ("/b", "a", true), ("/b", "b", false), ("/a", "", false)] {
-            let admission = memory.memory.admit(Memory.scopes(target, host: host), .withCopy(mayLookBehind: true), now: 0)
+            let admission = memory.memory.admit(Memory.scopes(target, host: host), .withCopy(mayCheckInBackground: true), now: 0)
             #expect((admission != .go) == isStopped, "\(host) \(target)")
         }
         for route in [nil, 1] {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("The choice of a connection")
+@Suite("Choice of an upstream connection")
 struct ConnectionChoiceTests {
     private static func facts(
         stream: Bool = false, anyStream: Bool = false, kept: Bool = false, join: Bool = false, make: Bool = false, unused: Bool = false
@@ -14,7 +14,7 @@ struct ConnectionChoiceTests {
     }
 
     @Test(
-        "a stream first, then what is there, what comes, what can be made; what may be dead is last",
+        "preference order: free HTTP/2 stream, kept connection, pending connection, new connection, then possibly dead connections",
         arguments: [
             (facts(stream: true, kept: true, join: true, make: true, unused: true), .stream),
             (facts(anyStream: true, kept: true, join: true, make: true), .kept),

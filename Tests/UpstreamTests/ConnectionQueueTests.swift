@@ -5,14 +5,14 @@ import Testing
 
 @testable import Upstream
 
-@Suite("Who gets the next connection")
+@Suite("Queue for upstream connections")
 struct ConnectionQueueTests {
     private typealias Queue = ConnectionQueue<String>
 
     private static let slow = ConnectionShare(.failing, .connections(1))
     private static let half = ConnectionShare(.streamedContent, .connections(2))
 
-    @Test("first come, first served; who gives up is passed over")
+    @Test("waiting requests are served in order of arrival; cancelled ones are skipped")
     func order() {
         var queue = Queue(connections: 100, limit: 10)
         let places = ["a", "b", "c", "d"].map { queue.enter($0, []) }
@@ -24,7 +24,7 @@ struct ConnectionQueueTests {
         #expect(queue.count == 0)
     }
 
-    @Test("others pass those whose share is full, and these go in their order as it gets free")
+    @Test("requests overtake those whose share is exhausted; the latter resume in order when the share has capacity")
     func shares() {
         var queue = Queue(connections: 100, limit: 10)
         #expect(queue.take([Self.slow]) == true)
@@ -39,7 +39,7 @@ struct ConnectionQueueTests {
         #expect([queue.next(), queue.next(), queue.next()] == ["b", "e", nil])
     }
 
-    @Test("one that runs joins another share where that has room, and gives its part back with its connection")
+    @Test("a running request joins another share if it has capacity, and releases it with its connection")
     func join() {
         var queue = Queue(connections: 4, limit: 10)
         let share = ConnectionShare(.streams, .connections(2))
@@ -51,7 +51,7 @@ struct ConnectionQueueTests {
         #expect(queue.take([ConnectionShare(.family(1), .free)]) == true)
     }
 
-    @Test("a place in two shares is given when both have room, and keeps nobody out of the one that has")
+    @Test("a request of two shares waits until both have capacity, and does not block requests of one share")
     func twoShares() {
         var queue = Queue(connections: 100, limit: 10)
         for share in [Self.slow, Self.half, Self.half] { #expect(queue.take([share]) == true) }
@@ -67,7 +67,7 @@ struct ConnectionQueueTests {
         for share in [Self.slow, Self.half] { #expect(queue.take([share]) == false) }
     }
 
-    @Test("who was let out of a share and gives up leaves the turn to the next of it")
+    @Test("a request that cancels after its share was freed passes its turn to the next request of the share")
     func turnIsPassedOn() {
         var queue = Queue(connections: 100, limit: 10)
         #expect(queue.take([Self.slow]) == true)
@@ -79,7 +79,7 @@ struct ConnectionQueueTests {
         #expect(queue.next() == "b")
     }
 
-    @Test("one share has half of the queue at most, all that were full when they came three quarters")
+    @Test("one share may fill half of the queue; all shares that were exhausted on arrival may fill three quarters")
     func bounds() {
         var queue = Queue(connections: 100, limit: 8)
         fill(&queue, Self.slow)
@@ -94,7 +94,7 @@ struct ConnectionQueueTests {
         #expect(!queue.mayEnter([]))
     }
 
-    @Test("those who wait for a connection alone, and not for a share, have the whole queue")
+    @Test("requests that wait only for a connection, not for a share, may fill the whole queue")
     func wholeQueue() {
         var queue = Queue(connections: 100, limit: 8)
         for number in 0..<4 { _ = queue.enter("\(number)", [Self.slow]) }
@@ -124,7 +124,7 @@ struct ConnectionQueueTests {
     }
 
     @Test(
-        "a family has fewer than are free, so others find one",
+        "a path family holds fewer connections than are free, so that other families find a free one",
         arguments: [
             SlowRow("one has half", 12, [20], [6]), SlowRow("of an odd number the larger half", 13, [20], [7]),
             SlowRow("the next one has half of the rest", 12, [20, 20, 20], [6, 3, 2]),
@@ -140,7 +140,7 @@ struct ConnectionQueueTests {
         #expect(held == row.held)
     }
 
-    @Test("a connection that gets free goes to the first whose family has fewer than are free, past those whose family has not")
+    @Test("a freed connection goes to the first request whose family is below its limit, past families at their limit")
     func freed() {
         var queue = Queue(connections: 6, limit: 10)
         for family in [1, 1, 1, 2, 3] {
@@ -156,7 +156,7 @@ struct ConnectionQueueTests {
         #expect([queue.next(), queue.next()] == ["first", nil])
     }
 
-    @Test("what no client waits for goes last, but in the end it goes, however many come")
+    @Test("a background request is served last, but not starved by later client requests")
     func postponed() {
         var queue = Queue(connections: 2, limit: 100)
         _ = queue.enter("background", [], isBackground: true)
@@ -168,7 +168,7 @@ struct ConnectionQueueTests {
         #expect(served.firstIndex(of: "background").map { (2...5).contains($0) } == true, "\(served)")
     }
 
-    @Test("what no client waits for goes last, and leaves half of the queue to others")
+    @Test("background requests are served last and may fill only half of the queue")
     func background() {
         var queue = Queue(connections: 4, limit: 4)
         for name in ["x", "y"] {
@@ -184,7 +184,7 @@ struct ConnectionQueueTests {
     private struct Walker {
         let number: Int
         let shares: ConnectionShares
-        let place: ConnectionQueue<Int>.Place
+        let place: ConnectionQueue<Int>.Waiter
     }
 
     private struct Walk {
@@ -228,7 +228,7 @@ struct ConnectionQueueTests {
         }
     }
 
-    @Test("a walk: nobody is forgotten, no share is overdrawn, and whoever may go goes before those who came later")
+    @Test("random schedules: no request is lost, no share exceeds its limit, and admissible requests are served in order of arrival")
     func walk() {
         RandomSchedules.run(16, steps: 500) { _ in
             Walk()

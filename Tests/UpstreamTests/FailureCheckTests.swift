@@ -5,32 +5,32 @@ import Testing
 
 @testable import Upstream
 
-@Suite("Checks of what fails, and slow requests")
+@Suite("Checks of failing scopes, and slow requests")
 struct FailureCheckTests {
     // MARK: Checks
 
-    @Test("one request a recheck is the check of a key: in the background if it can, else itself")
+    @Test("one request per recheck interval checks a failing key: in the background if possible, otherwise in the foreground")
     func checks() {
         let memory = Memory()
         for client in 0..<2 as Range<UInt64> { memory.bad("/a", client: client) }
         let stop = { (wait: Int64) in FailureStop(scope: .key, cause: .status(503), since: 0, wait: wait) }
         memory.now = 999
-        #expect(memory.ask("/a") == .serveCopy(stop(1), looksBehind: false))
-        #expect(memory.look("/a") == .notYet(125))
+        #expect(memory.ask("/a") == .serveCopy(stop(1), checksInBackground: false))
+        #expect(memory.check("/a") == .notYet(125))
         memory.now = 1_000
-        #expect(memory.ask("/a") == .serveCopy(stop(0), looksBehind: true))
+        #expect(memory.ask("/a") == .serveCopy(stop(0), checksInBackground: true))
         memory.bad("/a", began: 1_000)
-        #expect(memory.ask("/a") == .serveCopy(stop(1_000), looksBehind: false))
+        #expect(memory.ask("/a") == .serveCopy(stop(1_000), checksInBackground: false))
         memory.now = 2_000
-        #expect(memory.ask("/a", .withCopy(mayLookBehind: false)) == .go)
+        #expect(memory.ask("/a", .withCopy(mayCheckInBackground: false)) == .go)
         memory.bad("/a", began: 2_000)
         memory.now = 3_000
-        #expect(memory.look("/a") == .due)
+        #expect(memory.check("/a") == .due)
         memory.good("/a")
-        #expect(memory.look("/a") == .over)
+        #expect(memory.check("/a") == .over)
     }
 
-    @Test("a check that has not ended delays the next one, and no longer than one and a half rechecks")
+    @Test("an unfinished check delays the next one by at most one and a half recheck intervals")
     func unfinishedCheck() {
         let memory = Memory()
         for client in 0..<2 as Range<UInt64> { memory.bad("/a", client: client) }
@@ -43,7 +43,7 @@ struct FailureCheckTests {
         #expect(memory.checks("/a") == true)
     }
 
-    @Test("the client whose last check lies furthest back has the next one, so that one client does not take all of them")
+    @Test("the client that checked least recently performs the next check, so one client cannot take all checks")
     func turns() {
         let memory = Memory()
         for client in [1, 2] as [UInt64] { memory.bad("/a", client: client) }
@@ -63,7 +63,7 @@ struct FailureCheckTests {
         #expect(memory.checks("/a", client: 2) == true)
     }
 
-    @Test("checks of a wide scope begin quickly and fall to one in a recheck")
+    @Test("checks of a wide scope start frequently and slow down to one per recheck interval")
     func wideChecks() {
         let memory = Memory()
         memory.good("/x/0")
@@ -81,7 +81,7 @@ struct FailureCheckTests {
         #expect(zip(checks, checks.dropFirst()).suffix(3).allSatisfy { $1 - $0 >= 1_000 })
     }
 
-    @Test("single keys share a budget of checks, and one client leaves the others room")
+    @Test("keys share a budget of checks, and one client cannot exhaust it")
     func checkBudget() {
         let memory = Memory()
         for client in [1, 2] as [UInt64] {
@@ -97,7 +97,7 @@ struct FailureCheckTests {
 
     // MARK: Usually slow keys
 
-    @Test("a key that was never quick gets twice its usual time; one that once was keeps the limit")
+    @Test("a key that was always slow gets twice its usual response time; a key that was fast once keeps the limit")
     func slowByNature() {
         func patience(_ memory: Memory, _ target: String = "/poll", client: UInt64 = 1) -> Int64 {
             memory.memory.patience(Memory.scopes(target, client: client), limit: 1_500, atMost: 30_000)

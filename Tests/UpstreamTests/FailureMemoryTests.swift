@@ -6,7 +6,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("Failure memory")
+@Suite("The failure memory")
 struct FailureMemoryTests {
     // MARK: The address
 
@@ -16,7 +16,7 @@ struct FailureMemoryTests {
         return memory
     }
 
-    @Test("an address counts as out of reach after failures in a row, none of which began before something was heard of it")
+    @Test("an address counts as unreachable after consecutive failures of requests that began after its last response")
     func address() {
         let memory = Memory()
         for _ in 0..<4 { memory.refused() }
@@ -34,11 +34,11 @@ struct FailureMemoryTests {
         #expect(memory.memory.openedCount(of: .address) == 1)
     }
 
-    @Test("out of reach: copies at once, reads without one are refused; a write is tried unless an attempt has just failed")
+    @Test("unreachable address: stored responses at once, reads refused without one, writes sent unless an attempt has just failed")
     func unreachableRequests() {
         let memory = unreachable()
         let stop = FailureStop(scope: .address, cause: .transfer(.connectionRefused), since: 0, wait: 1_000)
-        #expect(memory.ask("/a") == .serveCopy(stop, looksBehind: false))
+        #expect(memory.ask("/a") == .serveCopy(stop, checksInBackground: false))
         #expect(memory.ask("/b", .reading) == .refuse(stop))
         memory.now = 999
         #expect(memory.ask("/c", .writing) == .refuse(stop))
@@ -47,7 +47,7 @@ struct FailureMemoryTests {
         #expect(memory.ask("/b", .reading) == .refuse(stop))
     }
 
-    @Test("a connection is tried each recheck, never less often, and its success is the end of it")
+    @Test("a connection attempt is made every recheck interval, and its success marks the address reachable")
     func attempts() {
         let memory = unreachable()
         #expect(memory.attempt() == .notYet(1_000))
@@ -64,7 +64,7 @@ struct FailureMemoryTests {
         #expect(memory.ask("/a", .writing) == .go)
     }
 
-    @Test("what failed while it was out of reach says nothing of requests afterwards; nor what was sent then and fails late")
+    @Test("failures during an unreachable period, also late ones, do not count against later requests")
     func returned() {
         let memory = Memory()
         memory.good("/x/0")
@@ -86,7 +86,7 @@ struct FailureMemoryTests {
 
     // MARK: One key
 
-    @Test("a key fails after two attempts in a row, for two witnesses or for the client whose they are; only copies of it are held to it")
+    @Test("two consecutive failures open a key, for everyone if two clients saw them; only requests with a stored response stop")
     func key() {
         let memory = Memory()
         memory.bad("/a", client: 1)
@@ -101,7 +101,7 @@ struct FailureMemoryTests {
         #expect(memory.changes() == ["+key", "-key"])
     }
 
-    @Test("what one client sees fail, with whatever credentials or arguments, stops nobody else")
+    @Test("failures that only one client sees, with any credentials or arguments, do not affect other clients")
     func witnesses() {
         let memory = Memory()
         for _ in 0..<50 { memory.bad("/me", client: 1) }
@@ -118,7 +118,7 @@ struct FailureMemoryTests {
         #expect(wide.ask("/u/60", client: 2) == .go)
     }
 
-    @Test("credentials tell clients of one address apart only if a good response came with them before")
+    @Test("credentials distinguish clients of one address only after a good response to them")
     func provenUsers() {
         for isProven in [true, false] {
             let memory = Memory()
@@ -136,7 +136,7 @@ struct FailureMemoryTests {
         }
     }
 
-    @Test("variants, users and hosts are keys of their own")
+    @Test("variants, users and hosts have separate failure keys")
     func keys() {
         let all = [
             Memory.scopes("/a").key, Memory.scopes("/a?b").key, Memory.scopes("/a", variant: 1).key, Memory.scopes("/a", user: 1).key,
@@ -146,7 +146,7 @@ struct FailureMemoryTests {
         #expect(Memory.scopes("/a", client: 1).key == Memory.scopes("/a", client: 2).key)
     }
 
-    @Test("failures that lie further apart than the window are no row")
+    @Test("failures further apart than the window do not count as consecutive")
     func sparse() {
         let memory = Memory()
         for number in 0..<20 as Range<UInt64> {
@@ -157,7 +157,7 @@ struct FailureMemoryTests {
         }
     }
 
-    @Test("a failure of a request that was sent before the last success says nothing")
+    @Test("a failed request that was sent before the last success does not count")
     func late() {
         let memory = Memory()
         memory.now = 5_000
@@ -166,7 +166,7 @@ struct FailureMemoryTests {
         #expect(memory.ask("/a") == .go)
     }
 
-    @Test("a success of others says nothing of a key that fails by itself, and ends what failed only while all did")
+    @Test("another key's success does not close a key that fails alone, and closes one that failed while everything failed")
     func ownFailures() {
         let memory = Memory()
         for _ in 0..<2 { memory.bad("/a") }
@@ -181,7 +181,7 @@ struct FailureMemoryTests {
 
     // MARK: The upstream and the routes
 
-    @Test("all fails after five attempts on five keys, by two witnesses, nothing having succeeded for the window; one success ends it")
+    @Test("the upstream scope opens after five failures on five keys by two clients without a success; one success closes it")
     func upstream() {
         let memory = Memory()
         memory.good("/x/0")
@@ -197,7 +197,7 @@ struct FailureMemoryTests {
         for number in 0..<5 { #expect(memory.ask("/x/\(number)") == .go) }
     }
 
-    @Test("the keys of the last hour are enough, if there are fewer than five")
+    @Test("if fewer than five keys were used in the last hour, failures of all of them open the upstream scope")
     func fewKeys() {
         let memory = Memory()
         for number in 0..<3 { memory.good("/\(number)") }
@@ -214,7 +214,7 @@ struct FailureMemoryTests {
         #expect(hour.open.contains(.upstream))
     }
 
-    @Test("a failure of one client stops that client; the first failure of another makes it everybody's, and a success nobody's")
+    @Test("one client's failures stop that client; a second client's failure extends them to all; a success closes them")
     func secondWitness() {
         func single() -> Memory {
             let memory = Memory()
@@ -231,7 +231,7 @@ struct FailureMemoryTests {
         #expect(well.ask("/y", client: 1) == .go && well.open == [])
     }
 
-    @Test("a route fails by itself, whatever its directories, and others are sent as ever")
+    @Test("a route's scope opens separately, whatever its directories, and other routes are unaffected")
     func routes() {
         let memory = Memory()
         memory.good("/a/1", route: 3)
@@ -247,7 +247,7 @@ struct FailureMemoryTests {
         #expect(memory.stop("/a1/1", route: 3) == nil)
     }
 
-    @Test("a key that failed while others succeeded opens nothing wide, and is not covered by it")
+    @Test("a key that failed while others succeeded opens no wide scope, and a wide scope does not cover it")
     func ownKeys() {
         let memory = Memory()
         for second in 0..<20 as Range<Int64> {
@@ -260,7 +260,9 @@ struct FailureMemoryTests {
         #expect(memory.open == [.key])
     }
 
-    @Test("junk and logins for everything are an outage like any other", arguments: [FailureCause.junk, .status(302), .status(500)])
+    @Test(
+        "invalid responses and login pages for all requests open the upstream scope like other failures",
+        arguments: [FailureCause.junk, .status(302), .status(500)])
     func anyCause(cause: FailureCause) {
         let memory = Memory()
         memory.good("/f/0")
@@ -273,7 +275,7 @@ struct FailureMemoryTests {
 
     // MARK: Silence
 
-    @Test("a copy goes out at once only if an attempt failed within two rechecks; what is reported ends by evidence only")
+    @Test("a stored response is served at once only within two recheck intervals of a failure; only evidence closes the reported scope")
     func silence() {
         let memory = Memory()
         memory.bad("/a", client: 1)
@@ -303,7 +305,7 @@ struct FailureMemoryTests {
 
     // MARK: Pauses
 
-    @Test("a pause is one client's, of one key, no longer than allowed, and over when the upstream has responded well")
+    @Test("a Retry-After pause applies to one client and key, is capped, and ends with a good response")
     func pauses() {
         let memory = Memory { $0.retryAfterLimit = 60_000 }
         memory.pause("/login", user: 1, seconds: 300)
@@ -325,7 +327,7 @@ struct FailureMemoryTests {
         #expect(none.ask("/a", user: 1) == .go)
     }
 
-    @Test("a pause by 503 ends with any success of the upstream, or of its route; one by 429 is the client's limit, and does not")
+    @Test("a 503 pause ends with any success of the upstream or its route; a 429 pause is unaffected by them")
     func unavailable() {
         let memory = Memory()
         for (target, status) in [("/limited", 429), ("/unavailable", 503)] as [(String, Status)] {
@@ -349,7 +351,7 @@ struct FailureMemoryTests {
         #expect(memory.stop("/unavailable") == .pause && memory.ask("/limited") == .go)
     }
 
-    @Test("a long wish is cut, never an overflow")
+    @Test("a very long Retry-After is capped without overflow")
     func longWish() {
         let memory = Memory()
         memory.memory.pause(Memory.scopes("/a"), 503, retryAfter: .max, now: 0)
@@ -360,7 +362,7 @@ struct FailureMemoryTests {
 
     // MARK: All scopes
 
-    @Test("switched off, nothing is remembered")
+    @Test("a disabled failure memory records nothing")
     func off() {
         let memory = Memory { $0.isOn = false }
         for _ in 0..<50 {
@@ -372,7 +374,7 @@ struct FailureMemoryTests {
         #expect(memory.open == [] && memory.changes() == [])
     }
 
-    @Test("a scope is reset by its key")
+    @Test("an administrator can reset an open scope by its key")
     func reset() {
         let memory = unreachable()
         memory.pause("/p", user: 1, seconds: 20)
@@ -383,7 +385,7 @@ struct FailureMemoryTests {
         #expect(memory.ask("/p", user: 1) == .go && memory.ask("/a") == .go)
     }
 
-    @Test("however many paths fail, so many are remembered and no more, and what is well stays well", .slow)
+    @Test("failures on any number of paths use bounded memory and do not affect healthy paths", .slow)
     func bounded() {
         let memory = Memory()
         for number in 0..<60_000 {
@@ -396,7 +398,7 @@ struct FailureMemoryTests {
         #expect(memory.open.count <= 2 * FailureMemory.keyLimit + 1)
     }
 
-    @Test("a table forgets what was not used lately, and keeps what is to be kept, within bounds")
+    @Test("a full table evicts the least recently used entries and keeps protected ones")
     func recent() {
         var table = RecentTable<Int>(limit: 100) { $0 < 0 }
         for key in 0..<10 as Range<UInt64> { table.change(key) { $0 = key < 5 ? -1 : 1 } }
@@ -412,7 +414,7 @@ struct FailureMemoryTests {
         #expect(table.count <= 125)
     }
 
-    @Test("repeats are a share of what is sent")
+    @Test("the retry budget allows a percentage of the requests sent")
     func budget() {
         var budget = RetryBudget(percent: 10)
         var spent = 0

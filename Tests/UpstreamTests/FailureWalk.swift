@@ -160,14 +160,14 @@ final class FailureWalk {
     }
 
     private func request(_ client: Int, _ key: Int) {
-        let asking: FailureMemory.Asking = keys[key].hasCopy ? .withCopy(mayLookBehind: true) : .reading
+        let asking: FailureMemory.RequestKind = keys[key].hasCopy ? .withCopy(mayCheckInBackground: true) : .reading
         switch memory.admit(scopes(client, key), asking, now: now) {
         case .go: send(client, key, isWaitedFor: true)
         case .refuse: watchesAddress = true
-        case .serveCopy(let stop, let looksBehind):
+        case .serveCopy(let stop, let checksInBackground):
             answer(client, key, asked: now, stop.scope)
             if stop.scope == .address { watchesAddress = true } else { keep(client, key) }
-            guard looksBehind else { return }
+            guard checksInBackground else { return }
             checks.append((key, now))
             send(client, key, isWaitedFor: false)
         }
@@ -247,7 +247,7 @@ final class FailureWalk {
                 stopped[place] = nil
                 continue
             }
-            switch memory.look(scopes(place.client, place.key), now: now) {
+            switch memory.check(scopes(place.client, place.key), now: now) {
             case .over: stopped[place] = nil
             case .notYet: break
             case .due:

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("The failure memory in random worlds")
+@Suite("The failure memory under random schedules")
 struct FailureWalkTests {
     /// Number of schedules. `make soak` runs ten times as many.
     private static let walks = 1_000
@@ -70,7 +70,7 @@ struct FailureWalkTests {
         return (walk, wellKeys, kind == .hang)
     }
 
-    @Test("whatever an attacker sends, nobody gets an old copy of what the upstream answers well", .slow)
+    @Test("an attacker's requests never make other clients receive stored responses for healthy resources", .slow)
     func attackers() {
         RandomSchedules.run(Self.walks) {
             attacked(&$0)
@@ -122,7 +122,7 @@ struct FailureWalkTests {
         return (walk, honest)
     }
 
-    @Test("a busy client that has used up its limit takes no other client's turn to check", .slow)
+    @Test("a busy client that exhausted its rate limit does not take the checks of other clients", .slow)
     func limits() {
         RandomSchedules.run(Self.walks / 20) {
             limited(&$0)
@@ -159,7 +159,7 @@ struct FailureWalkTests {
         return (walk, honest)
     }
 
-    @Test("the failures of one address, with any credentials, stop no request of another", .slow)
+    @Test("failures seen by one address, with any credentials, do not stop requests of another address", .slow)
     func oneAddress() {
         RandomSchedules.run(Self.walks / 4) {
             alone(&$0)
@@ -191,7 +191,7 @@ struct FailureWalkTests {
         return (walk, kind)
     }
 
-    @Test("paths that always fail stop only their own requests, however rarely another path is requested", .slow)
+    @Test("paths that always fail stop only their own requests, even if other paths are requested rarely", .slow)
     func paths() {
         RandomSchedules.run(Self.walks / 20) {
             badPaths(&$0)
@@ -254,7 +254,7 @@ struct FailureWalkTests {
         return (walk, kind, from, until)
     }
 
-    @Test("in a true outage copies go out at once, checks are few, and a second after the return all is as before", .slow)
+    @Test("during an outage stored responses are served at once and checks are few; one second after recovery all requests pass", .slow)
     func outages() {
         RandomSchedules.run(Self.walks) {
             outage(&$0)
@@ -291,7 +291,7 @@ struct FailureWalkTests {
         }
     }
 
-    @Test("10,000 keys of a route hang beside well ones: rescues are immediate once it is open, and checks stay few", .slow)
+    @Test("when 10,000 keys of a route hang, rescues are immediate once the scope is open, and checks stay few", .slow)
     func manyKeys() {
         let walk = FailureWalk(SeededGenerator(seed: 1))
         walk.clients = (1...4).map { WalkClient(address: $0) }

@@ -4,13 +4,13 @@ import HTTPCore
 import Testing
 import Upstream
 
-@Suite("Which faults are injected")
+@Suite("Selection of injected faults")
 struct FaultTableTests {
     private func choose(_ table: FaultTable, _ target: String, now: Int64 = 0, chance: Int = 0) -> InjectedFault? {
         table.fault(for: Array(target.utf8)[...], now: now) { chance }
     }
 
-    @Test("the first that fits and that chance takes, until its end")
+    @Test("the first rule whose path and probability match applies until its end")
     func chosen() {
         var table = FaultTable()
         let slow = InjectedFault(.slow(bytesPerSecond: 10))
@@ -26,7 +26,7 @@ struct FaultTableTests {
         #expect(table.remove(3).isEmpty && table.remove(2).map(\.number) == [2] && table.rules.isEmpty)
     }
 
-    @Test("there is an end to them, and a number is given once")
+    @Test("the number of rules is limited, and rule numbers are never reused")
     func limited() {
         var table = FaultTable()
         for number in 1...FaultTable.ruleLimit { #expect(table.add(path: "/a", InjectedFault(.reset), percent: 1, end: 1) == number) }
@@ -36,7 +36,7 @@ struct FaultTableTests {
     }
 
     @Test(
-        "each has its words and its kind",
+        "each fault has a description and a kind",
         arguments: [
             (InjectedFault(delay: 5...5, .none), "delay 5 ms", "delay"), (InjectedFault(delay: 5...9, .none), "delay 5–9 ms", "delay"),
             (InjectedFault(.refuse), "refuse", "refuse"), (InjectedFault(.reset), "reset", "reset"),
@@ -49,7 +49,7 @@ struct FaultTableTests {
     }
 }
 
-@Suite("A response under a fault")
+@Suite("A response with an injected fault")
 struct FaultyResponseTests {
     typealias Row = (event: FaultyResponse.Event, action: FaultyResponse.Action)
 
@@ -58,7 +58,7 @@ struct FaultyResponseTests {
         for row in rows { #expect(response.handle(row.event) == row.action, "\(row.event)") }
     }
 
-    @Test("nothing is seen of it until the delay is over")
+    @Test("a delayed response is held back until the delay has passed")
     func delayed() {
         play(
             .none, isDelayed: true,
@@ -68,7 +68,7 @@ struct FaultyResponseTests {
             ])
     }
 
-    @Test("it breaks in the midst of its content, however that comes")
+    @Test("a cut response ends in the middle of its content, however the content arrives")
     func cut() {
         play(.cut, [(.headCame(contentLength: 10), .passOn), (.contentCame(bytes: 10), .breakAfter(bytes: 5)), (.ended, .hold)])
         play(
@@ -81,7 +81,7 @@ struct FaultyResponseTests {
         play(.cut, [(.headCame(contentLength: 0), .passOn), (.ended, .breakAfter(bytes: 0))])
     }
 
-    @Test("it comes no faster than it may")
+    @Test("a slow response is delivered at no more than the configured rate")
     func slow() {
         play(
             .slow(bytesPerSecond: 100),

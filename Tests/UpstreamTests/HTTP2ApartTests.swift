@@ -7,7 +7,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("A path that breaks HTTP/2", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("A path that violates HTTP/2", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct HTTP2ApartTests {
     /// Violates HTTP/2 under `/bad`. Refuses requests over HTTP/1.1, as HTTP/2-only servers do.
     private static let script: ScriptedOrigin.Script = { request in
@@ -26,7 +26,7 @@ struct HTTP2ApartTests {
         #expect(Self.isWell(recorder, end), "\(recorder.now)")
     }
 
-    @Test("however often it is asked for, others stay with HTTP/2, and nobody gets the refusal of HTTP/1.1")
+    @Test("repeated requests for the violating path leave other paths on HTTP/2 without failed requests")
     func fiveTimes() {
         let asking = asking()
         defer { asking.end() }
@@ -82,7 +82,7 @@ struct HTTP2ApartTests {
         }
     }
 
-    @Test("random schedules: of requests in flight beside it, only writes and begun responses are lost, and only once")
+    @Test("random schedules: a violation fails only writes and started responses in flight, and only once")
     func walk() {
         RandomSchedules.run(10, steps: 12) { _ in
             try Walk(asking())
@@ -91,7 +91,7 @@ struct HTTP2ApartTests {
         }
     }
 
-    @Test("a client that asks for many such paths breaks three connections of others, and no more")
+    @Test("a client that requests many violating paths terminates at most three connections of other clients")
     func manyPaths() {
         let asking = asking()
         defer { asking.end() }
@@ -106,7 +106,7 @@ struct HTTP2ApartTests {
         #expect(asking.counters[.upstreamHTTP2Connections] <= 1 + 3 + 12)
     }
 
-    @Test("an upstream that was seen to speak HTTP/1.1 is asked so for that path")
+    @Test("the violating path uses HTTP/1.1 if the upstream is known to support it")
     func seen() {
         let origin = Way.http2TLS.origin { request in
             request.line.hasSuffix("HTTP/2") && request.target.hasPrefix("/bad")
@@ -124,7 +124,7 @@ struct HTTP2ApartTests {
         #expect(asking.counters[.upstreamHTTP2Connections] <= 2)
     }
 
-    @Test("an upstream that is asked in HTTP/2 only, and does not agree on it in TLS, cannot be reached")
+    @Test("an upstream configured for HTTP/2 only that does not negotiate it in TLS is unreachable")
     func notAgreed() {
         let asking = Asking(Way.tls.origin { _ in [.json("1")] }, .http2TLS) { $0.http2 = .priorKnowledge }
         defer { asking.end() }
@@ -132,9 +132,9 @@ struct HTTP2ApartTests {
         #expect(asking.attempts == [.tlsProtocolError])
     }
 
-    @Test("a path counts for ten minutes, a client with three of them too, and the oldest of 64 makes room")
+    @Test("a violating path, and a client with three of them, is isolated for ten minutes; the oldest of 64 is evicted")
     func marks() {
-        var kept = KeptApart()
+        var kept = SeparatedRequests()
         kept.note(path: 1, client: 7, at: 0)
         kept.note(path: 1, client: 7, at: 1)
         kept.note(path: 2, client: 7, at: 2)

@@ -7,7 +7,8 @@ import Testing
 
 @testable import Upstream
 
-@Suite("HTTP/2 that does not go well", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite(
+    "HTTP/2 failures and the fallback to HTTP/1.1", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct HTTP2OfferTests {
     /// The protocols of `count` concurrent requests.
     private func spoken(_ asking: Asking, _ origin: ScriptedOrigin, _ count: Int) -> [String] {
@@ -34,7 +35,7 @@ struct HTTP2OfferTests {
         #expect(String(decoding: bad.now.content, as: UTF8.self) == "\"GET \(target) HTTP/1.1\"")
     }
 
-    @Test("a path that breaks the rules costs others nothing; a second one soon after brings HTTP/1.1 for a while, where that works")
+    @Test("one violating path does not affect others; a second violation soon after causes a temporary fallback to HTTP/1.1")
     func broken() {
         let origin = Way.http2TLS.origin { _ in [] }
         let asking = Asking(origin, .http2TLS)
@@ -50,7 +51,7 @@ struct HTTP2OfferTests {
         #expect(spoken(asking, origin, 9).contains { $0 != Self.http1 })
     }
 
-    @Test("a connection that was begun before HTTP/2 went wrong is not used for it")
+    @Test("a connection that was started before HTTP/2 failed is not used for HTTP/2")
     func begunBefore() {
         let late = Gate()
         let origin = Way.http2TLS.origin { request in
@@ -72,7 +73,9 @@ struct HTTP2OfferTests {
         #expect(asking.counters[.upstreamHTTP2Connections] == 1)
     }
 
-    @Test("who waited for another's connection that could not be made gets one after all, writes too", arguments: Way.multiplexed)
+    @Test(
+        "requests that waited for a connection attempt that failed get another connection, also unsafe requests", arguments: Way.multiplexed
+    )
     func joined(way: Way) {
         let gate = Gate()
         let origin = way.origin { [.json("\"\($0.target)\"")] }
@@ -94,7 +97,7 @@ struct HTTP2OfferTests {
         #expect(origin.connectionCount == 2)
     }
 
-    @Test("where none can be made, two attempts are all that many requests cost")
+    @Test("if no connection can be made, any number of waiting requests causes only two attempts")
     func unreachable() {
         let origin = Way.http2.origin { _ in [.json("1")] }
         let asking = Asking(origin, .http2)
@@ -111,7 +114,7 @@ struct HTTP2OfferTests {
         #expect(asking.attempts == [.connectionRefused, .connectionRefused])
     }
 
-    @Test("an upstream that takes no streams is asked in HTTP/1.1, and tried again later")
+    @Test("an upstream that allows no streams is used with HTTP/1.1, and HTTP/2 is tried again later")
     func noStreams() {
         let origin = Way.http2TLS.origin { request in
             request.line.hasSuffix("HTTP/2") ? [.resetStream(7)] : [.json("\"\(request.line)\"")]
@@ -127,7 +130,7 @@ struct HTTP2OfferTests {
         #expect(asking.counters[.upstreamConnections] == 2 && asking.counters[.upstreamHTTP2Connections] == 1)
     }
 
-    @Test("where HTTP/2 is all that is spoken, requests wait until streams are taken, and no handshakes are spent on it")
+    @Test("without allowed streams, prior-knowledge requests wait, and another connection is tried only after a second")
     func noStreamsYet() {
         let origin = Way.http2.origin { request in
             request.target == "/first" ? [.connectionFrame(OriginFrame.settings, 0, [0, 3, 0, 0, 0, 0]), .json("1")] : [.json("2")]

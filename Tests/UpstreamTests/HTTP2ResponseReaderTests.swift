@@ -6,7 +6,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("Responses of HTTP/2 (RFC 9113 §8)")
+@Suite("HTTP/2 responses (RFC 9113 §8)")
 struct HTTP2ResponseReaderTests {
     private func section(_ lines: [(String, String)]) -> HTTP2FieldSection {
         var section = HTTP2FieldSection()
@@ -34,7 +34,7 @@ struct HTTP2ResponseReaderTests {
     }
 
     @Test(
-        "heads",
+        "well-formed response heads are accepted and malformed ones rejected",
         arguments: [
             ([(":status", "200")], "200"), ([(":status", "599"), ("a", "b")], "599"), ([(":status", "600")], "malformed"),
             ([(":status", "099")], "malformed"), ([(":status", "20")], "malformed"), ([(":status", "2000")], "malformed"),
@@ -54,7 +54,7 @@ struct HTTP2ResponseReaderTests {
         #expect(judge(row.0) == row.1)
     }
 
-    @Test("1xx responses: twenty, and none that ends the stream; no second final head")
+    @Test("at most twenty 1xx responses are accepted, none that ends the stream, and no second final head")
     func informational() {
         #expect(judge([(":status", "103")], isLast: true) == "malformed")
         var reader = HTTP2ResponseReader(to: .get, limits: ResponseLimits())
@@ -67,7 +67,7 @@ struct HTTP2ResponseReaderTests {
         #expect(describe(other.take(section([(":status", "200")]), isLast: false)) == "malformed")
     }
 
-    @Test("content has the length that is said, and none where there may be none")
+    @Test("content must match Content-Length, and is rejected where none is allowed")
     func content() {
         let rows: [(method: HTTPCore.Method, lines: [(String, String)], pieces: [Int], isTaken: Bool, isWhole: Bool)] = [
             (.get, [(":status", "200")], [5, 0, 7], true, true),

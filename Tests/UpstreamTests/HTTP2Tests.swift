@@ -13,7 +13,7 @@ import Testing
 struct HTTP2Tests {
     private func text(_ recorder: Recorder) -> String { String(decoding: recorder.now.content, as: UTF8.self) }
 
-    @Test("many requests share one connection, and what was made before it was known is not used", arguments: Way.multiplexed)
+    @Test("many requests share one connection, and connections started before HTTP/2 was known stay unused", arguments: Way.multiplexed)
     func shared(way: Way) {
         let gate = Gate()
         let origin = way.origin { [.pass(gate), .json("\"\($0.target)\"")] }
@@ -34,7 +34,7 @@ struct HTTP2Tests {
         #expect(asking.counters[.upstreamConnections] == counters[.upstreamConnections])
     }
 
-    @Test("of two users' requests on the same connections none gets the other's response", arguments: Way.multiplexed)
+    @Test("responses to two users' requests on the same connections are never mixed up", arguments: Way.multiplexed)
     func users(way: Way) {
         let origin = way.origin { request in [.json("\"\(request["Authorization"] ?? "") \(request.target)\"")] }
         let asking = Asking(origin, way)
@@ -53,7 +53,7 @@ struct HTTP2Tests {
         #expect(asking.http2Ended == [.whole: 500])
     }
 
-    @Test("the upstream sees the request as it is in HTTP/1.1", arguments: Way.allCases)
+    @Test("the upstream receives the same request over HTTP/2 as over HTTP/1.1", arguments: Way.allCases)
     func request(way: Way) throws {
         let origin = way.origin { _ in [.json("1")] }
         let asking = Asking(origin, way) { $0.basePath = "/base" }
@@ -137,7 +137,7 @@ struct HTTP2Tests {
         Bad(name: "reset behind a 1xx response", steps: [.fields([(":status", "103")]), .resetStream(7)], error: .responseIncomplete),
     ]
 
-    @Test("what is no response fails alone, with its cause, and its neighbours on the connection get theirs", arguments: bad)
+    @Test("a malformed response fails only its own request, and other streams of the connection complete", arguments: bad)
     func refused(row: Bad) {
         let gate = Gate()
         let origin = Way.http2.origin { $0.target == "/bad" ? row.steps : [.pass(gate), .json("1")] }
@@ -156,7 +156,7 @@ struct HTTP2Tests {
         #expect(origin.requests.count { $0.target == "/bad" } == 1)
     }
 
-    @Test("white space around a value is taken off, as in HTTP/1.1, and obs-text is kept")
+    @Test("white space around a field value is removed, as in HTTP/1.1, and obs-text is kept")
     func values() {
         let origin = Way.http2.origin { _ in [.fields([(":status", "200"), ("a", " b\t"), ("c", "\u{e9}")]), Self.data("{}")] }
         let asking = Asking(origin, .http2)
@@ -168,7 +168,8 @@ struct HTTP2Tests {
 
     // MARK: Unprocessed requests
 
-    @Test("what the upstream has refused is sent once more, writes too; what it refuses again is not", arguments: ["GET", "POST"])
+    @Test(
+        "a request refused with REFUSED_STREAM is retried once, also a write, and not after a second refusal", arguments: ["GET", "POST"])
     func refusedStreams(method: String) {
         let count = Mutex(0)
         let origin = Way.http2.origin { request in
@@ -186,7 +187,7 @@ struct HTTP2Tests {
         #expect(asking.counters[.upstreamConnections] == 1 && asking.http2Ended[.refused] == 3)
     }
 
-    @Test("a write that was reset with any other code, or has sent content, is not sent again")
+    @Test("a write is not retried after a reset with another code or after content was sent")
     func resetWrites() {
         let origin = Way.http2.origin { request in [.resetStream(request.target == "/content" ? 7 : 2)] }
         let asking = Asking(origin, .http2)
@@ -200,7 +201,7 @@ struct HTTP2Tests {
         #expect(origin.requests.map(\.target) == ["/none", "/content"])
     }
 
-    @Test("a connection that the upstream leaves ends what it takes, and what it does not take goes elsewhere", arguments: ["GET", "POST"])
+    @Test("after GOAWAY, accepted streams complete and unaccepted requests use another connection", arguments: ["GET", "POST"])
     func goAway(method: String) {
         let gate = Gate()
         let origin = Way.http2.origin { request in
@@ -226,7 +227,7 @@ struct HTTP2Tests {
         #expect(asking.counters[.upstreamConnections] == 3)
     }
 
-    @Test("a connection that was left in good order is not used again")
+    @Test("a connection that was closed with GOAWAY without error is not reused")
     func goodbye() {
         let origin = Way.http2.origin { _ in [.json("1"), .goAway(accepts: true, code: 0)] }
         let asking = Asking(origin, .http2)
@@ -235,7 +236,7 @@ struct HTTP2Tests {
         #expect(origin.requests.count <= 4)
     }
 
-    @Test("an upstream that wants HTTP/1.1 for a request gets it, for that one and all after it")
+    @Test("HTTP_1_1_REQUIRED makes this request and all later ones use HTTP/1.1")
     func http1Required() {
         let origin = Way.http2TLS.origin { $0.line.hasSuffix("HTTP/2") ? [.resetStream(13)] : [.json("\"\($0.line)\"")] }
         let asking = Asking(origin, .http2TLS)
@@ -250,7 +251,7 @@ struct HTTP2Tests {
 
     // MARK: Streams and flow control
 
-    @Test("no more streams than the upstream takes: others have connections of their own, and nothing is refused")
+    @Test("requests beyond the peer's stream limit use further connections, and none is refused")
     func limits() {
         let gate = Gate()
         let origin = Way.http2.origin { $0.target == "/first" ? [.json("1")] : [.pass(gate), .json("2")] }
@@ -266,7 +267,7 @@ struct HTTP2Tests {
         #expect(asking.http2Ended == [.whole: 7])
     }
 
-    @Test("upstream.connections bounds what is on the way, also where one connection would carry more")
+    @Test("upstream.connections limits concurrent requests even if one HTTP/2 connection could carry more")
     func bounded() {
         let gate = Gate()
         let origin = Way.http2.origin { _ in [.pass(gate), .json("1")] }
@@ -279,7 +280,9 @@ struct HTTP2Tests {
         for recorder in recorders { #expect(recorder.end() == .success(true)) }
     }
 
-    @Test("a slow client holds no more than its stream's window, its neighbours go on, and later it gets all", arguments: Way.multiplexed)
+    @Test(
+        "a slow client buffers at most its stream's window, other streams continue, and it receives all content", arguments: Way.multiplexed
+    )
     func backPressure(way: Way) {
         let long = String(repeating: "0123456789abcdef", count: 1 << 16)
         let origin = way.origin { $0.target == "/long" ? [.answer(long, type: "text/plain")] : [.json("2")] }
@@ -301,7 +304,7 @@ struct HTTP2Tests {
         #expect(asking.counters[.upstreamHTTP2Connections] == asking.counters[.upstreamConnections])
     }
 
-    @Test("content that the upstream takes no more of runs into its time-out, and its neighbours do not")
+    @Test("request content without window updates times out, and other streams are unaffected")
     func zeroWindow() {
         let origin = Way.http2.origin { _ in [.json("1")] }
         origin.behave {
@@ -321,7 +324,7 @@ struct HTTP2Tests {
         #expect(asking.counters[.upstreamConnections] == 1 && asking.http2Ended[.givenUp] == 1)
     }
 
-    @Test("windows that grow by SETTINGS in the middle let the content go on")
+    @Test("a SETTINGS frame that enlarges the window during a request resumes its content")
     func changingWindows() {
         let origin = Way.http2.origin { _ in [.json("1")] }
         origin.behave { $0.settings = [(4, 10)] }
@@ -338,7 +341,7 @@ struct HTTP2Tests {
         #expect(origin.requests.last?.content.count == 5_000)
     }
 
-    @Test("who cancels a request ends its stream, and no other's")
+    @Test("cancelling a request resets its stream and no other")
     func cancelled() {
         let gate = Gate()
         let origin = Way.http2.origin { $0.target == "/never" ? [.hang] : [.pass(gate), .json("1")] }
@@ -354,7 +357,7 @@ struct HTTP2Tests {
         #expect(asking.counters[.upstreamConnections] == 1 && asking.http2Ended == [.whole: 1, .givenUp: 1])
     }
 
-    @Test("a connection whose peer says nothing to a PING gets no more requests")
+    @Test("a connection whose peer does not acknowledge a PING gets no more requests")
     func unresponsive() {
         let origin = Way.http2.origin { $0.target == "/hang" ? [.hang] : [.json("1")] }
         origin.behave { $0.acknowledgesPings = false }
@@ -372,7 +375,7 @@ struct HTTP2Tests {
         #expect(asking.ended(.unresponsive) == 1)
     }
 
-    @Test("what is no HTTP/2 ends the connection; reads go out once more, writes fail with their cause")
+    @Test("a peer that does not speak HTTP/2 ends the connection; reads are retried once, and writes fail with the cause")
     func nonsense() {
         let origin = ScriptedOrigin(greeting: [.sendBytes([UInt8](repeating: 0x48, count: 100))]) { _ in [.json("1")] }
         let asking = Asking(origin, .http2)
@@ -382,7 +385,7 @@ struct HTTP2Tests {
         #expect(asking.counters[.upstreamConnections] == 3 && asking.ended(.error) == 3)
     }
 
-    @Test("where HTTP/2's rules are broken, requests go out again on connections of their own, and only the bad path's notice")
+    @Test("after a protocol violation, requests are retried on separate connections, and only the violating path fails")
     func broken() {
         let gate = Gate()
         let origin = Way.http2TLS.origin { request in
@@ -416,7 +419,7 @@ struct HTTP2Tests {
         ("empty content", .frame(OriginFrame.data, 0, [])),
     ]
 
-    @Test("a flood of frames that bring nothing ends the connection, and is counted", arguments: 0..<7)
+    @Test("a flood of frames without content ends the connection and is counted", arguments: 0..<7)
     func flooded(number: Int) {
         let steps: [OriginStep]
         if number < Self.floods.count {
@@ -443,7 +446,7 @@ struct HTTP2Tests {
         #expect(asking.ended(.flood) == 1)
     }
 
-    @Test("where HTTP/2 is not agreed HTTP/1.1 is spoken, and where it is switched off it is not offered")
+    @Test("HTTP/1.1 is used if HTTP/2 is not negotiated, and HTTP/2 is not offered if disabled")
     func agreed() {
         for (way, http2, line) in [
             (Way.tls, HTTP2Use.auto, "HTTP/1.1"), (.http2TLS, .off, "HTTP/1.1"), (.http2TLS, .priorKnowledge, "HTTP/2"),

@@ -25,7 +25,7 @@ final class Memory {
 
     func ask(
         _ target: String, client: UInt64 = 1, user: UInt64 = 0, route: Int? = nil,
-        _ asking: FailureMemory.Asking = .withCopy(mayLookBehind: true)
+        _ asking: FailureMemory.RequestKind = .withCopy(mayCheckInBackground: true)
     ) -> FailureAdmission {
         let scopes = Self.scopes(target, user: user, route: route, client: client)
         let stops = memory.stops(scopes, asking, now: now)
@@ -41,7 +41,7 @@ final class Memory {
 
     /// Whether the request is stopped and repeated in the background; nil if it is sent.
     func checks(_ target: String, client: UInt64 = 1, user: UInt64 = 0) -> Bool? {
-        if case .serveCopy(_, let looksBehind) = ask(target, client: client, user: user) { looksBehind } else { nil }
+        if case .serveCopy(_, let checksInBackground) = ask(target, client: client, user: user) { checksInBackground } else { nil }
     }
 
     func good(_ target: String, client: UInt64 = 1, user: UInt64 = 0, route: Int? = nil, took: Int64 = 10) {
@@ -57,7 +57,7 @@ final class Memory {
 
     func refused(began: Int64? = nil) { memory.failToReach(.connectionRefused, began: began ?? now, now: now) }
 
-    func attempt() -> FailureMemory.Look { memory.attempt(now: now) }
+    func attempt() -> FailureMemory.CheckState { memory.attempt(now: now) }
 
     func reach() { memory.reach(now: now) }
 
@@ -66,7 +66,9 @@ final class Memory {
         memory.pause(scopes, status, retryAfter: seconds * 1000, now: now)
     }
 
-    func look(_ target: String, client: UInt64 = 1) -> FailureMemory.Look { memory.look(Self.scopes(target, client: client), now: now) }
+    func check(_ target: String, client: UInt64 = 1) -> FailureMemory.CheckState {
+        memory.check(Self.scopes(target, client: client), now: now)
+    }
 
     /// The scopes that opened and closed since the last call.
     func changes() -> [String] { memory.takeChanges().map { ($0.cause == nil ? "-" : "+") + $0.scope.kind.rawValue } }

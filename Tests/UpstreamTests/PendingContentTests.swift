@@ -5,7 +5,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("A request's content on its way out")
+@Suite("Buffered request content")
 struct PendingContentTests {
     /// An action of either side, with its expected results.
     private enum Step {
@@ -43,20 +43,20 @@ struct PendingContentTests {
 
     private func bytes(_ count: Int) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0 % 251) } }
 
-    @Test("a request without content has sent it")
+    @Test("a request without content has sent all of it")
     func none() {
         #expect(play([.take(.end)], isEmpty: true).state == .taken)
         #expect(play([.close()], isEmpty: true).state == .taken)
     }
 
-    @Test("content comes and goes in order, and its end is told once it is known")
+    @Test("content is taken in order, and its end is reported once it is known")
     func order() {
         let (state, output) = play([.append(10), .append(10), .take(.bytes(20)), .close(), .take(.end)])
         #expect(state == .taken && output == bytes(10) + bytes(10))
         #expect(play([.append(10), .close(), .take(.bytes(10))]).state == .taken)
     }
 
-    @Test("a connection that has taken all there was is called once for what comes next, be it the end")
+    @Test("a connection that has taken all buffered content is notified once about the next content or the end")
     func awaited() {
         #expect(play([.take(.nothingYet)]).state == .awaited)
         #expect(play([.take(.nothingYet), .append(1, callsConnection: true), .append(1), .take(.bytes(2))]).state == .open)
@@ -64,20 +64,20 @@ struct PendingContentTests {
         #expect(play([.take(.nothingYet), .appendWhole(3, callsConnection: true), .take(.bytes(3))]).state == .taken)
     }
 
-    @Test("what is there whole goes out in pieces")
+    @Test("complete content is taken in pieces")
     func whole() {
         let (state, output) = play([.appendWhole(40_000), .take(.bytes(16_384)), .take(.bytes(16_384)), .take(.bytes(7_232)), .take(.end)])
         #expect(state == .taken && output == bytes(40_000))
     }
 
-    @Test("without a known length each piece is a chunk, and the end is one of nothing (RFC 9112 §7.1)")
+    @Test("content of unknown length is sent in chunks, with a last chunk of size zero (RFC 9112 §7.1)")
     func chunks() {
         let (_, output) = play([.append(26), .take(.bytes(26)), .close(), .take(.end)], inChunks: true)
         #expect(output == Array("1a\r\n".utf8) + bytes(26) + Array("\r\n0\r\n\r\n".utf8))
         #expect(play([.close(), .take(.end)], inChunks: true).output == Array("0\r\n\r\n".utf8))
     }
 
-    @Test("the flow waits above 256 KiB, or above 16 KiB without a connection, until no more than 64 KiB are held, and is called once")
+    @Test("the sender pauses above 256 KiB, or 16 KiB without a connection, and resumes once at 64 KiB")
     func highWater() {
         play([.append(256 * 1024), .append(1, holdsBack: true)])
         play([.append(16 * 1024, isQueued: true), .append(1, holdsBack: true, isQueued: true)])
@@ -88,7 +88,7 @@ struct PendingContentTests {
         play(steps)
     }
 
-    @Test("what has been taken cannot be sent again; what has not been taken can")
+    @Test("a request can be retried only if none of its content has been taken")
     func hasBegun() {
         var content = PendingContent(isEmpty: false)
         var output: [UInt8] = []

@@ -34,7 +34,7 @@ struct ProtocolOfferTests {
         Row("what breaks after that is not the first", [(0, .http1Asked), (700, .broken)], pause: 30),
     ]
 
-    @Test("how long HTTP/1.1 is spoken", arguments: rows)
+    @Test("HTTP/1.1 is used for the expected time after each event", arguments: rows)
     func pause(row: Row) {
         var offer = ProtocolOffer()
         offer.isHTTP1Known = true
@@ -48,7 +48,7 @@ struct ProtocolOfferTests {
         }
     }
 
-    @Test("only what begins a pause is told")
+    @Test("only the start of a pause is reported")
     func told() {
         var offer = ProtocolOffer()
         offer.isHTTP1Known = true
@@ -56,7 +56,7 @@ struct ProtocolOfferTests {
         #expect(told == [false, true, false, true])
     }
 
-    @Test("an upstream that was not seen to speak HTTP/1.1 is asked in it only where it says so itself, and not after that has failed")
+    @Test("HTTP/1.1 without earlier success is used only if the upstream demands it, and not after it failed")
     func unknown() {
         var offer = ProtocolOffer()
         for second in Int64(0)..<10 {

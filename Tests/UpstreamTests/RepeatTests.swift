@@ -8,10 +8,10 @@ import Testing
 
 @testable import Upstream
 
-@Suite("What is sent a second time", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Retries of upstream requests", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct RepeatTests {
     @Test(
-        "the rule",
+        "a request is retried only if the conditions of the table hold",
         arguments: [
             (
                 RepeatRule(isRepeatable: true, isFirst: true, gotBytes: false, hasSentContent: false, onKept: false, isUnwritten: false),
@@ -95,7 +95,7 @@ struct RepeatTests {
     }
 
     @Test(
-        "arrivals of each method, with each content, at each point of failure", .slow,
+        "each method, with each content, reaches the upstream the expected number of times at each point of failure", .slow,
         arguments: ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "POST", "PUT", "DELETE", "PATCH", "MOVE"], Way.allCases)
     func arrivals(method: String, way: Way) {
         let isSafe = ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY"].contains(method)
@@ -122,7 +122,7 @@ struct RepeatTests {
         }
     }
 
-    @Test("what the flow says only reads is sent again, whatever its method")
+    @Test("a request marked as repeatable is retried, whatever its method")
     func marked() {
         let origin = ScriptedOrigin { _ in [.close] }
         let asking = Asking(origin)
@@ -133,7 +133,7 @@ struct RepeatTests {
         #expect(origin.requests.count == 2)
     }
 
-    @Test("on a new connection nothing is sent again without a retry budget")
+    @Test("without a retry budget, a request that failed on a new connection is not retried")
     func budget() {
         let origin = ScriptedOrigin { _ in [.close] }
         let asking = Asking(origin) { $0.retryBudget = 0 }
@@ -143,7 +143,7 @@ struct RepeatTests {
     }
 
     @Test(
-        "a write goes over a connection that was used lately, by our limit and by what the upstream said; a read over any",
+        "a write uses only a recently used connection, by our limit and Keep-Alive; a read uses any",
         arguments: [
             (nil, 4_000, true), (nil, 4_001, false), ("timeout=3", 2_000, true), ("timeout=3, max=100", 2_001, false),
             ("timeout=60", 4_001, false), ("max=5", 4_000, true), ("timeout=x", 4_000, true), ("timeout=99999999999999999999", 4_000, true),

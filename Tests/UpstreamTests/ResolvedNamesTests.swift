@@ -5,10 +5,10 @@ import Testing
 
 @testable import Upstream
 
-@Suite("Where names lead")
+@Suite("Resolved addresses of names")
 struct ResolvedNamesTests {
     @Test(
-        "addresses are read and written in one way",
+        "addresses are parsed and written in canonical form",
         arguments: [
             ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("2001:db8:0:0:0:0:0:1", "[2001:db8::1]"), ("name", nil), ("1.2.3", nil),
             ("", nil),
@@ -17,7 +17,7 @@ struct ResolvedNamesTests {
         #expect(NamedAddress(text)?.text == expected)
     }
 
-    @Test("a name is followed where it is asked directly, and an address is none")
+    @Test("a host name of a direct upstream is followed; addresses, proxies and Unix sockets are not")
     func followed() {
         var settings = UpstreamSettings(host: "api.test", port: 80)
         #expect(OriginConnections.followedName(settings) == "api.test")
@@ -29,7 +29,7 @@ struct ResolvedNamesTests {
         #expect(OriginConnections.followedName(settings) == nil)
     }
 
-    @Test("what failed, or found nothing, keeps what was known; the last two answers count as where it led lately")
+    @Test("a failed or empty lookup keeps the known addresses; the last two answers count as recent")
     func answers() async throws {
         let script = Mutex<[[String]?]>([nil, ["10.0.0.1"], [], nil, ["10.0.0.2", "::1"], ["10.0.0.2"]])
         let names = ResolvedNames(

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("Slots that many kinds of work have in common")
+@Suite("Slots shared by several kinds of work")
 struct SharedSlotsTests {
     private static func shares(_ family: Int, _ client: Int) -> ConnectionShares {
         var shares = ConnectionShares(ConnectionShare(.family(UInt64(family)), .free))
@@ -14,9 +14,9 @@ struct SharedSlotsTests {
     }
 
     @Test(
-        "whoever takes all it can get, and keeps it, has half of them at most, and the next one still finds one", arguments: [2, 3, 8, 64])
+        "one client or family that never releases takes at most half of the slots, and the next one finds a slot", arguments: [2, 3, 8, 64])
     func hog(count: Int) {
-        var slots = SharedSlots(count: count)
+        var slots = ConnectionSlots(count: count)
         var held = 0
         while slots.take(Self.shares(1, 1)) { held += 1 }
         #expect(held == (count + 1) / 2)
@@ -31,12 +31,12 @@ struct SharedSlotsTests {
 
     private struct Walk {
         let count: Int
-        var slots: SharedSlots
+        var slots: ConnectionSlots
         var healthy: ConnectionShares?
 
         init(_ random: inout SeededGenerator) {
             count = 8 + random.below(57)
-            slots = SharedSlots(count: count)
+            slots = ConnectionSlots(count: count)
         }
 
         mutating func step(_ random: inout SeededGenerator) throws {
@@ -52,7 +52,7 @@ struct SharedSlotsTests {
         }
     }
 
-    @Test("random schedules: a bad path and a bad client never give back, and healthy ones that do always find a slot")
+    @Test("random schedules: a path and a client that never release leave a free slot for those that do")
     func walk() {
         RandomSchedules.run(100, steps: 100) {
             Walk(&$0)
@@ -61,9 +61,9 @@ struct SharedSlotsTests {
         }
     }
 
-    @Test("without any slot nobody gets one")
+    @Test("without slots every request is denied")
     func none() {
-        var slots = SharedSlots(count: 0)
+        var slots = ConnectionSlots(count: 0)
         let (named, unnamed) = (slots.take(Self.shares(1, 1)), slots.take([]))
         #expect(!named && !unnamed)
     }

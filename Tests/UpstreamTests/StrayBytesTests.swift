@@ -58,7 +58,7 @@ struct StrayBytes: Sendable, CustomTestStringConvertible {
     }
 }
 
-@Suite("Bytes that nobody asked for", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Unsolicited bytes from the upstream", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct StrayBytesTests {
     private static let surpluses = [StrayBytes.stray, StrayBytes.stray + StrayBytes.stray, "H", "\r\n"]
 
@@ -72,7 +72,8 @@ struct StrayBytesTests {
     }
 
     @Test(
-        "surplus ends the connection and reaches nobody, whether the next waits or comes later", arguments: StrayBytes.all, [false, true])
+        "surplus bytes end the connection and reach no client, whether the next request waits or comes later", arguments: StrayBytes.all,
+        [false, true])
     func surplus(_ row: StrayBytes, isTLS: Bool) {
         for surplus in Self.surpluses {
             let (whole, sent) = (Gate(), Gate())
@@ -97,7 +98,7 @@ struct StrayBytesTests {
         }
     }
 
-    @Test("what comes after the next request was written can harm that one, and no other", arguments: [false, true])
+    @Test("bytes that arrive after the next request was written affect only that request", arguments: [false, true])
     func tooLate(isTLS: Bool) {
         let origin = origin(isTLS) { request in
             request.target == "/second"
@@ -115,7 +116,7 @@ struct StrayBytesTests {
     }
 
     @Test(
-        "a response before the request's head is written is not used: a safe request goes out again, a write fails", .slow,
+        "a response that arrives before the request head is written is discarded: a safe request is retried, a write fails", .slow,
         arguments: [false, true])
     func early(isTLS: Bool) {
         let long = "/" + String(repeating: "x", count: 4 << 20)
@@ -142,7 +143,7 @@ struct StrayBytesTests {
         }
     }
 
-    @Test("what comes before a request goes out sends it over another connection: a write too", arguments: [false, true])
+    @Test("bytes that arrive before a request is sent move it to another connection, also a write", arguments: [false, true])
     func beforeItGoesOut(isTLS: Bool) {
         let (gate, sent) = (Gate(), Gate())
         let origin = origin(isTLS) { request in
@@ -164,7 +165,7 @@ struct StrayBytesTests {
         #expect(asking.counters[.upstreamRetries] == 0)
     }
 
-    @Test("a response that was on its way before any of the request arrived is not used", arguments: [false, true])
+    @Test("a response that was sent before any byte of the request arrived is discarded", arguments: [false, true])
     func onItsWay(isTLS: Bool) {
         let content = [UInt8](repeating: 0x20, count: 3 << 18)
         for (method, isRepeated) in [("GET", true), ("POST", false)] {
@@ -200,7 +201,7 @@ struct StrayBytesTests {
     /// On the first connection each response is sent after the next request, so one surplus response shifts all later ones. HTTP/1.1 does
     /// not number responses: while requests follow closely, no client can detect the shift.
     @Test(
-        "one response too many harms those that follow closely until their connection rests, and no longer", .slow,
+        "a surplus response affects only requests that follow closely, until their connection becomes idle", .slow,
         arguments: [false, true])
     func shifted(isTLS: Bool) {
         let all = 1...64

@@ -19,7 +19,7 @@ struct TLSTests {
         return Asking(settings)
     }
 
-    @Test("each connection but the first resumes a session, as nginx sees it", arguments: ["TLSv1.2", "TLSv1.3"])
+    @Test("every connection except the first resumes a TLS session, as reported by nginx", arguments: ["TLSv1.2", "TLSv1.3"])
     func resumed(version: String) throws {
         let certificates = try TestCertificates()
         var setup = WebServer.Setup()
@@ -40,7 +40,7 @@ struct TLSTests {
         #expect(asking.counters[.upstreamHandshakesResumed] == 9)
     }
 
-    @Test("sessions are resumed after connections that ended in any way", arguments: [OriginStep.close, .cut], [false, true])
+    @Test("TLS sessions are resumed however the earlier connections ended", arguments: [OriginStep.close, .cut], [false, true])
     func resumedAfterEnds(end: OriginStep, isOld: Bool) {
         let origin = ScriptedOrigin(tls: isOld ? SharedCertificates.oldTLS : SharedCertificates.tls) { _ in [.json("1"), end] }
         let asking = Asking(origin, isTLS: true)
@@ -50,7 +50,7 @@ struct TLSTests {
         #expect(origin.connectionCount == 10)
     }
 
-    @Test("tickets and new keys on a kept connection are no reason to end it", arguments: [OriginStep.ticket, .keyUpdate])
+    @Test("session tickets and key updates do not end a kept connection", arguments: [OriginStep.ticket, .keyUpdate])
     func bareRecords(step: OriginStep) {
         let origin = ScriptedOrigin(tls: SharedCertificates.tls) { request in
             [.json("\"\(request.target)\""), step, step]
@@ -65,7 +65,9 @@ struct TLSTests {
         #expect(asking.counters[.upstreamConnections] == 1)
     }
 
-    @Test("much content both ways, in records of any size", .slow, arguments: [1, 100, 16_384, 60_000], [false, true])
+    @Test(
+        "large content arrives intact in both directions, with TLS records of any size", .slow, arguments: [1, 100, 16_384, 60_000],
+        [false, true])
     func contents(pieceBytes: Int, isOld: Bool) {
         let count = pieceBytes == 1 ? 5_000 : 1 << 20
         let text = String(repeating: "0123456789abcdef", count: count / 16)
@@ -91,7 +93,7 @@ struct TLSTests {
         #expect(asking.counters[.upstreamConnections] == 1)
     }
 
-    @Test("a content that is held back is all there when it goes on, what TLS holds too")
+    @Test("paused content is delivered completely after resuming, including bytes buffered by TLS")
     func paused() {
         let origin = ScriptedOrigin(tls: SharedCertificates.tls) { _ in
             [.records(["HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n"] + (0..<30).map { _ in String(repeating: "x", count: 100) })]
@@ -108,7 +110,7 @@ struct TLSTests {
         #expect(recorder.now.content.count == 3_000)
     }
 
-    @Test("a file that is replaced is used from the next connection on, and one that cannot be read is not missed")
+    @Test("a replaced CA file applies to the next connection, and an unreadable one keeps the previous certificates")
     func renewed() throws {
         let origin = ScriptedOrigin(tls: SharedCertificates.tls) { _ in [.json("1"), .close] }
         let directory = TestTools.temporaryDirectory()
@@ -125,7 +127,7 @@ struct TLSTests {
     }
 
     @Test(
-        "one that is cut while TLS is agreed, or speaks something else, cannot be reached",
+        "an upstream that closes during the TLS handshake or does not speak TLS counts as unreachable",
         arguments: [OriginStep.close, .reset, .send("HTTP/1.1 400 Bad Request\r\n\r\n")])
     func noTLS(step: OriginStep) {
         let origin = ScriptedOrigin(greeting: [step]) { _ in [.close] }

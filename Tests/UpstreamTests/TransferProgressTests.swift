@@ -5,7 +5,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("The machine of a transfer")
+@Suite("The state machine of a transfer")
 struct TransferProgressTests {
     private typealias Event = TransferProgress.Event
     private typealias Action = TransferProgress.Action
@@ -23,25 +23,25 @@ struct TransferProgressTests {
     private static let asking: [(Event, Action)] = [(.connectionBegan, .nothing), (.sendingBegan, .nothing)]
     private static let receiving: [(Event, Action)] = asking + [(.bytesSent, .nothing), (.headLinesCame, .nothing)]
 
-    @Test("a connection is made, the request goes out, a response comes")
+    @Test("a transfer connects, sends the request and receives the response")
     func way() {
         #expect(play([]).state == .queued)
         #expect(play([(.connectionBegan, .nothing)]).state == .connecting)
-        #expect(play(Self.asking).state == .asking(hasHeard: false))
+        #expect(play(Self.asking).state == .requesting(hasHeard: false))
         #expect(play(Self.receiving + [(.contentCame, .deliver), (.contentCame, .deliver)]).state == .receiving(.steady))
         #expect(play(Self.receiving + [(.ended, .nothing)]).hasEnded)
         // A kept connection needs no wait for a connection.
-        #expect(play([(.sendingBegan, .nothing)]).state == .asking(hasHeard: false))
+        #expect(play([(.sendingBegan, .nothing)]).state == .requesting(hasHeard: false))
     }
 
-    @Test("after an informational response the final one is waited for anew")
+    @Test("after a 1xx response the transfer waits for the final response with a new timeout")
     func informational() {
         let heard = Self.receiving + [(.informationalCame, .nothing)]
-        #expect(play(heard).state == .asking(hasHeard: true))
+        #expect(play(heard).state == .requesting(hasHeard: true))
         #expect(play(heard + [(.headLinesCame, .nothing)]).state == .receiving(.steady))
     }
 
-    @Test("while the flow takes no more, content is held back, and goes on when it takes more")
+    @Test("content is held back while the receiver is paused, and delivered after it resumes")
     func paused() {
         let paused = Self.receiving + [(.contentCame, .deliver), (.paused, .nothing)]
         #expect(play(paused).state == .receiving(.paused))
@@ -53,9 +53,9 @@ struct TransferProgressTests {
         #expect(play(heldBack + [(.resumed, .readOn), (.paused, .nothing), (.contentCame, .holdBack)]).state == .receiving(.heldBack))
     }
 
-    @Test("where nothing comes yet there is nothing to hold back")
+    @Test("pausing before the response begins holds nothing back")
     func pausedBefore() {
-        #expect(play(Self.asking + [(.paused, .nothing), (.resumed, .nothing)]).state == .asking(hasHeard: false))
+        #expect(play(Self.asking + [(.paused, .nothing), (.resumed, .nothing)]).state == .requesting(hasHeard: false))
     }
 
     // MARK: Repeats
@@ -64,7 +64,7 @@ struct TransferProgressTests {
         progress.mayBeRepeated(Asking.request("GET", "/"), content, onKept: true, isUnwritten: false)
     }
 
-    @Test("a request goes out again once, on a new connection, and only where no line of a response has come")
+    @Test("a request is retried once, on a new connection, and only before any line of a response arrived")
     func repeated() {
         let once = play(Self.asking)
         #expect(once.needsNewConnection && mayBeRepeated(once))
@@ -75,7 +75,7 @@ struct TransferProgressTests {
         #expect(!play([(.connectionBegan, .nothing)]).needsNewConnection)
     }
 
-    @Test("nor where some of its content is not held any more")
+    @Test("a request is not retried once part of its content was discarded")
     func contentGone() {
         var content = PendingContent(isEmpty: false)
         _ = content.append([1].span)
@@ -123,7 +123,7 @@ struct TransferProgressTests {
     }
 
     @Test(
-        "each state has its time-out, and its error",
+        "each state has its timeout and its error",
         arguments: [
             TimeOutRow("it waits for a connection", [], (3_000, .connectionLimitReached), total: .connectionLimitReached),
             TimeOutRow("the attempt to connect ends by itself", [.connectionBegan], nil, total: .connectionTimeout),
@@ -161,7 +161,7 @@ struct TransferProgressTests {
         #expect(progress.overdue(at: 2_000, total, row.content, hasResolved: true) == row.totalError)
     }
 
-    @Test("a stream has no limit but for its pauses, and none where the operator says so; what is held back has none at all")
+    @Test("a stream is limited only by its idle timeout, which can be disabled; held-back content has no timeout")
     func streams() {
         let began = play(Self.receiving + [(.streamBegan, .nothing)])
         #expect(began.isStream)
@@ -177,13 +177,13 @@ struct TransferProgressTests {
         #expect(!play(Self.asking + [(.streamBegan, .nothing)]).isStream)
     }
 
-    @Test("where all of the time is over while a connection is made, the name may not even be known")
+    @Test("a total timeout before the name is resolved is reported as a DNS timeout")
     func resolving() {
         let progress = play([(.connectionBegan, .nothing)])
         #expect(progress.overdue(at: 2_000, Self.limits(total: .seconds(2)), .taken, hasResolved: false) == .dnsTimeout)
     }
 
-    @Test("whatever goes on begins the time anew")
+    @Test("each progress restarts the timeout")
     func moves() {
         var progress = play(Self.receiving)
         let limits = Self.limits()

@@ -9,13 +9,13 @@ import Testing
 
 @testable import Upstream
 
-@Suite("Asking the upstream", .play)
+@Suite("Requests to the upstream", .play)
 struct UpstreamClientTests {
     private func asking(_ origin: ScriptedOrigin, _ way: Way = .clear, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking {
         Asking(origin, way, change)
     }
 
-    @Test("a response, its 1xx responses, and a kept connection", arguments: Way.allCases)
+    @Test("1xx and final responses arrive, and the connection is reused", arguments: Way.allCases)
     func answers(way: Way) {
         let origin = way.origin { _ in [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("[1]")] }
         let asking = asking(origin, way)
@@ -31,7 +31,7 @@ struct UpstreamClientTests {
         #expect(asking.counters[.upstreamActive] == 0)
     }
 
-    @Test("chunks come without their coding, and only the connection's end is no end that proves anything", arguments: Way.http1)
+    @Test("chunked content is decoded, and content ended only by the close of the connection counts as not delimited", arguments: Way.http1)
     func framings(way: Way) {
         let origin = way.origin { request in
             request.target == "/chunked"
@@ -50,7 +50,7 @@ struct UpstreamClientTests {
         #expect(asking.ask("GET", "/cut").end() == (way.isTLS ? .failure(.responseIncomplete) : .success(false)))
     }
 
-    @Test("a response that comes in pieces of any size", arguments: Way.allCases)
+    @Test("a response is parsed correctly when it arrives one byte at a time", arguments: Way.allCases)
     func pieces(way: Way) {
         let head = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nX: \(String(repeating: "x", count: 300))\r\n"
         let origin = way.origin { request in
@@ -70,7 +70,7 @@ struct UpstreamClientTests {
         #expect(asking.counters[.upstreamConnections] == 1)
     }
 
-    @Test("a kept connection that ended is replaced, and a safe request goes out again; a write does not", arguments: Way.allCases)
+    @Test("a closed kept connection is replaced: a safe request is retried, a write is not", arguments: Way.allCases)
     func deadConnection(way: Way) {
         let count = Mutex(0)
         let origin = way.origin { _ in
@@ -90,7 +90,7 @@ struct UpstreamClientTests {
         #expect(origin.requests.map(\.target) == ["/a", "/b", "/b", "/c"])
     }
 
-    @Test("what found a kept connection dead is not sent over another kept one, also where it has to wait")
+    @Test("a request that failed on a closed kept connection is not retried on another kept one, even if it must wait")
     func deadConnectionAndQueue() {
         let gate = Gate()
         let count = Mutex(0)
@@ -113,7 +113,7 @@ struct UpstreamClientTests {
     }
 
     @Test(
-        "an upstream that ends each connection after one response without saying so costs no response, however many wait", .slow,
+        "an upstream that closes every connection unannounced loses no response, however many requests wait", .slow,
         arguments: Way.allCases)
     func unannouncedEnds(way: Way) {
         // Responses without content. Over HTTP/2, the end could otherwise fall between head and content, which would lose the response.
@@ -131,7 +131,7 @@ struct UpstreamClientTests {
         }
     }
 
-    @Test("each phase has its time-out, and its error", arguments: Way.allCases)
+    @Test("each phase has its timeout and its error", arguments: Way.allCases)
     func timeouts(way: Way) {
         let origin = way.origin { request in
             switch request.target {
@@ -171,7 +171,7 @@ struct UpstreamClientTests {
     }
 
     @Test(
-        "who finds no free connection in time hears so, and it is no fault of the upstream's; others wait their turn",
+        "a request that gets no connection in time fails without blame on the upstream, and the others are served",
         arguments: Way.allCases)
     func connectionLimit(way: Way) {
         let gate = Gate()
@@ -194,10 +194,10 @@ struct UpstreamClientTests {
         #expect(slow.end() == .success(true))
         for recorder in patient { #expect(recorder.end() == .success(true)) }
         #expect(asking.counters[.upstreamConnections] == 1)
-        #expect(asking.counters[.upstreamTurnedAway] == 1)
+        #expect(asking.counters[.upstreamRejected] == 1)
     }
 
-    @Test("what is said behind a response is not the response to one who waits for the connection", arguments: Way.http1)
+    @Test("surplus bytes after a response are not taken as the response to a waiting request", arguments: Way.http1)
     func surplus(way: Way) {
         // One read returns exactly the response, without the surplus after it.
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 48000\r\nX: "
@@ -222,7 +222,7 @@ struct UpstreamClientTests {
         #expect(asking.counters[.upstreamConnections] == 2)
     }
 
-    @Test("what a response's head or content brings about may be another request", arguments: Way.allCases)
+    @Test("a receiver can start another request while it handles a response's head or content", arguments: Way.allCases)
     func askingFromWithin(way: Way) {
         let origin = way.origin { [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("\"\($0.target)\"")] }
         let asking = asking(origin, way)
@@ -240,7 +240,7 @@ struct UpstreamClientTests {
         }
     }
 
-    @Test("who waits for a connection longest has the next one", arguments: Way.allCases)
+    @Test("waiting requests get connections in order of arrival", arguments: Way.allCases)
     func order(way: Way) {
         let gate = Gate()
         let origin = held(gate, way)
@@ -255,7 +255,7 @@ struct UpstreamClientTests {
         #expect(origin.requests.map(\.target) == ["/slow"] + targets)
     }
 
-    @Test("nothing is kept of requests that were given up while they waited, nor of those that had their turn", arguments: Way.allCases)
+    @Test("requests that were cancelled or served leave nothing in the queue", arguments: Way.allCases)
     func givenUp(way: Way) {
         let gate = Gate()
         let origin = held(gate, way)
@@ -276,7 +276,7 @@ struct UpstreamClientTests {
         #expect(asking.alive(seen) == 0)
     }
 
-    @Test("content is written in pieces, and a cancelled transfer is heard of no more", arguments: Way.allCases)
+    @Test("content can be written in pieces, and a cancelled transfer sends no more events", arguments: Way.allCases)
     func contents(way: Way) {
         let origin = way.origin { request in
             request.target == "/hang" ? [.hang] : [.json("\"\(String(decoding: request.content, as: UTF8.self))\"")]
@@ -297,7 +297,8 @@ struct UpstreamClientTests {
     }
 
     @Test(
-        "a response that breaks off is told from a connection that never brought one", arguments: [OriginStep.close, .reset], Way.allCases)
+        "an incomplete response is distinguished from a connection closed without a response", arguments: [OriginStep.close, .reset],
+        Way.allCases)
     func brokenOff(end: OriginStep, way: Way) {
         let origin = way.origin { request in
             request.target == "/none" ? [end] : [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"), end]
@@ -308,7 +309,7 @@ struct UpstreamClientTests {
         #expect(asking.ask("GET", "/cut").end() == .failure(.responseIncomplete))
     }
 
-    @Test("what cannot be reached has an error of its own", arguments: Way.allCases)
+    @Test("each kind of unreachable upstream has its own error", arguments: Way.allCases)
     func unreachable(way: Way) {
         let origin = way.origin { _ in [] }
         let refused = asking(origin, way)
@@ -320,7 +321,7 @@ struct UpstreamClientTests {
         #expect(unknown.ask("GET", "/a").end() == .failure(.dnsError))
     }
 
-    @Test("a connection that was made in the background carries the next request; a failure is told to all who attend")
+    @Test("a connection made in the background serves the next request, and its failure is reported to all waiting callers")
     func attempts() {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let asking = asking(origin)
@@ -336,7 +337,7 @@ struct UpstreamClientTests {
         #expect(UpstreamError.connectionRefused.isFailureToReach && !UpstreamError.connectionTerminated.isFailureToReach)
     }
 
-    @Test("those of one share hold no more connections than it has, and others pass them")
+    @Test("requests of one share hold at most its connections, and other requests are not blocked")
     func shares() {
         let gate = Gate()
         let origin = held(gate, .clear)
@@ -352,7 +353,7 @@ struct UpstreamClientTests {
         #expect(asking.counters[.upstreamConnections] <= 3)
     }
 
-    @Test("a request that is given up while its connection is made leaves the connection to the next")
+    @Test("a request cancelled while it connects leaves the connection to the next request")
     func givenUpWhileConnecting() {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let asking = asking(origin) { $0.maximumConnections = 1 }

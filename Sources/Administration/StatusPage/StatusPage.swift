@@ -36,7 +36,7 @@ public enum StatusPage {
 
     private static func head(_ view: StatusView, _ nonce: String, _ page: inout MarkupWriter) {
         page.markup("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>")
-        page.text("\(view.level.word) – Cistern")
+        page.text("\(view.level.label) – Cistern")
         page.markup("</title><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")
         page.markup("<meta name=\"color-scheme\" content=\"light dark\"><meta name=\"robots\" content=\"noindex\"><style")
         page.attribute("nonce", nonce)
@@ -54,7 +54,7 @@ public enum StatusPage {
         page.markup("<p class=\"state ")
         page.text(view.level.rawValue)
         page.markup("\">")
-        badge(view.level, view.level.word, &page)
+        badge(view.level, view.level.label, &page)
         page.markup(" <span class=\"sentence\">")
         page.text(view.sentence, limit: 1_000)
         page.markup("</span></p></div></section>")
@@ -124,13 +124,13 @@ public enum StatusPage {
         let step = lineWidth / Double(max(1, pointLimit - 1))
         let first = max(0, pointLimit - points.count)
         var (stroke, area, last) = ("", "", nil as String?)
-        for (place, point) in points.suffix(pointLimit).enumerated() {
+        for (index, point) in points.suffix(pointLimit).enumerated() {
             guard let point else {
                 if let ended = last { area += "L\(ended) 46Z" }
                 last = nil
                 continue
             }
-            let x = tenths(Double(first + place) * step)
+            let x = tenths(Double(first + index) * step)
             let spot = "\(x) \(tenths(46 - max(0, point) / most * lineHeight))"
             area += last == nil ? "M\(x) 46L\(spot)" : "L\(spot)"
             stroke += (last == nil ? "M" : "L") + spot

@@ -5,7 +5,7 @@ public struct StatusView: Sendable {
         case well, strained, down
 
         /// Text for the level, so that colour is not the only indication.
-        var word: String {
+        var label: String {
             switch self {
             case .well: "Well"
             case .strained: "Look here"

@@ -22,7 +22,7 @@ final class ActiveProbe: TransferReceiver {
     private let scopes: RequestScopes
     private var began: Int64 = 0
     private var timer: LoopTimer?
-    /// Whether health checks repeat at an interval; otherwise only `look` sends one.
+    /// Whether health checks repeat at an interval; otherwise only `sendCheck` sends one.
     private var isRepeated = false
     private var isUnderWay = false
     private var isEnded = false
@@ -33,21 +33,21 @@ final class ActiveProbe: TransferReceiver {
         (self.context, self.settings) = (context, settings.background.probe)
         // The setting is a path at the upstream; routes and scopes use the paths of clients.
         let target = (settings.strippedPath + Array(self.settings.path.utf8))[...]
-        let place = routes.place(of: target)
-        let route = place == routes.all.count - 1 ? nil : place
+        let routeIndex = routes.index(of: target)
+        let route = routeIndex == routes.all.count - 1 ? nil : routeIndex
         scopes = RequestScopes(pathAndQuery: target, route: route, user: 0, client: RequestScopes.probe)
     }
 
     func start() {
         isRepeated = true
-        ask()
+        requestPath()
     }
 
     /// Sends one health check now, unless one is active.
-    func look() {
+    func sendCheck() {
         guard !isUnderWay else { return }
         timer?.cancel()
-        ask()
+        requestPath()
     }
 
     func end() {
@@ -55,7 +55,7 @@ final class ActiveProbe: TransferReceiver {
         isEnded = true
     }
 
-    private func ask() {
+    private func requestPath() {
         guard !context.coordination.modes.isOffline else { return again() }
         status = nil
         began = now
@@ -72,7 +72,7 @@ final class ActiveProbe: TransferReceiver {
     private func again() {
         isUnderWay = false
         guard !isEnded, isRepeated else { return }
-        timer = context.loop.schedule(after: settings.interval) { self.ask() }
+        timer = context.loop.schedule(after: settings.interval) { self.requestPath() }
     }
 
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {

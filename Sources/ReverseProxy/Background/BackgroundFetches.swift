@@ -15,20 +15,20 @@ final class BackgroundFetches {
     private let context: BackgroundContext
     private let limit: Int
     /// Separate slots for fetches and for identity lookups, so that neither can block the other.
-    private var slots: SharedSlots
-    private var lookUpSlots: SharedSlots
+    private var slots: ConnectionSlots
+    private var lookUpSlots: ConnectionSlots
     /// Number of fetches started, and of fetches not started because too many were active.
     private(set) var started = 0
     private(set) var skipped = 0
     /// Number of active health checks, and its limit. A check of a failing upstream may take long, and the connections are for clients.
-    private var looking = 0
-    private let lookLimit: Int
+    private var checking = 0
+    private let checkLimit: Int
 
     init(_ context: BackgroundContext, _ settings: ProxySettings) {
         (self.context, limit) = (context, settings.background.limit)
-        lookLimit = max(1, settings.upstream.maximumConnections / 4)
-        slots = SharedSlots(count: limit)
-        lookUpSlots = SharedSlots(count: limit)
+        checkLimit = max(1, settings.upstream.maximumConnections / 4)
+        slots = ConnectionSlots(count: limit)
+        lookUpSlots = ConnectionSlots(count: limit)
     }
 
     /// Number of active fetches and lookups.
@@ -39,11 +39,11 @@ final class BackgroundFetches {
         limits.note("cache.background_limit", most, of: limit)
     }
 
-    var hasRoomToLook: Bool { looking < lookLimit }
+    var mayCheck: Bool { checking < checkLimit }
 
     /// Whether a fetch for the request could be started, or is under way.
     func mayStart(_ request: DecidedRequest) -> Bool {
-        guard let flight = request.place?.flight else { return false }
+        guard let flight = request.fetchTarget?.flight else { return false }
         if context.coordination.collapsed.isUnderWay(flight) { return true }
         let shares = Self.shares(of: request.scopes)
         guard slots.take(shares) else { return false }
@@ -58,7 +58,7 @@ final class BackgroundFetches {
     func start(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64) {
         context.loop.assertOnLoop()
         let shares = Self.shares(of: request.scopes)
-        guard let flight = request.place?.flight, slots.take(shares) else { return noteSkipped() }
+        guard let flight = request.fetchTarget?.flight, slots.take(shares) else { return noteSkipped() }
         let (collapsed, now) = (context.coordination.collapsed, context.loop.time.monotonicMilliseconds)
         guard let flight = collapsed.lead(flight, span: request.head.span, client: request.scopes.client, now: now)
         else { return slots.release(shares) }
@@ -78,11 +78,11 @@ final class BackgroundFetches {
 
     /// Repeats a request that was answered with a stored response, to check whether a failing upstream has recovered. No request waits for
     /// it, because the check may take as long as the previous one, which may still be active.
-    func look(_ request: DecidedRequest, client: UpstreamRequestFields.Client, behind number: UInt64) {
+    func sendCheck(_ request: DecidedRequest, client: UpstreamRequestFields.Client, behind number: UInt64) {
         context.loop.assertOnLoop()
-        guard hasRoomToLook else { return noteSkipped() }
-        looking += 1
-        let record = record(of: request, .recheck, behind: number) { [self] in looking -= 1 }
+        guard mayCheck else { return noteSkipped() }
+        checking += 1
+        let record = record(of: request, .recheck, behind: number) { [self] in checking -= 1 }
         run(request, client: client, record, .recheck, leads: nil)
     }
 

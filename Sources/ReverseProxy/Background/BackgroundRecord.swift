@@ -37,7 +37,7 @@ final class BackgroundRecord: FetchReceiver {
 
     private func end() {
         record.number = reporting.nextNumber()
-        record.api = reporting.api.place
+        record.api = reporting.api.index
         record.wall = reporting.loop.batchWallMilliseconds
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         record.upstream.microseconds = record.durationMicroseconds

@@ -18,7 +18,7 @@ final class BackgroundWork {
     let context: BackgroundContext
     let fetches: BackgroundFetches
     let rechecks: Rechecks
-    let looks: UpstreamLooks
+    let healthChecks: UpstreamHealthChecks
     /// nil if no route refreshes ahead.
     var refreshAhead: RefreshAhead?
     /// Retained here for the lifetime of the shard.
@@ -30,7 +30,7 @@ final class BackgroundWork {
         rechecks = Rechecks(context, fetches)
         probe = ActiveProbe(context, settings, routes)
         refreshAhead = RefreshAhead(routes)
-        looks = UpstreamLooks(context, fetches, probe: settings.background.probe.path.isEmpty ? nil : probe)
+        healthChecks = UpstreamHealthChecks(context, fetches, probe: settings.background.probe.path.isEmpty ? nil : probe)
     }
 
     /// Starts the active probe. One shard runs it for all.
@@ -40,7 +40,7 @@ final class BackgroundWork {
     func end() {
         probe.end()
         rechecks.end()
-        looks.end()
+        healthChecks.end()
     }
 
     func addFigures(to figures: inout Figures) {

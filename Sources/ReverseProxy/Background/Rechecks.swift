@@ -11,7 +11,7 @@ import Upstream
 final class Rechecks {
     private let context: BackgroundContext
     private let fetches: BackgroundFetches
-    private var stopped: [Place: Stopped] = [:]
+    private var stopped: [Scope: Stopped] = [:]
     private var timer: LoopTimer?
     private var wakesAt: Int64 = 0
     private var isEnded = false
@@ -26,7 +26,7 @@ final class Rechecks {
     /// Maximum number of concurrent connection attempts. An attempt may take much longer than the interval between two.
     private static let attemptLimit = 32
 
-    private struct Place: Hashable {
+    private struct Scope: Hashable {
         let key: UInt64
         let client: UInt64
     }
@@ -60,19 +60,19 @@ final class Rechecks {
     /// Remembers a request that was stopped or failed, and was answered with a stored response.
     func keep(_ request: DecidedRequest, client: @autoclosure () -> UpstreamRequestFields.Client, behind number: UInt64) {
         context.loop.assertOnLoop()
-        let place = Place(key: request.scopes.key, client: request.scopes.client)
-        guard stopped[place] == nil else {
-            stopped[place]?.askedAt = now
+        let scope = Scope(key: request.scopes.key, client: request.scopes.client)
+        guard stopped[scope] == nil else {
+            stopped[scope]?.askedAt = now
             return
         }
-        if stopped.count >= Self.stoppedLimit { makeRoom() }
-        stopped[place] = Stopped(request: request, client: client(), number: number, askedAt: now)
+        if stopped.count >= Self.stoppedLimit { makeSpace() }
+        stopped[scope] = Stopped(request: request, client: client(), number: number, askedAt: now)
         wake(after: context.coordination.health.recheck / 16)
     }
 
-    private func makeRoom() {
+    private func makeSpace() {
         var counts: [UInt64: Int] = [:]
-        for place in stopped.keys { counts[place.client, default: 0] += 1 }
+        for scope in stopped.keys { counts[scope.client, default: 0] += 1 }
         let most = counts.max { $0.value < $1.value }?.key
         stopped.filter { $0.key.client == most }.min { $0.value.askedAt < $1.value.askedAt }.map { stopped[$0.key] = nil }
     }
@@ -93,12 +93,12 @@ final class Rechecks {
         timer = context.loop.schedule(after: .milliseconds(milliseconds)) { [weak self] in
             guard let self else { return }
             timer = nil
-            if let wait = lookAround() { wake(after: wait) }
+            if let wait = checkAll() { wake(after: wait) }
         }
     }
 
     /// Sends the checks that are due. Returns the time until the next one in milliseconds; nil if there is nothing to check.
-    private func lookAround() -> Int64? {
+    private func checkAll() -> Int64? {
         guard !context.coordination.modes.isOffline else { return context.coordination.health.recheck }
         var next: Int64?
         func note(_ wait: Int64) { next = min(next ?? wait, wait) }
@@ -111,20 +111,20 @@ final class Rechecks {
                 note(context.coordination.health.recheck)
             }
         }
-        for (place, known) in stopped.sorted(by: { $0.value.checkedAt < $1.value.checkedAt }) {
+        for (scope, known) in stopped.sorted(by: { $0.value.checkedAt < $1.value.checkedAt }) {
             guard now - known.askedAt < context.coordination.health.window else {
-                stopped[place] = nil
+                stopped[scope] = nil
                 continue
             }
-            switch context.coordination.health.look(known.request.scopes, now: now) {
-            case .over: stopped[place] = nil
+            switch context.coordination.health.check(known.request.scopes, now: now) {
+            case .over: stopped[scope] = nil
             case .notYet(let wait): note(wait)
             case .due:
-                fetches.look(known.request, client: known.client, behind: known.number)
+                fetches.sendCheck(known.request, client: known.client, behind: known.number)
                 // Explanations name the client of the first check. Later checks have no client, because several may have sent the request
                 // since.
-                if !known.isUnnamed { stopped[place] = known.unnamed }
-                stopped[place]?.checkedAt = now
+                if !known.isUnnamed { stopped[scope] = known.unnamed }
+                stopped[scope]?.checkedAt = now
                 note(context.coordination.health.recheck)
             }
         }

@@ -19,7 +19,7 @@ struct RefreshAhead {
     }
 
     /// Whether the target's route counts hits.
-    func counts(_ target: ArraySlice<UInt8>) -> Bool { routes.all[routes.place(of: target)].refreshAhead > 0 }
+    func counts(_ target: ArraySlice<UInt8>) -> Bool { routes.all[routes.index(of: target)].refreshAhead > 0 }
 
     /// Counts a fresh hit, and returns whether a refresh is due.
     /// - Parameters:

@@ -23,7 +23,7 @@ public final class AddressBudget: Sendable {
     }
 
     /// One counted request. Deinitialization ends the count.
-    public final class Place: Sendable {
+    public final class Slot: Sendable {
         private let counts: AddressCounts
         /// nil if requests of this address do not count.
         private let client: UInt128?
@@ -45,21 +45,21 @@ public final class AddressBudget: Sendable {
     }
 
     /// Counts a request. Returns nil if requests of the address do not count.
-    public func take(_ client: ClientAddress) -> Place? {
+    public func take(_ client: ClientAddress) -> Slot? {
         guard let client = client.counted(besides: trustedProxies) else { return nil }
         counts.requests.withLock { $0[client, default: 0] += 1 }
-        return Place(counts, client)
+        return Slot(counts, client)
     }
 
     /// Counts a request if the address is below its limit. Returns nil at the limit. Always succeeds for an address that does not count.
-    public func takeWithinLimit(_ client: ClientAddress) -> Place? {
-        guard let client = client.counted(besides: trustedProxies) else { return Place(counts, nil) }
+    public func takeWithinLimit(_ client: ClientAddress) -> Slot? {
+        guard let client = client.counted(besides: trustedProxies) else { return Slot(counts, nil) }
         let isFree = counts.requests.withLock { requests in
             guard requests[client, default: 0] < limit else { return false }
             requests[client, default: 0] += 1
             return true
         }
-        return isFree ? Place(counts, client) : nil
+        return isFree ? Slot(counts, client) : nil
     }
 }
 

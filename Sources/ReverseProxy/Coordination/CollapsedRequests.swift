@@ -14,15 +14,15 @@ public protocol FlightFollower: AnyObject, Sendable {
     /// Number that represents the client's address.
     var clientNumber: UInt64 { get }
     /// Span of this request; `none` if it is not recorded.
-    var span: SpanPlace { get }
+    var span: SpanContext { get }
     /// Notes that this request waits for the fetch of the request with the span `leader`. Called on this request's thread, before that
     /// thread handles the end of the fetch.
-    func follow(_ leader: SpanPlace)
+    func follow(_ leader: SpanContext)
 }
 
 extension FlightFollower {
-    public var span: SpanPlace { .none }
-    public func follow(_ leader: SpanPlace) {}
+    public var span: SpanContext { .none }
+    public func follow(_ leader: SpanContext) {}
 }
 
 /// A fetch that requests may wait for, or several fetches of which the first to end wakes the followers.
@@ -47,7 +47,7 @@ public final class CollapsedRequests: Sendable {
         var lastForgotten: UInt64 = 0
 
         /// Begins a flight that replaces any other flight of the key for later requests.
-        mutating func begin(_ key: FlightKey, leader span: SpanPlace, client: UInt64, now: Int64) -> Flight {
+        mutating func begin(_ key: FlightKey, leader span: SpanContext, client: UInt64, now: Int64) -> Flight {
             lastNumber += 1
             flights[lastNumber] = Waiting(leader: span, client: client, ledSince: now, writes: writes)
             joined[key] = lastNumber
@@ -72,7 +72,7 @@ public final class CollapsedRequests: Sendable {
         /// The fetch has taken too long: the next request leads too. The fetch that ends first wakes all followers.
         var isSlow = false
         /// Span of the leader; `none` if it is not recorded.
-        var leader = SpanPlace.none
+        var leader = SpanContext.none
         /// Client of the current or last leader.
         var client: UInt64
         /// Start of the last leader's fetch.
@@ -99,9 +99,9 @@ public final class CollapsedRequests: Sendable {
     /// - Returns: `flight` is nil if the request is sent alone.
     public func join(
         _ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower, mayWait: Bool = true
-    ) -> (place: FlightPlace, flight: Flight?) {
+    ) -> (role: FlightRole, flight: Flight?) {
         let (span, client) = (follower.span, follower.clientNumber)
-        let (place, flight, leader): (FlightPlace, Flight?, SpanPlace) = state.withLock { state in
+        let (role, flight, leader): (FlightRole, Flight?, SpanContext) = state.withLock { state in
             if state.unshareable.contains(key.hash, now: now) { return (.alone, nil, .none) }
             // A flight that began before the user's last write may bring a response from before that write.
             guard let number = state.joined[key], let waiting = state.flights[number],
@@ -119,7 +119,7 @@ public final class CollapsedRequests: Sendable {
             return (.follower, flight, waiting.leader)
         }
         if leader.isRecorded, span.isRecorded { follower.follow(leader) }
-        return (place, flight)
+        return (role, flight)
     }
 
     /// Removes a follower that no longer waits.
@@ -146,7 +146,7 @@ public final class CollapsedRequests: Sendable {
     /// - Parameters:
     ///   - span: span of the request that caused the fetch; `none` if it is not recorded.
     ///   - client: client of the request that caused the fetch.
-    public func lead(_ key: FlightKey, span: SpanPlace = .none, client: UInt64 = 0, now: Int64 = 0) -> Flight? {
+    public func lead(_ key: FlightKey, span: SpanContext = .none, client: UInt64 = 0, now: Int64 = 0) -> Flight? {
         state.withLock { $0.joined[key] == nil ? $0.begin(key, leader: span, client: client, now: now) : nil }
     }
 

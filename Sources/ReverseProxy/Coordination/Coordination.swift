@@ -15,7 +15,7 @@ final class Coordination {
     let health: UpstreamHealth
     let collapsed: CollapsedRequests
     let keys: ShardKeys
-    let level: any SharedLevel
+    let level: any FleetStorage
     let modes: ServingModes
     /// Holds responses to writes until their marks are propagated.
     let marks: MarkPropagation
@@ -30,7 +30,7 @@ final class Coordination {
     /// Milliseconds.
     private let firstByteTimeout: Int64
 
-    init(_ api: SharedFlowState, on shard: Shard, _ keys: ShardKeys) {
+    init(_ api: APIState, on shard: Shard, _ keys: ShardKeys) {
         (health, collapsed, routes, surprises) = (api.health, api.collapsed, api.routes, api.cache?.surprises)
         (loop, level, self.keys, modes) = (shard.loop, shard.level, keys, ServingModes(api.modes))
         marks = MarkPropagation(loop: shard.loop, cache: api.cache, peer: api.process.peer, level: shard.level)
@@ -42,8 +42,8 @@ final class Coordination {
 
     // MARK: The failure memory
 
-    func admit(_ request: DecidedRequest, _ asking: FailureMemory.Asking) -> FailureAdmission {
-        health.admit(request.scopes, asking, now: loop.batchMilliseconds)
+    func admit(_ request: DecidedRequest, _ kind: FailureMemory.RequestKind) -> FailureAdmission {
+        health.admit(request.scopes, kind, now: loop.batchMilliseconds)
     }
 
     func isFailing(_ request: DecidedRequest) -> Bool { health.isFailing(request.scopes) }
@@ -72,10 +72,10 @@ final class Coordination {
     // MARK: Collapsed requests
 
     /// - Parameter mayWait: false if the exchange has waited for its maximum time.
-    func join(_ place: RequestPlace, as exchange: Exchange, mayWait: Bool) -> (place: FlightPlace, flight: Flight?) {
-        if level.isForEachRequest(place.keys.own) { return (.alone, nil) }
+    func join(_ fetchTarget: FetchTarget, as exchange: Exchange, mayWait: Bool) -> (role: FlightRole, flight: Flight?) {
+        if level.isForEachRequest(fetchTarget.keys.own) { return (.alone, nil) }
         return collapsed.join(
-            place.target.flight, now: loop.batchMilliseconds, by: user(of: exchange.request), as: exchange, mayWait: mayWait)
+            fetchTarget.target.flight, now: loop.batchMilliseconds, by: user(of: exchange.request), as: exchange, mayWait: mayWait)
     }
 
     /// Records a successful write.
@@ -104,13 +104,13 @@ final class Coordination {
     }
 
     /// Ends the lease of a target after a request that does not ask the upstream. If no request of this node does, another node may.
-    func endLease(of place: RequestPlace?) {
-        guard let place, place.takesLease, !collapsed.isUnderWay(place.flight) else { return }
-        level.ended(place.keys.own, .free, by: 0)
+    func endLease(of fetchTarget: FetchTarget?) {
+        guard let fetchTarget, fetchTarget.takesLease, !collapsed.isUnderWay(fetchTarget.flight) else { return }
+        level.ended(fetchTarget.keys.own, .free, by: 0)
     }
 
     /// Counts a request of the client's address. Returns nil if it does not count.
-    func takePlace(of client: ClientAddress) -> AddressBudget.Place? { requestsPerAddress?.take(client) }
+    func takeSlot(of client: ClientAddress) -> AddressBudget.Slot? { requestsPerAddress?.take(client) }
 
     // MARK: Scopes
 

@@ -96,11 +96,11 @@ public final class FirstFailures: Sendable {
 
     /// Leaves the line about the end to the scope, which has opened.
     func noteOpened(_ scope: FailureMemory.Scope) {
-        if case .key(let path) = scope { state.withLock { $0.table.leaveEnd(of: .path(path)) } }
+        if case .key(let path) = scope { state.withLock { $0.table.suppressEndLine(of: .path(path)) } }
     }
 
     /// Leaves the lines about all ends to `UpstreamHealth`, which logs the end of an outage once.
-    func noteDown() { state.withLock { $0.table.leaveEnds() } }
+    func noteDown() { state.withLock { $0.table.suppressEndLines() } }
 
     private var subjectWords: String { "the upstream\(api.isEmpty ? "" : " of \(api)")" }
 
@@ -129,7 +129,7 @@ struct FirstFailureTable {
         var loggedAt: Int64?
         /// The log has the current episode, so its end has to be logged.
         var isLogged = false
-        var isEndTold = false
+        var isEndLogged = false
 
         var isFailing: Bool { failures > 0 }
     }
@@ -149,7 +149,7 @@ struct FirstFailureTable {
 
     /// Returns the number of lines omitted before this one; nil if the failure is not logged.
     mutating func fail(_ subject: Subject, now: Int64) -> Int? {
-        makeRoom(for: subject, now: now)
+        makeSpace(for: subject, now: now)
         // The address always has an entry: there is only one.
         guard entries[subject] != nil || entries.count < Self.limit || subject == .address else {
             lines.leaveOut(subject.kind)
@@ -158,7 +158,7 @@ struct FirstFailureTable {
         var entry = entries[subject] ?? Entry()
         if !entry.isFailing {
             failing += 1
-            (entry.since, entry.isEndTold) = (now, false)
+            (entry.since, entry.isEndLogged) = (now, false)
         }
         entry.failures += 1
         entry.failedAt = now
@@ -174,22 +174,22 @@ struct FirstFailureTable {
         if now - Self.period >= sweptAt { forget(olderThan: Self.memory, now: now) }
         guard var entry = entries[subject], entry.isFailing else { return nil }
         failing -= 1
-        let (isTold, failures, since) = (entry.isLogged && !entry.isEndTold, entry.failures, entry.since)
+        let (isReported, failures, since) = (entry.isLogged && !entry.isEndLogged, entry.failures, entry.since)
         (entry.failures, entry.isLogged) = (0, false)
         entries[subject] = entry
-        guard isTold, let leftOut = lines.take(subject.kind, now: now) else { return nil }
+        guard isReported, let leftOut = lines.take(subject.kind, now: now) else { return nil }
         return Ended(failures: failures, time: now - since, leftOut: leftOut)
     }
 
     /// Suppresses the line about the end of the subject's current episode.
-    mutating func leaveEnd(of subject: Subject) { entries[subject]?.isEndTold = true }
+    mutating func suppressEndLine(of subject: Subject) { entries[subject]?.isEndLogged = true }
 
-    mutating func leaveEnds() {
-        for subject in entries.keys { entries[subject]?.isEndTold = true }
+    mutating func suppressEndLines() {
+        for subject in entries.keys { entries[subject]?.isEndLogged = true }
     }
 
     /// Runs at most once a second, because it visits all entries.
-    private mutating func makeRoom(for subject: Subject, now: Int64) {
+    private mutating func makeSpace(for subject: Subject, now: Int64) {
         guard entries[subject] == nil, entries.count >= Self.limit, now - 1_000 >= sweptAt else { return }
         forget(olderThan: Self.period, now: now)
     }

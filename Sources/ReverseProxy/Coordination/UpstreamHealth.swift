@@ -54,23 +54,23 @@ public final class UpstreamHealth: Sendable {
 
     // MARK: Asking
 
-    public func admit(_ scopes: borrowing RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> FailureAdmission {
-        isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.memory.admit(scopes, asking, now: now) }
+    public func admit(_ scopes: borrowing RequestScopes, _ requestKind: FailureMemory.RequestKind, now: Int64) -> FailureAdmission {
+        isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.memory.admit(scopes, requestKind, now: now) }
     }
 
     /// Whether anything fails, so that `admit` may stop a request.
     public var mayStop: Bool { !isCalm.load(ordering: .relaxed) }
 
     /// Whether `admit` would stop a request. Changes nothing.
-    public func stops(_ scopes: borrowing RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> Bool {
-        mayStop && state.withLock { $0.memory.stops(scopes, asking, now: now) }
+    public func stops(_ scopes: borrowing RequestScopes, _ requestKind: FailureMemory.RequestKind, now: Int64) -> Bool {
+        mayStop && state.withLock { $0.memory.stops(scopes, requestKind, now: now) }
     }
 
-    public func look(_ scopes: borrowing RequestScopes, now: Int64) -> FailureMemory.Look {
-        change(now: now) { $0.memory.look(scopes, now: now) }
+    public func check(_ scopes: borrowing RequestScopes, now: Int64) -> FailureMemory.CheckState {
+        change(now: now) { $0.memory.check(scopes, now: now) }
     }
 
-    public func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.memory.attempt(now: now) } }
+    public func attempt(now: Int64) -> FailureMemory.CheckState { change(now: now) { $0.memory.attempt(now: now) } }
 
     public func isFailing(_ scopes: borrowing RequestScopes) -> Bool {
         !isCalm.load(ordering: .relaxed) && state.withLock { $0.memory.isFailing(scopes) }
@@ -161,22 +161,22 @@ public final class UpstreamHealth: Sendable {
         }
     }
 
-    /// Whether a call of `lookAtUpstream` may be useful.
-    public var wantsLook: Bool { isSuspicious.load(ordering: .relaxed) }
+    /// Whether a call of `checkUpstream` may be useful.
+    public var wantsCheck: Bool { isSuspicious.load(ordering: .relaxed) }
 
     /// Whether Cistern should send a health check now. If so, the check is recorded as sent.
     /// - Parameters:
-    ///   - mayLook: whether a request for a health check exists.
+    ///   - mayCheck: whether a request for a health check exists.
     ///   - mayCompare: whether one exists that did not fail in its last attempt.
-    public func lookAtUpstream(mayLook: Bool, mayCompare: Bool, now: Int64) -> FailureMemory.Look {
+    public func checkUpstream(mayCheck: Bool, mayCompare: Bool, now: Int64) -> FailureMemory.CheckState {
         change(now: now) { state in
             state.upstream.pass(now: now)
-            switch state.upstream.look(now: now) {
+            switch state.upstream.check(now: now) {
             case .over: return .over
             case .notYet(let wait): return .notYet(wait)
             case .due:
-                guard state.upstream.report.isDown ? mayLook : mayCompare else { return .notYet(UpstreamState.lookInterval) }
-                state.upstream.noteLook(now: now)
+                guard state.upstream.report.isDown ? mayCheck : mayCompare else { return .notYet(UpstreamState.checkInterval) }
+                state.upstream.noteCheck(now: now)
                 return .due
             }
         }
@@ -204,18 +204,18 @@ public final class UpstreamHealth: Sendable {
     }
 
     private func line(of change: FailureMemory.Change, _ allowance: inout LogAllowance, now: Int64) -> Line? {
-        let (place, begins): (String, String)
+        let (scope, begins): (String, String)
         switch change.scope {
         // Changes of the reported state are logged for these scopes.
         case .address, .upstream: return nil
-        case .route(let index): (place, begins) = (" on route \(routes[index])", "fails on every request")
-        case .key(let path): (place, begins) = (" on \(Self.text(path))", "fails")
-        case .pause(let path, _): (place, begins) = (" on \(Self.text(path))", "asked a client to wait")
+        case .route(let index): (scope, begins) = (" on route \(routes[index])", "fails on every request")
+        case .key(let path): (scope, begins) = (" on \(Self.text(path))", "fails")
+        case .pause(let path, _): (scope, begins) = (" on \(Self.text(path))", "asked a client to wait")
         }
         guard let leftOut = allowance.take(change.scope.kind, now: now) else { return nil }
         let isNarrow = change.scope.kind != .route
         let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
-        let subject = "the upstream\(api.isEmpty ? "" : " of \(api)")\(place)"
+        let subject = "the upstream\(api.isEmpty ? "" : " of \(api)")\(scope)"
         guard let cause = change.cause else {
             let ends = change.scope.kind == .pause ? "responded well before the pause ended" : "responds well again"
             return Line(level: isNarrow ? .info : .notice, text: "\(subject) \(ends)\(more)")
@@ -251,15 +251,15 @@ public final class UpstreamHealth: Sendable {
 
     /// Records that one of several addresses became unreachable, or reachable again if `error` is nil. All shards report it; it is logged
     /// once.
-    public func noteAddress(_ addresses: [String], _ place: Int, _ error: UpstreamError?, now: Int64) {
-        let isNews = state.withLock { state in
-            guard let error else { return state.downAddresses.removeValue(forKey: place) != nil }
+    public func noteAddress(_ addresses: [String], _ index: Int, _ error: UpstreamError?, now: Int64) {
+        let isFirstReport = state.withLock { state in
+            guard let error else { return state.downAddresses.removeValue(forKey: index) != nil }
             let known = state.downAddresses.updateValue(
-                DownAddress(since: state.downAddresses[place]?.since ?? now, error: error), forKey: place)
+                DownAddress(since: state.downAddresses[index]?.since ?? now, error: error), forKey: index)
             return known == nil
         }
-        guard isNews else { return }
-        let subject = "\(addresses[place])\(api.isEmpty ? "" : " of \(api)")"
+        guard isFirstReport else { return }
+        let subject = "\(addresses[index])\(api.isEmpty ? "" : " of \(api)")"
         guard let error else { return logger.notice("\(subject) can be reached again") }
         let others = state.withLock { state in addresses.indices.first { state.downAddresses[$0] == nil } }
         let effect = others.map { "\(addresses[$0]) is used" } ?? "there is no other"
@@ -268,10 +268,10 @@ public final class UpstreamHealth: Sendable {
 
     /// Records that the lookup of a name failed or succeeded. All shards report it; a change is logged once.
     public func noteName(_ name: String, hasFailed: Bool) {
-        let isNews = state.withLock { state in
+        let isFirstReport = state.withLock { state in
             hasFailed ? state.failedNames.insert(name).inserted : state.failedNames.remove(name) != nil
         }
-        guard isNews else { return }
+        guard isFirstReport else { return }
         let subject = "the name \(name)\(api.isEmpty ? "" : " of \(api)")"
         if hasFailed {
             logger.warning("\(subject) cannot be looked up: it counts as leading where it did last")
@@ -297,7 +297,7 @@ public final class UpstreamHealth: Sendable {
     public func name(of scope: FailureMemory.Scope) -> String {
         switch scope {
         case .address, .upstream: scope.kind.rawValue
-        case .route(let place): "route:\(routes[place])"
+        case .route(let index): "route:\(routes[index])"
         case .key(let path): "key:\(Self.text(path))"
         case .pause(let path, _): "pause:\(Self.text(path))"
         }
@@ -328,8 +328,8 @@ public final class UpstreamHealth: Sendable {
             scopes: zip(FailureScopeKind.allCases, opened).map { kind, count in
                 .init(scope: kind.rawValue, open: open.count { $0.scope.kind == kind }, opened: count)
             },
-            routes: routeNames.enumerated().map { place, name in
-                .init(route: api.isEmpty ? name : "\(api)/\(name)", isOpen: open.contains { $0.scope == .route(place) })
+            routes: routeNames.enumerated().map { index, name in
+                .init(route: api.isEmpty ? name : "\(api)/\(name)", isOpen: open.contains { $0.scope == .route(index) })
             })
     }
 }

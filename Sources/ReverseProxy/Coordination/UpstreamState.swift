@@ -19,7 +19,7 @@ struct UpstreamState: Sendable {
     /// Time after the last attempt after which *down* becomes *unknown*.
     static let silence: Int64 = 300_000
     /// Time without an attempt after which a health check of an upstream that is down is due.
-    static let lookInterval: Int64 = 60_000
+    static let checkInterval: Int64 = 60_000
     /// Consecutive failures after which a health check is due.
     static let suspiciousRun = 5
     /// Minimum share of failures, number of failures, and number of runs of failures for *failing*.
@@ -62,7 +62,7 @@ struct UpstreamState: Sendable {
     }
 
     /// Whether a health check is due.
-    enum Look: Sendable, Equatable {
+    enum CheckState: Sendable, Equatable {
         case due
         /// Not before this many milliseconds.
         case notYet(Int64)
@@ -94,9 +94,9 @@ struct UpstreamState: Sendable {
     private var wasFailing = false
     private var isAddressOpen = false
     private var isRouteOpen = false
-    private var lookedAt = Int64.min
+    private var checkedAt = Int64.min
     /// The address can be reached again, so a health check is due.
-    private var looksNow = false
+    private var checksNow = false
 
     init(window: Int64) { self.window = window }
 
@@ -143,7 +143,7 @@ struct UpstreamState: Sendable {
 
     /// Records a change of the failure memory.
     mutating func note(isAddressOpen: Bool, isRouteOpen: Bool, now: Int64) {
-        looksNow = looksNow || (self.isAddressOpen && !isAddressOpen)
+        checksNow = checksNow || (self.isAddressOpen && !isAddressOpen)
         (self.isAddressOpen, self.isRouteOpen) = (isAddressOpen, isRouteOpen)
         consider(now)
     }
@@ -161,7 +161,7 @@ struct UpstreamState: Sendable {
         if isAddressOpen || (run >= Self.shortestRun && now - runSince >= window && run >= neededRun) {
             wasFailing = report.state == .failing
             (report.state, report.since) = (.down, run > 0 ? runSince : now)
-            (lookedAt, looksNow) = (now, false)
+            (checkedAt, checksNow) = (now, false)
         } else if report.state != .failing, isFailing(now) {
             if periodSince == nil { (periodSince, period, runs) = (now, Share(), 0) }
             (report.state, report.since) = (.failing, periodSince ?? now)
@@ -172,7 +172,7 @@ struct UpstreamState: Sendable {
         // After an outage of the whole upstream, a route may still be open without a new failure.
         if isRouteOpen, report.state == .up, failedAt > report.respondedAt ?? .min { return true }
         // Earlier failures may explain a long run of failures.
-        if run >= Self.firstRun, now - runSince >= Self.lookInterval, known.bad > 0 { return true }
+        if run >= Self.firstRun, now - runSince >= Self.checkInterval, known.bad > 0 { return true }
         guard report.state == .up, runs >= Self.failingRuns, period.bad >= Self.failures, period.good >= 1 else { return false }
         return period.ofFailures >= Self.failingShare
     }
@@ -204,7 +204,7 @@ struct UpstreamState: Sendable {
 
     private mutating func recover() {
         report.wasDown = false
-        looksNow = false
+        checksNow = false
         guard wasFailing else { return end() }
         (report.state, report.since) = (.failing, periodSince)
     }
@@ -215,21 +215,21 @@ struct UpstreamState: Sendable {
     var isSuspicious: Bool { report.isDown || run >= Self.suspiciousRun }
 
     /// Whether Cistern should send a health check now.
-    func look(now: Int64) -> Look {
+    func check(now: Int64) -> CheckState {
         let wait: Int64
         if report.isDown {
-            if looksNow { return .due }
-            let last = max(report.attemptedAt ?? .min, lookedAt)
-            wait = last == .min ? 0 : last + Self.lookInterval - now
+            if checksNow { return .due }
+            let last = max(report.attemptedAt ?? .min, checkedAt)
+            wait = last == .min ? 0 : last + Self.checkInterval - now
         } else {
             guard isSuspicious else { return .over }
-            wait = lookedAt == .min ? 0 : lookedAt + window / 2 - now
+            wait = checkedAt == .min ? 0 : checkedAt + window / 2 - now
         }
         return wait <= 0 ? .due : .notYet(wait)
     }
 
     /// Records a health check.
-    mutating func noteLook(now: Int64) { (lookedAt, looksNow) = (now, false) }
+    mutating func noteCheck(now: Int64) { (checkedAt, checksNow) = (now, false) }
 
     /// Takes over the state from another process, or from before a reload. An own attempt has to confirm it.
     mutating func inherit(_ former: UpstreamReport) {

@@ -25,8 +25,8 @@ public final class APIReceiver: RequestReceiver {
     public func repeated(_ bytes: Span<UInt8>, on stream: any ClientStream) -> Bool {
         // The bytes of a request determine its API, so the memos of two APIs never contain the same request.
         if apis[lastRepeated].repeated(bytes, on: stream) { return true }
-        for place in apis.indices where place != lastRepeated && apis[place].repeated(bytes, on: stream) {
-            lastRepeated = place
+        for index in apis.indices where index != lastRepeated && apis[index].repeated(bytes, on: stream) {
+            lastRepeated = index
             return true
         }
         return false
@@ -44,7 +44,7 @@ public final class APIReceiver: RequestReceiver {
         _ request: ReceivedRequest, by choice: ServedAPIs.Choice, orElse reason: AccessRefusal, on stream: any ClientStream
     ) -> (any ClientExchange)? {
         switch choice {
-        case .api(let place): return apis[place].received(request, on: stream)
+        case .api(let index): return apis[index].received(request, on: stream)
         case .noHost: return apis[0].enter(request, forNobody: reason, on: stream)
         case .noPath: return apis[0].enter(request, forNobody: .noAPI, on: stream)
         }

@@ -32,7 +32,7 @@ extension RequestEntry {
     ) -> (any ClientExchange)? {
         var facts = facts(request.head, on: stream)
         // A CONNECT request names another server by definition.
-        facts.refusal = request.head.method == .connect && refusal.isOfPlace ? .connect : .access(refusal)
+        facts.refusal = request.head.method == .connect && refusal.isAboutTarget ? .connect : .access(refusal)
         let body: RequestBody = request.framing == .none ? .none : .streamed(.unread(request.framing))
         return start(facts, request.head, body, .refused(isForNobody: isForNobody), on: stream)
     }

@@ -101,7 +101,7 @@ struct Admission {
     /// Attributes the request to its client, and returns the reason if it is refused.
     /// - Parameter isForNobody: no API serves the request, so no route applies.
     private func refusal(of head: RequestHead, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
-        let peer = stream.peer.place
+        let peer = stream.peer.clientAddress
         if trustedProxies.contains(peer) {
             let client = ForwardedClient(head.fields, from: peer, settings.clientField, trusted: trustedProxies)
             let own = stream.client
@@ -109,23 +109,23 @@ struct Admission {
                 to: RequestClient(client.address, isSecure: client.isSecure ?? own.isSecure, subject: own.subject, tls: own.tls))
         }
         let own = stream.listener.settings.access
-        let client = stream.client.place
+        let client = stream.client.clientAddress
         guard (own.isEmpty ? settings.rules : own).allow(client) else { return .address }
         if hasRoutes, !isForNobody, routes.holdsForAny(head.pathAndQuery, { !$0.allow(client) }) { return .address }
         if let security = stream.security, !security.mayServe(String(decoding: head.host, as: UTF8.self)) { return .otherCertificate }
         if hasCertified, !isForNobody, stream.security?.certificate == nil, certified.holdsForAny(head.pathAndQuery, { $0 }) {
             return .noCertificate
         }
-        return place(head, isForNobody: isForNobody, on: stream)
+        return misdirection(head, isForNobody: isForNobody, on: stream)
     }
 
     /// Whether to trust what the request says about its origin: it comes from a trusted proxy, or none is configured.
-    func isBelieved(_ stream: any ClientStream) -> Bool {
-        trustedProxies.isEmpty || trustedProxies.contains(stream.peer.place)
+    func isTrusted(_ stream: any ClientStream) -> Bool {
+        trustedProxies.isEmpty || trustedProxies.contains(stream.peer.clientAddress)
     }
 
     /// Returns nil if the request target is served here.
-    private func place(_ head: RequestHead, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
+    private func misdirection(_ head: RequestHead, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
         if settings.isForwardProxy, let named = ForwardProxyTarget.authority(of: head) {
             guard isForNobody || proxiedNames.contains(named[...]) else { return .notProxied }
             // With a forward proxy, a client may use TLS for any request target.
@@ -157,7 +157,7 @@ struct Admission {
     /// Removes what an untrusted client says about its origin. The upstream does not receive these fields, and no key or variant depends on
     /// them. Also removes the bytes, because equal bytes have another meaning from a trusted proxy.
     private func removeClaims(from request: inout ReceivedRequest, on stream: any ClientStream) {
-        let head = isBelieved(stream) ? request.head : requestFields.withoutClaims(request.head)
+        let head = isTrusted(stream) ? request.head : requestFields.withoutClaims(request.head)
         request = ReceivedRequest(head: head, framing: request.framing, bytes: nil)
     }
 

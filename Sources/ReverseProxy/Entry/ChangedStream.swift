@@ -74,7 +74,7 @@ final class ChangedStream: ClientStream {
         stream.sendAgain(response, endingWith: change.lastLine ?? line)
     }
 
-    func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { stream.roomNeeded(lines: lines, framing) + change.lines.count }
+    func spaceNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { stream.spaceNeeded(lines: lines, framing) + change.lines.count }
 
     // MARK: Forwarded methods
 

@@ -66,7 +66,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         // Content that waits for the worker is held in memory. If the queue is full, the request bypasses the store.
         guard !entry.examiner.isFull else { return handOver(entry.pass(head, body, .unreadContent, on: stream)) }
         phase = .identifying(body)
-        reporting.count(.examinedBeside)
+        reporting.count(.examinedOffLoop)
         entry.examiner.perform(content.count, identify) { self.identified($0) }
     }
 

@@ -28,7 +28,7 @@ extension RequestEntry {
             return pass(head, .streamed(.unread(framing)), on: stream)
         }
         let rules = context.api.process.content.rules
-        let routeLimit = isKept ? routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes : 0
+        let routeLimit = isKept ? routes.all[routes.index(of: head.pathAndQuery)].contentLimitBytes : 0
         let limit = max(rules.eachBytes, routeLimit)
         let announced: Int? =
             switch framing {
@@ -55,8 +55,8 @@ extension RequestEntry {
 
     /// Returns a function that computes the content's part of the key. It uses no state of the loop.
     func identification(of head: RequestHead, _ content: [UInt8]) -> @Sendable () -> [UInt8]? {
-        let (target, cache) = (head.pathAndQuery, context.cache?.shared)
-        let limit = routes.all[routes.place(of: target)].contentLimitBytes
+        let (target, cache) = (head.pathAndQuery, context.cache?.state)
+        let limit = routes.all[routes.index(of: target)].contentLimitBytes
         let rules = context.api.cacheSettings.arguments.rules(for: target)
         return {
             guard content.count <= limit, let cache,
@@ -85,7 +85,7 @@ extension BypassReason {
         self =
             switch reason {
             case .tooLong: .longContent
-            case .noRoom: .unreadContent
+            case .noCapacity: .unreadContent
             }
     }
 }

@@ -25,7 +25,7 @@ extension RequestEntry {
         let response =
             verdict.refusal.map { OwnResponse(status: 403, sentence: $0, accept: head.fields.combined(.accept)) }
             ?? OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
-        var lines = verdict == .allowed ? rules.leave(to: head) : []
+        var lines = verdict == .allowed ? rules.permissionLines(to: head) : []
         lines.append("Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n")
         var record = ExchangeRecord(.own, MethodLabel(head.method), status: response.status.rawValue)
         record.source = .own

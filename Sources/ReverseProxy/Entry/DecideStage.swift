@@ -32,7 +32,7 @@ extension RequestEntry {
             serveHit(found, serving, to: head, keyed, lookedUp.attempt, stream)
             return nil
         case .serveAndRefresh(let found, let serving, let cause, _):
-            let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.place, entry: self)
+            let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.clientAddress, entry: self)
             guard isValidatedNow(request, facts, cause) else {
                 // When the response is sent, the connection's next request may begin, so the client is determined before.
                 let client = upstreamClient(of: stream, head)
@@ -44,7 +44,7 @@ extension RequestEntry {
             decision = facts.decide(mayRefresh: false)
         case .validate, .forward, .part, .pass, .refuse: break
         }
-        let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.place, entry: self)
+        let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.clientAddress, entry: self)
         return start(request, body, began: keyed.began, on: stream)
     }
 
@@ -53,7 +53,7 @@ extension RequestEntry {
         _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ stage: DecidedStage,
         on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        let request = DecidedRequest(head, facts, facts.decide(), stage, client: stream.client.place, entry: self)
+        let request = DecidedRequest(head, facts, facts.decide(), stage, client: stream.client.clientAddress, entry: self)
         return start(request, body, began: began(body), on: stream)
     }
 
@@ -90,7 +90,7 @@ extension RequestEntry {
         var facts = RequestFacts<FoundResponse>(head.method, strictness: settings.policy.strictness, now: now)
         facts.mode = mode(of: head)
         facts.refusal = RequestRefusal(head, context.messages.requestFields)
-        if let budget = context.api.process.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.place) {
+        if let budget = context.api.process.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.clientAddress) {
             facts.refusal = .access(.requestsPerAddress)
         }
         return facts
@@ -107,7 +107,7 @@ extension RequestEntry {
     }
 
     func upstreamClient(of stream: any ClientStream, _ head: RequestHead) -> UpstreamRequestFields.Client {
-        UpstreamRequestFields.Client(stream.client, head, isBelieved: admission.isBelieved(stream))
+        UpstreamRequestFields.Client(stream.client, head, isTrusted: admission.isTrusted(stream))
     }
 
     // MARK: Background refreshes
@@ -119,16 +119,16 @@ extension RequestEntry {
     ) -> Bool {
         guard cause == .staleWhileRevalidate, routes.all[request.route].rescueAfter > 0, !context.background.fetches.mayStart(request)
         else { return false }
-        return facts.decide(mayRefresh: false).copyAndPlace.mayRescue
+        return facts.decide(mayRefresh: false).copyAndTarget.mayRescue
     }
 
     /// Starts a background fetch or a health check, unless the failure memory forbids it.
     private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ client: UpstreamRequestFields.Client) {
         let (fetches, number) = (context.background.fetches, context.reporting.records.why.lastNumber)
-        let asking = request.asking(mayLook: fetches.hasRoomToLook)
-        switch context.api.health.admit(request.scopes, asking, now: context.loop.time.monotonicMilliseconds) {
+        let kind = request.requestKind(mayCheck: fetches.mayCheck)
+        switch context.api.health.admit(request.scopes, kind, now: context.loop.time.monotonicMilliseconds) {
         case .go: fetches.start(request, client: client, cause, behind: number)
-        case .serveCopy(_, looksBehind: true): fetches.look(request, client: client, behind: number)
+        case .serveCopy(_, checksInBackground: true): fetches.sendCheck(request, client: client, behind: number)
         case .serveCopy, .refuse: break
         }
     }

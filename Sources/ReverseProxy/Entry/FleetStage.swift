@@ -20,7 +20,7 @@ final class FleetQuery {
 
 /// Result from the shared level.
 struct FleetAnswer {
-    let reply: SharedReply
+    let reply: FleetReply
     /// Start of the query, in milliseconds of the loop's clock.
     let since: Int64
 }
@@ -30,45 +30,47 @@ extension RequestEntry {
     func fleet(
         _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ lookedUp: inout LookedUp, _ progress: inout LookUpProgress,
         of client: RequestClient
-    ) throws(NotAtHand) {
-        guard progress.answer == nil, let lookUp = sharedLookUp(facts, head, &lookedUp, &progress, of: client) else { return }
-        throw .shared(lookUp)
+    ) throws(NotInMemory) {
+        guard progress.answer == nil, let lookUp = fleetLookUp(facts, head, &lookedUp, &progress, of: client) else { return }
+        throw .fleet(lookUp)
     }
 
     /// Returns nil if the query is not permitted or useful.
     @inline(never)
-    private func sharedLookUp(
+    private func fleetLookUp(
         _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ lookedUp: inout LookedUp,
         _ progress: inout LookUpProgress, of client: RequestClient
-    ) -> SharedLookUp? {
+    ) -> FleetLookUp? {
         guard lookedUp.identity == nil, facts.mode == .live, !facts.directives.noCache else { return nil }
         let keys = lookedUp.facts.target.keys
-        lookedUp.obstacle = lookedUp.attempt.basis.identityOutcome == .told ? .told : context.coordination.level.obstacle(for: keys)
+        lookedUp.obstacle = lookedUp.attempt.basis.identityOutcome == .lookedUp ? .lookedUp : context.coordination.level.obstacle(for: keys)
         guard lookedUp.obstacle == nil else { return nil }
         let decision = facts.decide()
-        guard decision.looksAtOthers else { return nil }
-        if let place = decision.copyAndPlace.place, context.api.collapsed.isUnshareable(place.flight, now: context.loop.batchMilliseconds) {
+        guard decision.searchesFleet else { return nil }
+        if let fetchTarget = decision.copyAndTarget.fetchTarget,
+            context.api.collapsed.isUnshareable(fetchTarget.flight, now: context.loop.batchMilliseconds)
+        {
             lookedUp.obstacle = .unshareable
             return nil
         }
         let route = lookedUp.route
-        let lookUp = context.cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: route), kept: routes.kept(on: route))
-        if lookUp != nil { progress.query = FleetQuery(lookedUp, wait: sharedWait(decision, head, route: route, of: client)) }
+        let lookUp = context.cache?.fleetLookUp(for: head, at: keys, good: routes.good(on: route), kept: routes.kept(on: route))
+        if lookUp != nil { progress.query = FleetQuery(lookedUp, wait: fleetWait(decision, head, route: route, of: client)) }
         return lookUp
     }
 
     /// Maximum wait for another node that asks the upstream, in milliseconds. nil if no other node would wait for this request: its
     /// response is not shared, or no fetch will follow.
-    private func sharedWait(
+    private func fleetWait(
         _ decision: RequestDecision<FoundResponse>, _ head: RequestHead, route: Int, of client: RequestClient
     ) -> Int64? {
-        let (_, mayRescue, place) = decision.copyAndPlace
-        guard let place, place.takesLease else { return nil }
+        let (_, mayRescue, fetchTarget) = decision.copyAndTarget
+        guard let fetchTarget, fetchTarget.takesLease else { return nil }
         if context.api.health.mayStop {
-            let asking = FailureMemory.Asking(
-                mayRescue: mayRescue, isReading: true, mayLookBehind: context.background.fetches.hasRoomToLook)
-            let scopes = context.coordination.scopes(of: head, route: route, place.target, client: client.place)
-            if context.api.health.stops(scopes, asking, now: context.loop.time.monotonicMilliseconds) { return nil }
+            let kind = FailureMemory.RequestKind(
+                mayRescue: mayRescue, isReading: true, mayCheckInBackground: context.background.fetches.mayCheck)
+            let scopes = context.coordination.scopes(of: head, route: route, fetchTarget.target, client: client.clientAddress)
+            if context.api.health.stops(scopes, kind, now: context.loop.time.monotonicMilliseconds) { return nil }
         }
         let wait = Int64(settings.collapsing.wait)
         // A request with a stored response waits for another node no longer than for the upstream.

@@ -46,7 +46,7 @@ extension RequestEntry {
         case .identity(let identity):
             return Keyed(began: began(body), identity: identity, memoKey: nil)
         case .unusable:
-            let isLong = body.bytes.count > routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes
+            let isLong = body.bytes.count > routes.all[routes.index(of: head.pathAndQuery)].contentLimitBytes
             throw StageEnd(pass(head, body, isLong ? .longContent : .changingContent, on: stream))
         }
     }

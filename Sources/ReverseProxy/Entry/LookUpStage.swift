@@ -59,23 +59,25 @@ struct LookedUp {
     /// Result of `Reuse.decide` for the stored response. nil if there is none, and after a wait, which may have made it stale.
     var reuse: ReuseDecision?
     /// Why the shared level is not queried, if the request would need it.
-    var obstacle: SharedObstacle?
+    var obstacle: FleetObstacle?
 }
 
 extension RequestEntry {
     /// Returns nil if a fresh hit was served.
     func lookUp(
         _ head: RequestHead, _ keyed: Keyed, _ progress: inout LookUpProgress, in cache: ResponseCache, on stream: any ClientStream
-    ) throws(NotAtHand) -> LookedUp? {
+    ) throws(NotInMemory) -> LookedUp? {
         let isFirst = progress.isFirst
         progress.isFirst = false
         var finding = try cache.find(
-            head, content: keyed.identity, by: stream.client.place.address.map(\.clientNumber) ?? 0, isFirst: isFirst)
+            head, content: keyed.identity, by: stream.client.clientAddress.address.map(\.clientNumber) ?? 0, isFirst: isFirst)
         if case .found(let found) = finding.result, isOfOtherOrigin(found, head) { finding.result = .found(found.ofOtherOrigin) }
         if progress.unknownField == nil, finding.keys.unknownFields != nil || finding.result.found == nil {
             progress.unknownField = noteUnknownFields(of: finding, stream, cache)
         }
-        if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head), at: stream.client.place) }
+        if let identity = finding.basis.lookUpDue {
+            startIdentityLookUp(head, identity, client: upstreamClient(of: stream, head), at: stream.client.clientAddress)
+        }
         var isClientIgnored = false
         let directives = directives(of: head, isIgnored: &isClientIgnored)
         // A repeated hit would not be counted.
@@ -87,13 +89,13 @@ extension RequestEntry {
             let decided = Reuse.decide(found.metadata, directives, now: now)
             // Most hits end here. `RequestFacts.decide` would decide alike.
             if case .serve(let ttl, let age) = decided, !isCounted, !isModal(head) {
-                serveHit(found, Serving(age: age, ttl: ttl, .fresh), to: head, keyed, attempt, stream)
+                serveHit(found, ServingBasis(age: age, ttl: ttl, .fresh), to: head, keyed, attempt, stream)
                 return nil
             }
             reuse = decided
         }
-        let route = routes.place(of: head.pathAndQuery)
-        let facts = try lookFurther(finding.result, finding.keys, head, directives, route: route, reuse)
+        let route = routes.index(of: head.pathAndQuery)
+        let facts = try completeLookUp(finding.result, finding.keys, head, directives, route: route, reuse)
         return LookedUp(
             attempt: attempt, facts: facts, directives: directives, route: route, identity: keyed.identity,
             unknownField: progress.unknownField ?? 0, reuse: reuse)
@@ -101,10 +103,10 @@ extension RequestEntry {
 
     /// Completes the lookup of a request that is not a plain fresh hit. A separate function, so that the code of a hit stays small.
     @inline(never)
-    private func lookFurther(
+    private func completeLookUp(
         _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int,
         _ reuse: ReuseDecision?
-    ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
+    ) throws(NotInMemory) -> LookUpFacts<FoundResponse> {
         var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey(result, keys, head)))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
         // Preflight requests are the only OPTIONS requests that are looked up.
@@ -112,9 +114,9 @@ extension RequestEntry {
         guard let found = result.found else {
             // Loads the stored response without credentials that may be served if the upstream fails, so that the failure can be handled at
             // once.
-            let rescue = routes.rescueWithShared(head.pathAndQuery)
+            let rescue = routes.sharedRescueMode(head.pathAndQuery)
             if keys.isPartitioned, rescue != .never || keys.former != nil {
-                _ = try context.cache?.standIn(for: head, at: keys, directives, rescue, now: now)
+                _ = try context.cache?.sharedRescue(for: head, at: keys, directives, rescue, now: now)
             }
             return lookedUp
         }
@@ -123,7 +125,7 @@ extension RequestEntry {
             let flight = lookedUp.target.flight.bytes
             lookedUp.isRefreshDue =
                 context.background.refreshAhead?.isDue(flight, route: route, ttl: ttl, lifetime: lifetime, now: now) ?? false
-        } else if mode(of: head).servesWhatIsStored || routes.all[route].freshness.negative > 0 {
+        } else if mode(of: head).servesAnyAge || routes.all[route].freshness.negative > 0 {
             if let gone = try context.cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
         }
         return lookedUp
@@ -149,16 +151,16 @@ extension RequestEntry {
     /// The client's caching directives, as far as the operator permits them.
     /// - Parameter isIgnored: set to whether some directives are ignored.
     private func directives(of head: RequestHead, isIgnored: inout Bool) -> RequestCacheControl {
-        let said = directives(of: head)
-        guard head.fields.containsAny(of: Self.directiveFields), !obeysClient(of: head) else { return said }
-        let directives = said.withoutForcing
-        isIgnored = directives != said
+        let sent = directives(of: head)
+        guard head.fields.containsAny(of: Self.directiveFields), !usesClientDirectives(of: head) else { return sent }
+        let directives = sent.withoutForcing
+        isIgnored = directives != sent
         return directives
     }
 
     /// Whether the operator permits the client's freshness directives.
-    private func obeysClient(of head: RequestHead) -> Bool {
-        routes.obeysClient(head.pathAndQuery)
+    private func usesClientDirectives(of head: RequestHead) -> Bool {
+        routes.usesClientDirectives(head.pathAndQuery)
     }
 }
 

@@ -12,20 +12,20 @@ import ResponseCache
 
 extension ResponseCache {
     /// Loads the data, and then continues on the loop.
-    func bringIn(_ missing: NotAtHand, on loop: EventLoop, then: @escaping @Sendable () -> Void) {
-        bringIn(missing) { loop.execute(then) }
+    func load(_ missing: NotInMemory, on loop: EventLoop, then: @escaping @Sendable () -> Void) {
+        load(missing) { loop.execute(then) }
     }
 }
 
 /// Content that is sent from the store's files is loaded by the store's threads.
-extension SharedCacheState: ContentMemory {}
+extension APICacheState: ContentMemory {}
 
 /// `@unchecked Sendable` because it is used on its shard's loop only; the readers only pass it back to that loop.
-final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
+final class LookUpWait: ClientExchange, FleetWaiter, @unchecked Sendable {
     private let entry: RequestEntry
     private let loop: EventLoop
     private let cache: ResponseCache?
-    private let level: any SharedLevel
+    private let level: any FleetStorage
     private let reporting: Reporting
     private let stream: any ClientStream
     private let head: RequestHead
@@ -33,7 +33,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     private let keyed: Keyed
     private var progress: LookUpProgress
     /// The lookup at the shared level, and the maximum wait for another node; nil if there was none.
-    private var asked: (lookUp: SharedLookUp, wait: Int64?)?
+    private var pendingSearch: (lookUp: FleetLookUp, wait: Int64?)?
     /// Time of the query in microseconds and in milliseconds of the loop's clock, and whether the call that made it has not returned yet.
     private var askedAt: Int64 = 0
     private var askedSince: Int64 = 0
@@ -49,75 +49,75 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
 
     init(
         _ entry: RequestEntry, _ head: RequestHead, _ body: RequestBody, _ keyed: Keyed, _ progress: LookUpProgress,
-        on stream: any ClientStream, _ wanted: NotAtHand
+        on stream: any ClientStream, _ wanted: NotInMemory
     ) {
         (self.entry, self.head, self.body, self.stream) = (entry, head, body, stream)
         (loop, reporting) = (entry.context.loop, entry.context.reporting)
         (cache, level) = (entry.context.cache, entry.context.coordination.level)
         (self.keyed, self.progress) = (keyed, progress)
-        bringIn(wanted)
+        load(wanted)
     }
 
-    private func bringIn(_ wanted: NotAtHand) {
-        if case .shared(let lookUp) = wanted { return ask(lookUp) }
+    private func load(_ wanted: NotInMemory) {
+        if case .fleet(let lookUp) = wanted { return searchFleet(lookUp) }
         progress.reads += 1
-        cache?.bringIn(wanted, on: loop) { self.broughtIn() }
+        cache?.load(wanted, on: loop) { self.loaded() }
     }
 
-    private func ask(_ lookUp: SharedLookUp) {
+    private func searchFleet(_ lookUp: FleetLookUp) {
         askedSince = loop.batchMilliseconds
-        guard let cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
+        guard let cache else { return resume(with: FleetReply(outcome: .missing, microseconds: 0)) }
         let wait = progress.query?.wait
-        asked = (lookUp, wait)
+        pendingSearch = (lookUp, wait)
         (askedAt, isAsking, hasWaited) = (SystemTime.monotonicMicroseconds, true, false)
-        level.look(lookUp, in: cache, wait: wait, for: self)
+        level.search(lookUp, in: cache, wait: wait, for: self)
         isAsking = false
     }
 
-    func sharedWaits() { hasWaited = true }
+    func fleetWaits() { hasWaited = true }
 
-    func sharedEnded(_ outcome: SharedOutcome, _ refusal: SharedRefusal?) -> Bool {
+    func fleetLookUpEnded(_ outcome: FleetOutcome, _ refusal: FleetRefusal?) -> Bool {
         guard !isOver else { return false }
-        let reply = SharedReply(
+        let reply = FleetReply(
             outcome: outcome, refusal: refusal, microseconds: SystemTime.monotonicMicroseconds - askedAt, hasWaited: hasWaited)
         if isAsking {
-            loop.inNextRound { self.goOn(with: reply) }
+            loop.inNextRound { self.resume(with: reply) }
         } else {
-            goOn(with: reply)
+            resume(with: reply)
         }
         return true
     }
 
-    private func goOn(with reply: SharedReply) {
+    private func resume(with reply: FleetReply) {
         progress.answer = FleetAnswer(reply: reply, since: askedSince)
-        broughtIn()
+        loaded()
     }
 
     /// The upstream has been asked already.
-    func sharedCameLate() {
+    func fleetResponseCameLate() {
         guard isOver, let exchange = exchange as? Exchange else { return }
         exchange.handle(.copyTaken)
     }
 
-    private func broughtIn() {
+    private func loaded() {
         loop.assertOnLoop()
         guard !isOver else { return }
-        do throws(NotAtHand) {
+        do throws(NotInMemory) {
             let mayWait = progress.reads >= ResponseCache.readLimit
-            goOn(
-                try cache?.waiting(mayWait) { () throws(NotAtHand) in
+            resume(
+                try cache?.waiting(mayWait) { () throws(NotInMemory) in
                     try entry.enterAtLookUp(head, body, keyed, &progress, on: stream)
                 } ?? nil)
         } catch {
-            bringIn(error)
+            load(error)
         }
     }
 
-    private func goOn(_ next: (any ClientExchange)?) {
+    private func resume(_ next: (any ClientExchange)?) {
         isOver = true
         exchange = next
         // This node may hold the lease, but does not ask the upstream.
-        if next == nil, let asked, asked.wait != nil { level.ended(asked.lookUp.keys.own, .served, by: 0) }
+        if next == nil, let pendingSearch, pendingSearch.wait != nil { level.ended(pendingSearch.lookUp.keys.own, .served, by: 0) }
         let held = content
         content = []
         if !held.isEmpty { next?.requestContent(held.span) }

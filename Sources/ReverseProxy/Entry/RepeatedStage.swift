@@ -63,7 +63,7 @@ extension RequestEntry {
         throw .answered
     }
 
-    private func finishRepeated(_ hit: KeptHit, _ head: RequestHead, _ client: RequestClient) {
+    private func finishRepeated(_ hit: MemoizedHit, _ head: RequestHead, _ client: RequestClient) {
         context.reporting.count(.repeatedHits)
         if hit.record.reasons.isClientIgnored { context.reporting.count(.clientDirectivesIgnored) }
         hit.record.number = context.reporting.nextNumber()

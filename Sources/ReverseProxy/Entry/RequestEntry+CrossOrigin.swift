@@ -18,8 +18,8 @@ extension RequestEntry {
         let allowed = fields.first(.accessControlAllowOrigin)
         guard allowed?.elementsEqual(origin) != true else { return false }
         return switch context.api.grants.ofTarget(head) {
-        case .noLeave: false
-        case .leave: allowed != nil
+        case .notGranted: false
+        case .granted: allowed != nil
         case nil: true
         }
     }
@@ -55,7 +55,7 @@ extension ShardMessages {
     }
 
     private func append(_ grant: OriginGrant, to lines: inout [UInt8]) {
-        records.figures[.carriedGrants] += 1
+        records.figures[.corsFieldsAdded] += 1
         lines += grant.lines
         lines.append("Vary: Origin\r\n")
     }

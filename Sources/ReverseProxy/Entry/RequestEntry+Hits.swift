@@ -11,7 +11,7 @@ import Sending
 
 extension RequestEntry {
     func serveHit(
-        _ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ keyed: Keyed, _ attempt: LookUpAttempt,
+        _ found: FoundResponse, _ serving: ServingBasis, to head: RequestHead, _ keyed: Keyed, _ attempt: LookUpAttempt,
         _ stream: any ClientStream
     ) {
         let (age, ttl) = (serving.age, serving.ttl)
@@ -28,16 +28,16 @@ extension RequestEntry {
         record.found.isDisregarded = found.metadata.flags.contains(.disregarded)
         record.partition = ExchangeRecord.partition(in: found.key, at: context.coordination.keys.partitionOffset)
         record.identity = attempt.basis.identityOutcome
-        if let routeFigures = context.reporting.routeFigures { record.route = routeFigures.place(of: head.pathAndQuery) }
+        if let routeFigures = context.reporting.routeFigures { record.route = routeFigures.index(of: head.pathAndQuery) }
         record.found.diskReads = UInt8(clamping: attempt.reads)
-        record.found.shared = attempt.answer?.reply
+        record.found.fleetReply = attempt.answer?.reply
         let stored = StoredResponseSender.Response(found, found.metadata, routes.compression.rules(for: head.pathAndQuery))
         func send(_ lines: Span<UInt8>) -> StoredResponseSender.Sent {
             found.withHead { context.messages.storedResponses.send(stored, head: $0, to: head, lines: lines, on: stream) }
         }
         let sent: StoredResponseSender.Sent
         let isOthers = attempt.answer?.reply.outcome == .found
-        let isPlain = record.mode == .live && !isOthers && !asksForWords(head) && head.method != .options && !asksFromScript(head, found)
+        let isPlain = record.mode == .live && !isOthers && !wantsOwnLines(head) && head.method != .options && !asksFromScript(head, found)
         if let ttl, isPlain {
             sent = context.messages.hitLines.with(age: age, ttl: ttl, send)
         } else {
@@ -56,10 +56,10 @@ extension RequestEntry {
             memo.keep(memoKey, head, attempt.basis) {
                 let ageEnds = Freshness.ageEnds(of: found.metadata, now: now)
                 let times = now.milliseconds..<min(ageEnds.milliseconds, attempt.basis.ends)
-                return KeptHit(response, attempt.basis, times: times, record)
+                return MemoizedHit(response, attempt.basis, times: times, record)
             }
         }
-        if case .gone = serving.cause { context.cache?.shared.gone?.count(.served) }
+        if case .gone = serving.cause { context.cache?.state.gone?.count(.served) }
         context.reporting.finish(&record, head, client, keyed.began)
     }
 
@@ -71,11 +71,11 @@ extension RequestEntry {
     /// Field lines of a hit that needs more than Age and the usual Cache-Status.
     @inline(never)
     private func longerLines(
-        _ found: FoundResponse, _ serving: Serving, _ head: RequestHead, _ record: ExchangeRecord
+        _ found: FoundResponse, _ serving: ServingBasis, _ head: RequestHead, _ record: ExchangeRecord
     ) -> [UInt8] {
         var lines: [UInt8] = []
         lines.append(age: serving.age)
-        let detail = record.mode != .live ? record.mode.rawValue : record.found.shared?.outcome == .found ? "other_node" : nil
+        let detail = record.mode != .live ? record.mode.rawValue : record.found.fleetReply?.outcome == .found ? "other_node" : nil
         context.messages.cacheStatus.hit(ttl: serving.ttl, key: context.reporting.shownKey(found.key, head), detail: detail, to: &lines)
         if asksFromScript(head, found) { _ = found.withHead { context.messages.appendGrant(ofTarget: head, beside: $0, to: &lines) } }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
@@ -84,7 +84,7 @@ extension RequestEntry {
     }
 }
 
-extension Serving {
+extension ServingBasis {
     fileprivate var mode: ServingMode {
         switch cause {
         case .fresh, .staleWhileRevalidate: .live

@@ -9,7 +9,7 @@ extension RequestEntry {
     /// Returns the number of the request field that prevented the use of a stored response; 0 if none did.
     @inline(never)
     func noteUnknownFields(of finding: Finding, _ stream: any ClientStream, _ cache: ResponseCache) -> UInt8 {
-        let client = stream.client.place.address.map(\.clientNumber) ?? 0
+        let client = stream.client.clientAddress.address.map(\.clientNumber) ?? 0
         let (findings, field) = cache.noteUnknownFields(of: finding, by: client)
         for finding in findings { context.api.process.logger.notice("\(finding.sentence(ofAPI: context.api.name))") }
         return field

@@ -14,7 +14,7 @@ import Sending
 /// What the stages and the first decision need of their API. A struct inside `RequestEntry`, so that a hit counts no reference for it.
 struct EntryContext {
     let loop: EventLoop
-    let api: SharedFlowState
+    let api: APIState
     /// nil if nothing is stored.
     let cache: ResponseCache?
     /// nil if nothing is stored.
@@ -68,7 +68,7 @@ public final class RequestEntry: RequestReceiver, @unchecked Sendable {
 
     public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
         loop.assertOnLoop()
-        if let place = MetricNames.place(of: refusal) { reporting.records.figures.labelled.count(.refused, place) }
+        if let place = MetricNames.index(of: refusal) { reporting.records.figures.labelled.count(.refused, place) }
         context.api.process.logRefusal(refusal, client: stream.client)
     }
 }

@@ -54,7 +54,7 @@ extension RequestEntry {
         do throws(StageEnd) {
             var keyed = try key(head, body, content, memoKey, on: stream)
             var progress = LookUpProgress()
-            do throws(NotAtHand) {
+            do throws(NotInMemory) {
                 return try enterAtLookUp(head, body, keyed, &progress, on: stream)
             } catch {
                 keyed.memoKey = nil
@@ -69,7 +69,7 @@ extension RequestEntry {
     /// - Throws: data that is not in memory. The request enters here again when the data is loaded.
     func enterAtLookUp(
         _ head: RequestHead, _ body: RequestBody, _ keyed: Keyed, _ progress: inout LookUpProgress, on stream: any ClientStream
-    ) throws(NotAtHand) -> (any ClientExchange)? {
+    ) throws(NotInMemory) -> (any ClientExchange)? {
         guard let cache = context.cache else { return pass(head, body, on: stream) }
         if let lookedUp = progress.stillLookedUp(in: cache) {
             return decide(facts(lookedUp, head, on: stream), head, body, keyed, lookedUp, on: stream)

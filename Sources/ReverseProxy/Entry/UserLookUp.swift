@@ -12,20 +12,22 @@ import Upstream
 
 extension RequestEntry {
     /// Starts an identity lookup, unless one is active or the upstream is failing.
-    /// - Parameter told: the known identity of the request's credentials.
+    /// - Parameter identity: the known identity of the request's credentials.
     @inline(never)
-    func askWhose(_ head: RequestHead, _ told: ToldIdentity, client: UpstreamRequestFields.Client, at address: ClientAddress) {
-        guard let cache = context.cache, let place = cache.lookUpPlace(for: head), !mode(of: head).servesWhatIsStored,
+    func startIdentityLookUp(
+        _ head: RequestHead, _ identity: LookedUpIdentity, client: UpstreamRequestFields.Client, at address: ClientAddress
+    ) {
+        guard let cache = context.cache, let tableIndex = cache.lookUpIndex(for: head), !mode(of: head).servesAnyAge,
             let token = cache.keyMaker.token(of: head.fields)
         else { return }
-        let asked = cache.lookUps[place]
-        let path = Array(asked.settings.path.utf8)
+        let identities = cache.lookUps[tableIndex]
+        let path = Array(identities.settings.path.utf8)
         // The setting is a path at the upstream; scopes use the paths of clients.
         let scopes = RequestScopes(pathAndQuery: (settings.strippedPath + path)[...], route: nil, user: 0)
         guard case .go = context.api.health.admit(scopes, .reading, now: context.loop.time.monotonicMilliseconds) else { return }
         let number = address.address.map(\.clientNumber) ?? 0
         guard context.background.fetches.takeLookUp(of: number) else { return }
-        guard let started = asked.begin(told.hash, token: token.hash, now: now.milliseconds) else {
+        guard let started = identities.begin(identity.hash, token: token.hash, now: now.milliseconds) else {
             return context.background.fetches.giveBackLookUp(of: number)
         }
         var fields = Fields()
@@ -40,18 +42,18 @@ extension RequestEntry {
         request.isBackground = true
         request.client = number
         request.shares = context.coordination.shares(of: scopes)
-        let lookUp = UserLookUp(asked.settings, context.reporting) { [self] said in
+        let lookUp = UserLookUp(identities.settings, context.reporting) { [self] outcome in
             context.background.fetches.giveBackLookUp(of: number)
             let end: LookUpEnd =
-                switch said {
+                switch outcome {
                 case .values(let values):
-                    .told(
+                    .lookedUp(
                         partition: cache.keyMaker.partition(
-                            told: values, by: asked.settings, of: head.fields, without: token.carrier))
+                            identity: values, by: identities.settings, of: head.fields, without: token.carrier))
                 case .nothing: .nothing
                 case .failure: .failed
                 }
-            asked.end(started, end, now: now.milliseconds)
+            identities.end(started, end, now: now.milliseconds)
         }
         if !context.background.fetches.start(request, lookUp) { lookUp.end(.failure) }
     }
@@ -59,7 +61,7 @@ extension RequestEntry {
 
 /// Receives the response to an identity lookup. Used on its shard's loop only.
 private final class UserLookUp: TransferReceiver {
-    enum Said {
+    enum Outcome {
         case values([UInt8])
         /// The response contains no usable identity.
         case nothing
@@ -68,16 +70,16 @@ private final class UserLookUp: TransferReceiver {
 
     private let settings: LookUpSettings
     private let reporting: Reporting
-    private var then: ((Said) -> Void)?
+    private var then: ((Outcome) -> Void)?
     private var head: ResponseHead?
     private var content: [UInt8] = []
 
-    init(_ settings: LookUpSettings, _ reporting: Reporting, then: @escaping (Said) -> Void) {
+    init(_ settings: LookUpSettings, _ reporting: Reporting, then: @escaping (Outcome) -> Void) {
         (self.settings, self.reporting, self.then) = (settings, reporting, then)
     }
 
-    func end(_ said: Said) {
-        then?(said)
+    func end(_ outcome: Outcome) {
+        then?(outcome)
         then = nil
     }
 

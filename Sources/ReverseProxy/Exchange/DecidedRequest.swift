@@ -25,7 +25,7 @@ final class DecidedRequest: @unchecked Sendable {
     let found: FoundResponse?
     let mayRescue: Bool
     /// Key under which the response was looked up; nil if the response is not stored.
-    let place: RequestPlace?
+    let fetchTarget: FetchTarget?
     /// Index of the route.
     let route: Int
     /// Scopes of the failure memory that the outcome concerns.
@@ -51,12 +51,12 @@ final class DecidedRequest: @unchecked Sendable {
         self.head = copy head
         directives = facts.directives
         mode = facts.mode
-        let (copy, mayRescue, place) = decision.copyAndPlace
-        var record = ExchangeRecord(place == nil ? .bypass : .miss, MethodLabel(head.method))
+        let (copy, mayRescue, fetchTarget) = decision.copyAndTarget
+        var record = ExchangeRecord(fetchTarget == nil ? .bypass : .miss, MethodLabel(head.method))
         record.note(facts, decision)
         // Keeps the head in memory, because its memory may otherwise be reused before the upstream responds.
         found = copy?.holdingHead
-        (self.mayRescue, self.place) = (mayRescue, place)
+        (self.mayRescue, self.fetchTarget) = (mayRescue, fetchTarget)
         (refusal, forwardToken, notStored) = (decision.refusal, decision.forwardToken, decision.notStored)
         lookedUpAt = facts.now
         self.client = client.address.map(\.clientNumber) ?? 0
@@ -64,15 +64,15 @@ final class DecidedRequest: @unchecked Sendable {
         var identity: [UInt8]?
         switch stage {
         case .refused(let isForNobody):
-            (route, basis, waitedSince, owned) = (entry.routes.place(of: head.pathAndQuery), nil, nil, nil)
+            (route, basis, waitedSince, owned) = (entry.routes.index(of: head.pathAndQuery), nil, nil, nil)
             if isForNobody { record.api = ExchangeRecord.noAPI }
         case .passed(let owned):
-            (route, basis, waitedSince, self.owned) = (entry.routes.place(of: head.pathAndQuery), nil, nil, owned)
+            (route, basis, waitedSince, self.owned) = (entry.routes.index(of: head.pathAndQuery), nil, nil, owned)
         case .lookedUp(let lookedUp):
             let attempt = lookedUp.attempt
             (route, basis, waitedSince, owned) = (lookedUp.route, attempt.basis, attempt.answer?.since, nil)
             identity = lookedUp.identity
-            record.note(lookedUp, mayShare: decision.looksAtOthers)
+            record.note(lookedUp, mayShare: decision.searchesFleet)
         }
         scopes = entry.context.coordination.scopes(of: head, route: route, target, content: identity, client: client)
         if record.reasons.validation == .markedStale, let copy { record.reasons.doubt = entry.context.cache?.doubt(of: copy.metadata) }
@@ -91,7 +91,7 @@ final class DecidedRequest: @unchecked Sendable {
         (directives, mode, refusal) = (other.directives, other.mode, other.refusal)
         found = keepsCopy ? other.found : nil
         (forwardToken, notStored) = (other.forwardToken, other.notStored)
-        (mayRescue, place, route) = (other.mayRescue, other.place, other.route)
+        (mayRescue, fetchTarget, route) = (other.mayRescue, other.fetchTarget, other.route)
         scopes = RequestScopes(other.scopes)
         client = 0
         (basis, record, waitedSince, lookedUpAt) = (other.basis, other.record, nil, other.lookedUpAt)
@@ -101,25 +101,25 @@ final class DecidedRequest: @unchecked Sendable {
     var isRefused: Bool { refusal != nil }
 
     /// Whether the request changes nothing. Only failures of such requests are evidence about stored responses for other clients.
-    var isReading: Bool { isSafe || place != nil }
+    var isReading: Bool { isSafe || fetchTarget != nil }
     var isSafe: Bool { head.method.isSafe }
 
     /// Whether the request may be a GraphQL request: its method is not GET or HEAD, or its query indicates one.
     var isGraphQL: Bool { !head.method.isRead || GraphQLResponse.isAsked(for: head.pathAndQuery) }
 
     /// Whether the request may be repeated without its client.
-    var isRepeatable: Bool { place?.sharing == .repeated }
+    var isRepeatable: Bool { fetchTarget?.sharing == .repeated }
 
-    /// - Parameter mayLook: whether the background has a free slot for a health check.
-    func asking(mayLook: @autoclosure () -> Bool) -> FailureMemory.Asking {
-        .init(mayRescue: mayRescue, isReading: isReading, mayLookBehind: isRepeatable && mayLook())
+    /// - Parameter mayCheck: whether the background has a free slot for a health check.
+    func requestKind(mayCheck: @autoclosure () -> Bool) -> FailureMemory.RequestKind {
+        .init(mayRescue: mayRescue, isReading: isReading, mayCheckInBackground: isRepeatable && mayCheck())
     }
 }
 
-extension FailureMemory.Asking {
-    /// - Parameter mayLookBehind: whether the request may be repeated without its client and the background has a free slot.
-    init(mayRescue: Bool, isReading: Bool, mayLookBehind: @autoclosure () -> Bool) {
-        self = mayRescue ? .withCopy(mayLookBehind: mayLookBehind()) : isReading ? .reading : .writing
+extension FailureMemory.RequestKind {
+    /// - Parameter mayCheckInBackground: whether the request may be repeated without its client and the background has a free slot.
+    init(mayRescue: Bool, isReading: Bool, mayCheckInBackground: @autoclosure () -> Bool) {
+        self = mayRescue ? .withCopy(mayCheckInBackground: mayCheckInBackground()) : isReading ? .reading : .writing
     }
 }
 
@@ -157,7 +157,7 @@ extension ExchangeRecord {
         reasons.isClientIgnored = attempt.isClientIgnored
         found.unknownField = lookedUp.unknownField
         found.diskReads = UInt8(clamping: attempt.reads)
-        found.shared = attempt.answer?.reply
+        found.fleetReply = attempt.answer?.reply
         found.obstacle = mayShare ? lookedUp.obstacle : nil
     }
 }

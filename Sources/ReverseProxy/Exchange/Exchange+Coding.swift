@@ -22,10 +22,10 @@ extension Exchange {
 
     /// Whether the response contains no secret.
     private func isOpen(_ response: Fields) -> Bool {
-        guard let place = request.place, let cache = context.cache else {
+        guard let fetchTarget = request.fetchTarget, let cache = context.cache else {
             return !response.contains(.setCookie) && !context.coordination.keys.maker.hasCredentials(head.fields)
         }
-        return cache.isOpen(response, to: head, isPartitioned: place.isPartitioned)
+        return cache.isOpen(response, to: head, isPartitioned: fetchTarget.isPartitioned)
     }
 
     /// Form of a whole response; nil if all clients receive one form.
@@ -55,20 +55,20 @@ extension Exchange {
     /// Content coding of a streamed response.
     enum PassedForm {
         /// As received, for all clients.
-        case asItComes
+        case unchanged
         /// As received for this client; other clients may receive it compressed.
-        case asItComesHere
+        case unchangedForThisClient
         case gzipped
     }
 
     /// Starts compression of a streamed response, if the client accepts it and there is memory for another encoder. HEAD receives the
     /// fields of GET.
     func beginCoding(_ response: ResponseHead, length: Int?) -> PassedForm {
-        guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return .asItComes }
-        guard facts.form == .gzipped, stream.takesChunks else { return .asItComesHere }
+        guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return .unchanged }
+        guard facts.form == .gzipped, stream.takesChunks else { return .unchangedForThisClient }
         guard head.method != .head else { return .gzipped }
         coding = context.messages.passedCodings.begin()
-        return coding == nil ? .asItComesHere : .gzipped
+        return coding == nil ? .unchangedForThisClient : .gzipped
     }
 
     /// Adds to a 304 the fields that the complete response would have (RFC 9110 §15.4.5).

@@ -39,8 +39,8 @@ extension Exchange {
         context.reporting.count(.requestBytes, by: bytes.count)
         recording?.addRequest(bytes)
         guard let fetch else { return }
-        if case .awaitingContinue = upload { goOnStreaming() }
-        if fetch.write(bytes) { goOnStreaming() } else { stream.pauseContent() }
+        if case .awaitingContinue = upload { resumeStreaming() }
+        if fetch.write(bytes) { resumeStreaming() } else { stream.pauseContent() }
     }
 
     func requestEnded() {
@@ -59,7 +59,7 @@ extension Exchange {
     func beginTunnel() { upload = .streaming(nil) }
 
     func fetchDrained() {
-        goOnStreaming()
+        resumeStreaming()
         stream.resumeContent()
     }
 
@@ -86,11 +86,11 @@ extension Exchange {
     }
 
     private func letContinue() {
-        goOnStreaming()
+        resumeStreaming()
         stream.sendContinue()
     }
 
-    private func goOnStreaming() {
+    private func resumeStreaming() {
         switch upload {
         case .nothing, .awaitingTunnel: return
         case .awaitingContinue: stopAwaitingContinue()

@@ -17,7 +17,7 @@ extension Exchange {
 
     func respond(_ outcome: OutcomeDecision<FoundResponse>) {
         switch outcome {
-        case .serveShared(let found, let age):
+        case .serveCollapsed(let found, let age):
             record.result = .collapsed
             var lines: [UInt8] = []
             lines.append(age: age)
@@ -27,7 +27,7 @@ extension Exchange {
         case .rescue(let rescue, let failure): send(rescue, failure)
         case .refuse(let failure, let reason): refuse(failure, reason)
         // The state machine handles these outcomes.
-        case .askAnew, .askAlone, .keepWaiting: break
+        case .fetchAgain, .fetchAlone, .keepWaiting: break
         }
     }
 
@@ -39,10 +39,10 @@ extension Exchange {
         case .gone:
             detail += "/gone"
             record.found.isGone = true
-            context.cache?.shared.gone?.count(.served)
-        case .shared(let permission):
+            context.cache?.state.gone?.count(.served)
+        case .sharedRescue(let permission):
             detail += permission.isOfSameUser ? "/\(permission.rawValue)" : "/shared:\(permission.rawValue)"
-            record.reasons.sharedPermission = permission
+            record.reasons.sharedRescuePermission = permission
         }
         record.result = .rescued
         record.upstream.failure = failure
@@ -68,7 +68,7 @@ extension Exchange {
         switch reason {
         case .nothingStored: break
         case .forbidden(let reason): record.reasons.notRescued = reason
-        case .sharedForbidden(let reason): record.reasons.notStoodIn = reason
+        case .sharedRescueForbidden(let reason): record.reasons.sharedRescueRefusal = reason
         }
         send(failure.refusal(reason).response(accept: head.fields.combined(.accept), name: context.rules.name))
     }
@@ -127,8 +127,10 @@ extension Exchange {
 
     /// Records whether the response is stored. If not, the next request for this target is forwarded with the client's preconditions.
     private func noteKept(_ status: Status, isKept: Bool) {
-        guard let place = request.place, request.found == nil, status.isSuccessful || status == 304, head.asksForChange else { return }
-        context.requests.note(place.keys, isKept: isKept)
+        guard let fetchTarget = request.fetchTarget, request.found == nil, status.isSuccessful || status == 304, head.asksForChange else {
+            return
+        }
+        context.requests.note(fetchTarget.keys, isKept: isKept)
     }
 
     func send(_ confirmation: Confirmation) {
@@ -145,11 +147,11 @@ extension Exchange {
     func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
         noteKept(response.status, isKept: false)
         record.reasons.notStored = notStored
-        record.reasons.isBypassedStream = request.place == nil
+        record.reasons.isBypassedStream = request.fetchTarget == nil
         record.status = response.status.rawValue
         switch beginCoding(response, length: length) {
-        case .asItComes: start(response, length: length, notStored, variesHere: false)
-        case .asItComesHere: start(response, length: length, notStored, variesHere: true)
+        case .unchanged: start(response, length: length, notStored, variesHere: false)
+        case .unchangedForThisClient: start(response, length: length, notStored, variesHere: true)
         case .gzipped:
             var coded = response
             NegotiatedHead.change(&coded, NegotiatedHead.Coded(.gzip))
@@ -174,10 +176,10 @@ extension Exchange {
                 head.method == .head ? .none : .chunked
             }
         var bytes = context.messages.clientHead.make(
-            response, date: context.messages.date, room: Self.usualLineBytes + stream.roomNeeded(lines: [], framing),
+            response, date: context.messages.date, extraCapacity: Self.usualLineBytes + stream.spaceNeeded(lines: [], framing),
             in: stream.spareOutput())
         if variesHere { NegotiatedHead.appendVary(beside: response.fields, to: &bytes) }
-        let detail = request.place == nil ? nil : notStored.rawValue
+        let detail = request.fetchTarget == nil ? nil : notStored.rawValue
         context.messages.cacheStatus.forwarded(forwarding(detail: detail), to: &bytes)
         appendWhy(to: &bytes)
         // A response that is short enough for the buffer is read at the upstream's pace, so that its connection becomes free early.
@@ -202,13 +204,13 @@ extension Exchange {
     ///   - bytes: the stored head, which a validation may have updated.
     ///   - metadata: metadata of that head.
     private func send(_ found: FoundResponse, head bytes: Span<UInt8>, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
-        guard let cache = context.cache, !cache.isAtHand(found) else {
+        guard let cache = context.cache, !cache.isInMemory(found) else {
             return sendNow(found, head: bytes, metadata, age: age, lines)
         }
         stopTimers()
         record.noteDiskRead()
         prepared = PreparedResponse(found: found, head: Array(copying: bytes), metadata: metadata, age: age, lines: lines)
-        cache.bringIn(contentOf: found) { [self] in
+        cache.load(contentOf: found) { [self] in
             context.loop.execute { self.sendPrepared() }
         }
     }
@@ -264,7 +266,7 @@ extension Exchange {
     }
 
     /// Cache key for Cache-Status; nil if the client did not request it, or may not see it.
-    private var shownKey: String? { context.reporting.shownKey(request.place?.keys.own, head) }
+    private var shownKey: String? { context.reporting.shownKey(request.fetchTarget?.keys.own, head) }
 
     private var isFaulted: Bool { fetch?.isFaulted ?? false }
 

@@ -47,7 +47,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     let owner: RequestClient
     let client: UpstreamRequestFields.Client
     /// Slot in the request budget of the client's address. nil if the address does not count, or once the fetch holds the slot.
-    private var place: AddressBudget.Place?
+    private var slot: AddressBudget.Slot?
     /// nil if no recording is active.
     let recording: ExchangeRecording?
 
@@ -61,11 +61,11 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         self.body = body
         waited = body.waitedMicroseconds
         self.began = began
-        machine = ExchangeMachine(mayJoin: context.rules.collapses && request.place.map { $0.sharing != .none } ?? false)
+        machine = ExchangeMachine(mayJoin: context.rules.collapses && request.fetchTarget.map { $0.sharing != .none } ?? false)
         upload = Upload(body)
         owner = stream.client
         self.client = client
-        place = request.isRefused ? nil : context.coordination.takePlace(of: owner.place)
+        slot = request.isRefused ? nil : context.coordination.takeSlot(of: owner.clientAddress)
         record = request.record
         record.number = context.reporting.nextNumber()
         record.content.outcome = body.outcome
@@ -84,7 +84,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func start() {
         guard let refusal = request.refusal else { return handle(.begun) }
-        context.coordination.endLease(of: request.place)
+        context.coordination.endLease(of: request.fetchTarget)
         if case .request(.access(let refusal)) = refusal { context.reporting.countRefused(refusal) }
         send(refusal.response(accept: head.fields.combined(.accept), name: context.rules.name))
     }
@@ -98,7 +98,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         context.loop.assertOnLoop()
         switch action {
         case .nothing: break
-        case .askFailureMemory: askFailureMemory()
+        case .consultFailureMemory: consultFailureMemory()
         case .join: join()
         case .wait: startTimer()
         case .fetch(let leads): startFetch(leads: leads)
@@ -118,15 +118,15 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     // MARK: Asking
 
-    private func askFailureMemory() {
-        let asking = request.asking(mayLook: context.background.fetches.hasRoomToLook)
-        let admission = context.coordination.admit(request, asking)
+    private func consultFailureMemory() {
+        let kind = request.requestKind(mayCheck: context.background.fetches.mayCheck)
+        let admission = context.coordination.admit(request, kind)
         switch admission {
         case .go: break
         case .refuse: context.background.rechecks.watchAddress()
-        case .serveCopy(let stop, let looksBehind):
+        case .serveCopy(let stop, let checksInBackground):
             if stop.scope == .address { context.background.rechecks.watchAddress() }
-            if looksBehind { context.background.fetches.look(request, client: client, behind: record.number) }
+            if checksInBackground { context.background.fetches.sendCheck(request, client: client, behind: record.number) }
         }
         handle(.admitted(admission))
     }
@@ -139,18 +139,18 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     private func join() {
-        guard let place = request.place else { return handle(.joined(.alone)) }
+        guard let fetchTarget = request.fetchTarget else { return handle(.joined(.alone)) }
         let now = context.loop.time.monotonicMilliseconds
         let waitEnd = waitEnd ?? (request.waitedSince ?? now) + context.rules.collapseWait
         self.waitEnd = waitEnd
-        let joined = context.coordination.join(place, as: self, mayWait: now < waitEnd)
+        let joined = context.coordination.join(fetchTarget, as: self, mayWait: now < waitEnd)
         flight = joined.flight
-        handle(.joined(joined.place))
+        handle(.joined(joined.role))
     }
 
-    var span: SpanPlace { head.span }
+    var span: SpanContext { head.span }
 
-    func follow(_ leader: SpanPlace) { context.reporting.follow(leader, of: span) }
+    func follow(_ leader: SpanContext) { context.reporting.follow(leader, of: span) }
 
     var clientNumber: UInt64 { request.scopes.client }
 
@@ -158,15 +158,15 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         context.loop.execute {
             self.hasWaitedForAnother = !isOwn
             // The flight may belong to another target, which has a separate lease.
-            if outcome != .abandoned { self.context.coordination.endLease(of: self.request.place) }
+            if outcome != .abandoned { self.context.coordination.endLease(of: self.request.fetchTarget) }
             self.handle(.flightEnded(outcome))
         }
     }
 
     private func startFetch(leads: Bool) {
         let fetch = context.requests.makeFetch(request, body, self)
-        fetch.slot = place
-        place = nil
+        fetch.slot = slot
+        slot = nil
         self.fetch = fetch
         startTimer()
         awaitContinue()
@@ -227,13 +227,13 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     /// - Parameter isSlow: if true, no further request waits for the flight.
     private func leaveFlight(isSlow: Bool) {
-        guard request.place != nil else { return }
+        guard request.fetchTarget != nil else { return }
         if let flight {
             context.coordination.collapsed.leave(flight, ObjectIdentifier(self))
             if isSlow { context.coordination.collapsed.noteSlow(flight) }
         }
         flight = nil
-        if fetch == nil { context.coordination.endLease(of: request.place) }
+        if fetch == nil { context.coordination.endLease(of: request.fetchTarget) }
     }
 
     /// Hands the fetch over to a background record. It continues if it may fill the store or change something.
@@ -253,7 +253,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         switch ending {
         case .failed(let failure):
             stopTimers()
-            if case .stopped = failure { context.coordination.endLease(of: request.place) }
+            if case .stopped = failure { context.coordination.endLease(of: request.fetchTarget) }
         case .flight:
             timer?.cancel()
             timer = nil
@@ -263,49 +263,52 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             request.directives, request.mode, strictness: context.rules.strictness, now: context.loop.now)
         (facts.hasWaited, facts.isOfAnotherClient) = (machine.hasWaited, hasWaitedForAnother)
         facts.staleFor = context.rules.staleFor(request.route)
-        if ending.looksIntoStore, let cache = context.cache {
-            do throws(NotAtHand) {
-                facts.stored = try cache.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in
+        if ending.dependsOnStore, let cache = context.cache {
+            do throws(NotInMemory) {
+                facts.stored = try cache.waiting(reads >= ResponseCache.readLimit) { () throws(NotInMemory) in
                     try storedNow(for: ending, cache)
                 }
             } catch {
                 record.noteDiskRead()
-                return cache.bringIn(error, on: context.loop) { self.decide(ending, reads: reads + 1) }
+                return cache.load(error, on: context.loop) { self.decide(ending, reads: reads + 1) }
             }
         }
         let outcome = facts.decide(ending)
         perform(machine.handle(.decided(outcome.next, of: ending))) { self.respond(outcome) }
     }
 
-    private func storedNow(for ending: Ending, _ cache: ResponseCache) throws(NotAtHand) -> StoredNow<FoundResponse> {
+    private func storedNow(for ending: Ending, _ cache: ResponseCache) throws(NotInMemory) -> StoredNow<FoundResponse> {
         var stored = StoredNow<FoundResponse>()
         stored.found = request.found.map { ($0, $0.metadata) }
         guard request.mode != .record else { return stored }
         if ending.isFailure, let basis = request.basis, cache.holds(basis) {
             stored.current = stored.found
-        } else if let keys = request.place?.keys {
+        } else if let keys = request.fetchTarget?.keys {
             stored.current = try cache.find(head, from: keys).result.found.map { ($0, $0.metadata) }
         }
         guard ending.isFailure else { return stored }
         // A response that was removed by a write or a purge must not be served, even if it is still in memory. An evicted one may be.
-        if stored.current == nil, let found = request.found, let keys = request.place?.keys,
-            cache.mayBeTakenOut(found, of: head, at: keys, since: request.lookedUpAt)
+        if stored.current == nil, let found = request.found, let keys = request.fetchTarget?.keys,
+            cache.mayBeInvalidated(found, of: head, at: keys, since: request.lookedUpAt)
         {
             stored.found = nil
         }
         if let latest = stored.latest {
             stored.gone = try cache.gone(beside: latest.response).map { ($0, $0.metadata) }
-        } else if let keys = request.place?.keys, keys.isPartitioned {
-            stored.shared = try sharedCopy(keys, cache)
+        } else if let keys = request.fetchTarget?.keys, keys.isPartitioned {
+            stored.sharedRescue = try findSharedRescue(keys, cache)
         }
         return stored
     }
 
-    private func sharedCopy(_ keys: TargetKeys, _ cache: ResponseCache) throws(NotAtHand) -> StoredNow<FoundResponse>.SharedCopy {
-        switch try cache.standIn(for: head, at: keys, request.directives, context.rules.rescueWithShared(head), now: context.loop.now) {
+    private func findSharedRescue(_ keys: TargetKeys, _ cache: ResponseCache) throws(NotInMemory)
+        -> StoredNow<FoundResponse>.SharedRescueCandidate
+    {
+        switch try cache.sharedRescue(for: head, at: keys, request.directives, context.rules.sharedRescueMode(head), now: context.loop.now)
+        {
         case .nothing: .nothing
         case .forbidden(let reason): .forbidden(reason)
-        case .found(let copy): .allowed(Rescue(copy.found, age: copy.age, ttl: copy.ttl, .shared(copy.permission)))
+        case .found(let copy): .allowed(Rescue(copy.found, age: copy.age, ttl: copy.ttl, .sharedRescue(copy.permission)))
         }
     }
 
@@ -328,7 +331,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// A client that has disconnected must not wait for a connection before other clients. If it still reads, it receives what needs no
     /// connection.
     func clientEnded() {
-        guard case .asking = machine.state, let fetch, fetch.mayLeaveQueue else { return }
+        guard case .fetching = machine.state, let fetch, fetch.mayLeaveQueue else { return }
         leaveFetch(.clientLeft)
         fetchFailed(.transfer(.connectionLimitReached))
     }

@@ -53,5 +53,5 @@ struct ExchangeRules {
 
     func compression(of head: RequestHead) -> Compression { routes.compression.rules(for: head.pathAndQuery) }
 
-    func rescueWithShared(_ head: RequestHead) -> RescueWithShared { routes.rescueWithShared(head.pathAndQuery) }
+    func sharedRescueMode(_ head: RequestHead) -> SharedRescueMode { routes.sharedRescueMode(head.pathAndQuery) }
 }

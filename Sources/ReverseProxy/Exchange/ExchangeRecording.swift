@@ -20,7 +20,7 @@ public struct RecordedExchange: Sendable {
 /// Why an exchange was not recorded.
 public enum NotRecordedReason: String, Sendable, CaseIterable {
     /// The recording has reached its memory limit.
-    case noRoom = "no_room"
+    case noSpace = "no_room"
     /// The request content is longer than a replay compares.
     case requestTooLong = "request_too_long"
     /// The upstream sent no response; the client received a response from Cistern.
@@ -30,7 +30,7 @@ public enum NotRecordedReason: String, Sendable, CaseIterable {
 
     public var sentence: String {
         switch self {
-        case .noRoom: "the recording was full"
+        case .noSpace: "the recording was full"
         case .requestTooLong: "the request's content was too long"
         case .noResponse: "the upstream sent no response"
         case .brokenOff: "the response broke off, or the client left before its end"
@@ -120,7 +120,7 @@ final class ExchangeRecording {
     /// Reserves memory. If none is available, the whole exchange is left out.
     private func hold(_ count: Int) -> Bool {
         guard recorder.hold(count) else {
-            leaveOut(.noRoom)
+            leaveOut(.noSpace)
             return false
         }
         held += count

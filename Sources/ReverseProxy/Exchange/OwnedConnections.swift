@@ -59,13 +59,13 @@ final class ClientOwnedConnections {
     private let api: UInt16
     private let name: String
 
-    init(_ api: SharedFlowState, at upstream: UpstreamClient, on loop: EventLoop) {
-        (self.api, name, self.upstream, self.loop, log) = (api.place, api.name, upstream, loop, api.connectionUsers)
+    init(_ api: APIState, at upstream: UpstreamClient, on loop: EventLoop) {
+        (self.api, name, self.upstream, self.loop, log) = (api.index, api.name, upstream, loop, api.connectionUsers)
         (budget, logger) = (api.process.ownedConnections, api.process.logger)
     }
 
     private func owner(_ stream: any ClientStream) -> OwnedConnections.Owner {
-        OwnedConnections.Owner(api: api, client: stream.client.place)
+        OwnedConnections.Owner(api: api, client: stream.client.clientAddress)
     }
 
     /// Whether the request must use an upstream connection that its client connection owns, and bypasses the store.
@@ -95,8 +95,8 @@ final class ClientOwnedConnections {
         return companion.make(owner(stream), at: upstream)
     }
 
-    private func takePermit(_ stream: any ClientStream) -> AddressBudget.Place? {
-        budget.takeWithinLimit(stream.client.place)
+    private func takePermit(_ stream: any ClientStream) -> AddressBudget.Slot? {
+        budget.takeWithinLimit(stream.client.clientAddress)
     }
 
     /// Reserves the upstream connection for the client's next request, because the upstream has offered such a scheme or begun a handshake.

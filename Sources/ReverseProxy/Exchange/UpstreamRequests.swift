@@ -24,10 +24,10 @@ final class UpstreamRequests {
     private let coordination: Coordination
     private let maximumConnections: Int
     /// Targets with responses that were not stored.
-    private let unkept = UnkeptTargets()
+    private let unstorable = UnstorableTargets()
 
     init(
-        _ api: SharedFlowState, _ fields: UpstreamRequestFields, _ connections: ClientOwnedConnections, _ coordination: Coordination,
+        _ api: APIState, _ fields: UpstreamRequestFields, _ connections: ClientOwnedConnections, _ coordination: Coordination,
         _ records: ShardRecords, _ fetches: FetchContext
     ) {
         self.fetches = fetches
@@ -49,7 +49,7 @@ final class UpstreamRequests {
         let head = request.head
         var fields = self.fields.make(from: head, client: client)
         if let name = name(of: head) { fields.set(.xRequestID, name) }
-        if let place = request.place { prepareForStore(&fields, request.found, head, place) }
+        if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request.found, head, fetchTarget) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         if body.framing == .tunnel, let offered = routes.upgrade(head) {
             fields.append(.connection, "Upgrade")
@@ -57,7 +57,7 @@ final class UpstreamRequests {
         }
         var sent = UpstreamRequest(
             method: head.method, target: upstreamTarget(head.pathAndQuery), fields: fields, content: body.framing,
-            isRepeatable: request.place != nil)
+            isRepeatable: request.fetchTarget != nil)
         sent.owned = request.owned
         sent.client = request.scopes.client == 0 ? nil : request.scopes.client
         sent.shares = coordination.shares(of: request.scopes)
@@ -73,7 +73,7 @@ final class UpstreamRequests {
         return rest.first == UInt8(ascii: "/") ? rest : [UInt8(ascii: "/")] + rest
     }
 
-    private func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ head: RequestHead, _ place: RequestPlace) {
+    private func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ head: RequestHead, _ fetchTarget: FetchTarget) {
         let method = head.method
         // A 304 need not contain the CORS fields of the response that it confirms.
         if let found, found.metadata.flags.contains(.ofOtherOrigin) {
@@ -83,7 +83,7 @@ final class UpstreamRequests {
         } else if found != nil {
             // The response to a POST with a failed precondition is 412 (RFC 9110 §13.1.2).
             Validation.removeConditions(from: &fields)
-        } else if head.asksForChange, !unkept.contains(place.keys) {
+        } else if head.asksForChange, !unstorable.contains(fetchTarget.keys) {
             // A 304 cannot be stored. The client's preconditions are evaluated here (RFC 9111 §4.3.2).
             Validation.removeConditions(from: &fields)
         }
@@ -97,7 +97,7 @@ final class UpstreamRequests {
     }
 
     /// Records whether the response is stored. If not, the next request for this target is forwarded with the client's preconditions.
-    func note(_ keys: TargetKeys, isKept: Bool) { unkept.note(keys, isKept: isKept) }
+    func note(_ keys: TargetKeys, isKept: Bool) { unstorable.note(keys, isKept: isKept) }
 }
 
 extension RequestHead {
@@ -106,10 +106,10 @@ extension RequestHead {
 }
 
 extension UpstreamRequestFields.Client {
-    /// - Parameter isBelieved: whether to trust what the request says about its origin.
-    init(_ client: RequestClient, _ head: RequestHead, isBelieved: Bool) {
+    /// - Parameter isTrusted: whether to trust what the request says about its origin.
+    init(_ client: RequestClient, _ head: RequestHead, isTrusted: Bool) {
         self.init(address: client.text, isIPv6: client.isIPv6, host: head.host)
         isSecure = client.isSecure
-        self.isBelieved = isBelieved
+        self.isTrusted = isTrusted
     }
 }

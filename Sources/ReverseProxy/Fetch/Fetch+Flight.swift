@@ -18,8 +18,8 @@ extension Fetch {
         let isRemembered = outcome == .unshareable || subject.found == nil
         if let flight = flight.take() {
             collapsed.end(flight, outcome, by: client, now: clock, isRemembered: isRemembered)
-        } else if let place = subject.place, place.sharing != .none {
-            collapsed.note(outcome, of: place.flight, upstream: clock - began, by: client, now: clock, isRemembered: isRemembered)
+        } else if let fetchTarget = subject.fetchTarget, fetchTarget.sharing != .none {
+            collapsed.note(outcome, of: fetchTarget.flight, upstream: clock - began, by: client, now: clock, isRemembered: isRemembered)
         }
     }
 
@@ -34,7 +34,7 @@ extension Fetch {
     private func endLease(after outcome: FlightOutcome) {
         switch outcome {
         // A response for all users is stored under another key than that of the request.
-        case .stored: endLease(subject.place?.keys.common == nil ? .stored : .free)
+        case .stored: endLease(subject.fetchTarget?.keys.common == nil ? .stored : .free)
         case .unshareable: endLease(.eachRequest)
         case .failed(let failure) where failure.isOfUpstream: endLease(subject.found == nil ? .eachRequest : .eachNode)
         case .failed, .outdated, .overtaken, .abandoned: endLease(.free)
@@ -45,8 +45,8 @@ extension Fetch {
     func endLeaseOfTooLong() { endLease(.eachNode) }
 
     private func endLease(_ end: LeaseEnd) {
-        guard let place = subject.place, place.takesLease else { return }
-        context.coordination.level.ended(place.keys.own, end, by: subject.scopes.client)
+        guard let fetchTarget = subject.fetchTarget, fetchTarget.takesLease else { return }
+        context.coordination.level.ended(fetchTarget.keys.own, end, by: subject.scopes.client)
     }
 
     /// Whether content of this length exceeds what nodes share.

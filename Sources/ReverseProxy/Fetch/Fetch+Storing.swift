@@ -11,10 +11,10 @@ import Upstream
 
 extension Fetch {
     /// The request in the form that the cache uses; nil if the response is not stored.
-    var placedRequest: PlacedRequest? {
+    var storableExchange: StorableExchange? {
         if let placed { return placed }
-        guard let keys = subject.place?.keys ?? keysOfGet else { return nil }
-        let placed = PlacedRequest(
+        guard let keys = subject.fetchTarget?.keys ?? keysOfGet else { return nil }
+        let placed = StorableExchange(
             subject.head, subject.directives, keys: keys, found: subject.found, subject.basis?.identity, client: subject.client)
         self.placed = placed
         return placed
@@ -29,12 +29,12 @@ extension Fetch {
     }
 
     /// Whether the response has a cache key.
-    var hasCacheKey: Bool { subject.place != nil || keysOfGet != nil }
+    var hasCacheKey: Bool { subject.fetchTarget != nil || keysOfGet != nil }
 
     func storageDecision(_ response: ResponseHead) -> StorageDecision {
         guard !isOfConnectionUser else { return .forbidden(.connectionUser) }
         if subject.head.method == .post, !hasCacheKey { takeKeyOfGet(response) }
-        guard let isPartitioned = subject.place?.isPartitioned ?? keysOfGet?.isPartitioned, let cache = context.cache else {
+        guard let isPartitioned = subject.fetchTarget?.isPartitioned ?? keysOfGet?.isPartitioned, let cache = context.cache else {
             return .forbidden(subject.notStored)
         }
         let control = keysOfGet == nil ? cache.control(response) : control(response, for: cache)
@@ -62,63 +62,64 @@ extension Fetch {
     /// - Parameters:
     ///   - isUpdate: whether a stored response is updated.
     ///   - loads: number of loads so far. Beyond a limit, the cache waits for the disk.
-    func missing(toStore response: ResponseHead, isUpdate: Bool, loads: Int) -> NotAtHand? {
-        guard let placedRequest, loads < ResponseCache.readLimit else { return nil }
-        return context.cache?.firstNotAtHand(storing: response.fields, for: placedRequest, isUpdate: isUpdate, now: context.loop.now)
+    func missing(toStore response: ResponseHead, isUpdate: Bool, loads: Int) -> NotInMemory? {
+        guard let storableExchange, loads < ResponseCache.readLimit else { return nil }
+        return context.cache?.firstNotInMemory(storing: response.fields, for: storableExchange, isUpdate: isUpdate, now: context.loop.now)
     }
 
     /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
     func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
-        guard let placedRequest, let cache = context.cache else { return nil }
+        guard let storableExchange, let cache = context.cache else { return nil }
         let findings = collected.findings
         let control = control(head, for: cache)
         // If the content must keep its coding, as with no-transform, it was decoded for the checks only.
         let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control) ? nil : $0 }
         var whole = WholeResponse(
             head, control, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency,
-            isOfPOST: subject.place == nil)
+            isOfPOST: subject.fetchTarget == nil)
         whole.isLenient = findings.isLenient
         if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
-        return cache.store(whole, for: placedRequest, at: context.loop.cacheTime)
+        return cache.store(whole, for: storableExchange, at: context.loop.cacheTime)
     }
 
     /// Updates the stored response after a 304; nil if the 304 matches none.
     func confirmStored(by response: ResponseHead) -> (confirmation: Confirmation, result: ConfirmationResult)? {
-        guard let placedRequest else { return nil }
-        return context.cache?.confirm(by: response, for: placedRequest, recency, at: context.loop.cacheTime)
+        guard let storableExchange else { return nil }
+        return context.cache?.confirm(by: response, for: storableExchange, recency, at: context.loop.cacheTime)
     }
 
     /// A 200 to HEAD updates the response stored for GET (RFC 9111 §4.3.5), whatever else is done with it.
     func updateStored(by response: ResponseHead, loads: Int = 0) {
         guard subject.head.method == .head, response.status == 200, !isOfConnectionUser else { return }
         if let missing = missing(toStore: response, isUpdate: true, loads: loads) {
-            context.cache?.bringIn(missing, on: context.loop) { self.updateStored(by: response, loads: loads + 1) }
+            context.cache?.load(missing, on: context.loop) { self.updateStored(by: response, loads: loads + 1) }
             return
         }
-        if let placedRequest { context.cache?.update(by: response, for: placedRequest, recency, now: context.loop.now) }
+        if let storableExchange { context.cache?.update(by: response, for: storableExchange, recency, now: context.loop.now) }
     }
 
     /// Invalidates what a write has changed.
     /// - Returns: whether the response must wait until the marks are in the store's files.
     func invalidate(after head: ResponseHead) -> Bool {
-        guard !subject.head.method.isSafe, subject.place == nil else { return false }
+        guard !subject.head.method.isSafe, subject.fetchTarget == nil else { return false }
         if head.status.isSuccessful || head.status.isRedirection { context.coordination.noteWrite(subject) }
         let invalidation = context.rules.invalidation(by: subject.head)
         guard let cache = context.cache else { return false }
-        lastToldBefore = context.coordination.marks.lastTold
+        lastAnnouncedBefore = context.coordination.marks.lastAnnounced
         let mayHaveChanged = cache.invalidate(
             after: head, to: subject.head, sparingTarget: invalidation.sparesTarget, withCollection: invalidation.hasCollection,
             at: recency.responseTime)
-        return mayHaveChanged && cache.shared.hasUnwrittenMarks
+        return mayHaveChanged && cache.state.hasUnwrittenMarks
     }
 
     /// Whether the stored response without credentials may be served instead, if the request has no stored response of its partition.
-    func hasStandIn() -> Bool {
-        guard let place = subject.place, place.isPartitioned, let cache = context.cache else { return false }
+    func hasSharedRescue() -> Bool {
+        guard let fetchTarget = subject.fetchTarget, fetchTarget.isPartitioned, let cache = context.cache else { return false }
         // The data was in memory when the request was looked up.
-        let result = try? cache.waiting { () throws(NotAtHand) in
-            try cache.standIn(
-                for: subject.head, at: place.keys, subject.directives, context.rules.rescueWithShared(subject.head), now: context.loop.now)
+        let result = try? cache.waiting { () throws(NotInMemory) in
+            try cache.sharedRescue(
+                for: subject.head, at: fetchTarget.keys, subject.directives, context.rules.sharedRescueMode(subject.head),
+                now: context.loop.now)
         }
         if case .found = result { return true }
         return false
@@ -139,18 +140,18 @@ extension Fetch {
     /// Whether the response head says that the resource is gone.
     /// - Parameter decision: a response that is stored normally is handled as such.
     func saysGone(_ response: ResponseHead, _ decision: StorageDecision) -> Bool {
-        guard subject.found != nil, !isOfConnectionUser, let placedRequest, let cache = context.cache else { return false }
-        return cache.saysGone(response, decision, for: placedRequest)
+        guard subject.found != nil, !isOfConnectionUser, let storableExchange, let cache = context.cache else { return false }
+        return cache.saysGone(response, decision, for: storableExchange)
     }
 
     /// Records that the resource is gone, if the complete response says so.
     /// - Returns: whether it was recorded.
     func rememberGone(_ response: ResponseHead) -> Bool {
         let findings = collected.findings
-        guard let placedRequest, let cache = context.cache, response.status == 410 || findings.flaw == nil else { return false }
+        guard let storableExchange, let cache = context.cache, response.status == 410 || findings.flaw == nil else { return false }
         let content = findings.decoded ?? collected.bytes
         let whole = WholeResponse(response, control(response, for: cache), content, isDecoded: findings.decoded != nil, recency)
-        return cache.rememberGone(whole, for: placedRequest, at: context.loop.cacheTime)
+        return cache.rememberGone(whole, for: storableExchange, at: context.loop.cacheTime)
     }
 
     /// Records that the upstream has the resource. An earlier record that it is gone is discarded.

@@ -32,8 +32,8 @@ final class Fetch: @unchecked Sendable {
     let subject: DecidedRequest
     /// Key under which the response to a POST may be stored for later GETs; nil if it may not.
     var keysOfGet: TargetKeys?
-    /// Created on first use of `placedRequest`.
-    var placed: PlacedRequest?
+    /// Created on first use of `storableExchange`.
+    var placed: StorableExchange?
     /// Content of the request. Released when the response is streamed, because the request is not sent again then.
     private var body: RequestBody
     /// The flight that this fetch leads. Its followers are notified once.
@@ -46,7 +46,7 @@ final class Fetch: @unchecked Sendable {
     var transfer: Transfer?
     /// Slot in the request budget of the client's address. It is kept after the client has disconnected, because the upstream is still
     /// busy.
-    var slot: AddressBudget.Place?
+    var slot: AddressBudget.Slot?
     var machine = FetchMachine()
     /// The response without hop-by-hop fields; nil before its head has arrived, and once it is streamed.
     var response: ResponseHead?
@@ -68,8 +68,8 @@ final class Fetch: @unchecked Sendable {
     var held: HeldResponse?
     /// What the response to a write did not wait for, as text for Cache-Status; nil if it waited for everything.
     var goesBefore: String?
-    /// `MarkPropagation.lastTold` before the change.
-    var lastToldBefore: UInt64 = 0
+    /// `MarkPropagation.lastAnnounced` before the change.
+    var lastAnnouncedBefore: UInt64 = 0
     /// Times of the request and its response, and the request's number among all requests sent.
     var recency = Recency(
         order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))
@@ -112,7 +112,7 @@ final class Fetch: @unchecked Sendable {
     }
 
     func noteSending() {
-        guard let store = context.cache?.shared else { return }
+        guard let store = context.cache?.state else { return }
         (recency.requestTime, recency.order) = (store.timeOfRequest(at: context.loop.now), store.sent.take())
     }
 
@@ -193,7 +193,7 @@ final class Fetch: @unchecked Sendable {
             || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: context.rules.streams(subject.head))
         facts.upstream = context.rules.origin
         func judge(_ head: Span<UInt8>) -> ResponseDecision? {
-            facts.judge(response, beside: head, hasStandIn: hasStandIn, hasSeen)
+            facts.judge(response, beside: head, hasSharedRescue: hasSharedRescue, hasSeen)
         }
         let decision = if let found = subject.found { found.withHead(judge) } else { judge(Span()) }
         if let decision { return decision }
@@ -202,7 +202,7 @@ final class Fetch: @unchecked Sendable {
         facts.isLookedUp = hasCacheKey
         return facts.use(
             storage, saysGone: saysGone(response, storage),
-            ResponseFacts.Room(
+            ResponseFacts.Capacity(
                 length: response.contentLength, limitBytes: context.rules.bufferLimitBytes,
                 examinedAtOnceBytes: context.rules.examinedAtOnceBytes, isExaminerFull: context.examiner.worker.isFull))
     }
@@ -210,7 +210,7 @@ final class Fetch: @unchecked Sendable {
     /// Admits a stream if the limit on connections that streams occupy permits it.
     private func admit(_ decision: ResponseDecision) -> ResponseDecision {
         guard decision == .stream(.stream) else { return decision }
-        guard transfer?.becomeStream() ?? false else { return .turnAway }
+        guard transfer?.becomeStream() ?? false else { return .refuseStream }
         report.isStream = true
         noteSuccess()
         return decision
@@ -345,7 +345,7 @@ final class Fetch: @unchecked Sendable {
     private func obstacle(of findings: ContentExamination.Findings) -> NotStoredReason? {
         guard findings.isLenient, let response, let found = subject.found else { return nil }
         let copy = found.withHead { LastGood.Copy(found.metadata, head: $0, beside: response) }
-        return LastGood.obstacle(response, isLenient: true, inPlaceOf: copy, strictness: context.rules.strictness)
+        return LastGood.obstacle(response, isLenient: true, replacing: copy, strictness: context.rules.strictness)
     }
 
     /// Reports a complete response, except for a 304: only the cache knows whether that one confirms a stored response.
@@ -361,7 +361,7 @@ final class Fetch: @unchecked Sendable {
     /// - Returns: nil while data is loaded from disk. Nearly always it is in memory.
     private func load(for step: FetchMachine.CacheStep, loads: Int = 0) -> FetchMachine.Event? {
         guard let response, let missing = missing(toStore: response, isUpdate: step == .confirm, loads: loads) else { return .loaded }
-        context.cache?.bringIn(missing, on: context.loop) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
+        context.cache?.load(missing, on: context.loop) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
         return nil
     }
 

@@ -22,10 +22,10 @@ final class FetchContext {
     let reporting: Reporting
     let examiner: Examiner
     /// Learns the outcome of each fetch. Weak, and set by `ProxyShard`, because its health checks are fetches too.
-    weak var looks: UpstreamLooks?
+    weak var healthChecks: UpstreamHealthChecks?
 
     init(
-        _ api: SharedFlowState, on shard: Shard, _ cache: ResponseCache?, _ upstream: UpstreamClient, _ coordination: Coordination,
+        _ api: APIState, on shard: Shard, _ cache: ResponseCache?, _ upstream: UpstreamClient, _ coordination: Coordination,
         _ reporting: Reporting
     ) {
         (loop, examiner, rules, self.cache) = (shard.loop, Examiner(worker: shard.workers.content), FetchRules(api), cache)
@@ -42,9 +42,9 @@ struct Examiner {
 
 /// Settings and routes of an API, as far as its fetches need them.
 struct FetchRules {
-    private let api: SharedFlowState
+    private let api: APIState
 
-    init(_ api: SharedFlowState) { self.api = api }
+    init(_ api: APIState) { self.api = api }
 
     var strictness: Strictness { api.settings.policy.strictness }
     var reading: JSONReading { api.settings.policy.reading }
@@ -55,7 +55,7 @@ struct FetchRules {
     var examinedAtOnceBytes: Int { api.settings.content.examinedAtOnceBytes }
     /// The upstream's origin, with which references in responses are compared.
     var origin: UpstreamOrigin { api.cacheSettings.upstream }
-    var identityTables: [ToldIdentities] { api.process.identityTables.all }
+    var identityTables: [LookedUpIdentities] { api.process.identityTables.all }
 
     /// Whether responses to the request are streamed.
     func streams(_ head: RequestHead) -> Bool { api.routes.stream(head.pathAndQuery) }
@@ -73,13 +73,13 @@ struct FetchRules {
     /// What a write invalidates, besides other paths that its response names.
     func invalidation(by head: RequestHead) -> (sparesTarget: Bool, hasCollection: Bool) { api.routes.invalidation(by: head.pathAndQuery) }
 
-    func rescueWithShared(_ head: RequestHead) -> RescueWithShared { api.routes.rescueWithShared(head.pathAndQuery) }
+    func sharedRescueMode(_ head: RequestHead) -> SharedRescueMode { api.routes.sharedRescueMode(head.pathAndQuery) }
 
     /// Remembers which permission a good response gives to the request's origin. A 304 need not repeat it.
     func noteGrant(_ response: ResponseHead, to head: RequestHead) {
         guard let origin = head.fields.first(.origin), head.method != .options, api.routes.crossOrigin(head.pathAndQuery) == nil
         else { return }
-        let word = OriginWord(response.fields, to: origin)
+        let word = OriginDecision(response.fields, to: origin)
         if response.status.isSuccessful || (response.status == 304 && word.grant != nil) { api.grants.note(word, to: head) }
     }
 
@@ -107,18 +107,18 @@ extension FetchContext {
 
     func noteSuccess(of request: DecidedRequest, began: Int64) {
         coordination.noteSuccess(of: request, began: began)
-        looks?.note(request, fails: false)
+        healthChecks?.note(request, fails: false)
     }
 
     func noteFailure(of request: DecidedRequest, _ cause: FailureCause, began: Int64) {
         coordination.noteFailure(of: request, cause, began: began)
-        if request.isReading { looks?.note(request, fails: true) }
+        if request.isReading { healthChecks?.note(request, fails: true) }
     }
 
     func examineOffLoop(
         _ examination: ContentExamination, bytes: Int, then: @escaping @Sendable (ContentExamination.Findings?) -> Void
     ) {
-        reporting.count(.examinedBeside)
+        reporting.count(.examinedOffLoop)
         examiner.worker.perform(bytes, { examination.findings() }, then: then)
     }
 

@@ -11,20 +11,20 @@ import Upstream
 /// Used on its loop only. `@unchecked Sendable` because other threads only queue work on that loop.
 final class MarkPropagation: @unchecked Sendable {
     private final class Wait: @unchecked Sendable {
-        let lastTold: UInt64
-        let then: (_ isWritten: Bool, _ isTold: Bool) -> Void
+        let lastAnnounced: UInt64
+        let then: (_ isWritten: Bool, _ isPropagated: Bool) -> Void
         /// Index among the waits for the store's files; nil once that wait has ended.
         var index: Int?
 
-        init(since lastTold: UInt64, then: @escaping (_ isWritten: Bool, _ isTold: Bool) -> Void) {
-            (self.lastTold, self.then) = (lastTold, then)
+        init(since lastAnnounced: UInt64, then: @escaping (_ isWritten: Bool, _ isPropagated: Bool) -> Void) {
+            (self.lastAnnounced, self.then) = (lastAnnounced, then)
         }
     }
 
     private let loop: EventLoop
-    private let cache: SharedCacheState?
+    private let cache: APICacheState?
     private let peer: PeerProcess
-    private let level: any SharedLevel
+    private let level: any FleetStorage
     /// Waits for the store's files. The limit also holds if the disk hangs.
     private lazy var waits = PatienceLine<Wait>(loop: loop, milliseconds: Self.milliseconds) { [unowned self] in
         end($0, isWritten: false)
@@ -33,7 +33,7 @@ final class MarkPropagation: @unchecked Sendable {
     /// Maximum wait for the store's files, in milliseconds.
     private static let milliseconds: Int64 = 50
 
-    init(loop: EventLoop, cache: SharedCacheState?, peer: PeerProcess, level: any SharedLevel) {
+    init(loop: EventLoop, cache: APICacheState?, peer: PeerProcess, level: any FleetStorage) {
         (self.loop, self.cache, self.peer, self.level) = (loop, cache, peer, level)
     }
 
@@ -41,14 +41,14 @@ final class MarkPropagation: @unchecked Sendable {
     var isUnderWay: Bool { peer.isAwaited || level.isAwaited }
 
     /// Number of the last change for the fleet log.
-    var lastTold: UInt64 { level.lastTold }
+    var lastAnnounced: UInt64 { level.lastAnnounced }
 
     /// Waits until all changes have been propagated.
     /// - Parameters:
-    ///   - lastTold: `lastTold` before the change.
+    ///   - lastAnnounced: `lastAnnounced` before the change.
     ///   - then: called on the loop: whether the marks are in the store's files, and whether they are in the fleet log.
-    func wait(since lastTold: UInt64, then: @escaping @Sendable (_ isWritten: Bool, _ isTold: Bool) -> Void) {
-        let wait = Wait(since: lastTold, then: then)
+    func wait(since lastAnnounced: UInt64, then: @escaping @Sendable (_ isWritten: Bool, _ isPropagated: Bool) -> Void) {
+        let wait = Wait(since: lastAnnounced, then: then)
         wait.index = waits.add(wait, at: loop.batchMilliseconds)
         guard let cache else { return end(wait, isWritten: true) }
         cache.whenMarksWritten { [self] isWritten in
@@ -60,7 +60,7 @@ final class MarkPropagation: @unchecked Sendable {
         guard let index = wait.index.take() else { return }
         waits.leave(index)
         peer.whenKnown { [self] in
-            loop.execute { self.level.whenTold(since: wait.lastTold) { isTold in wait.then(isWritten, isTold) } }
+            loop.execute { self.level.whenPropagated(since: wait.lastAnnounced) { isPropagated in wait.then(isWritten, isPropagated) } }
         }
     }
 }
@@ -82,19 +82,19 @@ extension Fetch {
     /// - Parameter hasUnwrittenMarks: whether marks of the response are not in the store's files yet.
     func mustHold(hasUnwrittenMarks: Bool) -> Bool {
         hasUnwrittenMarks
-            || !subject.head.method.isSafe && subject.place == nil && context.cache != nil && context.coordination.marks.isUnderWay
+            || !subject.head.method.isSafe && subject.fetchTarget == nil && context.cache != nil && context.coordination.marks.isUnderWay
     }
 
     func hold(_ transfer: Transfer) {
         held = HeldResponse()
         transfer.pause()
-        context.coordination.marks.wait(since: lastToldBefore) { self.release(isWritten: $0, isTold: $1) }
+        context.coordination.marks.wait(since: lastAnnouncedBefore) { self.release(isWritten: $0, isPropagated: $1) }
     }
 
-    private func release(isWritten: Bool, isTold: Bool) {
+    private func release(isWritten: Bool, isPropagated: Bool) {
         context.loop.assertOnLoop()
         if !isWritten { context.reporting.count(.writesBeforeMarks) }
-        goesBefore = isWritten ? isTold ? nil : CacheStatus.goesBeforeNodes : CacheStatus.goesBeforeMarks
+        goesBefore = isWritten ? isPropagated ? nil : CacheStatus.goesBeforeNodes : CacheStatus.goesBeforeMarks
         guard let held = held.take(), let transfer, let response else { return }
         use(response, of: transfer)
         let content = held.content

@@ -14,7 +14,7 @@ extension Reporting {
 
     /// Counts an exchange for its API.
     func countOfAPI(_ record: borrowing ExchangeRecord) {
-        records.apis[place].figures.recordOfAPI(record)
+        records.apis[apiIndex].figures.recordOfAPI(record)
     }
 
     func count(_ record: borrowing ExchangeRecord, _ head: RequestHead) {
@@ -53,22 +53,22 @@ extension Reporting {
     /// Counts a response of the upstream, whatever caused its request.
     func countResponse(_ head: ResponseHead, _ times: TransferTimes) {
         let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
-        records.apis[place].figures.count(.upstreamResponses, StatusClass.index(of: head.status.rawValue))
-        if let firstByte { records.apis[place].figures.observe(.firstByte, 0, firstByte) }
+        records.apis[apiIndex].figures.count(.upstreamResponses, StatusClass.index(of: head.status.rawValue))
+        if let firstByte { records.apis[apiIndex].figures.observe(.firstByte, 0, firstByte) }
         // A response with Age was generated earlier.
         guard let firstByte, let text = head.fields.first(.date), !head.fields.contains(.age) else { return }
         let received = loop.batchWallMilliseconds
         guard let date = HTTPDate.parse(text, now: received / 1_000) else { return }
-        records.apis[place].noteDate(date * 1_000, received: received, duration: firstByte / 1_000 + 1, now: loop.batchMilliseconds)
+        records.apis[apiIndex].noteDate(date * 1_000, received: received, duration: firstByte / 1_000 + 1, now: loop.batchMilliseconds)
     }
 
     func countResponseBytes(_ count: Int) {
-        records.apis[place].figures.count(.upstreamResponseBytes, by: UInt64(count))
+        records.apis[apiIndex].figures.count(.upstreamResponseBytes, by: UInt64(count))
     }
 
     func countConnection(_ times: TransferTimes) {
-        records.apis[place].figures.observe(.connecting, 0, Int64(times.connected))
-        if times.secured > 0 { records.apis[place].figures.observe(.securing, 0, Int64(max(0, times.secured - times.connected))) }
+        records.apis[apiIndex].figures.observe(.connecting, 0, Int64(times.connected))
+        if times.secured > 0 { records.apis[apiIndex].figures.observe(.securing, 0, Int64(max(0, times.secured - times.connected))) }
     }
 
     /// Records a refused request to the admin interface, for example one with a wrong token.
@@ -82,7 +82,7 @@ extension Reporting {
     }
 
     func countRefused(_ refusal: AccessRefusal) {
-        if let place = MetricNames.place(of: refusal) { records.figures.labelled.count(.refused, place) }
+        if let index = MetricNames.index(of: refusal) { records.figures.labelled.count(.refused, index) }
     }
 
     /// Counts a request for an own page. Such requests are not in the access log.

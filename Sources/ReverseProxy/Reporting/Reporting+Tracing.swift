@@ -29,10 +29,10 @@ extension Reporting {
     func beginSpan(_ request: inout UpstreamRequest, for subject: DecidedRequest, _ cause: BackgroundCause?) -> FetchSpan? {
         guard let tracer = records.tracer else { return nil }
         let head = subject.head
-        guard let place = tracer.begin(&request.fields, for: head) else { return nil }
+        guard let context = tracer.begin(&request.fields, for: head) else { return nil }
         var work = TraceSpan.Client(TraceSpan.Head(request.method, request.target, .http11))
         work.background = cause
-        return FetchSpan(place, parent: head.span, work)
+        return FetchSpan(context, parent: head.span, work)
     }
 
     func endSpan(_ span: FetchSpan) {
@@ -42,18 +42,18 @@ extension Reporting {
         let duration = SystemTime.monotonicMicroseconds - span.began
         tracer.exporter.append(
             TraceSpan(
-                span.place, parent: span.parent.span, link: span.work.background == nil ? nil : span.parent, start: span.began + offset,
+                span.context, parent: span.parent.span, link: span.work.background == nil ? nil : span.parent, start: span.began + offset,
                 duration: duration, spanSubject, .client(span.work)))
     }
 }
 
 extension SpanSubject {
-    convenience init(_ shared: SharedFlowState, shard: Int) {
+    convenience init(_ apiState: APIState, shard: Int) {
         self.init(
-            api: shared.name,
+            api: apiState.name,
             // The last route, for all other paths, has no name.
-            routes: shared.routes.all.dropLast().map { SpanSubject.Route(name: $0.name, pattern: $0.pattern.text) },
-            upstreams: shared.settings.upstream.atEachAddress.map {
+            routes: apiState.routes.all.dropLast().map { SpanSubject.Route(name: $0.name, pattern: $0.pattern.text) },
+            upstreams: apiState.settings.upstream.atEachAddress.map {
                 SpanSubject.Upstream(url: $0.origin + $0.basePath, host: $0.host, port: $0.port)
             }, shard: shard)
     }

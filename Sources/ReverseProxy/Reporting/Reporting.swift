@@ -16,9 +16,9 @@ import Upstream
 public final class Reporting {
     let loop: EventLoop
     let records: ShardRecords
-    let api: SharedFlowState
+    let api: APIState
     /// Number of the API in records and counters.
-    let place: Int
+    let apiIndex: Int
     private let isAlone: Bool
     private let shard: Int
     /// nil if no routes are configured, and before the start.
@@ -28,23 +28,23 @@ public final class Reporting {
     /// Data about this API in spans.
     let spanSubject: SpanSubject
 
-    init(_ api: SharedFlowState, on shard: Shard) {
+    init(_ api: APIState, on shard: Shard) {
         (loop, records, self.shard, self.api) = (shard.loop, shard.records, shard.number, api)
-        (place, isAlone) = (Int(api.place), api.name.isEmpty)
+        (apiIndex, isAlone) = (Int(api.index), api.name.isEmpty)
         upstreamAddresses = api.settings.upstream.atEachAddress.map(\.authority)
         spanSubject = SpanSubject(api, shard: shard.number)
     }
 
     /// Must be called on the shard's event loop before the first request.
     func start() {
-        records.count(ofAPI: place)
+        records.count(ofAPI: apiIndex)
         routeFigures = RouteRecords(api.routes, ofAPI: api.name, in: records)
     }
 
     /// nil if no recording is active.
     var recorder: (any ExchangeRecorder)? { api.process.recorder }
 
-    func follow(_ leader: SpanPlace, of span: SpanPlace) { records.tracer?.follow(leader, of: span) }
+    func follow(_ leader: SpanContext, of span: SpanContext) { records.tracer?.follow(leader, of: span) }
 
     /// Number of the next record.
     func nextNumber() -> UInt64 { records.why.nextNumber() }
@@ -58,7 +58,7 @@ public final class Reporting {
         count(record, head)
         if !isAlone {
             if record.reasons.refusal?.isOfNoAPI == true { record.api = ExchangeRecord.noAPI }
-            if record.api != ExchangeRecord.noAPI { record.api = api.place }
+            if record.api != ExchangeRecord.noAPI { record.api = api.index }
             if record.api != ExchangeRecord.noAPI { countOfAPI(record) }
         }
         records.why.append(&record, target: head.pathAndQuery)
@@ -90,11 +90,11 @@ public final class Reporting {
     /// The line of the Cistern-Why field.
     func whyField(_ record: ExchangeRecord, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)
-        let isNobodys = record.api == ExchangeRecord.noAPI
+        let hasNoAPI = record.api == ExchangeRecord.noAPI
         return WhyExplanation(
             WhyRecord(exchange: record, shard: shard, target: target),
-            route: isNobodys ? ExplainedRoute.none : api.routes.explained(target), api: isNobodys ? "" : api.name,
-            unknownField: isNobodys ? nil : api.cache?.unknownFields.name(ofField: record.found.unknownField)
+            route: hasNoAPI ? ExplainedRoute.none : api.routes.explained(target), api: hasNoAPI ? "" : api.name,
+            unknownField: hasNoAPI ? nil : api.cache?.unknownFields.name(ofField: record.found.unknownField)
         ).field
     }
 

@@ -29,13 +29,13 @@ final class RouteRecords {
     func figures(of route: UInt16) -> RouteFigures? { route == ExchangeRecord.noRoute ? nil : figures[Int(route)] }
 
     /// Index of the target's route.
-    func place(of target: ArraySlice<UInt8>) -> UInt16 {
+    func index(of target: ArraySlice<UInt8>) -> UInt16 {
         let path = target.withoutQuery
         let hash = ContentHash.number(of: path.span)
         let slot = Int(truncatingIfNeeded: hash) & (Self.remembered - 1)
         if latest[slot].hash == hash { return latest[slot].route }
-        let place = UInt16(routes.place(of: path))
-        latest[slot] = (hash, place)
-        return place
+        let index = UInt16(routes.index(of: path))
+        latest[slot] = (hash, index)
+        return index
     }
 }

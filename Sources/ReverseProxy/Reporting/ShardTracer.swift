@@ -11,7 +11,7 @@ final class ShardTracer {
     private var chances = Chances()
     private var clock = SpanClock()
     /// The leader's span of each request that waits, or waited, for another fetch. Removed at the request's end.
-    private var leaders: [UInt64: SpanPlace] = [:]
+    private var leaders: [UInt64: SpanContext] = [:]
     /// Second in which the process-wide limit was reached. It is checked once a second then, and not for each request.
     private var fullSecond: Int64 = .min
 
@@ -21,42 +21,42 @@ final class ShardTracer {
 
     /// The span of a new request; `none` if it is not recorded.
     /// - Parameter now: milliseconds since 1970.
-    func place(for head: RequestHead, now: Int64) -> SpanPlace {
+    func context(for head: RequestHead, now: Int64) -> SpanContext {
         let parent = head.contains(.traceparent) ? TraceParent(head.fields) : nil
         guard Sampling.wants(parent, exporter.settings, &chances) else { return .none }
-        return hasRoom(now: now / 1_000) ? SpanNumbers.span(in: parent?.trace) : .none
+        return hasCapacity(now: now / 1_000) ? SpanNumbers.span(in: parent?.trace) : .none
     }
 
     /// The request with its own span. A remembered request may have another one.
     func recorded(_ head: RequestHead, now: Int64) -> RequestHead {
-        let place = place(for: head, now: now)
-        return place.isRecorded || head.span.isRecorded ? head.recorded(as: place) : head
+        let context = context(for: head, now: now)
+        return context.isRecorded || head.span.isRecorded ? head.recorded(as: context) : head
     }
 
-    private func hasRoom(now second: Int64) -> Bool {
+    private func hasCapacity(now second: Int64) -> Bool {
         if second != fullSecond, exporter.takeRoom(now: second) { return true }
         fullSecond = second
         exporter.countOverLimit()
         return false
     }
 
-    func follow(_ leader: SpanPlace, of span: SpanPlace) { leaders[span.span] = leader }
+    func follow(_ leader: SpanContext, of span: SpanContext) { leaders[span.span] = leader }
 
     /// The span of the fetch for which a request waited; nil if it waited for none. May be called once for each span, at its end.
-    func leader(of span: SpanPlace) -> SpanPlace? { leaders.isEmpty ? nil : leaders.removeValue(forKey: span.span) }
+    func leader(of span: SpanContext) -> SpanContext? { leaders.isEmpty ? nil : leaders.removeValue(forKey: span.span) }
 
     // MARK: Fetches
 
     /// Sets the trace fields of an upstream request.
     /// - Returns: the span of the fetch; nil if it is not recorded.
-    func begin(_ fields: inout Fields, for head: RequestHead) -> SpanPlace? {
+    func begin(_ fields: inout Fields, for head: RequestHead) -> SpanContext? {
         guard head.span.isRecorded else {
             TraceContext.pass(&fields)
             return nil
         }
-        let place = SpanNumbers.span(in: head.span.trace)
-        TraceContext.tell(place, in: &fields)
-        return place
+        let context = SpanNumbers.span(in: head.span.trace)
+        TraceContext.set(context, in: &fields)
+        return context
     }
 
     /// Microseconds to add to the monotonic clock to get the time since 1970.
@@ -65,16 +65,16 @@ final class ShardTracer {
 
 /// The span of an active fetch. Used on its shard's loop only.
 final class FetchSpan {
-    let place: SpanPlace
+    let context: SpanContext
     /// Span of the request that caused the fetch.
-    let parent: SpanPlace
+    let parent: SpanContext
     var work: TraceSpan.Client
     /// Times in microseconds of the monotonic clock: the start, and the last sending of the request.
     let began: Int64
     var asked: Int64
 
-    init(_ place: SpanPlace, parent: SpanPlace, _ work: TraceSpan.Client) {
-        (self.place, self.parent, self.work) = (place, parent, work)
+    init(_ context: SpanContext, parent: SpanContext, _ work: TraceSpan.Client) {
+        (self.context, self.parent, self.work) = (context, parent, work)
         began = SystemTime.monotonicMicroseconds
         asked = began
     }

@@ -43,21 +43,21 @@ struct Export: AdminCommand {
         let creator: JSONValue = ["name": "cistern", "version": .string(version)]
         try file.write(Array("{\"log\":{\"version\":\"1.2\",\"creator\":".utf8) + creator.serialized() + Array(",\"entries\":[".utf8))
         var written = 0
-        var leftOut: [NotExportedReason: Int] = [:]
+        var omitted: [NotExportedReason: Int] = [:]
         var hasPlaceholders = false
         var after: String?
         repeat {
             let page = try client.value("GET", "entries", [("prefix", prefix), ("limit", "200"), ("after", after), which.argument])
             for entry in page["entries"]?.array ?? [] {
                 if let reason = reason(notToExport: entry) {
-                    leftOut[reason, default: 0] += 1
+                    omitted[reason, default: 0] += 1
                     continue
                 }
                 guard let id = entry["id"]?.string, let copy = details(id, client) else { continue }
                 // A stored removal follows the response that it replaces. Without it, an import would restore the response.
                 for entry in [copy] + (copy["gone"]?.string.flatMap { details($0, client) }.map { [$0] } ?? []) {
                     guard let archived = archive(entry, client) else { continue }
-                    hasPlaceholders = hasPlaceholders || Self.holdsPlaceholder(archived)
+                    hasPlaceholders = hasPlaceholders || Self.containsPlaceholder(archived)
                     try file.write(Array((written > 0 ? ",\n" : "\n").utf8) + archived.serialized())
                     written += 1
                 }
@@ -65,9 +65,9 @@ struct Export: AdminCommand {
             after = page["next"]?.string
         } while after != nil
         try file.write(Array("\n]}}\n".utf8))
-        StandardError.write("\(written) responses written\(leftOut.isEmpty ? "" : ", \(leftOut.values.reduce(0, +)) left out:")\n")
+        StandardError.write("\(written) responses written\(omitted.isEmpty ? "" : ", \(omitted.values.reduce(0, +)) left out:")\n")
         for reason in NotExportedReason.allCases {
-            if let count = leftOut[reason] { StandardError.write("  \(count) \(reason.rawValue)\n") }
+            if let count = omitted[reason] { StandardError.write("  \(count) \(reason.rawValue)\n") }
         }
         if hasPlaceholders {
             StandardError.write(
@@ -86,7 +86,7 @@ struct Export: AdminCommand {
         return entry["keyed_by_more"] == true ? .keyedByMore : nil
     }
 
-    private static func holdsPlaceholder(_ archived: JSONValue) -> Bool {
+    private static func containsPlaceholder(_ archived: JSONValue) -> Bool {
         let fields = [archived["request"], archived["response"]].flatMap { $0?["headers"]?.array ?? [] }
         return archived["request"]?["url"]?.string?.contains("=" + SecretNames.redaction) == true
             || fields.contains { $0["value"]?.string?.contains(SecretNames.redaction) == true }
@@ -193,20 +193,20 @@ struct Import: AdminCommand {
         }
         let arguments = origin.map { ("origin", Optional($0)) } + [("shared", shared ? "true" : nil), which.argument]
         var imported = 0
-        var leftOut: [String: Int] = [:]
+        var omitted: [String: Int] = [:]
         for index in 0..<reader.count {
             let entry = reader.entry(index)
             if let fault = Self.fault(entry) {
-                leftOut[Self.reason(fault), default: 0] += 1
-                guard case .malformed(let what) = fault, leftOut["malformed", default: 0] <= Self.toldLimit else { continue }
+                omitted[Self.reason(fault), default: 0] += 1
+                guard case .malformed(let what) = fault, omitted["malformed", default: 0] <= Self.toldLimit else { continue }
                 StandardError.write("cistern: \(file): \(reader.mistake(what, in: index))\n")
                 continue
             }
             let response = try client.value("POST", "entries", arguments, content: entry.serialized())
-            if let reason = response["reason"]?.string { leftOut[reason, default: 0] += 1 } else { imported += 1 }
+            if let reason = response["reason"]?.string { omitted[reason, default: 0] += 1 } else { imported += 1 }
         }
         print("\(imported) of \(reader.count) responses stored")
-        for (reason, count) in leftOut.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
+        for (reason, count) in omitted.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
             let sentence = (UnusableReason(rawValue: reason)?.sentence ?? Self.sentences[reason]).map { " (\($0))" } ?? ""
             print("  \(count) left out: \(reason)\(sentence)")
         }

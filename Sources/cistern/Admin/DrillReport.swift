@@ -84,13 +84,13 @@ struct DrillReport {
             default: noteStoring(exchange)
             }
             total.add(one)
-            counts[place(for: path), default: Counts()].add(one)
+            counts[bucket(for: path), default: Counts()].add(one)
         }
     }
 
     private static let others = Path(method: "", path: "(other paths)")
 
-    private func place(for path: Path) -> Path { counts[path] != nil || counts.count < Self.pathLimit ? path : Self.others }
+    private func bucket(for path: Path) -> Path { counts[path] != nil || counts.count < Self.pathLimit ? path : Self.others }
 
     private static func path(of exchange: JSONValue) -> Path? {
         guard let target = exchange["target"]?.string else { return nil }

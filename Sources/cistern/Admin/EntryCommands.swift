@@ -230,7 +230,7 @@ struct Purge: AdminCommand {
             which.argument,
         ]
         let response = try client.value("POST", "purge", arguments)
-        if json { StandardOutput.write(response.serialized() + [0x0a]) } else { tell(response, client) }
+        if json { StandardOutput.write(response.serialized() + [0x0a]) } else { printResult(response, client) }
         guard let nodes = response["nodes"]?.string else { return }
         switch (nodes, response["reason"]?.string) {
         case ("durable", _), (_, "no_replica"), (_, "not_replicated"): break
@@ -239,7 +239,7 @@ struct Purge: AdminCommand {
         }
     }
 
-    private func tell(_ response: JSONValue, _ client: AdminClient) {
+    private func printResult(_ response: JSONValue, _ client: AdminClient) {
         let count = response["purged"]?.integer ?? 0
         let hint = count > 0 || all ? "" : ": nothing that is stored was meant (see cistern ls)"
         print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")\(hint)")

@@ -69,14 +69,14 @@ struct ShareStatus: AdminCommand {
             lines.append("slow      a round trip to the engine takes too long: misses do not ask it until it is faster")
         }
         let gaps = state["gaps"]?.members ?? []
-        let told = gaps.filter { ($0.value.integer ?? 0) > 0 }.map { "\($0.name) \($0.value.integer ?? 0)" }
-        lines.append("gaps      \(told.isEmpty ? "none since the start" : told.joined(separator: ", "))")
+        let parts = gaps.filter { ($0.value.integer ?? 0) > 0 }.map { "\($0.name) \($0.value.integer ?? 0)" }
+        lines.append("gaps      \(parts.isEmpty ? "none since the start" : parts.joined(separator: ", "))")
         return lines.joined(separator: "\n") + "\n"
     }
 
     /// Number of purges that other nodes have not received for sure, by reason.
     private static func pending(_ reasons: JSONValue?) -> String {
-        let told = (reasons?.members ?? []).compactMap { reason -> String? in
+        let parts = (reasons?.members ?? []).compactMap { reason -> String? in
             guard let count = reason.value.integer, count > 0 else { return nil }
             let meaning =
                 switch reason.name {
@@ -87,7 +87,7 @@ struct ShareStatus: AdminCommand {
                 }
             return "\(count) \(Printable.text(reason.name))\(meaning)"
         }
-        return told.isEmpty ? "none is pending" : "pending: " + told.joined(separator: "; ")
+        return parts.isEmpty ? "none is pending" : "pending: " + parts.joined(separator: "; ")
     }
 
     private static let unlistedInCluster =

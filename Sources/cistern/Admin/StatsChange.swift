@@ -56,15 +56,15 @@ struct StatsChange {
 
     /// - Parameter seconds: time between the two responses.
     init(from before: JSONValue, to now: JSONValue, seconds: Double) {
-        let looks = Looks(before: before, now: now, seconds: max(seconds, 0.001))
+        let samples = Samples(before: before, now: now, seconds: max(seconds, 0.001))
         results = (now["requests"]?.members ?? []).filter { $0.name != "own" }.map { member in
             Result(
-                name: member.name, rate: looks.rate(member.value.integer, before["requests"]?[member.name]?.integer),
-                times: looks.times(now["latency_seconds"]?[member.name], before["latency_seconds"]?[member.name]))
+                name: member.name, rate: samples.rate(member.value.integer, before["requests"]?[member.name]?.integer),
+                times: samples.times(now["latency_seconds"]?[member.name], before["latency_seconds"]?[member.name]))
         }
-        (apis, routes) = (looks.parts("apis"), looks.parts("routes"))
+        (apis, routes) = (samples.parts("apis"), samples.parts("routes"))
         func bytes(_ name: String) -> Int {
-            Int(looks.rate(now["response_bytes"]?[name]?.integer, before["response_bytes"]?[name]?.integer))
+            Int(samples.rate(now["response_bytes"]?[name]?.integer, before["response_bytes"]?[name]?.integer))
         }
         (storeBytes, upstreamBytes) = (bytes("store"), bytes("upstream"))
         state = now["upstream"]?["state"]?.string ?? "unknown"
@@ -81,29 +81,29 @@ struct StatsChange {
     }
 }
 
-private struct Looks {
+private struct Samples {
     let before: JSONValue
     let now: JSONValue
     let seconds: Double
 
     /// Increase of a counter; 0 if a restart has reset it to a lower value.
-    private func rise(_ new: Int?, _ old: Int?) -> Int { max(0, (new ?? 0) - (old ?? 0)) }
+    private func increase(_ new: Int?, _ old: Int?) -> Int { max(0, (new ?? 0) - (old ?? 0)) }
 
-    func rate(_ new: Int?, _ old: Int?) -> Double { Double(rise(new, old)) / seconds }
+    func rate(_ new: Int?, _ old: Int?) -> Double { Double(increase(new, old)) / seconds }
 
     func times(_ new: JSONValue?, _ old: JSONValue?) -> CountedTimes {
         let counts = { (latency: JSONValue?) in latency?["counts"]?.array?.map { $0.integer ?? 0 } ?? [] }
         let earlier = counts(old)
         return CountedTimes(
-            counts: counts(new).enumerated().map { rise($1, $0 < earlier.count ? earlier[$0] : 0) },
+            counts: counts(new).enumerated().map { increase($1, $0 < earlier.count ? earlier[$0] : 0) },
             bounds: now["latency_bounds_seconds"]?.array?.compactMap(\.double) ?? [])
     }
 
     func parts(_ kind: String) -> [StatsChange.Part] {
         let known = before[kind]?.array ?? []
-        return (now[kind]?.array ?? []).enumerated().map { place, part in
-            let isThere = place < known.count && known[place]["name"] == part["name"]
-            let earlier = isThere ? known[place] : known.first { $0["name"] == part["name"] }
+        return (now[kind]?.array ?? []).enumerated().map { index, part in
+            let isThere = index < known.count && known[index]["name"] == part["name"]
+            let earlier = isThere ? known[index] : known.first { $0["name"] == part["name"] }
             func sum(_ results: [String]) -> Double {
                 results.reduce(0) { $0 + rate(part["requests"]?[$1]?.integer, earlier?["requests"]?[$1]?.integer) }
             }

@@ -29,32 +29,32 @@ struct StatusWatch: ParsableArguments {
         let keys = TerminalKeys()
         var view = WatchView()
         (view.order, view.filter) = (sort, filter.lowercased())
-        var before = try Look(client)
+        var before = try Sample(client)
         // Shows a first picture immediately.
-        var shown = (change: StatsChange(from: before.stats, to: before.stats, seconds: interval), look: before)
-        let draw = { (view: WatchView, shown: (change: StatsChange, look: Look)) in
+        var shown = (change: StatsChange(from: before.stats, to: before.stats, seconds: interval), sample: before)
+        let draw = { (view: WatchView, shown: (change: StatsChange, sample: Sample)) in
             let size = Self.terminalSize
-            let picture = view.picture(
-                shown.change, shown.look.stats, width: size.width, height: size.height, hasColours: hasColours)
+            let picture = view.render(
+                shown.change, shown.sample.stats, width: size.width, height: size.height, hasColours: hasColours)
             StandardOutput.write("\u{1b}[H\u{1b}[J" + picture)
         }
         draw(view, shown)
         defer { StandardOutput.write("\n") }
-        var looks = 0
-        while count == 0 || looks < count {
+        var sampleCount = 0
+        while count == 0 || sampleCount < count {
             while let key = Self.key(keys, view.isPaused ? TerminalKeys.now + 3_600_000 : before.at + Int(interval * 1_000)) {
                 let wasPaused = view.isPaused
-                if view.press(key) { return }
+                if view.handleKey(key) { return }
                 // Activity during the pause must not count as current.
-                if wasPaused, !view.isPaused { before = try Look(client) }
+                if wasPaused, !view.isPaused { before = try Sample(client) }
                 draw(view, shown)
             }
             if view.isPaused { continue }
-            let now = try Look(client)
+            let now = try Sample(client)
             shown = (StatsChange(from: before.stats, to: now.stats, seconds: now.seconds(since: before)), now)
             draw(view, shown)
             before = now
-            looks += 1
+            sampleCount += 1
         }
     }
 
@@ -66,11 +66,11 @@ struct StatusWatch: ParsableArguments {
 
     /// Prints lines, for pipes and logs.
     private func writeLines(_ client: AdminClient) throws {
-        var before = try Look(client)
+        var before = try Sample(client)
         var shown = 0
         while count == 0 || shown < count {
             usleep(UInt32(interval * 1e6))
-            let now = try Look(client)
+            let now = try Sample(client)
             StandardOutput.write(StatsChange(from: before.stats, to: now.stats, seconds: now.seconds(since: before)).line + "\n")
             before = now
             shown += 1
@@ -86,7 +86,7 @@ struct StatusWatch: ParsableArguments {
 }
 
 /// Statistics from the admin interface at one time.
-private struct Look {
+private struct Sample {
     let stats: JSONValue
     /// Milliseconds of the clock of `TerminalKeys`.
     let at: Int
@@ -96,7 +96,7 @@ private struct Look {
         at = TerminalKeys.now
     }
 
-    func seconds(since other: Look) -> Double { Double(at - other.at) / 1_000 }
+    func seconds(since other: Sample) -> Double { Double(at - other.at) / 1_000 }
 }
 
 extension WatchOrder: ExpressibleByArgument {}

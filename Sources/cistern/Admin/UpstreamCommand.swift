@@ -48,8 +48,8 @@ struct UpstreamCommand: ParsableCommand {
             guard addresses.count > 1 else { return "" }
             let asked = addresses.firstIndex { $0["up"] == true }
             var table = TextTable([("ADDRESS", false), ("STATE", false), ("SINCE", false), ("ERROR", false)])
-            for (place, address) in addresses.enumerated() {
-                let state = address["up"] == true ? (place == asked ? "asked" : "up") : "DOWN"
+            for (index, address) in addresses.enumerated() {
+                let state = address["up"] == true ? (index == asked ? "asked" : "up") : "DOWN"
                 table.add([
                     Printable.text(address["address"]?.string ?? ""), state, address["since"]?.string ?? "-",
                     address["error"]?.string ?? "-",
@@ -70,10 +70,10 @@ struct UpstreamCommand: ParsableCommand {
                 table.add(["scope", "partition", "since"].map { scope[$0]?.string ?? "-" } + [cause, scope["setting"]?.string ?? "-"])
             }
             text += table.text + "\n"
-            var told: [String] = []
+            var shownKinds: [String] = []
             for scope in scopes {
-                guard let kind = scope["kind"]?.string, !told.contains(kind) else { continue }
-                told.append(kind)
+                guard let kind = scope["kind"]?.string, !shownKinds.contains(kind) else { continue }
+                shownKinds.append(kind)
                 text += "\(kind): \(scope["effect"]?.string ?? "")\n"
                 if let advice = scope["advice"]?.string { text += "  → \(Printable.text(advice))\n" }
             }

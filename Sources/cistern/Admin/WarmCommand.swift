@@ -83,12 +83,12 @@ struct Warm: ParsableCommand {
         let next = Mutex(0)
         DispatchQueue.concurrentPerform(iterations: workers) { _ in
             while true {
-                let place = next.withLock { place in
-                    defer { place += 1 }
-                    return place
+                let index = next.withLock { index in
+                    defer { index += 1 }
+                    return index
                 }
-                guard place < targets.count else { return }
-                progress.ended(targets[place], WarmOutcome(targets[place], lines, address))
+                guard index < targets.count else { return }
+                progress.ended(targets[index], WarmOutcome(targets[index], lines, address))
             }
         }
         return progress.finish()

@@ -31,7 +31,7 @@ struct WatchView {
     private static let (interrupt, end, escape, delete, backspace): (UInt8, UInt8, UInt8, UInt8, UInt8) = (0x03, 0x04, 0x1b, 0x7f, 0x08)
 
     /// - Returns: whether to quit.
-    mutating func press(_ key: UInt8) -> Bool {
+    mutating func handleKey(_ key: UInt8) -> Bool {
         switch key {
         case Self.interrupt, Self.end: return true
         case Self.escape: (filter, isTyping) = ("", false)
@@ -64,8 +64,8 @@ struct WatchView {
 
     /// Renders the screen, clipped to its size.
     /// - Parameter hasColours: whether the state's sentence is coloured.
-    func picture(_ change: StatsChange, _ now: JSONValue, width: Int, height: Int, hasColours: Bool) -> String {
-        let sentence = StateWords(now)
+    func render(_ change: StatsChange, _ now: JSONValue, width: Int, height: Int, hasColours: Bool) -> String {
+        let sentence = StateText(now)
         let title = "cistern \(now["version"]?.string ?? "")  \(now["time"]?.string?.prefix(19) ?? "")Z  "
         var head = [title + "\(Printable.rounded(change.rate)) requests/s" + (isPaused ? "  PAUSED" : "")]
         head += Self.wrapped(Printable.text(sentence.text), width).map {
@@ -140,7 +140,7 @@ extension String {
 }
 
 /// The state of the server as one sentence, as on the status page.
-struct StateWords {
+struct StateText {
     let text: String
     let isWell: Bool
 

@@ -91,7 +91,7 @@ struct Why: AdminCommand {
         let exchanges = response["exchanges"]?.array ?? []
         if follow {
             show(exchanges.prefix(last).reversed())
-            return try goOn(client, response["next"]?.string)
+            return try resume(client, response["next"]?.string)
         }
         if json { return StandardOutput.write(response.document) }
         let isFiltered = filter.contains { $0.0 != "path" && $0.1 != nil }
@@ -109,7 +109,7 @@ struct Why: AdminCommand {
     private static let most = 1_000
 
     /// Follows until the reader of the output closes it, or Cistern ends.
-    private func goOn(_ client: AdminClient, _ start: String?) throws {
+    private func resume(_ client: AdminClient, _ start: String?) throws {
         var next = start
         var isBehind = false
         while true {

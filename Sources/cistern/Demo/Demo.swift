@@ -56,7 +56,7 @@ struct Demo: ParsableCommand {
     private func settings(for sample: SampleAPI, in directory: String, storedIn store: String) throws -> CisternSettings {
         var settings = CisternSettings()
         settings.upstreamURL = "http://127.0.0.1:\(sample.port)"
-        settings.listen = [CisternSettings.Listener(word: listen)]
+        settings.listen = [CisternSettings.Listener(shortForm: listen)]
         settings.log.level = .notice
         settings.store.directory = store
         settings.store.size = 64 << 20

@@ -16,7 +16,7 @@ struct Record: ParsableCommand {
         abstract: "Pass requests on to the upstream, and write them with their responses into an HTTP archive at the end.",
         discussion: """
             Nothing is cached: every request goes to the upstream, and every response is recorded, whatever its status and content. The \
-            archive is written on SIGINT or SIGTERM. Secrets are written as \(SecretCovering.placeholder): credential fields, cookies, and \
+            archive is written on SIGINT or SIGTERM. Secrets are written as \(SecretRedaction.placeholder): credential fields, cookies, and \
             arguments and members with names of secrets. `replay` accepts any value for them. Other contents are written unchanged, so \
             check the file before you share it. Only the file's owner can read it.
 
@@ -52,7 +52,7 @@ struct Record: ParsableCommand {
     func run() throws {
         let reader = try options.checkedReader()
         var settings = reader.settings
-        if served.isGiven, !reader.isGiven("listen") { settings.listen = [CisternSettings.Listener(word: ServedCommand.usualAddress)] }
+        if served.isGiven, !reader.isGiven("listen") { settings.listen = [CisternSettings.Listener(shortForm: ServedCommand.usualAddress)] }
         let signals = Signals(isForCommand: served.isGiven)
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
@@ -88,14 +88,14 @@ struct Record: ParsableCommand {
         let recorder = Recorder()
         let server = try Startup.makeServer(proxy, settings, logger, recorder: recorder)
         server.start()
-        let status = try stay(server, signals)
+        let status = try waitForStop(server, signals)
         server.stop(deadline: settings.stopping.deadline)
         guard !recorder.isEmpty else {
             StandardError.write("cistern: \(recorder.summary): \(har) is not written\n")
             throw ExitCode(status == 0 ? 1 : status)
         }
         let upstream = proxy.upstream.origin + proxy.upstream.basePath
-        let secrets = SecretCovering(fields: proxy.policy.credentials.fields, names: secret)
+        let secrets = SecretRedaction(fields: proxy.policy.credentials.fields, names: secret)
         let writer = ArchiveWriter(upstream: upstream, version: Version.text, secrets: withSecrets ? nil : secrets)
         try recorder.write(to: file, writer, upstream: upstream)
         try file.finish()
@@ -105,7 +105,7 @@ struct Record: ParsableCommand {
 
     /// Blocks until a signal to stop, or until the command has ended.
     /// - Returns: exit code of the command, or 0.
-    private func stay(_ server: ProxyServer, _ signals: Signals) throws -> Int32 {
+    private func waitForStop(_ server: ProxyServer, _ signals: Signals) throws -> Int32 {
         guard let url = server.urls.first else { preconditionFailure("no address is listened on") }
         try readiness.announce(url, to: served)
         if served.isGiven { return served.run(at: url, signals) }

@@ -18,7 +18,7 @@ final class Recorder: ExchangeRecorder {
         var next = 0
         var held = 0
         var exchanges: [RecordedExchange] = []
-        var leftOut: [NotRecordedReason: UInt64] = [:]
+        var omitted: [NotRecordedReason: UInt64] = [:]
     }
 
     /// Accessed by all shards' event loops.
@@ -46,20 +46,20 @@ final class Recorder: ExchangeRecorder {
     func leaveOut(_ reason: NotRecordedReason, held: Int) {
         state.withLock { state in
             state.held -= held
-            state.leftOut[reason, default: 0] += 1
+            state.omitted[reason, default: 0] += 1
         }
     }
 
     var counts: [(result: String, count: UInt64)] {
         state.withLock { state in
-            [("recorded", UInt64(state.exchanges.count))] + NotRecordedReason.allCases.map { ($0.rawValue, state.leftOut[$0] ?? 0) }
+            [("recorded", UInt64(state.exchanges.count))] + NotRecordedReason.allCases.map { ($0.rawValue, state.omitted[$0] ?? 0) }
         }
     }
 
     /// Summary for the user.
     var summary: String {
-        let (count, leftOut) = state.withLock { ($0.exchanges.count, $0.leftOut) }
-        let reasons = NotRecordedReason.allCases.compactMap { reason in leftOut[reason].map { "\($0) since \(reason.sentence)" } }
+        let (count, omitted) = state.withLock { ($0.exchanges.count, $0.omitted) }
+        let reasons = NotRecordedReason.allCases.compactMap { reason in omitted[reason].map { "\($0) since \(reason.sentence)" } }
         return "\(count) exchanges recorded" + (reasons.isEmpty ? "" : "; left out: " + reasons.joined(separator: ", "))
     }
 

@@ -98,10 +98,10 @@ struct ReplayCommand: ParsableCommand {
         do throws(ArchiveReader.Mistake) {
             let origins = try origins()
             let reader = try ArchiveReader(try ArchiveFile.read(file))
-            let secrets = SecretCovering(fields: CredentialSettings().fields)
+            let secrets = SecretRedaction(fields: CredentialSettings().fields)
             let recording = try Recording(reader, origins: origins, secrets: secrets, now: Int64(time(nil)))
             guard recording.responses.isEmpty else { return recording }
-            throw ArchiveReader.Mistake("it holds no response that could be served\(Self.text(recording.leftOut))")
+            throw ArchiveReader.Mistake("it holds no response that could be served\(Self.text(recording.omitted))")
         } catch {
             throw AdminFailure("\(file): \(error)")
         }
@@ -116,15 +116,15 @@ struct ReplayCommand: ParsableCommand {
         return origins
     }
 
-    private static func text(_ leftOut: [String: Int]) -> String {
-        guard !leftOut.isEmpty else { return "" }
-        let reasons = leftOut.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { "\($0.value) since \($0.key)" }
+    private static func text(_ omitted: [String: Int]) -> String {
+        guard !omitted.isEmpty else { return "" }
+        let reasons = omitted.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { "\($0.value) since \($0.key)" }
         return "; left out: " + reasons.joined(separator: ", ")
     }
 
     private func describe(_ recording: Recording) {
         let origins = recording.origins.map(\.description).joined(separator: ", ")
-        StandardError.write("\(recording.responses.count) recorded responses of \(origins)\(Self.text(recording.leftOut))\n")
+        StandardError.write("\(recording.responses.count) recorded responses of \(origins)\(Self.text(recording.omitted))\n")
         if recording.origins.count > 1 { StandardError.write("Requests to all of these are served by their path; --origin chooses\n") }
     }
 

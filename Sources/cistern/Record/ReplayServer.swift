@@ -72,15 +72,15 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
     let loop: EventLoop
     let budget: ContentBudget
     let worker: LoopWorker
-    let secrets: SecretCovering
-    let leave: ReplayLeave
+    let secrets: SecretRedaction
+    let cors: ReplayCORS
     private let responses: [ReplayResponse]
     private let delays: Bool
     private var logged = 0
 
     init(_ recording: Recording, _ options: ReplayOptions, loop: EventLoop, budget: ContentBudget) {
         replay = Replay(recording.requests, order: options.order)
-        leave = ReplayLeave(recording.requests.map(\.response), origins: options.origins)
+        cors = ReplayCORS(recording.requests.map(\.response), origins: options.origins)
         (responses, secrets, delays, self.loop, self.budget) = (recording.responses, recording.secrets, options.delays, loop, budget)
         worker = LoopWorker(loop: loop)
     }
@@ -99,9 +99,9 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
     /// The response to a request, and its delay.
     func respond(to request: ReplayRequest, _ head: RequestHead) -> (response: Response, delay: Duration) {
         loop.assertOnLoop()
-        if head.method == .options, let lines = leave.preflight(head) {
+        if head.method == .options, let lines = cors.preflight(head) {
             let number = replay.serveIfRecorded(request)
-            guard let number, !leave.replacesRecorded else { return (.preflight(lines), .zero) }
+            guard let number, !cors.replacesRecorded else { return (.preflight(lines), .zero) }
             return recorded(number)
         }
         switch replay.respond(to: request) {
@@ -160,7 +160,7 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
         switch hold.take(bytes.count) {
         case .whole: content.append(copying: bytes)
         case .streamed(.tooLong): refuse(413, "A replay compares no content longer than \(ReplayLimits.contentBytes >> 20) MiB.")
-        case .streamed(.noRoom): refuse(503, "The content of other requests fills the limit, so this request's content cannot be read.")
+        case .streamed(.noCapacity): refuse(503, "The content of other requests fills the limit, so this request's content cannot be read.")
         }
     }
 
@@ -174,7 +174,7 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
         }
     }
 
-    private static func compared(_ head: RequestHead, _ content: [UInt8], _ secrets: SecretCovering) -> ReplayRequest {
+    private static func compared(_ head: RequestHead, _ content: [UInt8], _ secrets: SecretRedaction) -> ReplayRequest {
         ReplayRequest(
             method: head.method.bytes, target: Array(RequestTarget.escaped(head.pathAndQuery)), fields: head.fields, content: content,
             secrets)
@@ -198,16 +198,16 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
         let date = HTTPDate.format(Int64(time(nil)))
         switch response {
         case .own(var own):
-            own.fieldLines += receiver.leave.lines(for: head)
+            own.fieldLines += receiver.cors.lines(for: head)
             stream.sendWhole(head: own.head(date: date), body: .bytes(own.content))
         case .preflight(let lines):
             var own = OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
             own.fieldLines += lines
             stream.sendWhole(head: own.head(date: date), body: .bytes([]))
         case .recorded(let recorded):
-            let leave = receiver.leave
+            let cors = receiver.cors
             let head =
-                leave.replacesRecorded ? CrossOriginRules.strip(recorded.head.span) + leave.lines(for: head) : recorded.head
+                cors.replacesRecorded ? CrossOriginRules.strip(recorded.head.span) + cors.lines(for: head) : recorded.head
             stream.sendWhole(head: head + lines(of: recorded, date: date), body: .bytes(recorded.content))
         }
     }

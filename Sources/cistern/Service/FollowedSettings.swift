@@ -10,12 +10,12 @@ import Settings
 
 final class FollowedSettings: Sendable {
     private let options: SettingsOptions
-    private let handed: HandedSockets
+    private let activated: ActivatedSockets
     /// Current settings. Changed by a reload, read at shutdown.
     private let state: Mutex<CisternSettings>
 
-    init(_ options: SettingsOptions, _ handed: HandedSockets, _ settings: CisternSettings) {
-        (self.options, self.handed) = (options, handed)
+    init(_ options: SettingsOptions, _ activated: ActivatedSockets, _ settings: CisternSettings) {
+        (self.options, self.activated) = (options, activated)
         state = Mutex(settings)
     }
 
@@ -30,7 +30,7 @@ final class FollowedSettings: Sendable {
         }
         let former = current
         let change = SettingsChange(from: former, to: reader.settings)
-        var new = NewSettings(try place(change.settings, reader))
+        var new = NewSettings(try assignSockets(change.settings, reader))
         (new.changed, new.awaitingRestart) = (change.changed, change.awaitingRestart)
         new.unchangedAPIs = change.unchangedAPIs
         new.warnings =
@@ -47,10 +47,11 @@ final class FollowedSettings: Sendable {
         return new
     }
 
-    private func place(_ settings: CisternSettings, _ reader: SettingsReader) throws(SettingsMistakes) -> ProxySettings {
+    private func assignSockets(_ settings: CisternSettings, _ reader: SettingsReader) throws(SettingsMistakes) -> ProxySettings {
         var proxy = ProxySettings(settings)
-        do throws(HandedSockets.Mistake) {
-            try handed.place(in: &proxy.listening, isListenGiven: reader.isGiven("listen"), isAdminGiven: reader.isGiven("admin_listen"))
+        do throws(ActivatedSockets.Mistake) {
+            try activated.assign(
+                to: &proxy.listening, isListenGiven: reader.isGiven("listen"), isAdminGiven: reader.isGiven("admin_listen"))
         } catch {
             throw SettingsMistakes([error.description])
         }

@@ -30,24 +30,24 @@ struct Service: Sendable {
 
     /// Returns when the process should stop, or when another process has taken over.
     func run(until signals: Signals) {
-        tellReady()
+        notifyReady()
         signals.wait(onHangUp: { reload() }, onReopen: { server.reopenAccessLog() }, onUpgrade: { successor.start() })
     }
 
-    private func tellReady() {
-        manager?.tellReady("listening on \(server.listeningPlaces)")
+    private func notifyReady() {
+        manager?.notifyReady("listening on \(server.listeningAddresses)")
     }
 
     private func reload() {
-        manager?.tellReloading()
-        server.reload { _ in tellReady() }
+        manager?.notifyReloading()
+        server.reload { _ in notifyReady() }
     }
 
     func stop(_ settings: CisternSettings.Stopping, _ signals: Signals, _ logger: Logger) {
         // After a take-over, the service manager and load balancers use the successor.
         guard !server.isTakenOver else { return server.stop(deadline: settings.deadline) }
         let delay = settings.drainDelay
-        manager?.tellStopping(longest: .milliseconds(delay) + settings.deadline + Self.writingTime)
+        manager?.notifyStopping(longest: .milliseconds(delay) + settings.deadline + Self.writingTime)
         server.announceStop()
         if delay > 0 {
             logger.notice("stopping: /readyz says 503, and everything is served for another \(delay) ms")

@@ -24,27 +24,27 @@ struct ServiceManager: Sendable {
         watchdog = isOurs && microseconds > 0 ? .microseconds(microseconds) : nil
     }
 
-    func tellReady(_ status: String) { tell("READY=1\nSTATUS=\(status)") }
+    func notifyReady(_ status: String) { notify("READY=1\nSTATUS=\(status)") }
 
-    /// Makes this process the main process of the service. `tellReady` must follow.
-    func tellMain() { tell("MAINPID=\(getpid())") }
+    /// Makes this process the main process of the service. `notifyReady` must follow.
+    func notifyMainPID() { notify("MAINPID=\(getpid())") }
 
-    /// `tellReady` must follow.
-    func tellReloading() {
+    /// `notifyReady` must follow.
+    func notifyReloading() {
         var time = timespec()
         clock_gettime(CLOCK_MONOTONIC, &time)
-        tell("RELOADING=1\nMONOTONIC_USEC=\(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000)")
+        notify("RELOADING=1\nMONOTONIC_USEC=\(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000)")
     }
 
     /// - Parameter longest: time in which systemd must not abort the shutdown.
-    func tellStopping(longest: Duration) {
-        tell("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=\(Int64(longest / .microseconds(1)))")
+    func notifyStopping(longest: Duration) {
+        notify("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=\(Int64(longest / .microseconds(1)))")
     }
 
-    func tellAlive() { tell("WATCHDOG=1") }
+    func notifyWatchdog() { notify("WATCHDOG=1") }
 
     /// Errors are ignored.
-    private func tell(_ state: String) {
+    private func notify(_ state: String) {
         let descriptor = Descriptor(Glibc.socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
         guard descriptor.isOpen else { return }
         var address = sockaddr_un()
@@ -93,7 +93,7 @@ final class Watchdog: @unchecked Sendable {
         }
         guard isFirst else { return }
         server.afterEachLoop { [weak self] in
-            self?.manager.tellAlive()
+            self?.manager.notifyWatchdog()
             self?.isAsking.withLock { $0 = false }
         }
     }

@@ -118,7 +118,7 @@ private struct ComparedCaches {
 
 @Suite("Random walk against a reference cache (RFC 9111)")
 struct RandomWalkTests {
-    @Test("the rules and the reference agree at every step", .slow, arguments: [true, false])
+    @Test("the cache and the reference make the same decision at every step", .slow, arguments: [true, false])
     func agree(hasPartitions: Bool) {
         var (served, stoodIn) = (0, 0)
         let isWhole = RandomSchedules.run(50, steps: 500) { _ in

@@ -74,7 +74,8 @@ struct Requirement {
             "HTTPCore/HopByHop.swift removingHopByHop",
             "UpstreamSideTests.ProxyingTests/fields"),
         Requirement(
-            "3.1", .must, "Fields that private names are not stored; those of no-cache neither.", "CachePolicy/CacheControl.swift unkept",
+            "3.1", .must, "Fields that private names are not stored; those of no-cache neither.",
+            "CachePolicy/CacheControl.swift unstoredFields",
             "CachingTests.SemanticsTests/namedFields"),
         Requirement(
             "3.1", .must, "Trailers are not taken for header fields: they are dropped.", "HTTPCore/ChunkedDecoder.swift stepTrailer",
@@ -132,7 +133,7 @@ struct Requirement {
             "CachingTests.CachingTests/invalidation"),
         Requirement(
             "4", .must, "Of several that fit, the most recent is used: a newer one of the same variant takes the older one's place.",
-            "ResponseCache/ResponseCache+Placing.swift insert", "CachePolicyTests.RandomWalkTests/agree"),
+            "ResponseCache/ResponseCache+Inserting.swift insert", "CachePolicyTests.RandomWalkTests/agree"),
         Requirement(
             "4", .must,
             "The more recent response is the one with the later request: an older one that ends later is not stored.",
@@ -144,7 +145,7 @@ struct Requirement {
             "CachingTests.CollapsingTests/oneRequest"),
         Requirement(
             "4", .must, "They share only a response that each may have unasked (strict; rescue differs).",
-            "Decisions/OutcomeDecision.swift serveShared",
+            "Decisions/OutcomeDecision.swift serveCollapsed",
             "CachingTests.SelectionTests/sharing"),
         Requirement(
             "4.1", .must, "Only a stored response whose selecting fields match is used.", "CachePolicy/SelectingFields.swift values",
@@ -251,7 +252,7 @@ struct Requirement {
             "CachePolicy/Validation.swift applies", "CachePolicyTests.SelectionTests/applies"),
         Requirement(
             "4.3.4", .must, "A 304 for what is not stored updates nothing: the upstream is asked again, without conditions.",
-            "Decisions/FetchMachine.swift askWithoutConditions",
+            "Decisions/FetchMachine.swift fetchUnconditionally",
             "CachingTests.ValidationTests/foreign"),
         Requirement(
             "4.3.4", .must,

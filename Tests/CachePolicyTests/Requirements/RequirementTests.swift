@@ -84,7 +84,7 @@ struct RequirementTests {
         return text
     }
 
-    @Test("the page says what the rows say")
+    @Test("the generated page is current")
     func page() throws {
         if getenv("CISTERN_WRITE_REQUIREMENTS") != nil {
             let file = try #require(fopen(Self.page, "w"))
@@ -94,7 +94,7 @@ struct RequirementTests {
         #expect(Self.read(Self.page) == Self.rendered, "write it anew with CISTERN_WRITE_REQUIREMENTS=1")
     }
 
-    @Test("what the rows speak of is there")
+    @Test("the code and tests named by the rows exist")
     func references() throws {
         for row in Requirement.all where !row.code.isEmpty {
             let parts = row.code.split(separator: " ")

@@ -40,7 +40,7 @@ enum ArchiveProperty {
     static func checkReplay(_ bytes: [UInt8]) throws(Violation) {
         let archive = Array("{\"log\":{\"entries\":[".utf8) + bytes + Array("]}}".utf8)
         guard let reader = try? ArchiveReader(archive),
-            let recording = try? Recording(reader, origins: [], secrets: SecretCovering(fields: []), now: now / 1000)
+            let recording = try? Recording(reader, origins: [], secrets: SecretRedaction(fields: []), now: now / 1000)
         else { return }
         try checkLeave(recording)
         var replay = Replay(recording.requests, order: .once)
@@ -57,7 +57,7 @@ enum ArchiveProperty {
 
     /// Checks that CORS lines are complete, and that only origins in the recording are permitted, unless it permits all.
     private static func checkLeave(_ recording: Recording) throws(Violation) {
-        let leave = ReplayLeave(recording.requests.map(\.response), origins: [])
+        let cors = ReplayCORS(recording.requests.map(\.response), origins: [])
         let recorded = recording.requests.flatMap { $0.response.all(.accessControlAllowOrigin).map { Array($0) } }
         for origin in recorded + [Array("http://strange.test".utf8)] {
             var fields = Fields()
@@ -65,17 +65,17 @@ enum ArchiveProperty {
                 fields.append(name: Array(name.utf8).span, value: value.span)
             }
             let head = RequestHead(method: .options, target: Array("/".utf8)[...], version: .http11, fields: fields)
-            for lines in [leave.lines(for: head), leave.preflight(head) ?? []] {
+            for lines in [cors.lines(for: head), cors.preflight(head) ?? []] {
                 try expect(lines.isEmpty || lines.suffix(2).elementsEqual("\r\n".utf8), "a line has no end")
                 try expect(lines.allSatisfy { isFieldValueByte($0) || $0 == 0x0d || $0 == 0x0a }, "a line holds a control character")
             }
             let isKnown = recorded.contains(origin) || recorded.contains(Array("*".utf8))
-            try expect(isKnown || leave.preflight(head) == nil, "an origin is let in that nobody has let in")
+            try expect(isKnown || cors.preflight(head) == nil, "an origin is let in that nobody has let in")
         }
     }
 
     private static let strange = ReplayRequest(
-        method: Array("STRANGE".utf8), target: Array("/a?token=b".utf8), fields: Fields(), content: [], SecretCovering(fields: []))
+        method: Array("STRANGE".utf8), target: Array("/a?token=b".utf8), fields: Fields(), content: [], SecretRedaction(fields: []))
 
     private static func checkStored(_ entry: ArchivedResponse, _ settings: CachePolicySettings) throws(Violation) {
         let received = ReceivedResponse(

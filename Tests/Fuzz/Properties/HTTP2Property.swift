@@ -27,10 +27,10 @@ enum HTTP2Property {
             Array(piece).withUnsafeBytes { piece in
                 var position = 0
                 while walk.next(piece, &position) != nil {}
-                _ = session.receive(piece, telling: telling)
+                _ = session.receive(piece, notifying: telling)
                 let space = UnsafeMutableRawBufferPointer.allocate(byteCount: HTTP2Session.frameBytes, alignment: 1)
                 defer { space.deallocate() }
-                for _ in 0..<64 where session.write(into: space, telling: telling) == 0 { break }
+                for _ in 0..<64 where session.write(into: space, notifying: telling) == 0 { break }
             }
         }
         if let fault = telling.fault { throw Violation(description: fault) }

@@ -11,7 +11,7 @@ enum KeysProperty {
     static func check(_ bytes: [UInt8]) throws(Violation) {
         if let damaged = StoredKey(bytes) {
             try expect(damaged.baseCount <= bytes.count, "a key is longer than its bytes")
-            _ = (damaged.readableTarget, damaged.shortPartition, damaged.sharedKey(of: bytes))
+            _ = (damaged.readableTarget, damaged.shortPartition, damaged.credentialFreeKey(of: bytes))
         }
         let lines = bytes.split(separator: 0x0a, maxSplits: 2, omittingEmptySubsequences: false).prefix(2)
         let targets = lines.map { line in [UInt8(ascii: "/")] + line.filter { $0 > 0x20 && $0 != 0x7f } }
@@ -37,7 +37,7 @@ enum KeysProperty {
             read.authority == authority && read.partition == partition && read.extra == target && read.variant == nil
                 && read.baseCount == bytes.count,
             "a key is read back as another")
-        try expect(read.sharedKey(of: bytes) == key(target, extra: target), "the key without a partition is another")
+        try expect(read.credentialFreeKey(of: bytes) == key(target, extra: target), "the key without a partition is another")
         // A stray percent sign is doubled in the key, so the spelling in the key has another key.
         if read.target.firstRange(of: [0x25, 0x25]) == nil {
             try expect(key(read.target) == key(target), "the canonical spelling has another key")

@@ -1,0 +1,29 @@
+// Fields of a message for display. Hides more than an archive, which must remain usable as a recording: URLs in any field, and names that
+// merely end like a secret's.
+
+import CachePolicy
+import HTTPCore
+
+/// Fields of a message with placeholders instead of secrets.
+public struct RedactedMessage: Sendable {
+    private let secrets: SecretRedaction
+    private let links: LinkRedaction
+    private static let placeholder = Array(SecretNames.redaction.utf8)
+
+    /// - Parameter fields: additional credential fields, in lower case.
+    public init(fields: [String]) {
+        secrets = SecretRedaction(fields: fields)
+        links = LinkRedaction(secrets, isForDisplay: true)
+    }
+
+    public func fields(_ fields: Fields) -> [(name: String, value: String)] {
+        let redacted = secrets.redact(fields)
+        return (0..<redacted.count).map { index in
+            let name = redacted.name(at: index)
+            // A field that archives also redact keeps its parts that are not secret.
+            let isNew = !secrets.isSecret(field: name) && SecretNames.isSecret(shown: name)
+            let value = isNew ? Self.placeholder : links.redact(redacted.value(at: index))
+            return (String(decoding: name, as: UTF8.self), String(decoding: value, as: UTF8.self))
+        }
+    }
+}

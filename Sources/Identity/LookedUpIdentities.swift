@@ -1,0 +1,306 @@
+// Identities that the upstream reports for credentials (`credentials.identity.lookup`). Each set of credentials is looked up once for all
+// shards. A session may change its user while its token stays equal, so an unsafe request with a token invalidates the identity.
+
+import CachePolicy
+import HTTPCore
+import JSON
+import Reactor
+import Synchronization
+
+/// Settings of the look-up.
+public struct LookUpSettings: Sendable, Equatable {
+    /// Path of the look-up request; empty to disable look-ups.
+    public var path = ""
+    /// JSON Pointers into the response, and names of its fields, which together identify the user and the user's rights.
+    public var pointers: [String] = []
+    public var fields: [String] = []
+    /// How long a result is valid, in milliseconds.
+    public var keep: Int64 = 600_000
+
+    public init() {}
+
+    /// Returns the selected values, each with its length; nil if one is missing, empty, or no text, integer or list of these.
+    /// - Parameter content: the complete content, without a content coding.
+    public func values(status: Status, _ response: Fields, content: [UInt8]) -> [UInt8]? {
+        guard status == 200, JSONTextChecker.check(content.span) == .valid, let canonical = CanonicalJSON.make(checked: content.span),
+            let value = JSONValue(canonical)
+        else { return nil }
+        var parts: [UInt8] = []
+        for pointer in pointers {
+            guard let found = JSONPointer(pointer)?.value(in: value), Self.isIdentifying(found) else { return nil }
+            CacheKey.appendPart(found.serialized(), to: &parts)
+        }
+        for name in fields {
+            let lines = response.all(named: Array(name.utf8).span)
+            guard !lines.isEmpty, lines.allSatisfy({ !$0.trimmed.isEmpty }) else { return nil }
+            CacheKey.appendPart(Array(lines.map(\.trimmed).joined(separator: [UInt8(ascii: ",")])), to: &parts)
+        }
+        return parts.isEmpty ? nil : parts
+    }
+
+    private static func isIdentifying(_ value: JSONValue) -> Bool {
+        switch value {
+        case .string(let text): !text.isEmpty
+        // Larger integers are not interoperable (RFC 7493 §2.2), so the upstream itself may not distinguish them.
+        case .integer(let number): number.magnitude < 1 << 53
+        case .number: false
+        case .array(let items): !items.isEmpty && items.allSatisfy { $0.array == nil && isIdentifying($0) }
+        case .null, .bool, .object: false
+        }
+    }
+
+    /// Maximum size of a response in bytes. Longer ones are ignored, because parsing them would occupy the loop.
+    public static let contentLimitBytes = 16 << 10
+}
+
+/// The period in which a token is known to belong to one user.
+final class IdentityTerm: Sendable {
+    private let changes = Atomic(0)
+    private let over = Atomic(false)
+    /// Number of active unsafe requests.
+    private let writes = Atomic(0)
+
+    /// Changes with the beginning and the end of every unsafe request.
+    var number: Int { changes.load(ordering: .acquiring) }
+    var isOver: Bool { over.load(ordering: .acquiring) }
+    var isUsable: Bool { !isOver && writes.load(ordering: .acquiring) == 0 }
+
+    func beginWrite() {
+        writes.add(1, ordering: .acquiringAndReleasing)
+        changes.add(1, ordering: .acquiringAndReleasing)
+    }
+
+    func endWrite() {
+        changes.add(1, ordering: .acquiringAndReleasing)
+        writes.subtract(1, ordering: .acquiringAndReleasing)
+    }
+
+    func end() {
+        over.store(true, ordering: .releasing)
+        changes.add(1, ordering: .acquiringAndReleasing)
+    }
+}
+
+/// The result of a look-up for one request's credentials. A class, because every hit passes it on.
+public final class LookedUpIdentity: Sendable {
+    /// The user's partition; nil if the user is unknown.
+    public let partition: [UInt8]?
+    /// Whether the result is still valid. Otherwise it may be used for a rescue only.
+    public let isCurrent: Bool
+    /// End of its validity, in milliseconds since 1970.
+    public let ends: Int64
+    /// Whether the caller should start a look-up.
+    public let isDue: Bool
+    /// Hash of the credentials.
+    public let hash: [UInt8]
+    /// nil if there is no result.
+    private let term: IdentityTerm?
+    private let termNumber: Int
+
+    init(_ partition: [UInt8]?, ends: Int64, isDue: Bool, hash: [UInt8], now: Int64, term: IdentityTerm? = nil) {
+        (self.partition, isCurrent, self.ends, self.isDue, self.hash) = (partition, partition != nil && now < ends, ends, isDue, hash)
+        (self.term, termNumber) = (term, term?.number ?? 0)
+    }
+
+    /// Whether no unsafe request with the token has begun since, and the token still belongs to that user. May be read on any thread.
+    public var isUnchanged: Bool { term.map { $0.number == termNumber } ?? true }
+}
+
+/// The outcome of a look-up.
+public enum LookUpEnd: Sendable {
+    case lookedUp(partition: [UInt8])
+    /// The response names no user, or is not usable.
+    case nothing
+    /// The upstream could not be reached.
+    case failed
+}
+
+/// A look-up that was started.
+public struct StartedLookUp: Sendable {
+    let hash: [UInt8]
+    let term: IdentityTerm
+    let termNumber: Int
+}
+
+public final class LookedUpIdentities: Sendable {
+    private struct Entry {
+        var partition: [UInt8]?
+        var ends: Int64 = 0
+        var askedAt: Int64
+        var isAsking = true
+        let token: [UInt8]
+        /// The token's term. The entry is valid until it is over.
+        var term: IdentityTerm
+    }
+
+    /// The table's reference to a term. A token that leaves the table could no longer be invalidated, so its term ends.
+    private final class TermOwner: Sendable {
+        let term = IdentityTerm()
+        deinit { term.end() }
+    }
+
+    private struct State {
+        /// Entries by the hash of all credentials.
+        var entries = RecentlyUsed<Entry>(limit: LookedUpIdentities.limit)
+        /// Terms by the hash of the token alone.
+        var terms = RecentlyUsed<TermOwner>(limit: LookedUpIdentities.limit)
+        /// Number of active unsafe requests by token. Bounded by the number of requests.
+        var writes: [[UInt8]: Int] = [:]
+        var counts: [String: UInt64] = [:]
+    }
+
+    /// Used by all shards.
+    private let state = Mutex(State())
+    public let settings: LookUpSettings
+
+    /// Maximum number of recent entries. Up to twice as many are stored.
+    public static let limit = 4096
+    /// Minimum interval between look-ups after one without a result, in milliseconds.
+    public static let pause: Int64 = 30_000
+    /// Time in milliseconds after which an unfinished look-up counts as lost.
+    private static let patience: Int64 = 300_000
+
+    public init(_ settings: LookUpSettings) { self.settings = settings }
+
+    /// Returns the known result for a request.
+    /// - Parameters:
+    ///   - hash: hash of all credentials of the request.
+    ///   - now: milliseconds since 1970.
+    public func find(_ hash: [UInt8], now: Int64) -> LookedUpIdentity {
+        state.withLock { state in
+            guard let entry = state.entries[hash] else { return LookedUpIdentity(nil, ends: 0, isDue: true, hash: hash, now: now) }
+            let isDue = isDue(entry, now: now)
+            // Marks the token as recently used.
+            _ = state.terms[entry.token]
+            guard entry.term.isUsable else { return LookedUpIdentity(nil, ends: 0, isDue: isDue, hash: hash, now: now) }
+            return LookedUpIdentity(entry.partition, ends: entry.ends, isDue: isDue, hash: hash, now: now, term: entry.term)
+        }
+    }
+
+    /// Whether a look-up is due. A valid result is renewed after half of its validity, so that it does not expire.
+    private func isDue(_ entry: Entry, now: Int64) -> Bool {
+        let isOver = entry.term.isOver
+        if entry.isAsking, !isOver { return now - entry.askedAt > Self.patience }
+        guard entry.partition != nil, !isOver else { return now - entry.askedAt >= Self.pause }
+        return now >= entry.ends - settings.keep / 2 && now - entry.askedAt >= min(Self.pause, settings.keep / 2)
+    }
+
+    /// Starts a look-up.
+    /// - Parameters:
+    ///   - hash: hash of all credentials of the request.
+    ///   - token: hash of the one that carries the token or session.
+    /// - Returns: nil if no look-up is due, or another one is active.
+    public func begin(_ hash: [UInt8], token: [UInt8], now: Int64) -> StartedLookUp? {
+        state.withLock { state in
+            let former = state.entries[hash]
+            guard former.map({ isDue($0, now: now) }) ?? true, state.writes[token] == nil else { return nil }
+            let owner = state.terms[token].flatMap { $0.term.isOver ? nil : $0 } ?? TermOwner()
+            state.terms[token] = owner
+            var entry = former ?? Entry(askedAt: now, token: token, term: owner.term)
+            // Results of an earlier term are invalid.
+            if entry.term !== owner.term { (entry.partition, entry.term) = (nil, owner.term) }
+            (entry.askedAt, entry.isAsking) = (now, true)
+            state.entries[hash] = entry
+            return StartedLookUp(hash: hash, term: owner.term, termNumber: owner.term.number)
+        }
+    }
+
+    public func end(_ lookUp: StartedLookUp, _ end: LookUpEnd, now: Int64) {
+        state.withLock { state in
+            state.counts[end.label, default: 0] += 1
+            guard var entry = state.entries[lookUp.hash], entry.term === lookUp.term else { return }
+            entry.isAsking = false
+            entry.askedAt = now
+            switch end {
+            // The user may have changed during the look-up.
+            case .lookedUp where lookUp.term.number != lookUp.termNumber: break
+            case .lookedUp(let partition): (entry.partition, entry.ends) = (partition, now + settings.keep)
+            case .nothing: entry.partition = nil
+            // The former result remains.
+            case .failed: break
+            }
+            state.entries[lookUp.hash] = entry
+        }
+    }
+
+    public var figures: (counts: [String: UInt64], remembered: Int) { state.withLock { ($0.counts, $0.entries.count) } }
+
+    // MARK: Changes of a token's user
+
+    /// Invalidates the results of these tokens.
+    /// - Parameter tokens: hashes of the tokens.
+    public func forget(_ tokens: [[UInt8]]) {
+        state.withLock { state in
+            for token in tokens { state.terms[token]?.term.end() }
+        }
+    }
+
+    /// Begins an unsafe request. Until its end, results of its tokens are not valid, and no look-ups are started for them.
+    func beginWrite(with tokens: [[UInt8]]) {
+        state.withLock { state in
+            for token in tokens {
+                state.writes[token, default: 0] += 1
+                state.terms[token]?.term.beginWrite()
+            }
+        }
+    }
+
+    /// - Parameter isRejected: whether the upstream rejected the request, so no token has changed its user.
+    func endWrite(with tokens: [[UInt8]], isRejected: Bool) {
+        state.withLock { state in
+            for token in tokens {
+                let left = (state.writes[token] ?? 1) - 1
+                state.writes[token] = left > 0 ? left : nil
+                guard let term = state.terms[token]?.term else { continue }
+                term.endWrite()
+                if !isRejected { term.end() }
+            }
+        }
+    }
+}
+
+/// An active unsafe request. Its end invalidates the results of its tokens, unless the upstream has rejected it.
+public final class IdentityWrite {
+    private let tables: [LookedUpIdentities]
+    private let tokens: [[UInt8]]
+    public var isRejected = false
+
+    /// - Parameter tokens: hash of each credential of the request.
+    public init(_ tokens: [[UInt8]], in tables: [LookedUpIdentities]) {
+        (self.tokens, self.tables) = (tokens, tables)
+        for table in tables { table.beginWrite(with: tokens) }
+    }
+
+    deinit { for table in tables { table.endWrite(with: tokens, isRejected: isRejected) } }
+}
+
+/// The tables of all APIs of the process. A token that other APIs know too may change its user at one API.
+public final class IdentityTables: Sendable {
+    private struct Reference {
+        weak var table: LookedUpIdentities?
+    }
+
+    /// Changed by reloads, read by all shards.
+    private let references = Mutex<[Reference]>([])
+
+    public init() {}
+
+    public func add(_ tables: [LookedUpIdentities]) {
+        references.withLock { references in
+            references.removeAll { one in one.table == nil || tables.contains { $0 === one.table } }
+            references += tables.map { Reference(table: $0) }
+        }
+    }
+
+    public var all: [LookedUpIdentities] { references.withLock { $0.compactMap(\.table) } }
+}
+
+extension LookUpEnd {
+    var label: String {
+        switch self {
+        case .lookedUp: "told"
+        case .nothing: "nothing"
+        case .failed: "failed"
+        }
+    }
+}

@@ -1,0 +1,175 @@
+// The interface to the store that the nodes of a fleet share, for the cache and for the flow of requests. `Sharing` implements it; a node
+// without a fleet has `NoFleetStorage`.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+/// One instance for each event loop, used on that loop only.
+public protocol FleetStorage: AnyObject {
+    /// Whether this node belongs to a fleet.
+    var isShared: Bool { get }
+
+    /// Maximum length of shared content in bytes.
+    var contentLimitBytes: Int { get }
+
+    // MARK: Lookups
+
+    /// Returns why a lookup is of no use; nil if it is worth its cost.
+    func obstacle(for keys: TargetKeys) -> FleetObstacle?
+
+    /// Looks up a response and stores it in `cache`. Ends after the look-up timeout, or, if another node has the lease, after `wait`.
+    /// - Parameter wait: milliseconds; nil: without a lease.
+    func search(_ lookUp: FleetLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any FleetWaiter)
+
+    // MARK: Leases
+
+    /// Whether each request is sent: the last response could not be shared, or the upstream failed.
+    func isForEachRequest(_ key: [UInt8]) -> Bool
+
+    /// The request of the lease's holder has ended, or its response cannot be shared.
+    /// - Parameter key: key under which the response was to be stored.
+    func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64)
+
+    // MARK: Offers
+
+    /// Returns whether records are accepted now. If not, the caller need not build a key; the refusal is counted.
+    func mayOffer() -> Bool
+
+    /// Offers a response that was just stored to the other nodes. Does not block.
+    /// - Parameter key: key to use instead of the item's own.
+    func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency)
+
+    /// Publishes that a write has invalidated responses, to all nodes.
+    /// - Parameters:
+    ///   - marks: keys of the local marks of this write. They contain no credentials.
+    ///   - isDoubtful: whether a login or a captive portal answered the write. Stored responses then become stale and are kept.
+    func invalidated(_ marks: [[UInt8]], isDoubtful: Bool)
+
+    /// Number of the last published write of this loop.
+    var lastAnnounced: UInt64 { get }
+
+    /// Whether a published write is not in the log yet.
+    var isAwaited: Bool { get }
+
+    /// Waits until all writes so far are in the log, for the look-up timeout at most.
+    /// - Parameter then: called on the loop; whether the writes since `former` (an earlier `lastAnnounced`) are in the log.
+    func whenPropagated(since former: UInt64, _ then: @escaping (_ isPropagated: Bool) -> Void)
+}
+
+/// The level of a node that shares nothing.
+public final class NoFleetStorage: FleetStorage, Sendable {
+    public static let instance = NoFleetStorage()
+
+    public let isShared = false
+    public let contentLimitBytes = Int.max
+    public let lastAnnounced: UInt64 = 0
+    public let isAwaited = false
+
+    public func obstacle(for keys: TargetKeys) -> FleetObstacle? { nil }
+    public func search(_ lookUp: FleetLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any FleetWaiter) {
+        _ = waiter.fleetLookUpEnded(.missing, nil)
+    }
+    public func isForEachRequest(_ key: [UInt8]) -> Bool { false }
+    public func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64) {}
+    public func mayOffer() -> Bool { false }
+    public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {}
+    public func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) {}
+    public func whenPropagated(since former: UInt64, _ then: @escaping (_ isPropagated: Bool) -> Void) { then(true) }
+}
+
+public enum LeaseEnd: Sendable, Equatable {
+    /// Another node may ask.
+    case free
+    /// A stored response was served. Its record may still be on its way from another shard, so the lease is left to expire.
+    case served
+    /// The response is stored here. If it was not offered to other nodes, each node asks.
+    case stored
+    case eachNode
+    case eachRequest
+}
+
+/// A request that waits for a lookup, on its loop.
+public protocol FleetWaiter: AnyObject {
+    /// - Parameter refusal: why the last record was refused.
+    /// - Returns: whether a client still waits for the response.
+    func fleetLookUpEnded(_ outcome: FleetOutcome, _ refusal: FleetRefusal?) -> Bool
+
+    /// Another node has the lease.
+    func fleetWaits()
+
+    /// A response was stored after `fleetLookUpEnded`.
+    func fleetResponseCameLate()
+}
+
+/// A record in the shared level: a response, or a Vary marker.
+public struct FleetRecord: Sendable {
+    /// Equal on all nodes of a fleet: the cache key, with credentials hashed by the fleet's secret.
+    public var key: [UInt8]
+    public var metadata: [UInt8]
+    public var head: [UInt8]
+    public var body: ItemBody
+
+    public init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: ItemBody) {
+        (self.key, self.metadata, self.head, self.body) = (key, metadata, head, body)
+    }
+}
+
+/// A position where a request's response may be in the shared level.
+public struct FleetLocation: Sendable, Equatable {
+    /// Index of the fleet secret with which the key is made.
+    public let secret: Int
+    /// Key in the fleet.
+    public internal(set) var key: [UInt8]
+    /// Key in this node's store; for a variant, the key of its marker.
+    var localKey: [UInt8]
+    var isCommon: Bool
+    /// Whether only a response that serves all requests, whatever unknown fields they have, may be used.
+    var isForAll = false
+    /// For a variant, the encoded names of the selecting fields; otherwise empty.
+    var names: [UInt8] = []
+}
+
+/// A lookup that continues in the shared level. A class, because it is passed along often.
+public final class FleetLookUp: Sendable {
+    public let head: RequestHead
+    public let keys: TargetKeys
+    /// The first place is where the response would be stored.
+    public let locations: [FleetLocation]
+    /// `good` and `keep_if` of the target's route.
+    let (good, kept): (GoodResponse, GoodResponse)
+
+    init(head: RequestHead, keys: TargetKeys, locations: [FleetLocation], good: GoodResponse, kept: GoodResponse) {
+        (self.head, self.keys, self.locations, self.good, self.kept) = (head, keys, locations, good, kept)
+    }
+}
+
+/// Hashes credentials with the secrets of a fleet: the current one, and during rotation the other one.
+public struct FleetHashing: Sendable {
+    public typealias Hash = @Sendable (_ parts: [UInt8]) -> [UInt8]
+    /// The first hash is used for writing records.
+    let hashes: [Hash]
+
+    /// - Parameter hashes: each returns 16 bytes that reveal nothing about their input.
+    public init(_ hashes: [Hash]) { self.hashes = hashes }
+}
+
+/// The cache's view of its fleet.
+public struct FleetMembership: Sendable {
+    public let hashing: FleetHashing
+    public let logLink: FleetLogLink
+
+    public init(_ hashing: FleetHashing, _ logLink: FleetLogLink) { (self.hashing, self.logLink) = (hashing, logLink) }
+}
+
+/// Result of processing a record from the shared level.
+public enum TakingResult: Sendable, Equatable {
+    /// The response is now stored locally.
+    case taken
+    /// The record is a Vary marker that refers to this place.
+    case leads(to: FleetLocation)
+    /// The local response is as recent, a mark applies, or the record is invalid.
+    case notTaken
+    /// The response fails `good` or `keep_if` of the route, or is worse than the local good response.
+    case notGood
+}

@@ -1,0 +1,77 @@
+// Records that are not in memory: on disk, or in the fleet's shared store. A lookup on the event loop throws `NotInMemory` instead of
+// waiting. The caller loads the record and looks up again, because the stored responses may have changed meanwhile.
+
+import CacheStore
+
+public enum NotInMemory: Error, Sendable {
+    case onDisk(OnDisk)
+    /// No stored response can be served without validation. The shared level performs this lookup.
+    case fleet(FleetLookUp)
+}
+
+extension ResponseCache {
+    /// Maximum number of loads for one lookup: a record for the target, one for its variant, and a few marks. Beyond it, memory is so short
+    /// that loaded records are evicted immediately; the lookup then waits for the disk.
+    public static let readLimit = 8
+
+    /// Loads a record into memory.
+    /// - Parameter then: called once, on a thread of the store.
+    public func load(_ wanted: NotInMemory, then: @escaping @Sendable () -> Void) {
+        switch wanted {
+        case .onDisk(let wanted): store.load(wanted, then: then)
+        case .fleet: then()
+        }
+    }
+
+    /// Returns whether the content can be read without waiting. It may have been evicted from memory since it was found.
+    public func isInMemory(_ found: FoundResponse) -> Bool { store.isInMemory(found.content, of: found.owner) }
+
+    /// Loads the content into memory.
+    /// - Parameter then: called once, on a thread of the store.
+    public func load(contentOf found: FoundResponse, then: @escaping @Sendable () -> Void) {
+        store.load(found.content, of: found.owner, then: then)
+    }
+
+    /// Runs a lookup that may wait for the disk.
+    public func waiting<Result>(_ may: Bool = true, _ lookUp: () throws(NotInMemory) -> Result) throws(NotInMemory) -> Result {
+        guard may else { return try lookUp() }
+        let before = reading
+        reading = .waiting
+        defer { reading = before }
+        return try lookUp()
+    }
+
+    /// Runs a lookup that does not count as a use of the records.
+    func inspecting<Result>(_ lookUp: () -> Result) -> Result {
+        let before = reading
+        reading = .inspecting
+        defer { reading = before }
+        return lookUp()
+    }
+
+    /// Returns the item stored under exactly this key; nil if there is none.
+    func item(_ key: [UInt8]) throws(NotInMemory) -> StoredItem? {
+        var basis = FindingBasis()
+        return try item(key, &basis)
+    }
+
+    /// Returns the item stored under exactly this key, and adds it to the basis of a finding.
+    func item(_ key: [UInt8], _ basis: inout FindingBasis) throws(NotInMemory) -> StoredItem? {
+        switch reading {
+        case .inMemory:
+            do throws(OnDisk) { return try store.lookUpInMemory(key.span, &basis.lookUps) } catch { throw .onDisk(error) }
+        case .waiting: return store.lookUp(key.span, &basis.lookUps)
+        case .inspecting:
+            basis.lookUps.noteUnknown()
+            return store.see(key.span).item
+        }
+    }
+
+    /// Returns what must be loaded before the item under this key can be read; nil if it is in memory.
+    func notInMemory(_ key: [UInt8]) -> NotInMemory? { store.onDisk(key).map { .onDisk($0) } }
+
+    func firstNotInMemory(of keys: [[UInt8]]) -> NotInMemory? {
+        for key in keys { if let wanted = notInMemory(key) { return wanted } }
+        return nil
+    }
+}

@@ -1,0 +1,263 @@
+// The only way to replace a stored response: used by fetches, 304s, HEAD, archives and other nodes. It is compared with the response that is
+// stored now, not with the one found when its request began (`Recency`). An older response thus never replaces a newer one, whichever ends
+// first and on whatever shard. Comparing and inserting are one atomic step of the store.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+import Identity
+
+public enum StoringResult: Sendable, Equatable {
+    case stored
+    /// A response to a later request is stored.
+    case outdated
+    /// A write or a purge followed the request.
+    case invalidated
+    case tooLarge
+    /// The store cannot accept the response, or not at the moment.
+    case refused
+
+    /// The result as a decision with its reason.
+    public var decision: StorageDecision {
+        switch self {
+        case .stored: .allowed
+        case .outdated: .forbidden(.outdated)
+        case .invalidated: .forbidden(.invalidated)
+        case .refused: .forbidden(.storeRefused)
+        case .tooLarge: .forbidden(.tooLarge)
+        }
+    }
+}
+
+extension ResponseCache {
+    /// Maximum number of attempts while other threads change the compared item. A conflict requires two store operations under one key
+    /// within a microsecond, or the writer in between.
+    private static let attemptLimit = 16
+
+    /// - Parameter base: the stored response that the new one updates; nil if none. The new response then replaces only this one, or an
+    ///   absent one.
+    func put(_ new: NewResponse, at location: StorageLocation, replacing base: FoundResponse? = nil) -> StoringResult {
+        guard !state.takesNothing else { return .refused }
+        guard let marks = marks(for: new, at: location), !isOvertaken(new, marks, at: location) else { return .invalidated }
+        guard !isOutdated(new.metadata.recency, at: location.others), !isLesser(new, thanAnyOther: location, base),
+            base.map({ !isElsewhere($0, location.others) }) ?? true
+        else { return .outdated }
+        let (memory, groups) = (state.storeMemory, marks.filter { StoredKey.path(of: $0) == nil })
+        memory.times.note(new.metadata.requestTime)
+        let pass = memory.paths.note(location.key, groups: groups)
+        let result = new.names.isEmpty ? insertOnly(new, at: location, replacing: base) : insertVariant(new, at: location, replacing: base)
+        guard result == .stored else { return result }
+        if memory.paths.pass != pass { memory.paths.note(location.key, groups: groups) }
+        // A write may have arrived on another shard since the check. Its mark is stored before it removes responses, so either it removed
+        // the new response, or the mark is visible now.
+        guard !isOvertaken(new, marks, at: location) else {
+            store.remove(location.key.span)
+            return .invalidated
+        }
+        if !new.metadata.isNegative { for key in location.others { removeOlder(than: new.metadata.recency, at: key) } }
+        return .stored
+    }
+
+    /// Returns whether a later response is stored under one of these keys.
+    func isOutdated(_ recency: Recency, at keys: [[UInt8]]) -> Bool {
+        keys.contains { key in
+            guard let item = store.see(key.span).item, let stored = StoredMetadata.recency(of: item.metadata.span) else { return false }
+            return recency.isOutdated(by: stored)
+        }
+    }
+
+    /// Returns whether a response other than this one is stored under one of these keys.
+    private func isElsewhere(_ base: FoundResponse, _ keys: [[UInt8]]) -> Bool {
+        keys.contains { key in
+            store.see(key.span).item.flatMap { StoredMetadata.recency(of: $0.metadata.span) }.map { $0.order != base.metadata.order }
+                ?? false
+        }
+    }
+
+    /// Removes an older response under another key, so that it is not found before a newer one.
+    private func removeOlder(than recency: Recency, at key: [UInt8]) {
+        guard let item = store.see(key.span).item else { return }
+        if let stored = StoredMetadata.recency(of: item.metadata.span), recency.isOutdated(by: stored) { return }
+        store.remove(key.span, ifStill: item)
+    }
+
+    /// Returns whether an unsafe request or a purge may have invalidated the response. An archived response is newer than all purges so
+    /// far.
+    private func isOvertaken(_ new: NewResponse, _ marks: [[UInt8]], at location: StorageLocation) -> Bool {
+        if location.identity?.isUnchanged == false { return true }
+        // A mark in the store is part of the key. A write that stored no mark has not changed the key.
+        if let target = location.target, isWrittenTo(target, since: new.metadata.requestTime) { return true }
+        if !new.metadata.flags.contains(.imported), state.purges.isOvertaken(new.sentAt) { return true }
+        return mayBeInvalid(new, marks)
+    }
+
+    private func isWrittenTo(_ target: [UInt8], since time: Timestamp) -> Bool {
+        let mark = Self.invalidationKey(target)
+        if state.marks.mayHaveOvertaken(mark, time) { return true }
+        return state.storeMemory.doubts.mayConcern(time) && state.marks.mayHaveOvertaken(DoubtfulWrites.markKey(mark), time)
+    }
+
+    private func insertOnly(_ new: NewResponse, at location: StorageLocation, replacing base: FoundResponse?) -> StoringResult {
+        let result = insert(new, under: location.key, at: location, replacing: base) { offer($0, new.metadata.recency, at: location) }
+        guard result == .outdated, let variant = variantByOrigin(new, at: location.key) else { return result }
+        return insertVariant(variant, at: location, replacing: base)
+    }
+
+    /// - Parameters:
+    ///   - key: the place's key, or that of one of its variants.
+    ///   - give: offers the stored item to other nodes.
+    private func insert(
+        _ new: NewResponse, under key: [UInt8], at location: StorageLocation, replacing base: FoundResponse?, give: (NewItem) -> Void
+    ) -> StoringResult {
+        let retention = Reuse.mayRescue(new.metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
+        let item = NewItem(
+            key: key, metadata: new.metadata.encoded(), head: new.head, body: new.body, wantedCoding: new.wantedCoding, retention: retention
+        )
+        for _ in 0..<Self.attemptLimit {
+            let seen = store.see(key.span)
+            guard mayReplace(seen.item, new, at: location, base) else { return .outdated }
+            guard let result = StoringResult(store.insert(item, ifStill: seen)) else { continue }
+            if result == .stored, !new.metadata.isNegative {
+                gone?.lift(key, by: new.metadata.recency)
+                give(item)
+            }
+            return result
+        }
+        return .refused
+    }
+
+    private func mayReplace(_ stored: StoredItem?, _ new: NewResponse, at location: StorageLocation, _ base: FoundResponse?) -> Bool {
+        let metadata = new.metadata
+        guard let stored, let other = StoredMetadata.recency(of: stored.metadata.span) else { return true }
+        guard !metadata.isNegative || Self.isNegative(stored), !metadata.recency.isOutdated(by: other) else { return false }
+        // An earlier attempt of this request has stored its variant.
+        guard other.order != metadata.order else { return true }
+        guard !belongsToVariantsByOrigin(new, stored) else { return false }
+        guard let base else { return !isLesser(new, than: stored, at: location) }
+        return StoredMetadata.kind(of: stored.metadata.span) == .response && other.order == base.metadata.order
+    }
+
+    /// An error stored briefly (`negative`) replaces only another such error.
+    private static func isNegative(_ stored: StoredItem) -> Bool { StoredMetadata(stored.metadata.span)?.isNegative == true }
+
+    /// Returns whether a good response would be lost to a worse one (`LastGood.obstacle`). Checked here too, because the good response may
+    /// have been stored after the lookup, or under another variant.
+    private func isLesser(_ new: NewResponse, than stored: StoredItem, at location: StorageLocation) -> Bool {
+        guard strictness == .rescue, !new.metadata.isNegative, !new.isPreflight, !new.isGoodJSON,
+            let response = StoredHead.parse(new.head.span), let copy = Self.copy(stored, beside: response)
+        else { return false }
+        let isLenient = new.metadata.flags.contains(.isLenient)
+        return LastGood.obstacle(response, isLenient: isLenient, replacing: copy, strictness: strictness) != nil
+            && !isInvalid(stored, at: location)
+    }
+
+    /// Returns whether the stored item is the response that is updated.
+    private func isSame(_ stored: StoredItem, _ base: FoundResponse?) -> Bool {
+        guard let base, let metadata = StoredMetadata(stored.metadata.span) else { return false }
+        return metadata.order == base.metadata.order
+    }
+
+    private func isLesser(_ new: NewResponse, thanAnyOther location: StorageLocation, _ base: FoundResponse?) -> Bool {
+        location.others.contains { key in
+            store.see(key.span).item.map { !isSame($0, base) && isLesser(new, than: $0, at: location) } ?? false
+        }
+    }
+
+    /// nil if the item is not a good response.
+    private static func copy(_ stored: StoredItem, beside response: ResponseHead) -> LastGood.Copy? {
+        switch StoredMetadata.kind(of: stored.metadata.span) {
+        case .varyMarker: LastGood.Copy(bestOf: stored.metadata.span)
+        case .response:
+            StoredMetadata(stored.metadata.span).flatMap {
+                $0.isNegative ? nil : LastGood.Copy($0, head: stored.head.span, beside: response)
+            }
+        default: nil
+        }
+    }
+
+    /// Returns whether a write has invalidated the stored item. Such an item is never found, so it must not block new responses.
+    private func isInvalid(_ stored: StoredItem, at location: StorageLocation) -> Bool {
+        guard let time = StoredMetadata.recency(of: stored.metadata.span)?.requestTime else { return false }
+        var marks: [[UInt8]] = []
+        appendMarks(location.credentialFreeKeys, location.collection, [], to: &marks)
+        return marks.contains { isMarkedNow($0, since: time) }
+    }
+
+    /// Stores a response under a variant's key, with a marker that refers to it.
+    /// - An existing marker is updated first. It is as recent as the latest variant. So an older response with another Vary does not make
+    ///   all variants unreachable.
+    /// - A new marker is stored after the variant; until then, the response that it replaces can be found. It records how recent that
+    ///   response was: older responses are not stored as its variants.
+    /// - The marker also records the quality of its best variant, because the variants may not be in memory when a response arrives.
+    private func insertVariant(_ new: NewResponse, at location: StorageLocation, replacing base: FoundResponse?) -> StoringResult {
+        let (key, recency) = (location.key, new.metadata.recency)
+        let names = SelectingFields.encode(new.names)
+        let values = selecting(new.names.map { $0[...] }, in: new.request)
+        func insert(_ generation: UInt64) -> StoringResult {
+            var variant = key
+            CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
+            return self.insert(new, under: variant, at: location, replacing: base) {
+                offerVariant($0, recency, at: location, named: names, values)
+            }
+        }
+        let worth = LastGood.Worth(new.metadata, head: new.head.span)
+        func mark(
+            _ generation: UInt64, _ seen: SeenItem, _ recency: Recency, replaced: Recency?, best: LastGood.Worth
+        ) -> StoringResult? {
+            let metadata = StoredMetadata.varyMarker(generation: generation, recency, replaced: replaced, best: best)
+            let marker = NewItem(key: key, metadata: metadata, head: names, body: [], retention: .mayRescue)
+            return StoringResult(store.insert(marker, ifStill: seen))
+        }
+        for _ in 0..<Self.attemptLimit {
+            let seen = store.see(key.span)
+            let latest = seen.item.flatMap { StoredMetadata.recency(of: $0.metadata.span) }
+            let isOutdated = latest.map(recency.isOutdated) ?? false
+            if let marker = seen.item, let known = Self.generation(of: marker, named: names) {
+                let replaced = StoredMetadata.replacedRecency(in: marker.metadata.span)
+                guard !(replaced.map(recency.isOutdated) ?? false) else { return .outdated }
+                let former = StoredMetadata.bestVariant(in: marker.metadata.span) ?? .other
+                guard !isOutdated || worth > former else { return insert(known) }
+                let last = isOutdated ? latest ?? recency : recency
+                let best = worth < former && !isInvalid(marker, at: location) ? former : worth
+                guard let marked = mark(known, seen, last, replaced: replaced, best: best) else { continue }
+                return marked == .stored ? insert(known) : marked
+            }
+            let isInTheWay = seen.item.map { stored in
+                if new.metadata.isNegative { return !Self.isNegative(stored) }
+                return !isSame(stored, base) && isLesser(new, than: stored, at: location)
+            }
+            guard !isOutdated, isInTheWay != true else { return .outdated }
+            let generation = recency.order.number
+            keepForNoOrigin(seen.item, at: key, generation, named: new.names)
+            let inserted = insert(generation)
+            guard inserted == .stored else { return inserted }
+            if let marked = mark(generation, seen, recency, replaced: latest, best: worth) { return marked }
+        }
+        return .refused
+    }
+
+    private static func generation(of marker: StoredItem, named names: [UInt8]) -> UInt64? {
+        guard StoredMetadata.kind(of: marker.metadata.span) == .varyMarker, marker.head.elementsEqual(names) else { return nil }
+        return StoredMetadata.number(in: marker.metadata.span)
+    }
+}
+
+extension NewResponse {
+    /// Good JSON is never worse than an existing response.
+    fileprivate var isGoodJSON: Bool {
+        metadata.flags.intersection([.isJSON, .isLenient]) == .isJSON && metadata.status.isSuccessful
+            && metadata.status != 204 && metadata.status != 205
+    }
+}
+
+extension StoringResult {
+    /// nil if the operation must be retried.
+    fileprivate init?(_ result: InsertResult) {
+        switch result {
+        case .accepted: self = .stored
+        case .changed: return nil
+        case .tooLarge: self = .tooLarge
+        case .busy, .unwritable: self = .refused
+        }
+    }
+}

@@ -1,0 +1,117 @@
+// Rescues a request with credentials, but without a stored response, by a response stored without credentials (`SharedRescue`). Also
+// records clients' cookies for that purpose (`CookieOrigins`).
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+/// A stored response without credentials that may serve as a rescue.
+public struct FoundSharedRescue {
+    public let found: FoundResponse
+    public let age: Int64
+    public let ttl: Int64?
+    public let permission: SharedRescuePermission
+}
+
+public enum SharedRescueResult {
+    case found(FoundSharedRescue)
+    case forbidden(NoSharedRescueReason)
+    /// No response is stored, or it may not be served at all.
+    case nothing
+}
+
+extension ResponseCache {
+    /// - Parameters:
+    ///   - keys: the request's own keys.
+    ///   - setting: setting of the request's route.
+    public func sharedRescue(
+        for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, _ setting: SharedRescueMode, now: Timestamp
+    ) throws(NotInMemory) -> SharedRescueResult {
+        let keysOfAll = keys.at(keys.credentialFree)
+        if let former = keys.former, let copy = try formerUsersCopy(head, at: former, keys, directives, now: now) {
+            return .found(copy)
+        }
+        guard head.method.isRead, let found = try find(head, at: keysOfAll).found,
+            case .allowed(let age, let ttl) = rescue(found, head, directives, now: now)
+        else { return .nothing }
+        guard try gone(beside: found) == nil else { return .forbidden(.gone) }
+        let decision = SharedRescue.decide(
+            setting, stored: found.metadata, varies: variesByCredentials(found, head),
+            hasOwnCookies: setting == .own ? try hasOwnCookies(head) : false, strictness: strictness)
+        switch decision {
+        case .forbidden(let reason): return .forbidden(reason)
+        case .allowed(let permission): return .found(FoundSharedRescue(found: found, age: age, ttl: ttl, permission: permission))
+        }
+    }
+
+    /// Credentials that were known to belong to a user until recently may still use that user's stored response.
+    private func formerUsersCopy(
+        _ head: RequestHead, at former: FormerKey, _ keys: TargetKeys, _ directives: RequestCacheControl, now: Timestamp
+    ) throws(NotInMemory) -> FoundSharedRescue? {
+        guard head.method.isRead, let found = try find(head, at: keys.at(former.key)).found,
+            try gone(beside: found) == nil,
+            case .allowed(let age, let ttl) = rescue(found, head, directives, now: now)
+        else { return nil }
+        return FoundSharedRescue(found: found, age: age, ttl: ttl, permission: former.permission)
+    }
+
+    private func rescue(_ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, now: Timestamp) -> RescueDecision {
+        Reuse.rescue(found.metadata, directives, strictness: strictness, staleFor: policy(for: head).settings.freshness.staleFor, now: now)
+    }
+
+    private func variesByCredentials(_ found: FoundResponse, _ head: RequestHead) -> Bool {
+        guard let fields = StoredHead.parse(found.head.span)?.fields else { return true }
+        return FieldLists.members(of: .vary, in: fields).contains { member in
+            settings.policy.credentials.names.contains(member) && !head.fields.all(named: member.span).isEmpty
+        }
+    }
+
+    private func hasOwnCookies(_ head: RequestHead) throws(NotInMemory) -> Bool {
+        guard let origins = state.cookieOrigins, !keyMaker.hasOtherCredentials(head.fields),
+            let cookies = keyMaker.cookiePartition(of: head.fields)
+        else { return false }
+        return try origins.contains(cookies, target: targetKey(head), in: self)
+    }
+
+    /// The target's key, regardless of No-Vary-Search.
+    private func targetKey(_ head: RequestHead) -> [UInt8] { credentialFreeKey(of: head.pathAndQuery, for: head) }
+
+    // MARK: Recording cookies
+
+    /// Called before a request is sent. A request that may be a login removes the record of its cookies.
+    /// - Parameter isReading: whether the request is safe and uses the store.
+    public func noteCookies(sentWith head: RequestHead, isReading: Bool) {
+        guard let origins = state.cookieOrigins, head.fields.contains(.cookie),
+            !isReading || keyMaker.hasOtherCredentials(head.fields),
+            let cookies = keyMaker.cookiePartition(of: head.fields)
+        else { return }
+        origins.forget(cookies)
+    }
+
+    /// Records cookies after a response was stored or has confirmed a stored one.
+    func noteCookies(setBy response: Fields, to head: RequestHead, at time: CacheTime) {
+        guard let origins = state.cookieOrigins, let change = cookieChange(by: response, to: head, now: time.wall) else { return }
+        if let sent = change.sent {
+            origins.remember(change.given, after: sent, now: time.monotonic)
+        } else {
+            origins.remember(change.given, target: targetKey(head), now: time.monotonic)
+        }
+    }
+
+    /// Returns the keys of the records that `noteCookies(setBy:to:at:)` reads.
+    func cookieKeys(setBy response: Fields, to head: RequestHead, now: Timestamp) -> [[UInt8]] {
+        guard let origins = state.cookieOrigins, let change = cookieChange(by: response, to: head, now: now) else { return [] }
+        return ([change.given] + (change.sent.map { [$0] } ?? [])).map(origins.key)
+    }
+
+    /// Returns the partitions of the cookies that the client sent (nil if none), and of the cookies that it has after this response.
+    private func cookieChange(by response: Fields, to head: RequestHead, now: Timestamp) -> (sent: [UInt8]?, given: [UInt8])? {
+        guard response.contains(.setCookie), state.cookieOrigins != nil, head.method.isRead,
+            let cookies = keyMaker.cookies, !keyMaker.hasOtherCredentials(head.fields), !head.fields.contains(.authorization),
+            let sent = cookies.pairs(of: head.fields)
+        else { return nil }
+        let path = head.pathAndQuery.withoutQuery
+        guard let given = ClientCookies.after(sent, response, path: path, now: now.seconds, cookies), !given.isEmpty else { return nil }
+        return (sent.isEmpty ? nil : keyMaker.partition(of: sent), keyMaker.partition(of: given))
+    }
+}

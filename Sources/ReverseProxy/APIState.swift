@@ -1,0 +1,130 @@
+// State of one API that all shards share. It is thread-safe.
+
+import CachePolicy
+import Figures
+import Forwarding
+import HTTPCore
+import Identity
+import Logging
+import Reactor
+import ResponseCache
+import Upstream
+
+public final class APIState: Sendable {
+    public let process: ProcessState
+    /// Number of the API in records and counters.
+    public let index: UInt16
+    public let settings: ProxySettings
+    public let routes: Routes
+    /// nil if nothing is stored.
+    public let cache: APICacheState?
+    public let health: UpstreamHealth
+    /// For this API under these settings only: under other settings an equal request may mean another user's data.
+    public let collapsed = CollapsedRequests()
+    let connectionUsers: ConnectionUserLog
+    let cacheSettings: ResponseCacheSettings
+    /// Scheme, host, port and base path of the upstream.
+    public var upstreamName: String {
+        String(decoding: cacheSettings.upstream.bytes + cacheSettings.upstream.basePath, as: UTF8.self)
+    }
+    let tokenKeys: TokenKeys
+    let grants: OriginGrants
+    /// The current modes, which an administrator changes. Each shard has a copy.
+    private let modeTable: Mutex<ModeTable>
+
+    /// - Parameters:
+    ///   - other: an API with the store to use; nil: the store is opened.
+    ///   - former: the former state of this API; what it has learned is kept as far as it is still valid.
+    ///   - inherited: the store that another process has handed over; nil if there is none.
+    /// - Throws: `StoreError` if the store cannot be opened.
+    public init(
+        _ settings: ProxySettings, of process: ProcessState, beside other: APIState? = nil, after former: APIState? = nil,
+        inherited: HandedCache? = nil
+    ) throws {
+        let settings = settings.countingConnections()
+        self.settings = settings
+        self.process = process
+        index = process.apiIndices.index(of: settings.apiName)
+        let logger = process.logger
+        routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
+        modeTable = Mutex(ModeTable(all: settings.mode, routes: routes.modes))
+        let isKeyedByHost = settings.forwarding.sendsClientHost
+        grants = former.map(\.grants).flatMap { $0.isKeyedByHost == isKeyedByHost ? $0 : nil } ?? OriginGrants(isKeyedByHost: isKeyedByHost)
+        connectionUsers = former?.connectionUsers ?? ConnectionUserLog()
+        let routeNames = routes.all.map(\.name)
+        // Failures of another upstream, or under other routes, are no evidence.
+        health =
+            if let former, former.settings.upstream == settings.upstream, former.routes.all.map(\.name) == routeNames {
+                former.health
+            } else {
+                UpstreamHealth(api: settings.apiName, routes: routeNames, settings: settings.upstream.failure, logger: logger)
+            }
+        if let former, former.health !== health, former.settings.upstream.isSameOrigin(as: settings.upstream) {
+            health.inherit(former.health)
+        }
+        tokenKeys = TokenKeys(routes, beside: settings.store, after: former?.tokenKeys, logger: logger)
+        let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings))
+        process.identityTables.add(lookUps)
+        var cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys, lookUps: lookUps)
+        cacheSettings.fleet = process.fleet
+        self.cacheSettings = cacheSettings
+        cache =
+            if let other {
+                other.cache.map { [cacheSettings] in APICacheState(beside: $0, settings: cacheSettings, after: former?.cache) }
+            } else {
+                try settings.store.map { [cacheSettings] location in
+                    try APICacheState(opening: location, inherited: inherited, sent: process.sentRequests, settings: cacheSettings) {
+                        Self.log($0, logger)
+                    }
+                }
+            }
+    }
+
+    public var name: String { settings.apiName }
+
+    /// The former identity lookups with their results; empty if the credentials or the upstream have changed.
+    private static func lookUps(of former: APIState?, _ settings: ProxySettings) -> [LookedUpIdentities] {
+        guard let former, former.settings.policy.credentials == settings.policy.credentials,
+            former.settings.upstream.isSameOrigin(as: settings.upstream)
+        else { return [] }
+        return former.cacheSettings.lookUps
+    }
+
+    /// Reads the token keys that are stored locally, and begins to fetch the others.
+    public func startKeys(now: Int64) { tokenKeys.start(now: now) }
+
+    /// Number of token keys, and of successful and failed attempts to read them.
+    /// - Parameter other: sources that `other` also uses are omitted; nil: none.
+    public func keyFigures(besides other: APIState? = nil) -> (keys: Int, read: Int, failed: Int) {
+        tokenKeys.figures(besides: other?.tokenKeys)
+    }
+
+    /// Number of identity lookups by result, and of remembered identities.
+    /// - Parameter other: lookups that `other` also uses are omitted; nil: none.
+    public func lookUpFigures(besides other: APIState? = nil) -> (counts: [String: UInt64], remembered: Int) {
+        let others = other?.cacheSettings.lookUps ?? []
+        return cacheSettings.lookUps.filter { one in !others.contains { $0 === one } }.map(\.figures).reduce(into: ([:], 0)) { sum, one in
+            sum.0.merge(one.counts, uniquingKeysWith: +)
+            sum.1 += one.remembered
+        }
+    }
+
+    public var modes: ModeTable { modeTable.withLock { $0 } }
+
+    /// Takes over the modes that an administrator has set since the start. The mode of the settings applies where it has changed, or none
+    /// was set.
+    public func keepModes(of former: APIState) { keep(former.passedModes) }
+
+    /// Applies `change`, and returns the modes after it; nil if nothing was changed.
+    public func changeModes(_ change: (inout ModeTable) -> Bool) -> ModeTable? {
+        modeTable.withLock { modes in change(&modes) ? modes : nil }
+    }
+
+    private static func log(_ report: WritingReport, _ logger: Logger) {
+        switch report.level {
+        case .notice: logger.notice("\(report.text)")
+        case .warning: logger.warning("\(report.text)")
+        case .error: logger.error("\(report.text)")
+        }
+    }
+}

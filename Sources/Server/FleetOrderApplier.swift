@@ -1,0 +1,74 @@
+// Applies the marks and purges of other nodes to this node's store. Purges run in order on a separate queue.
+
+import CachePolicy
+import Dispatch
+import Reactor
+import ResponseCache
+import ReverseProxy
+import Sharing
+
+final class FleetOrderApplier: FleetOrderReceiver {
+    private unowned let server: ProxyServer
+    private let queue = DispatchQueue(label: "cistern.fleet.orders", qos: .userInitiated)
+
+    init(_ server: ProxyServer) { self.server = server }
+
+    var hasStored: Bool { caches.first?.hasStored == true }
+
+    var mayKeepPosition: Bool { !server.process.peer.hasAll }
+
+    func follow(_ marks: ArraySlice<FleetOrder>) {
+        guard !marks.isEmpty, let store else { return }
+        for case .mark(let key, let isSoft) in marks { store.follow(mark: key, isDoubtful: isSoft, at: now) }
+    }
+
+    func apply(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void) { queue.async { self.resume(orders[...], then: done) } }
+
+    func synchronize() { store?.synchronize() }
+
+    /// Waits for the queued work. The loops have ended by then, so a purge that waits for a turn of each loop is not completed.
+    func finish() { queue.sync {} }
+
+    private func resume(_ orders: ArraySlice<FleetOrder>, then: @escaping @Sendable () -> Void) {
+        let marks = orders.prefix(while: \.isMark)
+        follow(marks)
+        let purges = orders.dropFirst(marks.count).prefix { !$0.isMark }
+        guard !purges.isEmpty, let any = caches.first else { return then() }
+        // A loop that read the clock before this time may still be storing a response. After one turn of each loop, the purge finds it.
+        any.beginPurge(at: now)
+        server.afterEachLoop { [self, orders] in
+            queue.async { [self] in
+                for order in purges { purge(order) }
+                resume(orders.dropFirst(marks.count + purges.count), then: then)
+            }
+        }
+    }
+
+    private func purge(_ order: FleetOrder) {
+        let caches = caches
+        switch order {
+        case .mark: break
+        case .everything(let isSoft): _ = CacheGroup(caches, meaning: Array(caches.indices)).purgeStore(isSoft: isSoft)
+        case .purge(let selection, let isSoft):
+            // The selection may also name APIs that this node does not serve at present.
+            guard selection.kind != .nothing, !caches.isEmpty else { return }
+            let meant = caches.indices.filter { selection.isMeant(caches[$0].state.settings) }
+            let wanted = caches.map { selection.purge($0.state.settings.arguments) }
+            _ = CacheGroup(caches, meaning: meant, named: selection.apis).purge(wanted, isSoft: isSoft)
+        }
+    }
+
+    private var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }
+
+    /// The store of all APIs; nil if there is none.
+    private var store: APICacheState? { server.serving.apis.lazy.compactMap(\.state.cache).first }
+
+    /// The caches of the APIs that are served now, for use on this queue.
+    private var caches: [ResponseCache] {
+        server.serving.apis.compactMap { api in
+            api.state.cache.map { shared in
+                ResponseCache(shared, mayWait: true) { [server] in server.cacheTime }
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+// Tests of look-up results: the user that the upstream's response names, and how long it is valid.
+
+import HTTPCore
+import Testing
+
+@testable import Identity
+
+@Suite("Identity lookups at the upstream")
+struct LookedUpIdentitiesTests {
+    private static var settings: LookUpSettings {
+        var settings = LookUpSettings()
+        (settings.path, settings.pointers, settings.fields) = ("/me", ["/id", "/roles"], ["x-scopes"])
+        return settings
+    }
+
+    private static func values(_ content: String, scopes: String? = "read", status: Status = 200) -> [UInt8]? {
+        var fields = Fields()
+        if let scopes { fields.append(name: "X-Scopes", value: scopes) }
+        return settings.values(status: status, fields, content: Array(content.utf8))
+    }
+
+    @Test("equal values give the same user whatever their position and spelling; different values give another")
+    func same() {
+        let ann = Self.values(#"{"id":7,"roles":["a","b"],"seen":1}"#)
+        #expect(ann != nil)
+        #expect(Self.values(#"{ "seen":2, "roles":["a","\u0062"], "id":7 }"#) == ann)
+        for other in [#"{"id":"7","roles":["a","b"]}"#, #"{"id":7,"roles":["a"]}"#, #"{"id":7,"roles":["ab"]}"#, #"{"id":7,"roles":"a"}"#] {
+            #expect(Self.values(other) != nil && Self.values(other) != ann, "\(other)")
+        }
+        #expect(Self.values(#"{"id":7,"roles":["a","b"]}"#, scopes: "write") != ann)
+    }
+
+    @Test(
+        "missing, empty or ambiguous values give no identity",
+        arguments: [
+            "", "[]", "{}", #"{"id":7}"#, #"{"id":"","roles":["a"]}"#, #"{"id":null,"roles":["a"]}"#, #"{"id":true,"roles":["a"]}"#,
+            #"{"id":{"a":1},"roles":["a"]}"#, #"{"id":7,"roles":[]}"#, #"{"id":7,"roles":[""]}"#, #"{"id":7,"roles":[["a"]]}"#,
+            #"{"id":7,"id":8,"roles":["a"]}"#, #"{"id":7,"roles":["a"]"#,
+        ])
+    func nothing(_ content: String) {
+        #expect(Self.values(content) == nil)
+    }
+
+    @Test("numbers without an exact double representation give no identity, so no users are merged")
+    func inexactNumbers() {
+        func told(_ id: String) -> [UInt8]? { Self.values("{\"id\":\(id),\"roles\":[\"a\"]}") }
+        for id in [
+            "18446744073709551615", "18446744073709551614", "9007199254740992", "-9007199254740992", "1e400", "1.5", "7.00000000000000001",
+            "1e-400",
+        ] {
+            #expect(told(id) == nil, "\(id)")
+        }
+        #expect(Self.values(#"{"id":7,"roles":["a",18446744073709551615]}"#) == nil)
+        #expect(told("9007199254740991") != nil && told("9007199254740991") != told("9007199254740990"))
+        #expect(told("-7") != nil && told("-7") != told("7"))
+        #expect(told("7.0") == told("7") && told("70e-1") == told("7"))
+    }
+
+    @Test("a missing or empty field, or a status other than 200, gives no identity")
+    func otherResponses() {
+        let content = #"{"id":7,"roles":["a"]}"#
+        #expect(Self.values(content, scopes: nil) == nil && Self.values(content, scopes: " ") == nil)
+        #expect(Self.values(content, status: 203) == nil && Self.values(content, status: 401) == nil)
+    }
+
+    @Test("one request performs the lookup, and its result is renewed at half of its lifetime")
+    func course() throws {
+        let told = LookedUpIdentities(Self.settings)
+        let hash: [UInt8] = [1]
+        func begin(_ now: Int64) -> StartedLookUp? { told.begin(hash, token: [2], now: now) }
+        #expect(told.find(hash, now: 0).isDue)
+        let first = try #require(begin(0))
+        #expect(begin(1) == nil)
+        #expect(!told.find(hash, now: 1).isDue)
+        told.end(first, .lookedUp(partition: [9]), now: 1_000)
+        let found = told.find(hash, now: 2_000)
+        #expect(found.partition == [9] && found.isCurrent && !found.isDue && found.ends == 601_000)
+        #expect(told.find(hash, now: 301_000).isDue)
+        let second = try #require(begin(301_000))
+        // The look-up failed. The earlier result stays valid, and afterwards serves for rescues only.
+        told.end(second, .failed, now: 302_000)
+        #expect(!told.find(hash, now: 303_000).isDue && told.find(hash, now: 332_000).isDue)
+        let late = told.find(hash, now: 601_000)
+        #expect(late.partition == [9] && !late.isCurrent && late.isDue)
+        // The upstream no longer knows these credentials.
+        told.end(try #require(begin(601_000)), .nothing, now: 601_000)
+        let gone = told.find(hash, now: 602_000)
+        #expect(gone.partition == nil && !gone.isDue && told.find(hash, now: 631_000).isDue)
+    }
+}
