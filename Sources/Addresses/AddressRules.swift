@@ -1,13 +1,13 @@
 // Rules by client address: `allow` and `deny` lists.
 
-/// The longest matching prefix decides. An address in no list is allowed, unless there is an `allow` list.
+/// Rules for client addresses. The longest matching prefix decides. An address in no list is allowed, unless there is an `allow` list.
 public struct AddressRules: Sendable, Equatable {
     private var table = NetworkTable<Bool>()
     private var rest = true
 
     public init() {}
 
-    /// - Throws: a network that is in both lists.
+    /// - Throws: `Ambiguity`, with a network that is in both lists.
     public init(allow: [IPNetwork], deny: [IPNetwork]) throws(Ambiguity) {
         for network in allow { table[network] = true }
         for network in deny {

@@ -9,14 +9,14 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
     public enum Problem: Error, Sendable, Equatable, CustomStringConvertible {
         case address(String)
         case prefix(String, atMost: Int)
-        /// With the network without the bits after its prefix.
+        /// Bits after the prefix are not zero. `meant` is the network with these bits cleared.
         case bitsBehindPrefix(String, meant: String)
 
         public var description: String {
             switch self {
-            case .address(let text): "\"\(text)\" is no address and no network, such as 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32"
-            case .prefix(let text, let most): "the length behind the slash of \"\(text)\" must be a number from 0 to \(most)"
-            case .bitsBehindPrefix(let text, let meant): "\"\(text)\" has bits behind its prefix: write \(meant), or the address alone"
+            case .address(let text): "\"\(text)\" is not an address or network; examples: 192.0.2.7, 10.0.0.0/8, 2001:db8::/32"
+            case .prefix(let text, let most): "the prefix length after the slash of \"\(text)\" must be a number from 0 to \(most)"
+            case .bitsBehindPrefix(let text, let meant): "\"\(text)\" has non-zero bits after its prefix: use \(meant), or no prefix"
             }
         }
     }

@@ -1,5 +1,5 @@
-// Selects one of several APIs for a request. First by host: exact names before wildcards, wildcards before no names, each with a port
-// before without. Then by path: the longest prefix.
+// Selects one of several APIs for a request. Compares the host first: exact names have priority over wildcards, and wildcards over scopes
+// without names; each with a port over those without. Then compares the path: the longest prefix has priority.
 
 import HTTPCore
 

@@ -29,7 +29,8 @@ public enum AdminAccess: Equatable {
             self = head.fields.contains(.origin) ? .forbidden(Self.webPages) : .allowed
         } else if case .network = transport {
             self = .forbidden(
-                "On an address that other machines reach, this interface needs a token: set admin.token_file, or client_verify: required.")
+                "On an address that other machines can reach, the admin interface needs a token: set admin.token_file, or client_verify: required."
+            )
         } else if head.fields.contains(.origin) || !Self.isLocal(Array(head.host)) {
             // A web page in a local browser can reach loopback addresses, through a host name that it controls (DNS rebinding).
             self = .forbidden(Self.webPages)
@@ -38,7 +39,7 @@ public enum AdminAccess: Equatable {
         }
     }
 
-    private static let webPages = "Requests of web pages are not taken here."
+    private static let webPages = "The admin interface rejects requests from web pages."
 
     /// - Parameter takesBasic: whether the token may be the password of any user (RFC 7617). Browsers add such credentials to requests of
     ///   other origins too, so only pages without side effects accept them.

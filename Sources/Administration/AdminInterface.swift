@@ -51,7 +51,7 @@ public final class AdminInterface: @unchecked Sendable {
             let apis = interface.apis
             guard let name = request["api"] else { return Array(apis.indices) }
             guard namesAPIs, let index = apis.firstIndex(where: { $0.name == name }) else {
-                let known = namesAPIs ? "there are \(apis.map(\.name).joined(separator: ", "))" : "there is one only, without a name"
+                let known = namesAPIs ? "there are \(apis.map(\.name).joined(separator: ", "))" : "there is only one API, without a name"
                 throw .notFound("No API is called \(name): \(known).")
             }
             return [index]
@@ -62,14 +62,14 @@ public final class AdminInterface: @unchecked Sendable {
         /// Caches of the selected APIs, for a joint scan.
         func group() throws(AdminProblem) -> (group: CacheGroup, caches: [ResponseCache]) {
             let apiIndexes = try apiIndexes()
-            guard !interface.caches.isEmpty else { throw .unavailable("Nothing is stored here.") }
+            guard !interface.caches.isEmpty else { throw .unavailable("This process has no store.") }
             return (CacheGroup(interface.caches, meaning: apiIndexes), interface.caches)
         }
 
         /// The selected APIs with their caches.
         func caches() throws(AdminProblem) -> [(api: any AdministeredAPI, cache: ResponseCache)] {
             let apiIndexes = try apiIndexes()
-            guard !interface.caches.isEmpty else { throw .unavailable("Nothing is stored here.") }
+            guard !interface.caches.isEmpty else { throw .unavailable("This process has no store.") }
             return apiIndexes.map { (interface.apis[$0], interface.caches[$0]) }
         }
 
@@ -147,16 +147,16 @@ public final class AdminInterface: @unchecked Sendable {
         let method = request.method == .head ? .get : request.method
         guard let (route, item) = fitting.first(where: { $0.0.method == method }) else {
             guard !fitting.isEmpty else {
-                return reply(AdminResponse(AdminProblem.notFound("There is no such page; /-/openapi.json describes those there are.")))
+                return reply(AdminResponse(AdminProblem.notFound("There is no such page; /-/openapi.json describes all pages.")))
             }
-            var response = AdminResponse(AdminProblem(status: 405, sentence: "This page does not know that method."))
+            var response = AdminResponse(AdminProblem(status: 405, sentence: "This page does not support the method."))
             let methods = fitting.map { String(decoding: $0.0.method.bytes, as: UTF8.self) }
             response.fieldLines = "Allow: \(methods.joined(separator: ", "))\r\n"
             return reply(response)
         }
         guard method != .get else { return perform(route, request, item, reply) }
         guard !server.isTakenOver else {
-            let problem = AdminProblem.unavailable("Another process has taken over: ask again, on a new connection.")
+            let problem = AdminProblem.unavailable("Another process has taken over: repeat the request on a new connection.")
             return reply(AdminResponse(problem))
         }
         perform(route, request, item) { [unowned server] response in server.afterPropagation { reply(response) } }

@@ -62,11 +62,11 @@ public struct AdminRequest: Sendable {
     func allow(_ names: [String]) throws(AdminProblem) {
         var seen: Set<String> = []
         for argument in arguments where !seen.insert(argument.name).inserted {
-            throw .badRequest("\"\(argument.name)\" is there more than once: ask once for each.")
+            throw .badRequest("\"\(argument.name)\" is given more than once: send one request for each value.")
         }
         for argument in arguments where !names.contains(argument.name) {
             let known = names.isEmpty ? "none" : names.joined(separator: ", ")
-            throw .badRequest("\"\(argument.name)\" is no argument here; known: \(known).")
+            throw .badRequest("\"\(argument.name)\" is not an argument of this page; known: \(known).")
         }
     }
 }

@@ -14,7 +14,7 @@ enum EntryPages {
         let (group, caches) = try task.group()
         let limit = try task.request.count("limit", default: 100, in: 1...pageLimit)
         let after = try task.request["after"].map { (text) throws(AdminProblem) in
-            guard let position = EntryCursor(text) else { throw .badRequest("after must be the \"next\" of the page before.") }
+            guard let position = EntryCursor(text) else { throw .badRequest("after must be the \"next\" of the previous page.") }
             return position
         }
         for name in ["target", "prefix"] where task.request[name]?.hasPrefix("/") == false {
@@ -54,10 +54,10 @@ enum EntryPages {
         api: any AdministeredAPI, cache: ResponseCache, entry: StoredEntry
     ) {
         let caches = try task.caches()
-        guard let id = EntryID(task.item) else { throw .badRequest("An entry's id has 32 hexadecimal digits.") }
+        guard let id = EntryID(task.item) else { throw .badRequest("The id of an entry must have 32 hexadecimal digits.") }
         for (api, cache) in caches {
             if let entry = cache.entry(id) { return (api, cache, entry) }
         }
-        throw .notFound("Nothing is stored under this id.")
+        throw .notFound("No response is stored under this id.")
     }
 }

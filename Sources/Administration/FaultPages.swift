@@ -13,7 +13,7 @@ enum FaultPages {
     @Sendable static func add(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["path", "delay", "delay_to", "effect", "status", "rate", "percent", "for"])
         guard task.interface.settings.allowsFaults else {
-            throw AdminProblem(status: 403, sentence: "Faults may be injected only where the setting admin.faults is true.")
+            throw AdminProblem(status: 403, sentence: "Faults may be injected only if the setting admin.faults is true.")
         }
         let path = task.request["path"] ?? "/**"
         guard path.hasPrefix("/"), !path.contains("?") else { throw .badRequest("path must begin with a slash, and have no arguments.") }
@@ -25,7 +25,9 @@ enum FaultPages {
             $0.add(path: path, fault, percent: percent, end: end)
         } then: { number in
             guard let number else {
-                return task.reply(AdminResponse(AdminProblem.badRequest("There are \(FaultTable.ruleLimit) faults already.")))
+                return task.reply(
+                    AdminResponse(
+                        AdminProblem.badRequest("There are already \(FaultTable.ruleLimit) faults, the maximum: remove one first.")))
             }
             task.reply(AdminResponse(["number": .integer(number), "faults": json(task.server)["faults"] ?? .array([])]))
         }
@@ -59,7 +61,7 @@ enum FaultPages {
         let most = try number(request, "delay_to", 0...3_600_000) ?? least
         guard least <= most else { throw .badRequest("delay_to must not be less than delay.") }
         let effect = try effect(request)
-        guard effect != .none || most > 0 else { throw .badRequest("Say what is to happen: a delay, an effect, or both.") }
+        guard effect != .none || most > 0 else { throw .badRequest("Give a delay, an effect, or both.") }
         return InjectedFault(delay: Int64(least)...Int64(most), effect)
     }
 
@@ -72,12 +74,12 @@ enum FaultPages {
         case "cut": return .cut
         case "status":
             guard let status = try number(request, "status", 200...599), status != 204, status != 304 else {
-                throw .badRequest("status must be between 200 and 599, and one that has content.")
+                throw .badRequest("status must be between 200 and 599, and must permit content.")
             }
             return .status(Status(rawValue: UInt16(status)))
         case "slow":
             guard let rate = try number(request, "rate", 1...1_000_000_000) else {
-                throw .badRequest("rate must be the bytes that come in a second.")
+                throw .badRequest("rate must be a number of bytes per second.")
             }
             return .slow(bytesPerSecond: rate)
         case let other?:

@@ -10,7 +10,7 @@ enum Importing {
         try task.request.allow(["origin", "shared", "api"])
         var caches = try task.caches()
         guard caches[0].cache.isWritable else {
-            throw .unavailable("The cache directory cannot be written to\(caches[0].cache.refusalWords).")
+            throw .unavailable("The cache directory is not writable\(caches[0].cache.refusalWords).")
         }
         guard let value = JSONValue(task.request.content) else {
             throw .badRequest("The content must be an entry of an HTTP archive, in JSON.")
@@ -21,7 +21,9 @@ enum Importing {
             guard !caches.isEmpty else { return reply(task, NotImportedReason.unknownAPI.rawValue) }
         }
         let given = task.request.arguments.filter { $0.name == "origin" }.map(\.value)
-        guard given.isEmpty || caches.count == 1 else { throw .badRequest("Say by api which API the responses of another origin are for.") }
+        guard given.isEmpty || caches.count == 1 else {
+            throw .badRequest("Select with api the API that the responses of another origin belong to.")
+        }
         let isShared = try task.request.flag("shared")
         let time = task.interface.time
         var fitting: [(archived: ArchivedResponse, api: any AdministeredAPI, cache: ResponseCache)] = []

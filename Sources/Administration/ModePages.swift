@@ -21,7 +21,8 @@ enum ModePages {
             return
         }
         let prefix = try prefix(task.request) ?? ""
-        let problem = AdminProblem.badRequest("There are \(ModeTable.ruleLimit) prefixes with a mode of their own already.")
+        let problem = AdminProblem.badRequest(
+            "There are already \(ModeTable.ruleLimit) prefixes with a separate mode, the maximum: remove one first.")
         try change(task, { $0.set(mode, prefix: prefix) }, orElse: problem)
     }
 
@@ -34,7 +35,7 @@ enum ModePages {
             return
         }
         guard let prefix = try prefix(task.request) else {
-            throw .badRequest("Say which prefix or route is to be as all other paths again.")
+            throw .badRequest("Give the prefix or the route of the mode to remove.")
         }
         try change(task, { $0.remove(prefix: prefix) }, orElse: .notFound("No mode was set for this prefix."))
     }
@@ -69,7 +70,7 @@ enum ModePages {
         let found = apis.compactMap { api in api.routeNames.firstIndex(of: name).map { (api, $0) } }
         guard found.count < 2 else {
             throw .badRequest(
-                "Several APIs have a route called \(name): say which is meant by api=\(found.map(\.0.name).joined(separator: ", ")).")
+                "Several APIs have a route called \(name): select one with api=\(found.map(\.0.name).joined(separator: ", ")).")
         }
         guard let route = found.first else {
             let names = apis.flatMap(\.routeNames)

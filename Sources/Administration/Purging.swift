@@ -13,10 +13,10 @@ enum Purging {
         try task.request.allow(kinds + ["soft", "api"])
         let (group, caches) = try task.group()
         guard kinds.filter({ task.request[$0] != nil }).count == 1 else {
-            throw .badRequest("Say what is to be purged by exactly one of \(kinds.joined(separator: ", ")).")
+            throw .badRequest("Give exactly one of \(kinds.joined(separator: ", ")).")
         }
         guard caches[0].canPurge else {
-            throw .unavailable("The cache directory cannot be written to, so a purge would not last.")
+            throw .unavailable("The cache directory is not writable, so a purge would be lost at the next restart.")
         }
         let isSoft = try task.request.flag("soft")
         let isAboutStore = task.request["all"] != nil && task.request["api"] == nil
@@ -66,11 +66,11 @@ enum Purging {
 
     private static func selection(_ request: AdminRequest, _ arguments: ArgumentTable) throws(AdminProblem) -> PurgeSelection {
         if let text = request["id"] {
-            guard let id = EntryID(text) else { throw .badRequest("An entry's id has 32 hexadecimal digits.") }
+            guard let id = EntryID(text) else { throw .badRequest("The id of an entry must have 32 hexadecimal digits.") }
             return .id(id)
         }
         if let target = request["target"] {
-            guard target.hasPrefix("/") else { throw .badRequest("target must be a path, with its arguments where it has any.") }
+            guard target.hasPrefix("/") else { throw .badRequest("target must be a path that begins with a slash, with its arguments.") }
             return .selection(EntrySelection(target: .init(target, arguments)))
         }
         if let tag = request["tag"] { return .selection(EntrySelection(tag: tag)) }

@@ -17,7 +17,9 @@ enum ReloadPage {
                         "warnings": list(applied.warnings),
                     ]))
             case .refused(let mistakes):
-                task.reply(AdminResponse(AdminProblem(status: 409, sentence: "All stays as it was: " + mistakes.joined(separator: "; "))))
+                task.reply(
+                    AdminResponse(
+                        AdminProblem(status: 409, sentence: "Reload rejected, settings unchanged: " + mistakes.joined(separator: "; "))))
             }
         }
     }

@@ -29,7 +29,7 @@ enum StatePages {
         if let name, count == 0, FailureScopeKind(rawValue: name) == nil {
             let open = apis.flatMap { $0.openFailures() }.prefix(10).map(\.name)
             let known = open.isEmpty ? "there is none" : "there are " + open.joined(separator: ", ")
-            throw .notFound("No scope that fails is called \(name): \(known).")
+            throw .notFound("No failing scope is called \(name): \(known).")
         }
         task.reply(AdminResponse(["reset": .integer(count)]))
     }

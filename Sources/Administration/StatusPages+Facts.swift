@@ -29,7 +29,7 @@ extension StatusView {
                 facts.append(Fact("\(name), route \(route)", mode.rawValue, level: mode == .live ? nil : .strained))
             }
             if !modes.rules.isEmpty {
-                facts.append(Fact("\(name), prefixes", "\(modes.rules.count) of their own", level: .strained))
+                facts.append(Fact("\(name), prefixes", "\(modes.rules.count) with a separate mode", level: .strained))
             }
         }
         let faults = figures.sentence.faults
@@ -48,7 +48,7 @@ extension StatusView {
                 "Size", "\(NumberText.bytes(store.bytes)) of \(NumberText.bytes(store.limitBytes))",
                 note: isSmaller ? "the disk has space for \(NumberText.bytes(store.usableBytes))" : ""),
             Fact("Evicted", NumberText.count(store.evicted)),
-            Fact("Disk", refusal ?? (store.isWritable ? "writable" : "cannot be written to"), level: store.isWritable ? nil : .down),
+            Fact("Disk", refusal ?? (store.isWritable ? "writable" : "not writable"), level: store.isWritable ? nil : .down),
             Fact("Failed writes", NumberText.count(store.writeErrors), level: store.writeErrors == 0 ? nil : .strained),
         ]
     }
@@ -59,8 +59,8 @@ extension StatusView {
             let requests = NumberText.count(field.count)
             let isKept = field.finding == FieldFinding.Kind.keptCopyBack.rawValue
             return Fact(
-                field.field, isKept ? "kept \(requests) requests from a copy" : "another value in each request",
-                note: "if it makes no difference: cache.harmless_fields: +\(field.field)")
+                field.field, isKept ? "prevented the use of a stored response \(requests) times" : "another value in each request",
+                note: "if responses do not depend on it: cache.harmless_fields: +\(field.field)")
         }
     }
 
@@ -69,13 +69,13 @@ extension StatusView {
     private static func connections(_ figures: StatusFigures) -> [Fact] {
         let figures = figures.snapshot.figures
         return [
-            Fact("Of clients", "\(NumberText.count(figures[.connectionsOpen])) of \(NumberText.count(figures[.connectionsLimit]))"),
+            Fact("Client connections", "\(NumberText.count(figures[.connectionsOpen])) of \(NumberText.count(figures[.connectionsLimit]))"),
             Fact("Requests now", NumberText.count(figures[.requestsInFlight])),
             Fact(
                 "Closed to free capacity", NumberText.count(figures[.connectionsEvicted]),
                 level: figures[.connectionsEvicted] == 0 ? nil : .strained),
             Fact(
-                "Turned away", NumberText.count(figures[.connectionsRejected]),
+                "Rejected", NumberText.count(figures[.connectionsRejected]),
                 level: figures[.connectionsRejected] == 0 ? nil : .strained),
             Fact("Upstream requests now", NumberText.count(figures[.upstreamActive])),
             Fact("Waiting for the upstream", NumberText.count(figures[.upstreamWaiting])),
@@ -89,8 +89,8 @@ extension StatusView {
         let level: Level? = soonest.map { $0 <= 0 ? .down : $0 < 14 * 86_400 ? .strained : nil } ?? nil
         return [
             Fact("In use", NumberText.count(certificates.count)),
-            Fact("The first ends", soonest.map { $0 <= 0 ? "is over" : "in \(NumberText.span($0))" } ?? "–", level: level),
-            Fact("Failed readings", NumberText.count(failedReloads), level: failedReloads == 0 ? nil : .strained),
+            Fact("First expiry", soonest.map { $0 <= 0 ? "expired" : "in \(NumberText.span($0))" } ?? "–", level: level),
+            Fact("Failed reloads", NumberText.count(failedReloads), level: failedReloads == 0 ? nil : .strained),
         ]
     }
 

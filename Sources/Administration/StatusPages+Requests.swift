@@ -55,7 +55,7 @@ extension StatusPages {
             api.modes.rules.prefix(switchedLimit).map { rule in
                 [
                     StatusView.Cell(SecretNames.pathAlone(rule.prefix.utf8), note: api.name), StatusView.Cell("mode \(rule.mode.rawValue)"),
-                    StatusView.Cell("all below"), StatusView.Cell("–"),
+                    StatusView.Cell("all paths below"), StatusView.Cell("–"),
                 ]
             }
         }
@@ -66,9 +66,9 @@ extension StatusPages {
             ]
         }
         return StatusView.Table(
-            id: "switched", title: "Modes and faults by path", caption: "Paths with a mode of their own, and faults that are injected",
-            columns: [.init("Path"), .init("What"), .init("How much of it"), .init("Ends in", isNumber: true)],
-            rows: Array((modes + faults).prefix(switchedLimit)), empty: "All paths have the mode of their API or route, and no faults.")
+            id: "switched", title: "Modes and faults by path", caption: "Paths with a separate mode, and injected faults",
+            columns: [.init("Path"), .init("Mode or fault"), .init("Affected"), .init("Ends in", isNumber: true)],
+            rows: Array((modes + faults).prefix(switchedLimit)), empty: "No path has a separate mode or an injected fault.")
     }
 
     private static let switchedLimit = 100

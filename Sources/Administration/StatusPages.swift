@@ -19,10 +19,12 @@ enum StatusPages {
         guard task.interface.settings.token != nil else {
             throw AdminProblem(
                 status: 403,
-                sentence: "The last exchanges need the administrator's token: set admin.token_file, or use cistern why on this machine.")
+                sentence: "The page with the last exchanges needs a token: set admin.token_file, or use cistern why on this machine.")
         }
         var response = AdminResponse(
-            AdminProblem(status: 401, sentence: "The last exchanges need the administrator's token, as the password of any user."))
+            AdminProblem(
+                status: 401,
+                sentence: "The page with the last exchanges needs the token of admin.token_file as password, with any user name."))
         response.fieldLines = "WWW-Authenticate: Basic realm=\"cistern\", charset=\"UTF-8\"\r\n"
         task.reply(response)
     }
@@ -124,7 +126,7 @@ extension StatusView {
 
     private static func words(_ points: [Double?], _ unit: String) -> String {
         let known = points.compactMap { $0 }
-        guard let least = known.min(), let most = known.max(), let last = known.last else { return "No line yet" }
+        guard let least = known.min(), let most = known.max(), let last = known.last else { return "No data yet" }
         let text = { (value: Double) in NumberText.decimal(value) + unit }
         return "Five minutes: from \(text(least)) to \(text(most)), now \(text(last))"
     }
@@ -137,9 +139,9 @@ extension StatusView {
         }
         return Table(
             id: "upstreams", title: "Upstreams",
-            caption: "How each upstream is now, and below it what of it fails: since when, why, and what that stops",
+            caption: "State of each upstream, followed by its failing scopes: since when, why, and the effect on requests",
             columns: [
-                Column("Upstream"), Column("State"), Column("Since"), Column("Last error"), Column("Next look"), Column("What that means"),
+                Column("Upstream"), Column("State"), Column("Since"), Column("Last error"), Column("Next check"), Column("Effect"),
             ],
             rows: rows, empty: "")
     }
@@ -161,9 +163,9 @@ extension StatusView {
         }
         add(narrow.filter { $0.kind == "key" }, "path", "paths", "Fails")
         let pauses = narrow.filter { $0.kind == "pause" }
-        add(pauses.filter { $0.user == nil }, "pause that it asked for", "pauses that it asked for", "Paused")
+        add(pauses.filter { $0.user == nil }, "pause that it requested", "pauses that it requested", "Paused")
         add(
-            pauses.filter { $0.user != nil }, "pause that it asked a single user for", "pauses that it asked single users for",
+            pauses.filter { $0.user != nil }, "pause that it requested from one user", "pauses that it requested from single users",
             "Paused", nil)
         return rows
     }
@@ -214,7 +216,7 @@ extension StatusView {
 
     private static func addresses(_ addresses: [AddressState], _ name: String, _ figures: StatusFigures) -> [[Cell]] {
         guard addresses.count > 1 else { return [] }
-        let meaning = addresses.contains { $0.down == nil } ? "the other addresses are asked" : "there is no other to ask"
+        let meaning = addresses.contains { $0.down == nil } ? "requests use the other addresses" : "there is no other address"
         return addresses.enumerated().compactMap { index, address in
             address.down.map { down in
                 [
@@ -235,7 +237,7 @@ extension StatusView {
 
     /// Cells with the next check and the affected requests.
     private static func next(_ open: OpenFailure, _ figures: StatusFigures) -> [Cell] {
-        let looked = open.checkedAt.map { "looked \(NumberText.span((figures.now - $0) / 1_000)) ago" } ?? ""
+        let looked = open.checkedAt.map { "checked \(NumberText.span((figures.now - $0) / 1_000)) ago" } ?? ""
         let next = open.wait > 0 ? "in \(NumberText.span((open.wait + 999) / 1_000))" : "with the next request"
         let value = open.settingValue.isEmpty ? "" : " (\(open.settingValue))"
         return [Cell(next, note: looked), Cell(open.effect, note: "set by \(open.setting)\(value)")]
@@ -262,19 +264,19 @@ extension StatusView {
         }
         // Routes of a removed API, or of a single unnamed API.
         rows += shown.filter { route in !apis.contains { route.name.hasPrefix($0.name + "/") } }.map { row($0, $0.name) }
-        let more = routes.count > routeLimit ? "; the \(routeLimit) routes of most requests" : ""
+        let more = routes.count > routeLimit ? "; the \(routeLimit) routes with most requests" : ""
         let title = snapshot.apis.isEmpty ? "Routes" : "APIs and routes"
         return Table(
             id: "routes", title: title,
             caption:
                 """
-                Since the start: requests (rescues count as from the store too). The main reason for not storing, without 5xx, is shown with its \
+                Since the start. Rescues also count as from the store. The most common reason for not storing, without 5xx, is shown with its \
                 setting\(more)
                 """,
             columns: [
                 Column("Route"), Column("Requests", isNumber: true), Column("From the store", isNumber: true),
                 Column("Rescued", isNumber: true),
-                Column("5xx", isNumber: true), Column("99 % within", isNumber: true), Column("Most often not stored"),
+                Column("5xx", isNumber: true), Column("99 % within", isNumber: true), Column("Why not stored"),
             ], rows: rows, empty: "")
     }
 
@@ -283,7 +285,7 @@ extension StatusView {
     private static func row(_ route: RouteSummary, _ name: String) -> [Cell] {
         let time =
             route.duration.quantile(0.99).map { Cell(NumberText.duration(microseconds: $0)) }
-            ?? Cell("–", note: route.total > 0 ? "measured where there are routes" : "")
+            ?? Cell("–", note: route.total > 0 ? "measured only with routes" : "")
         return [
             Cell(name), Cell(NumberText.count(route.total)), Cell(NumberText.share(route.fromStore, of: route.total) ?? "–"),
             Cell(NumberText.count(route.count(of: .rescued))), Cell(NumberText.count(route.serverErrors)),

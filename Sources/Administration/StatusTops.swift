@@ -89,8 +89,10 @@ struct StatusTops {
         let span = "among the last \(NumberText.count(UInt64(clients.count), "request", "requests"))"
         func top(_ id: String, _ title: String, _ column: String, _ counts: [Place: UInt64], _ text: (UInt64) -> String) -> StatusView.Table
         {
-            let rows = Self.most(counts.map { ($0.key.target, $0.key.isCut ? "all that begin so" : "", $0.key.api, $0.value, false) })
-                .map { row($0, nil, text($0.count)) }
+            let rows = Self.most(
+                counts.map { ($0.key.target, $0.key.isCut ? "all targets with this beginning" : "", $0.key.api, $0.value, false) }
+            )
+            .map { row($0, nil, text($0.count)) }
             return table(id, title, span, column, rows, empty: "None \(span).")
         }
         return [

@@ -33,7 +33,7 @@ enum WhyPages {
     private static func positions(_ text: String) throws(AdminProblem) -> [Int] {
         let numbers = text.split(separator: ".", omittingEmptySubsequences: false).map { Int($0) ?? -1 }
         guard (2...1_025).contains(numbers.count), numbers.allSatisfy({ $0 >= 0 }) else {
-            throw .badRequest("after must be what next was in an earlier response, not \"\(text)\".")
+            throw .badRequest("after must be the \"next\" of an earlier response, not \"\(text)\".")
         }
         return numbers[0] == Int(getpid()) ? Array(numbers.dropFirst()) : []
     }
@@ -42,11 +42,13 @@ enum WhyPages {
         try task.request.allow([])
         let parts = task.item.split(separator: "-")
         guard parts.count == 2, let shard = Int(parts[0]), let number = UInt64(parts[1]) else {
-            throw .badRequest("An exchange's id is two numbers, such as 0-42.")
+            throw .badRequest("The id of an exchange must be two numbers, such as 0-42.")
         }
         collect(task, WhyRing.Search(limit: 1, number: number)) { found, earlier in
             guard let record = found.records.first(where: { $0.shard == shard }) else {
-                return AdminResponse(AdminProblem.notFound("This exchange is not remembered, or no more; admin.records says how many are."))
+                return AdminResponse(
+                    AdminProblem.notFound(
+                        "This exchange is not recorded, or no longer; admin.records sets the number of recorded exchanges."))
             }
             return AdminResponse(explanation(record, task, earlier).json)
         }
@@ -100,7 +102,7 @@ extension WhyFilter {
         statuses = try request["status"].map(Self.statuses)
         guard let word = request["reason"] else { return }
         guard Self.reasons.contains(word) else {
-            throw .badRequest("No reason is called \"\(word)\": there are \(Self.reasons.sorted().joined(separator: ", ")).")
+            throw .badRequest("No reason is called \"\(word)\"; the reasons are \(Self.reasons.sorted().joined(separator: ", ")).")
         }
         reason = word
     }

@@ -18,7 +18,7 @@ public struct ArchiveReader: Sendable {
 
     public init(_ text: [UInt8]) throws(Mistake) {
         guard text.count <= Self.limitBytes else {
-            throw Mistake("it is longer than \(Self.limitBytes >> 20) MiB; record less at a time, or leave entries out")
+            throw Mistake("it is longer than \(Self.limitBytes >> 20) MiB; record less at a time, or remove entries")
         }
         if let (line, column) = JSONPositions.mistake(in: text.span) {
             throw Mistake("it is not JSON: line \(line), column \(column)")

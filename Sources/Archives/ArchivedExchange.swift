@@ -10,7 +10,7 @@ public struct ArchivedExchange: Sendable {
     public let url: String
     public let requestFields: Fields
     public let requestContent: [UInt8]
-    /// False if the request had content that the archive lacks. Some recorders omit content that is not text.
+    /// False if the archive lacks content that the request had. Some recorders omit content that is not text.
     public let isRequestContentKnown: Bool
     /// Contains the recorded fields that can be sent.
     public let response: ResponseHead
@@ -19,7 +19,7 @@ public struct ArchivedExchange: Sendable {
     public let isDecoded: Bool
     /// Milliseconds since 1970; nil if the archive has no valid time.
     public let started: Int64?
-    /// Milliseconds.
+    /// Duration of the exchange in milliseconds.
     public let duration: Int64
 
     /// Maximum duration in milliseconds. Longer recorded durations are reduced to it.
@@ -57,10 +57,10 @@ public enum UnusableReason: String, Error, CaseIterable, Sendable {
     public var sentence: String {
         switch self {
         case .noResponse: "the request got no response (status 0)"
-        case .webSocket: "a WebSocket is no exchange of a request and a response"
-        case .noContent: "the archive does not hold the content"
-        case .cutContent: "the archive holds only the beginning of the content"
-        case .contentElsewhere: "the content lies in another file; have the recorder embed it"
+        case .webSocket: "a WebSocket connection has no response that could be replayed"
+        case .noContent: "the archive does not contain the content"
+        case .cutContent: "the archive contains only the beginning of the content"
+        case .contentElsewhere: "the content is in another file; configure the recorder to embed it"
         }
     }
 }
@@ -181,7 +181,7 @@ extension ArchivedExchange {
         return (Array(pairs.joined(separator: "&").utf8), true)
     }
 
-    /// Restores content that is not UTF-8. Browsers and mitmproxy write it with one character per byte, which only its length reveals.
+    /// Restores content that is not UTF-8. Browsers and mitmproxy write one character per byte for it, which only its length reveals.
     private static func sent(_ text: String, _ length: Int) -> [UInt8] {
         let scalars = text.unicodeScalars
         guard text.utf8.count != length, scalars.count == length, scalars.allSatisfy({ $0.value <= 0xff }) else { return Array(text.utf8) }

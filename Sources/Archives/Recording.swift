@@ -3,7 +3,7 @@
 import HTTPCore
 
 public struct Recording: Sendable {
-    /// In the order of `responses`, and of equal number.
+    /// Requests in the order of `responses`, one for each response.
     public private(set) var requests: [(request: ReplayRequest, response: Fields)] = []
     public private(set) var responses: [ReplayResponse] = []
     /// Origins of the recorded requests.
@@ -25,7 +25,7 @@ public struct Recording: Sendable {
             guard let exchange = try Self.exchange(index, of: reader, &omitted) else { continue }
             let origin = wanted.isEmpty ? ArchiveOrigin(ofRecorded: exchange.url) : wanted.first { $0.target(of: exchange.url) != nil }
             guard let origin, let target = origin.target(of: exchange.url) else {
-                omitted["it went to another origin", default: 0] += 1
+                omitted["the request went to another origin", default: 0] += 1
                 continue
             }
             guard ArchiveOrigin.canBeSent(target) else { throw reader.mistake("request.url is not a URL", in: index) }
@@ -50,7 +50,7 @@ public struct Recording: Sendable {
         do throws(ArchiveFault) {
             let exchange = try ArchivedExchange(reader.entry(index))
             guard exchange.response.status == 304 else { return exchange }
-            sentence = "a 304 says nothing without the copy that the recorded client had"
+            sentence = "a 304 cannot be replayed without the response that the recorded client had stored"
         } catch {
             switch error {
             case .malformed(let what): throw reader.mistake(what, in: index)

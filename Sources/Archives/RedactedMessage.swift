@@ -1,5 +1,5 @@
-// Fields of a message for display. Hides more than an archive, which must remain usable as a recording: URLs in any field, and names that
-// merely end like a secret's.
+// Fields of a message for display. Hides more than an archive, which must remain usable as a recording: also URLs in any field, and fields
+// whose name only ends like that of a secret.
 
 import CachePolicy
 import HTTPCore

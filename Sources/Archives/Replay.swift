@@ -1,4 +1,4 @@
-// Selects the recorded response for a request. A state machine without I/O: it holds the requests and their order, its caller the
+// Selects the recorded response for a request. A state machine without I/O: it holds the requests and their order; its caller holds the
 // responses.
 
 import HTTPCore
@@ -9,7 +9,7 @@ public enum ReplayOrder: Sendable, Equatable {
     case repeating
     /// As `repeating`, but each response is served once.
     case once
-    /// Requests must come in the recorded order, each once. Preflights may come at any time.
+    /// Requests must arrive in the recorded order, each once. Preflights may arrive at any time.
     case strict
 }
 
@@ -26,7 +26,7 @@ public enum ReplayRefusal: Equatable, Sendable {
     case notRecorded(nearest: [Int])
     /// All recorded responses to this request have been served.
     case usedUp(count: Int)
-    /// Another recorded request must come first.
+    /// Another recorded request must arrive first.
     case outOfOrder(next: Int)
     /// All recorded requests have been served.
     case atEnd
@@ -130,7 +130,7 @@ public struct Replay: Sendable {
         guard let key = recordedKey(for: request), let variants = groups[key] else { return .refuse(unknown(request)) }
         let index = Self.fitting(variants, request)
         let variant = variants[index]
-        // In strict order, only preflights reach this point. Browsers repeat them as they like.
+        // In strict order, only preflights reach this point. Browsers decide how often to repeat them.
         guard variant.next < variant.numbers.count || order != .once else {
             return .refuse(.usedUp(count: variant.numbers.count))
         }
@@ -170,7 +170,8 @@ public struct Replay: Sendable {
 
     /// Number of similar requests that are reported.
     private static let nearestCount = 3
-    /// Limits of compared requests and bytes. They bound the search to less than a millisecond, so it does not block the event loop.
+    /// Maximum number of compared requests, and of bytes. They limit the search to less than a millisecond, so that it does not block the
+    /// event loop.
     private static let lookedAtLimit = 5_000
     private static let comparedBytesLimit = 512 << 10
 

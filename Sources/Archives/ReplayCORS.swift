@@ -1,6 +1,6 @@
-// CORS permissions of a replay (Fetch §3.2) for responses that were not recorded: our own responses, and preflights, which browsers'
-// archives often omit. Recorded responses carry the fields of the upstream. Without configured origins, an origin gets the permissions that
-// the recording granted it anywhere, so no other page can read the recording.
+// CORS permissions of a replay (Fetch §3.2) for responses that were not recorded: Cistern's own responses, and preflights, which browsers'
+// archives often omit. Recorded responses have the fields of the upstream. Without configured origins, an origin gets the permissions that
+// the recording granted it for any request, so that no other page can read the recording.
 
 import CachePolicy
 import HTTPCore
@@ -28,7 +28,7 @@ public struct ReplayCORS: Sendable {
         }
     }
 
-    /// Whether our CORS fields also replace those of recorded responses.
+    /// Whether Cistern's CORS fields also replace those of recorded responses.
     public var replacesRecorded: Bool { rules != nil }
 
     /// CORS field lines of a generated response, or in place of the CORS fields of a recorded one.

@@ -10,19 +10,19 @@ extension Replay {
         case .otherContent(let nearest): "\(request.shown) was recorded, but with other content. \(sentence(nearest))"
         case .notRecorded(let nearest): "\(request.shown) was not recorded. \(sentence(nearest))"
         case .usedUp(let count):
-            "\(request.shown) was recorded \(count == 1 ? "once" : "\(count) times"), and every recorded response has gone out already."
+            "\(request.shown) was recorded \(count == 1 ? "once" : "\(count) times"), and all recorded responses have been served."
         case .outOfOrder(let next):
             "In strict order the next request must be \(self.request(next).shown), number \(next + 1) of \(self.count), not \(request.shown)."
-        case .atEnd: "All \(self.count) recorded requests have come already, so \(request.shown) is one too many."
+        case .atEnd: "All \(self.count) recorded requests have been received already; \(request.shown) is an additional one."
         }
     }
 
     private func sentence(_ nearest: [Int]) -> String {
         let shown = nearest.map { request($0).shown }
         switch shown.count {
-        case 0: return "The recording holds no request."
-        case 1: return "The nearest recorded request is \(shown[0])."
-        default: return "The nearest recorded requests are \(shown.dropLast().joined(separator: ", ")) and \(shown[shown.count - 1])."
+        case 0: return "The recording contains no request."
+        case 1: return "The most similar recorded request is \(shown[0])."
+        default: return "The most similar recorded requests are \(shown.dropLast().joined(separator: ", ")) and \(shown[shown.count - 1])."
         }
     }
 

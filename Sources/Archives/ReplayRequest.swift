@@ -46,8 +46,8 @@ public struct ReplayRequest: Sendable {
         CacheKey.append(to: &canonical, prefix: [], target: target.span, rules: nil)
         let wanted = method == Array("OPTIONS".utf8) ? fields.all(named: "access-control-request-method").first : nil
         isPreflight = wanted != nil
-        // A preflight has no content. The requested method takes the content's position in the key, because preflights for different
-        // methods differ.
+        // A preflight has no content. The requested method takes the position of the content in the key, because preflights for different
+        // methods have different responses.
         var said: [UInt8]? = content == nil ? nil : wanted.map { Array($0) } ?? []
         if let content, !content.isEmpty {
             let redacted = secrets.redact(content: content, type: MediaType(of: fields))

@@ -1,5 +1,5 @@
-// Replaces secrets by placeholders, so that an archive can be reviewed and kept beside tests. Requests to a replay get placeholders too
-// before they are compared, so any credential matches the recorded one.
+// Replaces secrets by placeholders, so that an archive can be reviewed and stored next to tests. Secrets in requests to a replay are
+// replaced too before the comparison, so any credential matches the recorded one.
 
 import CachePolicy
 import HTTPCore
@@ -55,7 +55,8 @@ public struct SecretRedaction: Sendable {
         return PercentCoding.decode(name, plusIsSpace: true).map { SecretNames.isSecret(argument: $0.utf8) } ?? true
     }
 
-    /// Content members have fewer secret names than arguments: `code`, `state` or `key` are common in ordinary objects.
+    /// Returns whether a content member holds a secret. Fewer names count than for arguments, because `code`, `state` and `key` are common
+    /// members.
     private func isSecret(member name: [UInt8]) -> Bool {
         SecretNames.isSecret(member: name) || others.contains(Self.plain(name))
     }

@@ -64,7 +64,8 @@ public struct ArgumentRules: Sendable, Equatable {
 }
 
 extension ArgumentRules: PathRules {
-    /// Rules that merge requests are permissive. Which arguments are forwarded depends on the path as received.
+    /// Merging requests is permissive, so it applies only if both rules permit it. Which arguments are forwarded depends on the path as
+    /// received.
     public func stricter(_ other: ArgumentRules) -> ArgumentRules {
         guard self != other else { return self }
         var rules = ArgumentRules()
@@ -80,7 +81,7 @@ extension ArgumentRules: PathRules {
 public struct ArgumentPattern: Sendable, Equatable {
     private let name: [UInt8]
     private let folded: [UInt8]
-    /// The name as servers may interpret it.
+    /// The name in the form in which servers may interpret it.
     private let read: [UInt8]
     private let takesRest: Bool
 

@@ -29,7 +29,7 @@ public enum CacheKey {
 
     public static func append(to key: inout [UInt8], prefix: [UInt8], target: Span<UInt8>, rules: ArgumentRules?) {
         key += prefix
-        // Two specializations: nearly always there are no rules, and copying them would take as long as processing a path.
+        // Two specializations: rules are rare, and copying them would take as long as processing a path.
         if let rules { append(target, to: &key, KeyWriter(rules)) } else { append(target, to: &key, KeyWriter(nil)) }
     }
 

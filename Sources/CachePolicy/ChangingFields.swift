@@ -26,7 +26,7 @@ public struct ChangingFields: Sendable {
         var values: [UInt64] = []
         /// Index in `values` that the next value overwrites once `valueLimit` is reached.
         var next = 0
-        /// Number of new values since a value last came twice in a row.
+        /// Number of new values since the client last sent one value twice in a row.
         var newValues = 0
         var last: UInt64?
         /// Consecutive requests with the last value.
@@ -44,7 +44,7 @@ public struct ChangingFields: Sendable {
         var clients: [UInt64: Client] = [:]
         /// Clients that have proven by their requests that the field changes.
         var witnesses: Set<UInt64> = []
-        /// True if any client has sent a value again after other values.
+        /// True if any client has sent a value again after sending other values.
         var hasRepeated = false
         var used: UInt64 = 0
     }
@@ -139,7 +139,7 @@ extension ChangingFields.Field {
 extension ChangingFields.Client {
     fileprivate enum Change {
         case new
-        /// The value equals that of the previous request. Requests within one second carry one time.
+        /// The value equals that of the previous request, for example a time in seconds.
         case same
         case again
     }

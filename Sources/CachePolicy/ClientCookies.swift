@@ -1,5 +1,5 @@
-// Predicts which credential cookies a client sends after a response (RFC 6265 §5.2, §5.3). Only unambiguous cases are followed. Otherwise
-// there is no result, so that no other client is mistaken for this one.
+// Predicts which credential cookies a client sends after a response (RFC 6265 §5.2, §5.3). Handles only unambiguous cases; otherwise there
+// is no result, so that no other client is mistaken for this one.
 
 import HTTPCore
 

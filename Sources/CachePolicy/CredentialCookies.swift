@@ -77,7 +77,7 @@ public struct CredentialCookies: Sendable {
         return pairs
     }
 
-    /// Sorts by name. Slices of one message keep their order, by their start index.
+    /// Sorts by name. Slices of one message with equal names keep their order, which is that of their start indices.
     static func sort(_ pairs: inout [Pair]) {
         pairs.sort { left, right in
             if left.name.elementsEqual(right.name) { return left.name.startIndex < right.name.startIndex }

@@ -39,7 +39,7 @@ public enum LifetimeSource: UInt8, Sendable, CaseIterable {
 public struct FreshnessRules: Sendable, Equatable {
     /// Lifetime in seconds for a response without one; nil if not set.
     public var standard: Int64?
-    /// Bounds of the lifetime in seconds; nil if not set.
+    /// Lower bound of the lifetime in seconds; nil if not set.
     public var minimum: Int64?
     public var maximum: Int64?
     public var ignored: Set<IgnoredDirective> = []
@@ -121,7 +121,7 @@ public struct FreshnessRules: Sendable, Equatable {
 }
 
 extension FreshnessRules: PathRules {
-    /// Ignoring a directive is permissive. Times depend on the path as received.
+    /// Ignoring a directive is permissive, so it needs both rules. Lifetimes come from the rule for the path as received.
     public func stricter(_ other: FreshnessRules) -> FreshnessRules {
         var rules = self
         rules.ignored.formIntersection(other.ignored)

@@ -39,7 +39,7 @@ public struct KeyExtra: Sendable, Equatable {
         return bytes
     }
 
-    /// No host and no content identity has this spelling.
+    /// Part that states https. It cannot equal a host or a content identity.
     private static let secure = Array(ConnectionField.scheme.utf8)
 
     /// Returns whether a part states that the request used https.

@@ -155,7 +155,7 @@ public struct StoredMetadata: Sendable, Equatable {
         bytes.count >= 2 && bytes[0] == version ? StoredKind(rawValue: bytes[1]) : nil
     }
 
-    /// - Parameter kind: `.response`, or the kind of a response that is stored next to another.
+    /// - Parameter kind: `.response`, or the kind of an additional item that is stored next to a response.
     public func encoded(as kind: StoredKind = .response) -> [UInt8] {
         Array(atMost: Self.likenessIndex + 8) { out in
             out.put(Self.version)

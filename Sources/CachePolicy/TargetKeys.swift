@@ -57,6 +57,6 @@ public struct TargetKeys: Sendable, Equatable {
         return keys
     }
 
-    /// Returns the keys of this request with another key instead of `own`.
+    /// Returns the keys of this request with `key` instead of `own`.
     public func at(_ key: [UInt8]) -> TargetKeys { TargetKeys(own: key, credentialFree: credentialFree, unknownFields: unknownFields) }
 }

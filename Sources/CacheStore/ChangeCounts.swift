@@ -1,13 +1,12 @@
-// Change counters for look-up results. A caller that records the counters before a look-up can later detect whether the result is still
-// valid. Several keys share one counter: a change of one key also invalidates results for the others, which costs them one more look-up.
+// Change counters for lookup results. A caller that records the counters before a lookup can later detect whether the result is still
+// valid. Several keys share one counter: a change of one key also invalidates results for the others, which costs them one more lookup.
 
 import Synchronization
 
 /// Change counters. A thread that changes an item increments them while it holds the lock of the store's state. All shards read them
 /// without the lock.
 final class ChangeCounts: Sendable {
-    /// Number of counters, 16 KiB in total. At a thousand changes per second, the counter of a given key stays unchanged for about four
-    /// seconds.
+    /// Number of counters, 16 KiB in total. At a thousand changes per second, a given key's counter is unchanged for about four seconds.
     static let partCount = 4_096
 
     private let parts = InlineArray<4_096, Atomic<UInt32>> { _ in Atomic(0) }
@@ -17,7 +16,7 @@ final class ChangeCounts: Sendable {
 
     func raise(_ hash: KeyHash) { parts[Self.part(hash)].wrappingAdd(1, ordering: .releasing) }
 
-    /// Invalidates all look-up results. Used when a change concerns all keys, or when the affected keys are not enumerated.
+    /// Invalidates all lookup results. Used when a change affects all keys, or when the affected keys are not enumerated.
     func raiseAll() { all.wrappingAdd(1, ordering: .releasing) }
 
     fileprivate func number(ofPart part: Int) -> UInt32 { parts[part].load(ordering: .acquiring) }
@@ -27,15 +26,15 @@ final class ChangeCounts: Sendable {
 
 /// The counters that one or more look-ups depend on, recorded before the look-ups. Keys without a stored item are included.
 public struct LookUpBasis: Sendable, Equatable {
-    /// Indices of the keys' counters, 16 bits each, packed into two words. A vector type would raise the alignment of every enclosing
-    /// value, which makes copies by the C library slower.
+    /// Indices of the keys' counters, 16 bits each, packed into two words. A vector type would increase the alignment of every enclosing
+    /// value, and so the time of copies.
     private var (firstParts, lastParts): (UInt64, UInt64) = (0, 0)
     private var count = 0
-    /// Sum of the recorded counters, where each counter is added together with the counter for all keys. Counters only increase, so the sum
-    /// is unchanged only while each counter is unchanged (apart from wrap-around).
+    /// Sum of the recorded counters, each added to the counter for all keys. Counters only increase, so an unchanged sum means that all
+    /// counters are unchanged (apart from wrap-around).
     private(set) var sum: UInt32 = 0
 
-    /// Maximum number of keys. A plain hit needs fewer.
+    /// Maximum number of recorded keys. A plain hit looks up fewer keys.
     private static let limit = 8
 
     public init() {}

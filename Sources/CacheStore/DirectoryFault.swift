@@ -1,5 +1,5 @@
-// Checks the configured cache directory before anything is created in it: paths that must be a mistake, and files that other users can
-// change. A directory on a full, read-only or damaged file system is no fault here.
+// Checks the configured cache directory before anything is created in it. Detects paths that must be a mistake, and files that other users
+// can change. A full, read-only or damaged file system is not reported here.
 
 import CSystem
 import Glibc
@@ -19,15 +19,16 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
 
     public var description: String {
         switch self {
-        case .noDirectory(let path): "the cache directory \(path) cannot be one: \(Self.file(in: path)) is no directory"
-        case .noParent(let path, let parent): "the cache directory \(path) cannot be made: there is no \(parent)"
+        case .noDirectory(let path): "the cache directory \(path) cannot be used: \(Self.file(in: path)) is not a directory"
+        case .noParent(let path, let parent): "the cache directory \(path) cannot be created: \(parent) does not exist"
         case .ownedByOtherUser(let path, let owner):
-            "the cache directory \(path) belongs to user \(owner), and this process runs as user \(geteuid()), who may not write there"
+            "the cache directory \(path) belongs to user \(owner), and this process runs as user \(geteuid()), which has no write "
+                + "permission"
         case .ownedByAnother(let path, let part, let owner):
-            "the cache directory \(path) is not safe: \(part) belongs to user \(owner), who could put responses there; "
+            "the cache directory \(path) is not safe: \(part) belongs to user \(owner), who could add responses; "
                 + "give it to user \(geteuid()) or choose another directory"
         case .writableByOthers(let path, let part):
-            "the cache directory \(path) is not safe: other users may write to \(part) and could put responses there; run chmod go-w \(part)"
+            "the cache directory \(path) is not safe: other users may write to \(part) and could add responses; run chmod go-w \(part)"
         }
     }
 
@@ -176,8 +177,8 @@ public enum DirectoryState {
         return bytes
     }
 
-    /// The errno that a write in this directory would have now; 0 if it would succeed. Reasons are a read-only or full file system, missing
-    /// inodes or missing permission.
+    /// The errno that a write in this directory would cause now; 0 if it would succeed. It fails on a read-only or full file system,
+    /// without free inodes, or without permission.
     public static func writeError(at path: String) -> Int32 {
         var system = statvfs()
         guard statvfs(path, &system) == 0 else {

@@ -1,7 +1,7 @@
-// The snapshot of the index on disk. It is written at a clean stop and removed at the next start, so it is never older than the segments.
-// One checksum covers the whole file. A snapshot with a wrong checksum, or that does not match the segment files, is ignored. The checksum
-// does not prove authenticity, because everyone who can read the key can compute it. Each number is therefore validated against the files
-// before use.
+// The snapshot of the index on disk. It is written at a clean stop and removed at the next start, so that it is never older than the
+// segments. One checksum covers the whole file. A snapshot with a wrong checksum, or one that does not match the segment files, is
+// ignored. The checksum does not prove authenticity, because everyone who can read the key can compute it. So each number is validated
+// against the files before use.
 
 import CSystem
 import Glibc
@@ -63,7 +63,7 @@ struct IndexSnapshot {
         return body(UnsafeRawBufferPointer(bytes))
     }
 
-    /// Combines number and total bytes of all segments.
+    /// Returns a checksum of the number and total bytes of all segments.
     private static func segmentsSeal(_ segments: SegmentList) -> UInt64 {
         UInt64(truncatingIfNeeded: segments.count) << 40 | UInt64(truncatingIfNeeded: segments.bytes)
     }

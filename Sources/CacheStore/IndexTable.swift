@@ -1,4 +1,4 @@
-// The index: maps the hash of a key to the position of its record. It uses open addressing with plain structs, since a dictionary of
+// The index: maps the hash of a key to the position of its record. It uses open addressing with plain structs, because a dictionary of
 // objects took twenty times as long. It consists of 64 parts that grow separately, so that growing blocks callers only briefly. An entry
 // has 32 bytes; at most three quarters of the slots are occupied.
 
@@ -33,7 +33,7 @@ struct IndexEntry {
     static let used: UInt32 = 2
     /// The item is kept when its segment is evicted (`Retention.isNeeded`).
     static let needed: UInt32 = 4
-    /// The item was marked stale by a purge or a later change: it is stale whatever its metadata says.
+    /// The item was marked stale by a purge or a later change: it is stale regardless of its metadata.
     static let markedStale: UInt32 = 8
     /// Mask of the flags that are written to disk. The note occupies the bits above them.
     static let lastingFlags: UInt32 = 15

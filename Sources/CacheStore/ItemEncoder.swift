@@ -6,7 +6,7 @@ import Reactor
 
 import struct Synchronization.Atomic
 
-/// `@unchecked Sendable` because `batches` and `lastBatch` are touched on the writer's queue only, and `waitingBytes` is atomic.
+/// `@unchecked Sendable` because `batches` and `lastBatch` are used on the writer's queue only, and `waitingBytes` is atomic.
 final class ItemEncoder: @unchecked Sendable {
     private let settings: StoreSettings
     private let serial = DispatchQueue(label: "cistern.store.coding", qos: .utility)
@@ -16,8 +16,8 @@ final class ItemEncoder: @unchecked Sendable {
     /// Bytes of the items that wait here. Changed by the writer's queue and by this object's queue.
     private let waitingBytes = Atomic(0)
 
-    /// Share of `StoreSettings.pendingLimitBytes` that may wait for encoding, as a divisor. Above it items are written unencoded, since
-    /// items that exceed the limit would be dropped.
+    /// Divisor of `StoreSettings.pendingLimitBytes`. The quotient is the maximum number of bytes that wait for encoding. Beyond it, items
+    /// are written unencoded, because waiting items above the limit would be dropped.
     private static let waitingShare = 16
 
     init(_ settings: StoreSettings) { self.settings = settings }

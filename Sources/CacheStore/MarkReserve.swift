@@ -1,5 +1,5 @@
-// Reserved space for removals and marks on a full disk: a small preallocated file that becomes the next segment when no other can be
-// created. A purged response must not reappear after a restart, even if the disk is full.
+// Reserved space for removals and marks on a full disk: a small preallocated file that becomes the next segment if no other file can be
+// created. It ensures that a purged response does not reappear after a restart.
 
 import CSystem
 import Glibc

@@ -1,5 +1,5 @@
-// Items that wait to be written. Look-ups find them here until they are in a segment. Inserting copies nothing: copying eight megabytes of
-// content would block an event loop, and each small allocation costs more than its bytes.
+// Items that wait to be written. Lookups find them here until they are in a segment. Inserting copies nothing, because copying eight
+// megabytes of content would block an event loop, and each small allocation costs more than copying its bytes.
 
 import Glibc
 import TakeOver
@@ -7,19 +7,18 @@ import TakeOver
 import struct Synchronization.Atomic
 
 /// An item that waits to be written.
-///
-/// `@unchecked Sendable` because nothing but the note changes after `init`, and `hasStaleMark`, which only the writer's queue uses.
+/// `@unchecked Sendable` because only the note and `hasStaleMark` change after `init`; the writer's queue alone uses `hasStaleMark`.
 final class PendingItem: @unchecked Sendable {
     let hash: KeyHash
     let isMarkedStale: Bool
-    /// Whether a stale mark has been written for an older item of this key on disk. The writer does not write a second one. Used on the
-    /// writer's queue only.
+    /// Whether a stale mark has been written for an older item of this key on disk, so that the writer does not write another one. Used on
+    /// the writer's queue only.
     var hasStaleMark = false
     private let item: NewItem
     private let number = contentNumbers.add(1, ordering: .relaxed).newValue | 1 << 63
     private let keptNote = Atomic<UInt32>(0)
 
-    /// Counter for content numbers. The top bit separates them from the numbers of segment positions.
+    /// Counter for content numbers. The top bit distinguishes them from numbers of segment positions.
     private static let contentNumbers = Atomic<UInt64>(0)
 
     init(_ item: NewItem, hash: KeyHash) {
@@ -95,7 +94,7 @@ final class PendingItem: @unchecked Sendable {
         if let encoded { out.append(contentsOf: encoded) } else { out.append(contentsOf: body) }
     }
 
-    /// Returns a pointer to the array's bytes. It stays valid because this object holds the array and never changes it.
+    /// Returns a pointer to the array's bytes. It stays valid because this object retains the array and never changes it.
     private static func bytes(of array: [UInt8]) -> UnsafeRawBufferPointer { array.withUnsafeBytes { $0 } }
 
     private var body: UnsafeRawBufferPointer {

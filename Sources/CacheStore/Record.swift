@@ -1,10 +1,10 @@
 // Layout of a record in a segment. A header of 64 bytes is followed by key, metadata, head and body without gaps, and by zeros up to a
-// multiple of 8. The header's checksum includes the segment's number and the offset, and is keyed with the store's secret. Swapped or
-// copied files, and content that a client chose, are therefore never accepted as records. All numbers are little-endian.
+// multiple of 8. The header's checksum includes the segment's number and the offset, and is keyed with the store's secret. So swapped or
+// copied files, and content that a client chose, are never accepted as records. All numbers are little-endian.
 
 import CHash
 
-/// A 128-bit hash of a key, used by the index. Look-ups also compare the whole key, so a collision causes a miss and nothing worse.
+/// A 128-bit hash of a key, used by the index. Lookups also compare the whole key, so a collision only causes a miss.
 struct KeyHash: Hashable, Sendable {
     let low: UInt64
     let high: UInt64
@@ -27,7 +27,7 @@ enum RecordKind: UInt8 {
     case removal = 2
     /// Removes all items that were stored before.
     case clearing = 3
-    /// Marks the item that was stored under this key before as stale, whatever its metadata says.
+    /// Marks the item that was stored under this key before as stale, regardless of its metadata.
     case staleMark = 4
     /// Marks all items that were stored before as stale.
     case staleAll = 5
@@ -38,7 +38,8 @@ struct RecordHeader {
     /// Alignment of records in bytes. A scan looks for headers at multiples of it, and the index stores offsets in these units.
     static let alignment = 8
     static let magic: UInt32 = 0x3152_5343  // "CSR1"
-    /// Magic number of a record with encoded content. Versions without encodings treat it as damaged instead of misreading the content.
+    /// Magic number of a record with encoded content. Versions without support for encodings treat the record as damaged instead of
+    /// misreading the content.
     static let codedMagic: UInt32 = 0x3252_5343  // "CSR2"
     /// Number of header bytes that the checksum covers. The checksum occupies the rest of the header.
     static let checkedBytes = 56

@@ -1,5 +1,5 @@
-// Determines whether stored items are in memory. Stored bytes are read through memory-mapped files: touching a page that is not in memory
-// blocks the thread until the disk has read it. Look-ups on an event loop therefore check residency first, and separate threads load items
+// Determines whether stored items are in memory. Stored bytes are read through memory-mapped files: access to a page that is not in memory
+// blocks the thread until the disk has read it. Lookups on an event loop therefore check residency first, and separate threads load items
 // from disk.
 
 import CSystem
@@ -25,13 +25,13 @@ struct PageResidency: Residency {
     var isTrusted: Bool { true }
 }
 
-/// Limits how long a residency check is reused. Asking the kernel takes 1.5 µs, a third of a hit. A record that was in memory is therefore
-/// assumed to stay there for a while. The kernel reclaims recently used pages last. The result is therefore valid for 30 seconds without
-/// recent reclaims, and otherwise for the rest of the current second.
+/// Limits how long a residency check is reused. Asking the kernel takes 1.5 µs, a third of a hit. So a record that was in memory is
+/// assumed to stay there for a while, because the kernel reclaims recently used pages last. A check is valid for 30 seconds without recent
+/// reclaims, and otherwise for the rest of the current second.
 enum ResidencyTrust {
     private static let calmSeconds = 30
     private static let pressedSeconds = 1
-    /// Seconds for which memory counts as scarce after an item was found on disk only.
+    /// Seconds for which memory counts as scarce after an item was found only on disk.
     static let pressSeconds = 60
 
     /// Encodes a second of the clock in 16 bits for an index entry; 0 means never. The value wraps around after 18 hours; a record trusted
@@ -41,7 +41,7 @@ enum ResidencyTrust {
     /// Whether a residency check is still valid.
     /// - Parameters:
     ///   - mark: encoded second of the check; 0 for never.
-    ///   - lastAway: the last second in which any item was found on disk only.
+    ///   - lastAway: the last second in which an item was found only on disk.
     static func holds(_ mark: UInt32, now: Int, lastAway: Int) -> Bool {
         guard mark != 0 else { return false }
         let age = (Int(Self.mark(now)) - Int(mark) + 65_535) % 65_535
@@ -66,7 +66,8 @@ public struct OnDisk: Error, Sendable {
 
 /// Threads that wait for the disk instead of the event loops.
 final class DiskReaders: Sendable {
-    /// The queues of the threads. One slow read does not block all others; more threads would not make a disk faster.
+    /// The queues of the threads. With several threads, one slow read does not block all others; more threads would not make a disk
+    /// faster.
     private let queues = (0..<DiskReaders.count).map { DispatchQueue(label: "cistern.disk.\($0)", qos: .userInitiated) }
 
     private static let count = 4
@@ -100,13 +101,13 @@ extension ResponseStore {
             let (entry, segment) = (wanted.entry, wanted.segment)
             settings.residency.load(Self.headerBytes(of: entry, in: segment))
             if let record = parts(entry, in: segment) { settings.residency.load(wanted.isFrontOnly ? record.front : record.payload) }
-            // Reading drops the item if it is damaged.
+            // Reading removes the item if it is damaged.
             if !wanted.isFrontOnly, read(entry, in: segment) != nil { noteInMemory(entry) }
             then()
         }
     }
 
-    /// Loads content that is being sent on a thread that may block, then calls `then` on that thread.
+    /// Loads content that is being sent, on a thread that may block, then calls `then` on that thread.
     public func load(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
         state.withLock { $0.statistics.loaded += 1 }
         let held = HeldBytes(bytes: bytes, owner: owner)
@@ -148,7 +149,7 @@ extension ResponseStore {
         return nil
     }
 
-    /// Whether the record may be assumed to be in memory without a new check.
+    /// Whether the record is assumed to be in memory without a new check.
     private func isKnown(_ entry: IndexEntry) -> Bool {
         trustsResidency
             && ResidencyTrust.holds(entry.inMemoryMark, now: ResidencyTrust.now, lastAway: lastAway.load(ordering: .relaxed))
@@ -187,7 +188,7 @@ extension ResponseStore {
     }
 }
 
-/// Carries bytes and the object that owns them to another thread. `@unchecked Sendable` because stored bytes never change.
+/// Passes bytes and the object that owns them to another thread. `@unchecked Sendable` because stored bytes never change.
 private struct HeldBytes: @unchecked Sendable {
     let bytes: UnsafeRawBufferPointer
     let owner: AnyObject

@@ -53,7 +53,7 @@ extension ResponseStore {
         return HandedPosition(segment: position.segment, offset: UInt64(position.offset))
     }
 
-    /// Cancels `pass` because the other process has not started: writes all changes that have waited. Has no effect after `leave`.
+    /// Cancels `pass` because the other process has not started: writes all waiting changes. Has no effect after `leave`.
     public func resume() {
         let isOurs = state.withLock { state in
             if state.owner == .both { state.owner = .us }
@@ -62,8 +62,8 @@ extension ResponseStore {
         if isOurs { writer.resume(self) }
     }
 
-    /// Gives the directory up to the other process. All stored items become stale here, in memory only, because the other process may have
-    /// newer information.
+    /// Releases the directory to the other process. All stored items become stale in this process, in memory only, because the other
+    /// process may have newer information.
     public func leave() {
         state.withLock { $0.owner = .other }
         writer.leave()
@@ -114,7 +114,7 @@ extension ResponseStore {
     /// Sends the other process a change that has no record in the store.
     public func sendToPeer(_ change: PassedChange) { writer.sendToPeer(change) }
 
-    /// Applies a removal or a mark of the other process. Items and purges are ignored here: the caller inserts a mark with `insert`.
+    /// Applies a removal or a mark of the other process. Ignores items and purges; the caller inserts marks with `insert`.
     public func follow(_ change: PassedChange) {
         switch change {
         case .item, .purge: break

@@ -1,6 +1,6 @@
-// The store: append-only segment files and an index in memory. A look-up reads through a memory mapping and verifies the checksum each
-// time. An insertion only queues the item; one serial queue writes in the background, and look-ups find waiting items in memory. This file
-// has the public interface and the state that readers and the writer share. `StoreWriter` is the writing side.
+// The store: append-only segment files and an index in memory. A lookup reads through a memory mapping and verifies the checksum each
+// time. An insertion only queues the item; one serial queue writes in the background, and lookups find waiting items in memory. This file
+// contains the public interface and the state that readers and the writer share; `StoreWriter` is the writing side.
 
 import CHash
 import Dispatch
@@ -21,14 +21,14 @@ public final class ResponseStore: @unchecked Sendable {
     let readers = DiskReaders()
     /// `Residency.isTrusted`, cached because every hit needs it.
     let trustsResidency: Bool
-    /// The last second in which an item was found on disk only (`ResidencyTrust`). Written and read by all shards.
+    /// The last second in which an item was found only on disk (`ResidencyTrust`). Written and read by all shards.
     let lastAway = Atomic(-ResidencyTrust.pressSeconds)
     /// The counters of `state`, readable without the lock.
     private let changes: ChangeCounts
 
     enum Owner {
         case us
-        /// During a take-over: another process owns the directory once it starts. Afterwards this process does not own it again.
+        /// A take-over is in progress: another process will own the directory once it starts. This process never owns it again afterwards.
         case both
         case other
     }
@@ -39,9 +39,9 @@ public final class ResponseStore: @unchecked Sendable {
         /// Items that are queued and cannot yet be read from a segment. Removals are not in it, because they change the index at once.
         var pending = PendingTable()
         var statistics = StoreStatistics()
-        /// The process that owns the directory. While it is not this process, only marks are inserted here.
+        /// The process that owns the directory. While that is another process, only marks are inserted here.
         var owner = Owner.us
-        /// Incremented with every change of a look-up's result.
+        /// Incremented with every change that affects a lookup's result.
         let changes = ChangeCounts()
 
         func position(of hash: KeyHash) -> SeenItem.Position {
@@ -248,7 +248,7 @@ public final class ResponseStore: @unchecked Sendable {
     public func insert(_ item: NewItem, ifStill seen: SeenItem) -> InsertResult { insert(item, ifAt: seen.position) }
 
     private func insert(_ item: NewItem, ifAt seen: SeenItem.Position?) -> InsertResult {
-        // The limit for tombstones is higher, so that they are dropped last.
+        // The limit for tombstones is higher, so that they are rejected last.
         let limit = settings.pendingLimitBytes * (item.retention.isNeeded ? 2 : 1)
         let recordBytes = RecordHeader.recordBytes(payload: item.payloadBytes)
         guard recordBytes <= settings.segmentBytes else { return .tooLarge }
@@ -314,7 +314,7 @@ public final class ResponseStore: @unchecked Sendable {
         if let pending = state.pending[hash] { return pending === item.owner }
         guard let entry = state.index.find(hash), let segment = state.segments[entry.segment] else { return false }
         if segment.base + entry.byteOffset + RecordHeader.bytes + keyBytes == UnsafeRawPointer(item.metadata.baseAddress) { return true }
-        // The item was waiting when it was found and has been written since. That was recent, so the record is in memory.
+        // The item was waiting when it was found, and has been written since. The record is still in memory, because that was recent.
         guard item.owner is PendingItem, let written = parts(entry, in: segment)?.item.metadata else { return false }
         return written.elementsEqual(item.metadata)
     }
@@ -346,7 +346,7 @@ public final class ResponseStore: @unchecked Sendable {
         state.pending[hash] = nil
         state.changes.raise(hash)
         guard state.index.remove(hash) || wasPending else {
-            // The other process may have stored an item under this key.
+            // The other process may have an item under this key.
             writer.sendToPeer(.removal(low: hash.low, high: hash.high))
             return false
         }
@@ -397,7 +397,7 @@ public final class ResponseStore: @unchecked Sendable {
 
     /// Removes all items, durable across restarts.
     public func removeAll() {
-        // The memory of the old tables is released outside the lock.
+        // The old tables are released outside the lock.
         let old = state.withLock { state in
             state.changes.raiseAll()
             state.statistics.invalidated += state.index.count

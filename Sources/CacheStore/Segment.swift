@@ -1,11 +1,11 @@
-// One segment file: preallocated, appended to with `pwrite`, read through a memory mapping. The mapping lives as long as any reference to
-// the segment, even after the file was removed. A response that is being sent thus stays readable.
+// One segment file: preallocated, appended to with `pwrite`, read through a memory mapping. The mapping exists as long as any reference to
+// the segment, even after the file was removed. So a response that is being sent stays readable.
 
 import CSystem
 import Glibc
 import Reactor
 
-/// `@unchecked Sendable` because nothing changes after `init` except the file's bytes, which are written once and then only read.
+/// `@unchecked Sendable` because only the file's bytes change after `init`; these are written once and then only read.
 final class Segment: @unchecked Sendable {
     /// Increases with each new segment. Part of the file's name and of the checksum of each record.
     let number: UInt64
@@ -14,7 +14,7 @@ final class Segment: @unchecked Sendable {
     private let descriptor: Descriptor
     private let path: String
 
-    /// Flags for opening files. Symbolic links could lead to files outside the directory, and opening a pipe must not block.
+    /// Flags for opening files. They refuse symbolic links, which could lead to files outside the directory, and never block on a pipe.
     static let plain = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
     /// Creates a new file and allocates all its blocks.
@@ -79,7 +79,7 @@ final class Segment: @unchecked Sendable {
 
     /// Limit of segment numbers that an index entry can hold; never reached in practice.
     static let numberLimit: UInt64 = 1 << 48
-    /// Files with higher numbers are ignored. Continuing after a forged file name could otherwise exhaust the numbers.
+    /// Files with higher numbers are ignored. A forged file name could otherwise exhaust the numbers.
     private static let nameLimit = numberLimit / 2
 
     /// Returns the number in a file's name; nil if the name is not exactly in the form of `path`.
@@ -101,7 +101,7 @@ final class Segment: @unchecked Sendable {
         if fdatasync(descriptor.number) != 0 { throw WriteError(code: errno, path: path) }
     }
 
-    /// Deletes the file. The mapping stays valid for objects that hold the segment.
+    /// Deletes the file. The mapping stays valid for objects that retain the segment.
     func removeFile() { unlink(path) }
 }
 

@@ -1,6 +1,6 @@
 // The existing segments, oldest first. Their numbers increase, mostly by one, so a number leads directly to an index in the array.
 
-/// Segments by number, needed at every look-up. A dictionary took as long as the look-up of the key itself.
+/// Segments by number. An array, because every lookup needs it and a dictionary took as long as the lookup of the key itself.
 struct SegmentList: Sendable {
     private var segments: [Segment] = []
 

@@ -1,6 +1,6 @@
-// Iterates over the records of a segment, and distinguishes traces of a crash from later damage. Records follow each other without gaps,
-// and a crash of the writer truncates the last write. Behind the last record there is then the beginning of one record, followed by zeros.
-// Any other bytes that are no record count as damage.
+// Iterates over the records of a segment, and distinguishes effects of a crash from later damage. Records follow each other without gaps,
+// and a crash of the writer truncates the last write. Then the last record is followed by the beginning of one more record, and by zeros.
+// Any other bytes that are not a record count as damage.
 
 import CSystem
 import Glibc
@@ -10,7 +10,7 @@ struct SegmentScan {
     private(set) var records = 0
     /// Offset for the next record.
     private(set) var end: Int
-    /// Number of ranges that must have contained one or more damaged records.
+    /// Number of ranges that contain one or more damaged records.
     private(set) var damagedSpans = 0
     /// End of the last damaged range; nil if there is none.
     private(set) var lastDamage: Int?
@@ -48,8 +48,8 @@ struct SegmentScan {
         return scan
     }
 
-    /// Decides whether bytes after the last record are an interrupted write or damage. A header ends with its checksum; an interrupted
-    /// write has none. Damaged bytes are not overwritten, so that the next start detects them too.
+    /// Decides whether bytes after the last record are an interrupted write or damage. The checksum is at the end of a header, so an
+    /// interrupted write has none. Damaged bytes are not overwritten, so that the next start detects them too.
     private mutating func judgeTail(_ lastWritten: Int?, _ limit: Int) {
         guard let lastWritten, lastWritten >= end + RecordHeader.checkedBytes else { return }
         noteDamage(upTo: limit)

@@ -14,7 +14,7 @@ final class StoreDirectory: Sendable {
     var isWritable: Bool { writable.load(ordering: .acquiring) }
     /// errno of opening at the start; 0 on success.
     let error: Int32
-    /// This process holds the lock, and only writing the key failed. It can be retried.
+    /// True if this process holds the lock and only writing the key failed, which can be retried.
     let lacksKeyOnly: Bool
     /// Set by the store's writer and read by all shards.
     private let writable: Atomic<Bool>
@@ -34,7 +34,7 @@ final class StoreDirectory: Sendable {
         if let fault = DirectoryFault.findUnsafe(at: path) { throw .unsafe(fault) }
         let lock = Descriptor(csystem_open(path + "/lock", O_RDWR | O_CREAT | Segment.plain, 0o600))
         var lockError = lock.isOpen ? 0 : errno
-        // Report why the directory could not be created, not that it is missing.
+        // Reports why the directory could not be created, not that it is missing.
         if lockError == ENOENT, makeError != 0 { lockError = makeError }
         if lock.isOpen, flock(lock.number, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK { throw .lockedByAnotherProcess(path) }
         let loaded = Self.loadSecret(path + "/key", mayWrite: lock.isOpen)
@@ -99,7 +99,7 @@ final class StoreDirectory: Sendable {
         var secret = [UInt8](repeating: 0, count: keyBytes)
         let existing = Descriptor(csystem_open(path, O_RDONLY | Segment.plain, 0))
         if existing.isOpen, read(existing.number, &secret, keyBytes) == keyBytes { return (secret, false, 0) }
-        precondition(chash_start() >= 0, "no source of random numbers")
+        precondition(chash_start() >= 0, "no source of random numbers is available")
         randombytes_buf(&secret, keyBytes)
         return (secret, true, mayWrite ? save(secret, path) : EACCES)
     }

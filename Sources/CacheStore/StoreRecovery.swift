@@ -1,5 +1,5 @@
-// Opens a store from the snapshot of a clean stop, or by scanning the record headers of all segments. Damaged bytes may have been a removal
-// or a mark, so all items that were stored before them count as stale.
+// Opens a store from the snapshot of a clean stop, or by scanning the record headers of all segments. Damaged bytes may have been a
+// removal or a mark, so all items stored before them count as stale.
 
 import CSystem
 import Glibc
@@ -39,7 +39,7 @@ struct StoreRecovery {
             scan()
         }
         leaveOutOldest()
-        // The snapshot is valid for this start only. After the first write it would be outdated.
+        // The snapshot is valid for this start only, because the first write makes it outdated.
         if directory.isWritable { IndexSnapshot.remove(directory: directory.path) }
         var after = timespec()
         clock_gettime(CLOCK_MONOTONIC, &after)
@@ -51,7 +51,7 @@ struct StoreRecovery {
     /// - Returns: whether the index can be used.
     mutating func run(inherited index: borrowing Descriptor) -> Bool {
         guard let known = IndexSnapshot.endOfHanded(index) else { return false }
-        // The other process may be creating later segments now. Segments over the limit are not removed while it writes.
+        // The other process may be creating later segments. Segments over the limit are not removed while it writes.
         openSegments(upTo: known)
         guard let snapshot = IndexSnapshot.readHanded(index, segments: segments, seed: seed) else { return false }
         self.index = snapshot.index
@@ -96,8 +96,8 @@ struct StoreRecovery {
         end.segment = segments.newest?.number ?? 0
     }
 
-    /// Removes the oldest segments until the size is within the limit. The limit may have been lowered, or segments may have another size.
-    /// Tombstones of removed segments are written again, as in eviction, because older items may have been written again after them.
+    /// Removes the oldest segments until the size is within the limit. The limit may have been reduced, or the segment size changed.
+    /// Tombstones in removed segments are written again, as in eviction, because older items may have been written again after them.
     private mutating func leaveOutOldest() {
         guard directory.isWritable, segments.bytes > settings.segmentsBytes else { return }
         let all = segments
@@ -138,7 +138,7 @@ struct StoreRecovery {
         }
         statistics.opening.hasForeignRecords =
             count == 0 && segments.contains { RecordHeader.coding(at: $0.base) != nil }
-        // Without any readable record, `hasForeignRecords` or `hasLostKey` reports the reason.
+        // If no record is readable, `hasForeignRecords` or `hasLostKey` reports the reason.
         if count > 0 { doubtWhatIsBeforeDamage() }
     }
 }
@@ -175,8 +175,8 @@ extension StoreRecovery {
         return found
     }
 
-    /// Whether the file may have been truncated. A file without a record of its size had the size of the settings that created it. The
-    /// files after it usually have an equal size.
+    /// Whether the file may have been truncated. A file without a record of its size had the configured segment size when it was created.
+    /// The files after it usually have that size too.
     private func isCut(_ segment: Segment, beside others: [Segment]) -> Bool {
         let sizes = [settings.segmentBytes] + others.map(\.size)
         return !sizes.contains(segment.size) && sizes.contains { $0 > segment.size }
@@ -186,7 +186,7 @@ extension StoreRecovery {
         damage = ((damage?.spans ?? 0) + spans, position)
     }
 
-    /// Marks all items before the last damage as stale, because a removal or a mark may be lost. Later records are unaffected.
+    /// Marks all items before the last damage as stale, because a removal or a mark may be lost. Later items are unaffected.
     private mutating func doubtWhatIsBeforeDamage() {
         guard let damage else { return }
         index.markStale(before: damage.last)

@@ -12,13 +12,13 @@ public struct StoreSettings: Sendable {
     /// Size of a segment file in bytes. Items larger than a segment are refused. Defaults to a thirty-second of the capacity, between 1 and
     /// 64 MiB.
     public var segmentBytes: Int
-    /// Whether the proxy requires the store. A directory that cannot be written or read is then an error at the start.
+    /// Whether the proxy requires the store. If the directory cannot be read and written at the start, opening it fails.
     public var isRequired = false
     /// Maximum bytes of items that wait to be written; new items above it are dropped. Limits memory when the disk is slower than the
     /// upstream.
     public var pendingLimitBytes = 64 << 20
-    /// Time for which new responses are gathered before they are written together, up to `WriterQueue.gatheredBytes` (256 KiB). A crash of
-    /// the process loses no other responses.
+    /// Time for which new responses are collected before they are written together, up to `WriterQueue.gatheredBytes` (256 KiB). A crash
+    /// of the process loses only responses that are still being collected.
     var gatheringMilliseconds = 5
     /// Creates all blocks of a new file. Returns an errno; 0 on success.
     var allocate: @Sendable (_ descriptor: Int32, _ bytes: Int) -> Int32 = { csystem_allocate($0, $1) }
@@ -50,12 +50,12 @@ public struct StoreSettings: Sendable {
     /// Limits that follow from the settings alone.
     struct Sizes: Equatable {
         let segmentBytes: Int
-        /// Limit on all segments. The difference from the capacity is kept for the index snapshot.
+        /// Limit on all segments. The rest of the capacity is reserved for the index snapshot.
         let limitBytes: Int
     }
 
     var sizes: Sizes { Sizes(segmentBytes: segmentBytes, limitBytes: max(capacityBytes - snapshotBytes, 2 * segmentBytes)) }
-    /// Limit on all segments while there is no index snapshot. The key and the reserve always exist.
+    /// Limit on all segments while there is no index snapshot. Excludes the key and the reserve, which always exist.
     var segmentsBytes: Int { capacityBytes - StoreDirectory.keyBytes - MarkReserve.bytes }
     /// Maximum size of the index snapshot in bytes. The snapshot counts towards the capacity.
     var snapshotBytes: Int { capacityBytes / 16 }
@@ -85,24 +85,24 @@ public enum StoreError: Error, CustomStringConvertible {
         case .unsafe(let fault): fault.description
         case .unusable(let directory, let reason): "the cache directory \(directory) \(reason), and store.required is true"
         case .lockedByAnotherProcess(let directory): "another process, perhaps another Cistern, uses the cache directory \(directory)"
-        case .otherDirectory(let directory): "the running process keeps its responses in another cache directory than \(directory)"
-        case .notHandedOver(let directory): "what the running process has handed over does not fit the cache directory \(directory)"
-        case .tooSmall: "the cache size must be at least 4 MiB"
+        case .otherDirectory(let directory): "the running process uses another cache directory than \(directory)"
+        case .notHandedOver(let directory): "the store of the running process does not match the cache directory \(directory)"
+        case .tooSmall: "the store must have a size of at least 4 MiB"
         }
     }
 }
 
-/// What happens to an item when its segment is evicted.
+/// How an item is handled when its segment is evicted.
 public enum Retention: UInt8, Sendable {
-    /// The item is kept if it was used since it was written.
+    /// The item is kept if it was used after it was written.
     case whenUsed = 0
-    /// The item is kept if it was used, before `whenUsed` items: it could still rescue a request when the upstream fails.
+    /// The item is kept if it was used, and has priority over `whenUsed` items, because it can rescue a request when the upstream fails.
     case mayRescue = 1
-    /// A tombstone. It is kept once, used or not: it removes older items, and these may have been kept once too. On a full disk the writer
-    /// makes space for it. If it cannot be written, it takes effect from memory.
+    /// A tombstone. Eviction keeps it once, used or not, because the older items that it removes may have been kept once too. On a full
+    /// disk the writer makes space for it. If it cannot be written, it takes effect in memory.
     case outlives = 2
-    /// The item is always kept, and written with the priority of a tombstone. For a few bytes without which other stored items would not be
-    /// found.
+    /// The item is always kept, and written with the priority of a tombstone. For a few bytes without which other stored items could not
+    /// be found.
     case always = 3
 
     var isNeeded: Bool { self == .outlives || self == .always }
@@ -114,7 +114,7 @@ public struct NewItem: Sendable {
     public var metadata: [UInt8]
     public var head: [UInt8]
     public var body: ItemBody
-    /// The coding that the content is to get if it has none; 0 for none. The number's meaning belongs to the caller.
+    /// The coding to apply to the content if it has none; 0 for none. The caller defines the numbers.
     public var wantedCoding: UInt8
     public var retention: Retention
 
@@ -136,7 +136,7 @@ public struct NewItem: Sendable {
 
 /// The form of a stored content.
 public struct ContentForm: Sendable, Equatable {
-    /// The caller's number of the content's coding; 0 for none.
+    /// Number of the content's coding, defined by the caller; 0 for none.
     public let coding: UInt8
     /// Length in bytes of the content without the coding.
     public let plainBytes: Int
@@ -190,16 +190,16 @@ public enum InsertResult: Sendable, Equatable {
     case changed
 }
 
-/// A stored item. The pointers are valid while `owner` is held.
+/// A stored item. The pointers are valid while `owner` is retained.
 public struct StoredItem {
     public let metadata: UnsafeBufferPointer<UInt8>
     public let head: UnsafeBufferPointer<UInt8>
     /// The content in its stored form.
     public let body: UnsafeRawBufferPointer
     public let form: ContentForm
-    /// Identifies the content. No other content has an equal number during the lifetime of the process.
+    /// Identifies the content; unique during the lifetime of the process.
     public let contentNumber: UInt64
-    /// Whether the item was marked as stale, whatever its metadata says.
+    /// Whether the item was marked as stale, regardless of its metadata.
     public let isMarkedStale: Bool
     /// The number set by `ResponseStore.setNote`; 0 for none.
     public let note: UInt32
@@ -210,7 +210,7 @@ public struct StoredItem {
         head.withUnsafeBufferPointer { replacingHead(HeldHead($0, base: (owner as? HeldHead)?.base ?? owner)) }
     }
 
-    /// Returns the item with a copy of its head on the heap. Used during a fetch, because the file's pages may be reclaimed meanwhile.
+    /// Returns the item with a copy of its head on the heap. Used for a fetch, during which the file's pages may be reclaimed.
     public var holdingHead: StoredItem { owner is HeldHead ? self : replacingHead(HeldHead(head, base: owner)) }
 
     private func replacingHead(_ held: HeldHead) -> StoredItem {
@@ -241,7 +241,7 @@ public struct SeenItem {
     public let item: StoredItem?
     let position: Position
 
-    /// Where the item was. A pending item is held by `SeenItem.item`, so no other object gets its identifier meanwhile.
+    /// Position of the item. `SeenItem.item` retains a pending item, so that its identifier is not reused.
     enum Position: Equatable {
         case nowhere
         case pending(ObjectIdentifier)
@@ -263,7 +263,7 @@ public struct StoreStatistics: Sendable {
     public var refusal: WriteFault?
     /// The last periods in which new items were refused, oldest first.
     public var refusals: [RefusalPeriod] = []
-    /// Maximum bytes of all segments: less than the capacity on a small disk.
+    /// Maximum bytes of all segments: the capacity, or less on a disk with little space.
     public var usableBytes = 0
     /// Maximum size of a record in bytes on this disk.
     var recordLimit = Int.max
@@ -273,11 +273,11 @@ public struct StoreStatistics: Sendable {
     public var invalidated = 0
     public var damaged = 0
     public var reinserted = 0
-    /// Number of reads from disk on the dedicated threads, for items that were not in memory.
+    /// Number of reads from disk by the dedicated threads.
     public var loaded = 0
-    /// Number of these reads that have not ended.
+    /// Number of these reads that are in progress.
     public var diskReadsWaiting = 0
-    /// Number of items that were dropped because too many waited.
+    /// Number of items that were dropped because too many were waiting.
     public var dropped = 0
     /// Failed writes, by cause in the order of `WriteFault.Cause.allCases`.
     public var writeErrorsByCause = [Int](repeating: 0, count: WriteFault.Cause.allCases.count)
@@ -336,20 +336,20 @@ public struct StoreOpening: Sendable {
     public var isFromSnapshot = false
     /// Segments exist, but the key was missing or damaged and has been replaced. No stored item can be read.
     public var hasLostKey = false
-    /// Segments have records, but none can be read with the present key. The key belongs to another directory or was changed.
+    /// Segments have records, but none can be read with the current key. The key belongs to another directory or was changed.
     public var hasForeignRecords = false
     /// Other users have permissions on the key file.
     public var hasOpenKey = false
-    /// Number of positions where a removal or a mark may be lost, including missing and truncated files. Items stored before the last
+    /// Number of positions where a removal or a mark may be lost, including missing and truncated files. Items stored before the last such
     /// position count as stale.
     public var damagedSpans = 0
     /// errno of opening the directory for writing at the start; 0 on success.
     public var error: Int32 = 0
 
-    /// Why a required store is not usable, in words; nil if it is usable.
+    /// Why a required store is unusable, as text; nil if it is usable.
     var whyUnusable: String? {
         if error != 0 { return "cannot be written to (\(SystemError.words(error)))" }
-        if hasLostKey { return "has lost its file key, or it is damaged: nothing of what was kept can be read" }
-        return hasForeignRecords ? "holds nothing that can be read: it was kept under another key than that in the file key" : nil
+        if hasLostKey { return "has a missing or damaged file key, so the stored responses cannot be read" }
+        return hasForeignRecords ? "has no readable responses: they were stored with another key than the one in the file key" : nil
     }
 }

@@ -1,5 +1,5 @@
-// The writer's behavior while the disk refuses writes. The store rejects new items at once, and the writer retries at intervals. Only a
-// record that was written ends the state.
+// The writer's behavior while the disk refuses writes. The store rejects new items at once, and the writer retries at intervals. The state
+// ends only when a record has been written.
 
 import CSystem
 import Dispatch
@@ -8,7 +8,7 @@ import Reactor
 
 extension StoreWriter {
     enum Trouble {
-        /// No segment could be created. Small records may still be appended to the last segment, which does not count as a recovery.
+        /// No segment could be created. Small records may still be appended to the last segment, but that does not count as a recovery.
         case noSpace(WriteFault)
         case failedWrite(WriteFault)
 
@@ -25,7 +25,8 @@ extension StoreWriter {
         var trouble: Trouble?
         /// Number of failed attempts.
         var failures = 0
-        /// The oldest segment was evicted for a new one that could not be created. No more segments are evicted until there is space.
+        /// True if the oldest segment was evicted for a new one that could not be created. No more segments are evicted until there is
+        /// space.
         var evictedWithoutSuccess = false
         /// Maximum record size if the free space is unknown; nil if no record was refused for its size.
         var recordLimit: Int?
@@ -33,7 +34,7 @@ extension StoreWriter {
         var since: Int64 = 0
         /// Time of the last reported failure; nil for never.
         var loggedAt: Int64?
-        /// Whether a failure was reported, so that a recovery must be reported too.
+        /// Whether a failure was reported, so that the recovery is reported too.
         var isLogged = false
         var limitLoggedAt: Int64?
         var spaceCheckedAt: Int64 = 0
@@ -78,7 +79,7 @@ extension StoreWriter {
         scheduleRetry(store)
     }
 
-    /// Reports that the disk allows less than the configured size.
+    /// Reports that the disk has less space than the configured size.
     /// - Parameter size: size of the next segment in bytes.
     func noteLimit(beside size: Int, _ store: ResponseStore) {
         let usableBytes = store.state.withLock { state in

@@ -1,11 +1,11 @@
-// Space for the next segment. The segment is as large as the disk allows, and replaces the oldest segments at the limit or on a full disk.
+// Makes space for the next segment, which is as large as the disk allows. At the limit or on a full disk it replaces the oldest segments.
 
 import CSystem
 import Glibc
 import Reactor
 
 extension StoreWriter {
-    /// Divisor for the part of a new segment that evicted items may occupy because they were used. Eviction thus frees the larger part.
+    /// Divisor for the part of a new segment that kept items may occupy, so that eviction frees the larger part.
     private static let reinsertedShare = 4
 
     /// Continues in the newest segment after a start, or creates a new one.
@@ -48,7 +48,7 @@ extension StoreWriter {
         _ = plan(store, settings.diskSpace(settings.directory))
     }
 
-    /// Computes the plan for the next segment from all bytes on the disk, including evicted segments with existing files.
+    /// Computes the plan for the next segment from all bytes on disk, including evicted segments whose files still exist.
     private func plan(_ store: ResponseStore, _ diskSpace: DiskSpace?) -> SegmentPlan {
         let evictedBytes = evicted.reduce(0) { $0 + $1.size }
         return store.state.withLock { state in
@@ -72,8 +72,8 @@ extension StoreWriter {
             bytes: wanted, least: SegmentPlan.leastSegment(for: size), mayEvict: isNeeded || !refusing.evictedWithoutSuccess)
         making.least = min(wanted, max(making.least, min(SegmentPlan.leastBytes, wanted)))
         making.budget = min(wanted / Self.reinsertedShare, wanted - size - RecordHeader.bytes)
-        // If the limit has space for both, the oldest segment is evicted after the new one exists. A disk that refuses the new one then
-        // costs nothing.
+        // If both fit within the limit, the oldest segment is evicted only after the new one exists, so that nothing is lost if the disk
+        // refuses the new one.
         if exceedsLimit(beside: wanted, store) {
             evictWithinLimit(beside: wanted, &making, store)
             // Otherwise the store would exceed its limit until the kept items are written again.
@@ -99,7 +99,7 @@ extension StoreWriter {
         while store.state.withLock({ settings.isFull($0.segments, adding: size) }) { evictOldest(store, budget: &making.budget) }
     }
 
-    /// Whether smaller items may still fit if the free space is unknown. Lowers the maximum record size in that case.
+    /// If the free space is unknown, lowers the maximum record size and returns whether smaller items may still fit.
     private func isTooLarge(_ size: Int, _ error: Segment.WriteError, isNeeded: Bool, _ store: ResponseStore) -> Bool {
         guard !isNeeded, refusing.trouble == nil, error.isDiskFull, size > SegmentPlan.leastBytes else { return false }
         refusing.recordLimit = size / 2
@@ -133,7 +133,7 @@ extension StoreWriter {
     /// Deletes the files of evicted segments, and evicts the oldest segment if none is evicted already.
     /// - Returns: false if no segment may be evicted for this.
     private func evictForSpace(_ making: inout SegmentMaking, _ store: ResponseStore) -> Bool {
-        // A file that a response is being sent from keeps its blocks. More eviction would not help then either.
+        // A file from which a response is being sent keeps its blocks. Evicting more segments would not free them either.
         guard !isBeginning, making.freed < making.bytes else { return false }
         if evicted.isEmpty {
             guard making.mayEvict, store.state.withLock({ $0.segments.count }) > 1 else { return false }
@@ -145,7 +145,7 @@ extension StoreWriter {
         return true
     }
 
-    /// Creates the segment, and retries with smaller sizes if the disk is full. The limit may be a quota, or the free space may be unknown.
+    /// Creates the segment, and retries with smaller sizes if the disk is full: a quota may apply, or the free space may be unknown.
     private func attempt(_ making: SegmentMaking) -> Result<Segment, Segment.WriteError> {
         var bytes = making.bytes
         while true {
@@ -157,8 +157,8 @@ extension StoreWriter {
         }
     }
 
-    /// Writes the removals and marks that eviction kept to the end of the last segment and to the reserve. They then survive a crash after
-    /// the evicted files are deleted. They are written once more with the other kept items, so that they last as long as those.
+    /// Writes the removals and marks that eviction kept to the end of the last segment and to the reserve, so that they survive a crash
+    /// after the evicted files are deleted. They are written once more with the other kept items, so that they last as long as those.
     /// - Returns: false if there is no space for all of them, or the disk refuses them.
     private func writeUnwrittenEarly(_ store: ResponseStore) -> Bool {
         var isWhole = true
@@ -206,7 +206,7 @@ extension StoreWriter {
             guard writeBuffer(store) else { return false }
             note(nil, store)
         }
-        // The kept marks filled this segment, and a nested call created another one. The outer call continues there.
+        // The kept marks have filled this segment, and a nested call has created another one, in which the outer call continues.
         guard !isBeginning else { return true }
         isBeginning = true
         let (marks, items) = (unwritten, kept)
@@ -214,8 +214,8 @@ extension StoreWriter {
         let failures = refusing.failures
         for (works, isNeeded) in [(marks, true), (items, false)] {
             for work in works {
-                // After a refused write, all later work waits too: a removal written now would also remove items that were stored before
-                // it.
+                // After a refused write, all later work waits too. A removal written now would be applied to items that were stored before
+                // it and are written later.
                 if refusing.failures == failures {
                     write(work, nil, isNeeded: isNeeded, store)
                 } else {
@@ -257,8 +257,8 @@ extension StoreWriter {
         if writeBuffer(store), refusing.trouble == nil, unwritten.isEmpty { removeEvicted() }
     }
 
-    /// Evicts the oldest segment. Tombstones are kept and written again; then, up to a share of the segment, items that were used since
-    /// they were written.
+    /// Evicts the oldest segment. Tombstones are kept and written again. Items that were used since they were written are kept too, up to
+    /// a share of the segment.
     /// - Parameter budget: bytes of records that may be kept because they were used; reduced by all kept records.
     func evictOldest(_ store: ResponseStore, budget: inout Int) {
         guard let oldest = store.state.withLock({ $0.segments.oldest }) else { return }
@@ -312,7 +312,7 @@ extension StoreWriter {
             guard let entry = state.index.find(record.hash), entry.leads(to: segment, record.offset) else {
                 continue
             }
-            // A kept item must be looked up again to count as used.
+            // A kept item counts as used again only after another lookup.
             state.changes.raise(record.hash)
             state.index.remove(record.hash)
             guard let item = kept[record.hash], state.pending[record.hash] == nil else {

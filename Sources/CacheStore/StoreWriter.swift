@@ -42,20 +42,19 @@ final class StoreWriter: @unchecked Sendable {
     /// The records in the buffer, in order.
     private var placed: [Placed] = []
     /// Removals and marks that are in no file: those that eviction kept, until they are in the next segment, and those that the disk
-    /// refused.
+    /// refused to write.
     var unwritten: [Work] = []
-    /// Whether `unwritten` has a removal or a mark without an item. Later work must then wait behind it, because it applies to all records
-    /// before it.
+    /// Whether `unwritten` has a removal or a mark without an item. Later work must then wait, because such a removal applies to all
+    /// records before it.
     var removalsWait = false
     /// Size of `unwritten` above which replaced items are removed from it.
     private var unwrittenLimit = leastUnwritten
-    /// Items without space on the disk: those that eviction kept, and those that the disk refused. Look-ups find them in memory.
+    /// Items that are not on disk: those that eviction kept, and those that the disk refused to write. Lookups find them in memory.
     var kept: [Work] = []
-    /// Evicted segments with existing files. The files are deleted once the kept items are written again, so that a crash in between loses
-    /// nothing.
+    /// Evicted segments whose files still exist. The files are deleted once the kept items are written again, so that a crash in between
+    /// loses nothing.
     var evicted: [Segment] = []
-    /// Whether `unwritten` and `kept` are being written to a new segment. Until that ends, they are in no other file than those in
-    /// `evicted`.
+    /// Whether `unwritten` and `kept` are being written to a new segment. Until that ends, only the files in `evicted` contain them.
     var isBeginning = false
     /// Number of the first segment that was written to since the last complete synchronization.
     private var firstUnsynchronized: UInt64
@@ -67,11 +66,11 @@ final class StoreWriter: @unchecked Sendable {
     /// Maximum bytes of records that are written with one call.
     private static let batchBytes = 1 << 20
     private static let leastUnwritten = 1_024
-    /// Maximum number of waiting removals while the disk refuses writes (3 MiB). Further removals take effect in memory only, until the
-    /// next start.
+    /// Maximum number of waiting removals while the disk refuses writes (3 MiB). Further removals take effect in memory only, and are lost
+    /// at the next start.
     private static let removalLimit = 1 << 17
 
-    /// - Parameter isHeld: nothing is written before `resume`.
+    /// - Parameter isHeld: if true, nothing is written before `resume`.
     init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64, start: Position, isHeld: Bool = false) {
         waiting = Mutex(WriterQueue(isHeld: isHeld))
         encoder = ItemEncoder(settings)
@@ -87,7 +86,7 @@ final class StoreWriter: @unchecked Sendable {
         switch waiting.withLock({ $0.append(work) }) {
         case .none: break
         case .soon:
-            // Weak references, so that releasing the store does not wait for this timer and frees the directory at once.
+            // Weak references, so that the timer does not retain the store, which would keep the directory locked.
             serial.asyncAfter(deadline: .now() + .milliseconds(settings.gatheringMilliseconds)) { [weak self, weak store] in
                 guard let self, let store else { return }
                 waiting.withLock { $0.endMoment() }
@@ -200,7 +199,7 @@ final class StoreWriter: @unchecked Sendable {
     /// Sends removals and marks to another process from now on; nil stops it.
     func setPeer(_ peer: (@Sendable (PassedChange) -> Void)?) { waiting.withLock { $0.setPeer(peer) } }
 
-    /// Sends the other process a change that is not written.
+    /// Sends the other process a change that has no record in this store.
     func sendToPeer(_ change: PassedChange) { waiting.withLock { $0.sendToPeer(change) } }
 
     private func drain(_ store: ResponseStore) {
@@ -236,7 +235,7 @@ final class StoreWriter: @unchecked Sendable {
     /// - Parameter all: the work, with the encoded contents of items.
     private func write(_ all: [(work: Work, encoded: [UInt8]?)], _ store: ResponseStore) {
         let wasHealthy = refusing.trouble == nil
-        // Work that has waited precedes new work.
+        // Work that has waited must be written before new work.
         if removalsWait, all.contains(where: { $0.work.takesBack }) { tryAgain(store) }
         var isFailing = !directory.isWritable
         for (work, encoded) in all {
@@ -251,12 +250,12 @@ final class StoreWriter: @unchecked Sendable {
             if refusing.failures != failures { isFailing = isNeeded || refusing.trouble?.isFailedWrite == true }
         }
         writeBuffer(store)
-        // Another part of the disk may accept the write.
+        // Another position on the disk may accept the write.
         if wasHealthy, refusing.trouble?.isFailedWrite == true { tryAgain(store) }
     }
 
-    /// Handles work that could not be written. Removals and marks stay queued, and items stay in memory. An item too large for any segment
-    /// is dropped. The older item that it replaced becomes visible again and is marked as stale.
+    /// Handles work that could not be written. Removals and marks stay queued, and items stay in memory. An item that is too large for any
+    /// segment is dropped. The older item that it replaced becomes visible again, marked as stale.
     func giveUp(_ work: Work, isNeeded: Bool, _ store: ResponseStore) {
         guard case .item(let item) = work else {
             guard directory.isWritable, unwritten.count < Self.removalLimit else { return }
@@ -306,7 +305,7 @@ final class StoreWriter: @unchecked Sendable {
     /// Writes one piece of work.
     /// - Parameter isNeeded: whether it is a removal or a mark. On a full disk, space is made for it.
     func write(_ work: Work, _ encoded: [UInt8]?, isNeeded: Bool, _ store: ResponseStore) {
-        // The item was replaced or removed meanwhile and need not be written.
+        // The item was replaced or removed meanwhile, so it is not written.
         if case .item(let item) = work, store.state.withLock({ $0.pending[item.hash] !== item }) { return settle(item, store) }
         append(work, encoded, isNeeded: isNeeded, store)
         if buffer.count >= Self.batchBytes { writeBuffer(store) }
@@ -316,10 +315,11 @@ final class StoreWriter: @unchecked Sendable {
         store.state.withLock { $0.statistics.pendingBytes -= item.bytes }
     }
 
-    /// Appends a record to the buffer if there is space on the disk, and gives the work up otherwise.
+    /// Appends a record to the buffer if the disk has space; otherwise calls `giveUp`.
     private func append(_ work: Work, _ encoded: [UInt8]?, isNeeded: Bool, _ store: ResponseStore) {
         let header = work.header(encoded)
-        // Usually one iteration. A second one is needed if other kept marks fill the new segment. Marks are kept once, so the loop ends.
+        // Usually one iteration. A second one is needed if other kept marks fill the new segment. Marks are kept only once, so the loop
+        // ends.
         while !hasCapacity(for: header.recordBytes) {
             writeBuffer(store)
             guard makeSpace(for: header.recordBytes, isNeeded: isNeeded, store) else { return giveUp(work, isNeeded: isNeeded, store) }
@@ -378,11 +378,11 @@ final class StoreWriter: @unchecked Sendable {
         return true
     }
 
-    /// Maximum number of records processed in one critical section, and the pause between two sections in microseconds.
+    /// Maximum number of records processed while holding the lock, and the pause between two such sections in microseconds.
     private static let lockedRecords = 256
     private static let lockPause: UInt32 = 20
 
-    /// Processes elements in sections, so that look-ups wait only for a few records at a time.
+    /// Processes elements in sections, so that lookups wait for a few records at most.
     func inPieces<Element>(_ all: [Element], _ body: (ArraySlice<Element>) -> Void) {
         for start in stride(from: 0, to: all.count, by: Self.lockedRecords) {
             if start > 0 { usleep(Self.lockPause) }

@@ -23,7 +23,7 @@ public final class TemporaryDirectory {
         while let entry = readdir(handle) {
             let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
             guard name != ".", name != ".." else { continue }
-            // A link is removed, and never followed.
+            // A symbolic link is removed and never followed.
             if unlink(directory + "/" + name) != 0, errno == EISDIR { remove(directory + "/" + name) }
         }
         closedir(handle)

@@ -31,9 +31,9 @@ public struct WriteFault: Error, Sendable, Equatable {
             case .noSpace: "free disk space, or move the cache directory to a larger disk"
             case .noInodes: "delete files that are not needed, or use a file system with more inodes"
             case .quota: "raise the quota of this user"
-            case .readOnly: "look in the kernel log for the reason, then remount the file system read-write"
-            case .ioError: "look in the kernel log, and replace the disk"
-            case .other: "look at the permissions of the cache directory"
+            case .readOnly: "check the kernel log for the reason, then remount the file system read-write"
+            case .ioError: "check the kernel log, and replace the disk"
+            case .other: "check the permissions of the cache directory"
             }
         }
     }
@@ -73,7 +73,7 @@ public struct RefusalPeriod: Sendable {
     public let fault: WriteFault
     /// Milliseconds of the wall clock.
     public let start: Int64
-    /// nil while it lasts.
+    /// End of the period; nil while it lasts.
     public var end: Int64?
 }
 
@@ -114,7 +114,7 @@ public struct DiskSpace: Sendable, Equatable {
 
 /// Size of the next segment, on a disk that may have less space than the settings allow.
 struct SegmentPlan: Equatable {
-    /// Bytes that the store may have on this disk.
+    /// Bytes that the store may use on this disk.
     let usableBytes: Int
     /// Whether the disk allows less than the settings do.
     let isLimited: Bool

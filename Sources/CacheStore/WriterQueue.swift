@@ -1,6 +1,6 @@
 // The queue of the store's writer, and the decision when to wake it. Waking costs two thread switches, more than writing a small record.
-// Responses are therefore gathered for a short time and written with one call. Removals and marks never wait, because a purged response
-// must not reappear after a crash.
+// So responses are collected for a short time and written with one call. Removals and marks never wait, because a purged response must not
+// reappear after a crash.
 
 import TakeOver
 
@@ -15,7 +15,7 @@ struct WriterQueue {
         case now
     }
 
-    /// What happens to queued work.
+    /// How queued work is handled.
     private enum Course {
         case written
         /// The work waits while another process owns the files.
@@ -32,18 +32,18 @@ struct WriterQueue {
     private var rest: [StoreWriter.Work] = []
     /// Bytes of `rest`.
     private var bytes = 0
-    /// Whether the writer was woken with `.now` and has not taken work since.
+    /// Whether the writer was woken with `.now` and has not taken work since then.
     private var isCalled = false
     /// Whether a wake-up with `.soon` is pending.
     private var isTimed = false
     /// Number of pieces of needed work that were ever queued, and number of those that the writer has processed.
     private var neededCount: UInt64 = 0
     private var settledCount: UInt64 = 0
-    /// Whether the disk accepted the last needed work that the writer processed.
+    /// Whether the disk accepted the needed work that the writer processed last.
     private var tookNeeded = true
     private var waiters: [(number: UInt64, then: @Sendable (_ isWritten: Bool) -> Void)] = []
 
-    /// Bytes of responses that trigger a write at once. Together with the gathering time it limits what a crash can lose.
+    /// Bytes of collected responses that trigger a write at once. Together with the collection time, it limits what a crash can lose.
     static let gatheredBytes = 256 << 10
 
     init(isHeld: Bool = false) { course = isHeld ? .held : .written }
@@ -68,7 +68,7 @@ struct WriterQueue {
         return .soon
     }
 
-    /// Ends the gathering time. The next response starts another one.
+    /// Ends the collection time. The next response starts another one.
     mutating func endMoment() { isTimed = false }
 
     /// Takes all needed work in order, with its number for `settle`. The work overtakes other work. That is safe: an item that was queued
@@ -179,7 +179,7 @@ extension StoreWriter.Work {
         }
     }
 
-    /// Whether the work removes stored items or marks them as stale. Space is made for it on a full disk.
+    /// Whether the work removes stored items or marks them as stale. On a full disk, space is made for such work.
     var takesBack: Bool { if case .item(let item) = self { item.retention.isNeeded } else { true } }
 }
 

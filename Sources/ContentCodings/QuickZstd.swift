@@ -3,13 +3,13 @@
 
 import CZstd
 
-/// `@unchecked Sendable` because it is touched on one loop only.
+/// `@unchecked Sendable` because it is used on one loop only.
 public final class QuickZstd: @unchecked Sendable {
     private let compressor = ZSTD_createCCtx()
     private let decompressor = ZSTD_createDCtx()
 
     private static let level: Int32 = 1
-    /// What is not an eighth shorter is not worth being unpacked.
+    /// Minimum gain: compression is used only if it saves at least one part in `gain`.
     private static let gain = 8
 
     public init() {}
@@ -19,7 +19,7 @@ public final class QuickZstd: @unchecked Sendable {
         ZSTD_freeDCtx(decompressor)
     }
 
-    /// nil where nothing is won, or there is no memory.
+    /// Returns the compressed bytes; nil if they are not sufficiently shorter, or memory is exhausted.
     public func compress(_ bytes: [UInt8]) -> [UInt8]? {
         let limit = bytes.count - bytes.count / Self.gain
         guard let compressor, limit < bytes.count else { return nil }
@@ -30,11 +30,12 @@ public final class QuickZstd: @unchecked Sendable {
         return packed.isEmpty ? nil : packed
     }
 
-    /// - Parameter limit: of the result, in bytes. A frame that promises more is not unpacked, and none becomes longer than it promises.
-    /// - Returns: nil unless it is one whole frame.
+    /// - Parameter limit: maximum length of the result in bytes. A frame that announces more is rejected, and the result never exceeds the
+    ///   announced length.
+    /// - Returns: nil unless the input is one complete frame.
     public func decompress(_ packed: [UInt8], limit: Int) -> [UInt8]? {
         let promised = ZSTD_getFrameContentSize(packed, packed.count)
-        // Unknown sizes and errors are the highest numbers.
+        // Unknown sizes and errors are represented by the highest numbers.
         guard let decompressor, let length = Int(exactly: promised), length > 0, length <= limit else { return nil }
         let plain = [UInt8](unsafeUninitializedCapacity: length) { space, count in
             let made = ZSTD_decompressDCtx(decompressor, space.baseAddress, space.count, packed, packed.count)

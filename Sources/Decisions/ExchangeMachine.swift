@@ -1,9 +1,11 @@
 // The state machine of a client's exchange that needs the upstream: it maps events to actions and performs nothing itself. `Exchange`
 // drives it.
 //
-//     entering ► (failure memory) ► (flight) ► asking  ► streaming ► finished
-//        ▲                             └─────► waiting ┤
-//        └──── retry ◄──── OutcomeDecision ◄───────────┴► ending ► finished
+//     entering ► (failure memory) ► (flight) ► fetching ► streaming ► finished
+//        ▲                             └─────► waiting ──┤
+//        └─ (fetchAgain) ◄─ (OutcomeDecision) ◄──────────┴► ending ► finished
+//
+// Names in parentheses are not states.
 //
 // Every end without a response leads to `ending`. There the store is searched, possibly after a read from disk, and an `OutcomeDecision` is
 // made.

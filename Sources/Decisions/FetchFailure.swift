@@ -10,7 +10,7 @@ public enum FetchFailure: Sendable, Equatable {
     case transfer(UpstreamError)
     /// A response was received, but it counts as an upstream failure.
     case fault(UpstreamFault, Status)
-    /// The request was not sent, because the failure memory knows that the upstream fails.
+    /// The request was not sent, because the failure memory has recorded that the upstream fails.
     case stopped(FailureStop)
     /// No response within the soft deadline. The fetch continues.
     case slow
@@ -30,7 +30,7 @@ public enum FetchFailure: Sendable, Equatable {
         }
     }
 
-    /// Whether the upstream has failed, and not a limit of Cistern.
+    /// Whether the cause is the upstream, and not a limit of Cistern.
     public var isOfUpstream: Bool {
         switch self {
         case .transfer(let error): !error.isOwn

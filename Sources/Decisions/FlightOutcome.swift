@@ -5,12 +5,12 @@ public enum FlightOutcome: Sendable, Equatable {
     case stored
     /// The response is older than the stored one, which may serve the waiting requests.
     case outdated
-    /// The response is for the leader only.
+    /// The response can be used by the leader only.
     case unshareable
-    /// The response is for the leader only, because a write followed its request. The next response may be shareable.
+    /// The response can be used by the leader only, because a write followed its request. The next response may be shareable.
     case overtaken
     case failed(FetchFailure)
-    /// The leader gave up before a response arrived.
+    /// The leader was abandoned before a response arrived.
     case abandoned
 
     /// Whether waiting is useless for the next request with this key too: nothing is shared, or the upstream fails.

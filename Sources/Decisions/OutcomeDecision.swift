@@ -109,7 +109,7 @@ public struct OutcomeFacts<Response: AnyObject> {
     public let now: Timestamp
     /// Whether the request has already waited for a fetch without a result.
     public var hasWaited = false
-    /// Whether the awaited fetch belonged to another client. Its failure is no evidence for this request.
+    /// Whether the awaited fetch belonged to another client. Its failure does not imply that this request fails.
     public var isOfAnotherClient = false
     public var stored = StoredNow<Response>()
 
@@ -165,7 +165,7 @@ extension OutcomeFacts {
 
     private func follow(_ outcome: FlightOutcome) -> OutcomeDecision<Response> {
         switch outcome {
-        // The leader's fields may differ, and its response may have been stored for requests with those fields only.
+        // The leader's unknown fields may differ, and its response may have been stored for requests with those fields only.
         case .stored where isUntouched: return .fetchAlone
         case .stored: return share()
         // The request did not wait for a response that was stored before it arrived.
@@ -176,7 +176,7 @@ extension OutcomeFacts {
         case .abandoned: return .fetchAgain(isLast: hasWaited)
         case .failed(.tooManyStreams): return end(.tooManyStreams)
         case .failed(let failure):
-            // The failure may be about the leader's request. No follower waits behind another one to find that out.
+            // The failure may concern only the leader's request, so each follower sends its own request instead of waiting again.
             guard let rescue = ownRescue else { return .fetchAlone }
             guard isOfAnotherClient else { return .rescue(rescue, failure) }
             return hasWaited ? .fetchAlone : .fetchAgain(isLast: true)

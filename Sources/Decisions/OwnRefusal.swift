@@ -32,9 +32,9 @@ extension Refusal {
         case .request(let refusal): return refusal.response(accept: accept, name: name)
         case .offline:
             refusal = OwnRefusal(
-                status: 504, sentence: "Nothing that may be served is stored for this request, and the upstream is not asked now.")
+                status: 504, sentence: "No stored response may be served for this request, and Cistern is in offline mode.")
         case .onlyIfCached:
-            refusal = OwnRefusal(status: 504, sentence: "Nothing fresh is stored for this request, and it asked for nothing else.")
+            refusal = OwnRefusal(status: 504, sentence: "No suitable response is stored for this request, and it has only-if-cached.")
         }
         return refusal.response(accept: accept, name: name)
     }
@@ -46,7 +46,7 @@ extension FetchFailure {
         switch self {
         case .transfer(.connectionLimitReached):
             OwnRefusal(
-                status: 503, sentence: "Too many requests wait for the upstream, and \(reason.clause).",
+                status: 503, sentence: "Too many requests are waiting for the upstream, and \(reason.clause).",
                 proxyError: UpstreamError.connectionLimitReached.rawValue, retryAfter: 1)
         case .transfer(let error):
             OwnRefusal(
@@ -61,7 +61,7 @@ extension FetchFailure {
                 proxyError: "\(label); details=\(stop.cause.text.asStringItem)", retryAfter: max(1, (stop.wait + 999) / 1000))
         case .tooManyStreams:
             OwnRefusal(
-                status: 503, sentence: "The response is a stream, and as many streams are open as may be.",
+                status: 503, sentence: "The response is a stream, and the limit on open streams is reached.",
                 proxyError: UpstreamError.connectionLimitReached.rawValue, retryAfter: 1)
         case .slow: OwnRefusal(status: 504, sentence: "The upstream is too slow.", proxyError: UpstreamError.responseTimeout.rawValue)
         }
@@ -69,10 +69,10 @@ extension FetchFailure {
 }
 
 extension NoCopyReason {
-    /// Clients must not learn whether other users have a stored response, so the text then says that nothing is stored.
+    /// Clients must not learn whether other users have a stored response. In such cases the text states that nothing is stored.
     fileprivate var clause: String {
         switch self {
-        case .nothingStored, .sharedRescueForbidden, .forbidden(.authorized): "nothing is stored for this request"
+        case .nothingStored, .sharedRescueForbidden, .forbidden(.authorized): "no response is stored for this request"
         case .forbidden: "the stored response may not be served"
         }
     }

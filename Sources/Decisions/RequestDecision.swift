@@ -211,7 +211,7 @@ extension RequestFacts {
             if let served = serve(response, found, lookedUp, mayRefresh) { return served }
             rating = found
         }
-        // A request with only-if-cached does not need the upstream.
+        // A request with only-if-cached never uses the upstream, so the limit does not apply to it.
         if refusal == .access(.requestsPerAddress), isForStoredOnly { return .refuse(.onlyIfCached) }
         if let refusal { return .refuse(.request(refusal)) }
         if mode == .offline { return .refuse(.offline) }
@@ -222,7 +222,7 @@ extension RequestFacts {
         }
     }
 
-    /// A request that may change data is never withheld from the upstream (RFC 9111 §4).
+    /// Whether the request must be answered from the store. A request that may change data is always forwarded (RFC 9111 §4).
     private var isForStoredOnly: Bool { directives.onlyIfCached && (method.isRead || method == .query) }
 
     /// Returns nil if no stored response may be served without contacting the upstream.

@@ -54,7 +54,7 @@ public enum WholeDecision: Sendable, Equatable {
 
 // MARK: Head
 
-/// A question about an unexpected response that other responses, or the client's requests, answer.
+/// A question about an unexpected response, decided by other responses or by the client's own requests.
 public enum UnexpectedResponse: Sendable, Equatable {
     /// Does a gateway fail in this way for many targets?
     case surprise(Surprise)

@@ -17,15 +17,15 @@ protocol AcceptedConnection: EventHandler {
     /// Starts a graceful end: no more requests after the active ones. An idle connection may still carry one request until
     /// `ClientConnections.drainDeadline`.
     func drain()
-    /// Gives active requests a last chance to respond at once, then ends the connection.
+    /// Lets active requests respond at once, then ends the connection.
     func endNow()
     /// Ends the connection at once without notifying its exchanges.
     func closeNow()
-    /// What the connection waits for from its client; nil if it works for the client, or is closed.
+    /// What the connection waits for from its client; nil if it processes a request, or is closed.
     var clientWait: ClientWait? { get }
     /// Closes the connection so that others can be accepted. Called only while it waits for its client.
     func closeForOthers()
-    /// Sends the output that was gathered (`ClientConnections.pushAtEndOfBatch`).
+    /// Sends the output collected with `ClientConnections.pushAtEndOfBatch`.
     func pushNow()
 }
 
@@ -44,7 +44,7 @@ struct AcceptedSocket: ~Copyable {
     var phase: ConnectionPhase?
     /// TLS properties of the connection; nil for cleartext.
     var security: ConnectionSecurity?
-    /// The error that answers all requests on the connection; nil if requests are accepted.
+    /// The error with which all requests on the connection are answered; nil if requests are accepted.
     var refusal: RequestRejection?
     /// Bytes that were received and belong to the next phase.
     var received: [UInt8] = []

@@ -10,9 +10,9 @@ protocol AwaitingOutput: AnyObject, SendableMetatype {
     var isOutputAwaited: Bool { get set }
     var isClosed: Bool { get }
 
-    /// Called when the next part is available. It may have increased the memory held.
+    /// Called when the next part is available. The output may hold more memory then.
     func outputCame()
-    /// Called when the rest of the content cannot be produced.
+    /// Called when the rest of the content cannot be loaded or produced.
     func outputBroke()
 }
 

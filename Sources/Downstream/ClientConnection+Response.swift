@@ -12,7 +12,7 @@ extension ClientConnection {
     @discardableResult
     public func sendWhole(head: Span<UInt8>, lines: Span<UInt8>, body: WholeBody) -> SentBytes? {
         table.loop.assertOnLoop()
-        // The number of the closed descriptor may belong to another client by now.
+        // The closed descriptor's number may belong to another client by now.
         guard let progress = state.respondWhole() else { return nil }
         let body = progress.isHead ? WholeBody.none : body
         let closing = progress.connectionLine
@@ -51,7 +51,7 @@ extension ClientConnection {
         let response = UnsafeRawBufferPointer(start: buffer, count: count)
         send(response)
         finishIfSent()
-        // After the handling of the request, the end of the response may have begun the next request, which has overwritten the buffer.
+        // After the request was handled, the end of the response may have started the next request, which overwrites the buffer.
         return isHandling && !progress.endsConnection ? SentBytes(response) : nil
     }
 
@@ -116,7 +116,7 @@ extension ClientConnection {
 
     public func spareOutput() -> [UInt8] { table.takeSpareOutput() }
 
-    /// Bytes that `startResponse` and the first content append to a head, so that the caller can reserve them.
+    /// Number of bytes that `startResponse` and the first content append to a head, so that the caller can reserve them.
     public func spaceNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int {
         var capacity = lines.count + Self.framingBytes
         if case .length(let count) = framing, count < Self.gatherBytes { capacity += count }
@@ -187,8 +187,8 @@ extension ClientConnection {
         if state.current?.takesContent == true { updateInterest() }
     }
 
-    /// Output below this size is sent at the end of the batch of events. A head, a little content and the end then take one call, and a
-    /// sleeping peer is woken once for all responses of the batch.
+    /// Maximum size of output that is sent at the end of the batch of events. A head, a little content and the end are then sent in one
+    /// call, and a sleeping peer is woken once for all responses of the batch.
     private static let gatherBytes = 16 * 1024
 
     private func pushLater() {
@@ -203,7 +203,7 @@ extension ClientConnection {
         if output.isEmpty, state.hasResponded { responseSent() }
     }
 
-    /// Withdraws a response that was begun with `startResponse`, so that another one can be sent.
+    /// Withdraws a response that `startResponse` has begun, so that another one can be sent.
     /// - Returns: false if a part of it may have been sent.
     public func takeBackResponse() -> Bool {
         guard state.takeBackResponse() else { return false }
@@ -211,7 +211,7 @@ extension ClientConnection {
         return true
     }
 
-    /// Ends a broken response with a reset, because the client could take an orderly end for the end of the content.
+    /// Ends a broken response with a reset, because a client could interpret a normal close as the end of the content.
     public func abortResponse() {
         table.loop.assertOnLoop()
         guard !state.isClosed else { return }
@@ -227,7 +227,7 @@ extension ClientConnection {
         return change == 0 || table.budget.hold(change, of: peer)
     }
 
-    /// Continues when the socket is writable.
+    /// Continues sending when the socket is writable.
     func flush() {
         guard pushOutput() else { return }
         if output.isEmpty, state.hasResponded { return finishIfSent() }
@@ -276,7 +276,7 @@ extension ClientConnection {
         _ = pushOutput()
     }
 
-    /// Returns false if the connection broke.
+    /// Sends waiting output. Returns false if the connection broke.
     private func pushOutput() -> Bool {
         guard !isOutputAwaited else { return true }
         let before = output.sentBytes

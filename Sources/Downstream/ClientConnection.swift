@@ -1,7 +1,7 @@
 // A client's HTTP/1.1 connection: reads requests one after the other, passes each to the receiver, and continues when its response has
-// ended. This file is the reading side and the connection's life; `ClientConnection+Response.swift` is the writing side.
-// Tricky: a response may end while its request is still being handled (a hit), or long after. `isHandling` distinguishes both, so pipelined
-// requests are a loop and never a recursion. A plain hit needs no `epoll_ctl` and no timer.
+// ended. This file contains the reading side and the lifecycle; `ClientConnection+Response.swift` is the writing side. Tricky: a response
+// may end while its request is still being handled (a hit), or much later. `isHandling` distinguishes the two, so that pipelined requests
+// form a loop and never a recursion. A plain hit needs no `epoll_ctl` and no timer.
 
 import Figures
 import Glibc
@@ -16,7 +16,7 @@ public final class ClientConnection: AcceptedConnection {
     private var attributed: RequestClient?
     var transport: ClientTransport
     public let security: ConnectionSecurity?
-    /// Only for system calls; -1 if the connection is closed.
+    /// For system calls only; -1 if the connection is closed.
     var descriptor: Int32 { transport.descriptor }
     /// Not a permanent reference cycle: the table releases a connection when it is closed.
     let table: ClientConnections
@@ -30,7 +30,7 @@ public final class ClientConnection: AcceptedConnection {
     /// Whether a read of the transport's buffered input is scheduled for the next round.
     private var isReadQueued = false
     var exchange: (any ClientExchange)? { willSet { table.counters.followExchange(from: exchange, to: newValue) } }
-    /// Milliseconds of the loop's clock; 0 if no limit applies now.
+    /// Deadline for reading, in milliseconds of the loop's clock; 0 if there is none now.
     private var readDeadline: Int64 = 0
     /// Deadline for the request's content as a whole; 0 for none.
     private var contentDeadline: Int64 = 0
@@ -47,7 +47,7 @@ public final class ClientConnection: AcceptedConnection {
     var isPushQueued = false
     /// Whether the next part of the output is being loaded from disk or produced.
     var isOutputAwaited = false
-    /// The response is sent, but the kernel's buffer is too full for TLS's close_notify alert.
+    /// True if the response is sent but the kernel's buffer was too full for TLS's close_notify alert.
     private var isEndUnsaid = false
 
     /// Permission to read and discard the rest of the last request's content; nil if none is held.
@@ -128,7 +128,7 @@ public final class ClientConnection: AcceptedConnection {
         if consumed < held.count, !state.isClosed { input = Array(held[consumed...]) }
     }
 
-    /// Handles as many bytes as possible now. Returns the number of bytes used.
+    /// Handles as many bytes as possible. Returns the number of bytes used.
     private func handle(_ bytes: UnsafeBufferPointer<UInt8>) -> Int {
         isHandling = true
         defer { isHandling = false }
@@ -172,7 +172,7 @@ public final class ClientConnection: AcceptedConnection {
     /// Whether a client begins a TLS handshake on a cleartext port (RFC 8446 §5.1). The record's type is no letter of a method.
     private func isTLS(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool { bytes.first == 0x16 && state.requests == 0 && !transport.isSecured }
 
-    /// Ends the connection without a response, which the client could not understand.
+    /// Ends the connection without a response, because the client could not parse one.
     private func refuseTLS(_ count: Int) -> Int {
         receiver.refused(.tlsOnClear, on: self)
         perform(.abandon)
@@ -190,7 +190,7 @@ public final class ClientConnection: AcceptedConnection {
         guard action == .nothing else { return perform(action) }
         let exchange = receiver.received(ReceivedRequest(head: head, framing: framing, bytes: bytes), on: self)
         guard let progress = state.current, progress.response != .ended else { return }
-        precondition(exchange != nil, "a request got no response and was not taken over")
+        precondition(exchange != nil, "a request has neither a response nor an exchange")
         self.exchange = exchange
         if progress.content.isWhole { exchange?.requestEnded() } else { startContentClock() }
     }
@@ -207,7 +207,7 @@ public final class ClientConnection: AcceptedConnection {
         self.exchange = exchange
     }
 
-    /// Begins a request of which only the bytes are known.
+    /// Begins a request that was recognized by its bytes and was not parsed.
     func beginRepeated() {
         readDeadline = 0
         state.begin(RequestProgress())
@@ -409,7 +409,7 @@ public final class ClientConnection: AcceptedConnection {
         perform(state.readTimeoutPassed())
     }
 
-    /// Registers the connection for the events that it can use now.
+    /// Updates the events for which the connection is registered.
     func updateInterest() {
         guard !state.isClosed else { return }
         table.loop.modify(descriptor, transport.interest(interest))

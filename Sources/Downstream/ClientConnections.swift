@@ -35,7 +35,8 @@ public final class ClientConnections {
         return made
     }
     private var frames: UnsafeMutableRawBufferPointer?
-    /// Milliseconds of the loop's clock at the last sweep or accept. Precise enough for timeouts of seconds, and needs no system call.
+    /// Milliseconds of the loop's clock at the last sweep or accept. Precise enough for timeouts of seconds, and read without a system
+    /// call.
     private var coarseNow: Int64
     /// `settings.keepAliveTimeout` and `settings.writeTimeout` plus the sweep interval, in milliseconds. Cached because every response
     /// needs them.
@@ -51,7 +52,7 @@ public final class ClientConnections {
     /// Connections of the batch that is being sent.
     private var pushed: [any AcceptedConnection] = []
 
-    /// Memory of small responses that were sent, reused for the next ones. The C library takes long to allocate such sizes.
+    /// Memory of small sent responses, reused for the next ones, because allocating such sizes is slow.
     private var spareOutput: [[UInt8]] = []
     private static let spareLimit = 64
 
@@ -59,8 +60,8 @@ public final class ClientConnections {
     static let writeBytes = 16 * 1024
     static let frameBufferBytes = 64 * 1024
     private static let sweepInterval = Duration.milliseconds(500)
-    /// Maximum time for which a draining idle connection stays open. A client that sends requests within it learns that the connection
-    /// ends, and loses no request. Other clients see an idle connection closed, which may happen at any time.
+    /// Maximum time for which a draining idle connection stays open. If its client sends a request within this time, the response
+    /// announces the end and no request is lost. Other clients see a closed idle connection, which may happen at any time.
     public static let drainPatience = Duration.seconds(1)
     /// Maximum number of descriptors that a sweep visits, and of connections that it ends, in one round of the loop.
     private static let sweepLimit = 4_096
@@ -94,8 +95,8 @@ public final class ClientConnections {
         frames?.deallocate()
     }
 
-    /// Starts the timeouts. Must be called on the loop. The loop's timers hold this table until the loop ends, because a weak reference
-    /// would make every use of the table slower.
+    /// Starts the timeouts. Must be called on the loop. The loop's timers retain this table until the loop ends, because a weak reference
+    /// would slow down every use of the table.
     public func start() {
         coarseNow = loop.time.monotonicMilliseconds
         budget.enter(self)
@@ -147,7 +148,7 @@ public final class ClientConnections {
         }
     }
 
-    /// Closes a socket that no phase can handle.
+    /// Closes a socket that no phase can use.
     private func discard(_ socket: consuming AcceptedSocket) {
         if byDescriptor.indices.contains(Int(socket.transport.descriptor)), byDescriptor[Int(socket.transport.descriptor)] != nil {
             return remove(socket.transport.descriptor)
@@ -156,7 +157,7 @@ public final class ClientConnections {
         counters[.connectionsOpen] -= 1
     }
 
-    /// Makes `connection` the owner of its socket.
+    /// Adds `connection` to the table as the owner of its socket.
     private func put(_ connection: any AcceptedConnection) {
         let index = Int(connection.descriptor)
         if index >= byDescriptor.count {
@@ -225,7 +226,8 @@ public final class ClientConnections {
         pushed.removeAll(keepingCapacity: true)
     }
 
-    /// Deadline of a timeout that starts now. Includes a sweep interval, so that it never passes early, however old `coarseNow` is.
+    /// Deadline of a timeout that starts now. Includes a sweep interval, so that the timeout never expires early, however old `coarseNow`
+    /// is.
     func deadline(after timeout: Duration) -> Int64 { coarseNow + (timeout + Self.sweepInterval).wholeMilliseconds }
 
     var now: Int64 { loop.time.monotonicMilliseconds }
@@ -252,7 +254,7 @@ public final class ClientConnections {
         return (some, end < byDescriptor.count ? end : nil)
     }
 
-    /// Makes a listener accept again after other connections have ended.
+    /// Registers a listener to accept again after other connections have ended.
     func awaitCapacity(_ listener: Listener, _ cause: CapacityReport.Cause) {
         if !paused.contains(where: { $0 === listener }) { paused.append(listener) }
         budget.makeSpace(cause)

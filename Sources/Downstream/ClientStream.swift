@@ -3,10 +3,10 @@
 
 import HTTPCore
 
-/// One request and its response, as seen by the flow. Heads are in HTTP/1.1 form, as they are stored: status line, field lines, no empty
-/// line. The stream adds the framing and connection fields.
+/// One request and its response, as seen by the flow. Heads have HTTP/1.1 form, as in the store: status line and field lines, without the
+/// empty line. The stream adds the framing and connection fields.
 public protocol ClientStream: AnyObject {
-    /// State of the flow that lives as long as the client's connection; always nil on multiplexed connections (HTTP/2).
+    /// State of the flow that lasts as long as the client's connection; always nil on multiplexed connections (HTTP/2).
     var companion: (any ConnectionCompanion)? { get set }
     /// Whether the connection carries several requests at once.
     var isMultiplexed: Bool { get }
@@ -61,7 +61,7 @@ public protocol ClientStream: AnyObject {
     func sendProduced(head: Span<UInt8>, lines: Span<UInt8>, content producer: any ContentProducer)
     /// Returns an empty array for the next head, with reused memory if available.
     func spareOutput() -> [UInt8]
-    /// Bytes that `startResponse` appends to a head, so that the caller can reserve them.
+    /// Number of bytes that `startResponse` appends to a head, so that the caller can reserve them.
     func spaceNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int
     /// Begins a response with content that follows in pieces.
     /// - Parameters:
@@ -73,10 +73,10 @@ public protocol ClientStream: AnyObject {
     /// - Returns: false if so many bytes wait that the caller should pause until `responseDrained`.
     func write(_ bytes: Span<UInt8>) -> Bool
     func endResponse()
-    /// Withdraws a response that was begun with `startResponse`, so that another one can be sent.
+    /// Withdraws a response that `startResponse` has begun, so that another one can be sent.
     /// - Returns: false if a part of it may have been sent.
     func takeBackResponse() -> Bool
-    /// Ends a broken response in such a way that the client detects that it is incomplete.
+    /// Ends a broken response so that the client can detect that it is incomplete.
     func abortResponse()
 }
 

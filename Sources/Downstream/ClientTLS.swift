@@ -7,10 +7,10 @@ import Figures
 final class ClientTLS {
     /// The connection of the C library; nil after it was closed.
     private var pointer: OpaquePointer?
-    /// Held because `pointer` uses it.
+    /// Retained because `pointer` uses it.
     private let tickets: TicketKeys
 
-    /// Number of offered bytes that belong to a record that the kernel has not fully accepted.
+    /// Number of offered bytes that belong to a record that the kernel has accepted only in part.
     private var begunBytes = 0
     private var records = RecordSizes()
     /// Whether decrypted or buffered input may exist that the kernel does not report.
@@ -20,7 +20,7 @@ final class ClientTLS {
     private var isUsed = true
     private var hasBuffers = true
 
-    /// Maximum bytes encrypted in one turn, about 0.5 ms. Other connections then have their turn.
+    /// Maximum bytes encrypted in one turn, about 0.5 ms, so that other connections are served.
     private static let turnBytes = 512 << 10
 
     init?(_ context: TLSContext, _ tickets: TicketKeys, _ descriptor: Int32) {
@@ -85,13 +85,13 @@ final class ClientTLS {
             let count = ctls_read(pointer, space.baseAddress! + taken, space.count - taken)
             guard count > 0 else {
                 readWaitsForWrite = count == CTLS_WANTS_WRITE
-                // An end that arrived together with content is reported by the next call, for which the kernel sends no event.
+                // An end of input that arrived together with content is reported by the next call, for which the kernel sends no event.
                 holdsInput = taken > 0 && count != CTLS_WANTS_READ && count != CTLS_WANTS_WRITE
                 if taken > 0 { return .bytes(taken) }
                 switch count {
                 case CTLS_WANTS_READ, CTLS_WANTS_WRITE: return .nothing
                 case CTLS_CLOSED: return .ended
-                // Many clients close the connection without close_notify. The framing detects missing content.
+                // Many clients close the connection without close_notify. The HTTP framing shows whether content is missing.
                 default: return ctls_was_ended(pointer) != 0 ? .ended : .broken
                 }
             }
@@ -139,7 +139,7 @@ final class ClientTLS {
     /// - Returns: false if the kernel's buffer is too full for it. The caller must then call again.
     func endSending() -> Bool { pointer.map { ctls_end_sending($0) == 0 } ?? true }
 
-    /// Suppresses close_notify, so that the client does not take truncated content for complete.
+    /// Suppresses close_notify, so that the client does not regard truncated content as complete.
     func spoil() {
         if let pointer { ctls_spoil(pointer) }
     }
@@ -152,9 +152,9 @@ final class ClientTLS {
     }
 }
 
-/// Chooses the sizes of TLS records. A client can use a record only when all of it has arrived. Output that fits in the first flight is one
-/// record. Longer output begins with records of one packet each; after the first flight records have the maximum size, which costs least.
-/// The sequence restarts after an idle period.
+/// Chooses the sizes of TLS records. A client can use a record only when all of it has arrived. Output that fits in the first flight is
+/// one record. Longer output begins with records of one packet each; after the first flight, records have the maximum size, which is the
+/// most efficient. The sequence restarts after an idle period.
 struct RecordSizes {
     private var sentBytes = 0
 

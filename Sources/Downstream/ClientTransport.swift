@@ -1,6 +1,6 @@
 // The byte transport of a client's connection, with or without TLS. It owns the socket.
-// Tricky: bytes that `send` did not accept must be offered again unchanged and before any others. They may be followed by more bytes, not
-// fewer, because a begun TLS record cannot be changed.
+// Tricky: bytes that `send` did not accept must be offered again, unchanged and before other bytes. More bytes may be appended, but none
+// removed, because a begun TLS record cannot be changed.
 
 import CSystem
 import Glibc
@@ -29,7 +29,7 @@ struct ClientTransport: ~Copyable {
 
     var isSecured: Bool { tls != nil }
 
-    /// Only for system calls; -1 if the socket is closed.
+    /// For system calls only; -1 if the socket is closed.
     var descriptor: Int32 { socket.number }
 
     // MARK: Waiting
@@ -37,13 +37,13 @@ struct ClientTransport: ~Copyable {
     /// Whether readable bytes exist that the kernel does not report, because TLS has buffered them.
     var holdsInput: Bool { tls?.holdsInput ?? false }
 
-    /// Translates wanted events into the events to wait for.
+    /// Returns the socket events to wait for if the given operations are wanted.
     func interest(_ wanted: ReadyEvents) -> ReadyEvents {
         guard let tls, tls.readWaitsForWrite, wanted.contains(.readable) else { return wanted }
         return wanted.subtracting(.readable).union(.writable)
     }
 
-    /// Translates reported events into the operations that are possible now.
+    /// Returns the operations that are possible now, given the reported socket events.
     func meaning(of events: ReadyEvents) -> ReadyEvents {
         guard let tls, tls.readWaitsForWrite, events.isWritable else { return events }
         return events.union(.readable)
@@ -98,15 +98,15 @@ struct ClientTransport: ~Copyable {
     // MARK: Ends
 
     /// Closes the sending side.
-    /// - Returns: false if TLS must still send close_notify when the socket is writable. Without it the client takes the content for
-    ///   truncated.
+    /// - Returns: false if TLS must still send close_notify when the socket is writable. Without close_notify, the client regards the
+    ///   content as truncated.
     func endSending() -> Bool {
         guard tls?.endSending() ?? true else { return false }
         shutdown(descriptor, Int32(SHUT_WR))
         return true
     }
 
-    /// Makes closing send a reset, because the client could take an orderly end for the end of the content.
+    /// Makes closing send a reset, because a client could interpret a normal close as the end of the content.
     func resetAtClose() {
         tls?.spoil()
         var option = linger(l_onoff: 1, l_linger: 0)
@@ -114,7 +114,7 @@ struct ClientTransport: ~Copyable {
     }
 
     /// Makes closing detectable as a truncation of the current response.
-    /// - Parameter tells: whether the response's framing reveals the truncation. Bytes in the kernel's buffer are then still delivered.
+    /// - Parameter tells: whether the response's framing shows the truncation. Bytes in the kernel's buffer are then still delivered.
     func cutAtClose(tells: Bool) { if tells { tls?.spoil() } else { resetAtClose() } }
 
     /// Called periodically while no request is active.

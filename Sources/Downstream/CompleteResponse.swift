@@ -1,4 +1,4 @@
-// A response as it was sent, kept to be sent again for repeated requests of any HTTP version. Belongs to one event loop.
+// A sent response that is kept to be sent again for repeated requests of any HTTP version. Belongs to one event loop.
 
 import HTTP2
 
@@ -14,7 +14,7 @@ public final class CompleteResponse {
             head: UnsafeRawBufferPointer(rebasing: bytes[..<max(0, contentStart - 2)]), lines: UnsafeRawBufferPointer(start: nil, count: 0))
     )
 
-    /// - Parameter response: is copied.
+    /// - Parameter response: bytes of the response; they are copied.
     public init(_ response: UnsafeRawBufferPointer) {
         let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: response.count, alignment: 1)
         copy.copyMemory(from: response)

@@ -19,7 +19,7 @@ public final class ConnectionBudget: Sendable {
         var byAddress: [UInt128: Int] = [:]
         var rejectedConnections = 0
         var unsentBytes = 0
-        /// Part of `unsentBytes` for each address.
+        /// The part of `unsentBytes` that each address holds.
         var unsentByAddress: [UInt128: Int] = [:]
         var cut = 0
         /// Number of requests by client address with content that is being discarded.
@@ -35,14 +35,14 @@ public final class ConnectionBudget: Sendable {
             unsentBytes += change
             mostUnsentBytes = max(mostUnsentBytes, unsentBytes)
             guard let client = counted(peer) else { return 0 }
-            // Bytes counted before a change of the trusted proxies are in no address.
+            // Bytes counted before a change of the trusted proxies are not counted for any address.
             let own = max(0, unsentByAddress[client, default: 0] + change)
             unsentByAddress[client] = own > 0 ? own : nil
             return own
         }
     }
 
-    /// Called from any shard's loop, once for each round (`ClosingRound`), whether or not it closes connections.
+    /// Called from any shard's loop, once for each round (`ClosingRound`), even if it closes no connections.
     public let onFull: @Sendable (CapacityReport) -> Void
 
     public init(_ settings: DownstreamSettings, onFull: @escaping @Sendable (CapacityReport) -> Void = { _ in }) {
@@ -76,7 +76,8 @@ public final class ConnectionBudget: Sendable {
     /// Number of connections that were closed because their address had too many.
     public var rejectedConnections: Int { state.withLock { $0.rejectedConnections } }
 
-    /// Number of connections to admin listeners that are accepted above the limit, because administrators may be able to solve the problem.
+    /// Number of connections to admin listeners that are accepted above the limit, so that administrators can act while the limit is
+    /// reached.
     public static let reserve = 32
 
     /// Reserves a connection. Returns false at the limit.
@@ -89,7 +90,7 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Decrease of connections, and of unsent bytes, after which returning memory to the system is worthwhile: about 30 MB.
+    /// Decrease in connections or unsent bytes after which memory is returned to the system: about 30 MB.
     public static let crowd = 500
     public static let heap = 32 << 20
 
@@ -122,9 +123,9 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Records a change of the unsent bytes of a connection. An address may hold as much memory as it leaves free: one address alone may
-    /// hold half. So memory remains for other clients, even if one client reads slowly on many connections.
-    /// - Returns: false if the limit is exceeded, so the connection must be aborted.
+    /// Records a change of the unsent bytes of a connection. An address may hold as much memory as remains free, so one address alone may
+    /// hold half. Memory thus remains for other clients, even if one client reads slowly on many connections.
+    /// - Returns: false if the limit is exceeded, so that the connection must be aborted.
     func hold(_ change: Int, of peer: PeerAddress) -> Bool {
         state.withLock { state in
             let own = state.holdUnsent(change, peer)
@@ -135,9 +136,9 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Whether a connection that holds this many bytes of a response may buffer more, so that the upstream does not wait for a slow client.
-    /// Half of the memory is for reading ahead. A connection may use a sixteenth of its remainder, and an address as much as it leaves
-    /// free.
+    /// Whether a connection that holds this many bytes of a response may buffer more, so that the upstream does not wait for a slow
+    /// client. Half of the memory is for reading ahead. A connection may use a sixteenth of the free part of it, and an address as much as
+    /// remains free.
     func mayReadAhead(holding bytes: Int, for peer: PeerAddress) -> Bool {
         state.withLock { state in
             guard state.limits.unsentLimitBytes > 0 else { return true }

@@ -1,7 +1,7 @@
-// Closes connections that wait for their client when the connection limit is reached, on all shards. Connections of the address with the
-// most connections are closed first, and of these the ones that have been idle longest.
-// Tricky: a shard knows only its own connections, so a round has two steps. Each shard names candidates; then each shard closes its
-// connections among those selected from all candidates. A shard with a loop that ends meanwhile counts as one without candidates.
+// Closes connections that wait for their client when the connection limit is reached, on all shards. The address with the most connections
+// loses connections first, beginning with those idle for the longest time. Tricky: a shard has access to its own connections only, so a
+// round has two steps. Each shard names candidates; then each shard closes its own connections among the selected candidates. A shard
+// whose loop ends meanwhile counts as having no candidates.
 
 import Addresses
 import Figures
@@ -10,16 +10,16 @@ import Reactor
 /// What a connection waits for from its client. Such a connection may be closed at the connection limit.
 struct ClientWait: Equatable {
     enum Kind: Int {
-        /// For a request. No byte of it has been received.
+        /// Waits for a request of which no byte has been received.
         case request
-        /// For the end of a handshake, of a request's head, or of the connection.
+        /// Waits for the end of a handshake, of a request's head, or of the connection.
         case opening
-        /// For a request's content, or for the client to read the response.
+        /// Waits for a request's content, or for the client to read the response.
         case slow
     }
 
     var kind: Kind
-    /// Time at which the wait times out, in milliseconds of the loops' clock. The longest wait times out first.
+    /// Time at which the wait times out, in milliseconds of the loops' clock. The longest wait has the earliest deadline.
     var deadline: Int64
 }
 
@@ -38,7 +38,7 @@ public struct CapacityReport: Sendable, Equatable {
     public var closed: Int
 }
 
-/// A round over all shards. Held by its shares and by the budget.
+/// A round over all shards. Retained by its shares and by the budget.
 final class ClosingRound: Sendable {
     struct Candidate: Sendable {
         /// Number of connections of its address; 0 if the address is not counted.
@@ -68,7 +68,7 @@ final class ClosingRound: Sendable {
     private let state: Mutex<(left: Int, candidates: [Candidate])>
     private let whenNamed: @Sendable ([Candidate]) -> Void
 
-    /// Divisor of the connection limit. An address with this share of it may lose slow connections too.
+    /// Divisor of the connection limit. If an address has at least this share of the limit, its slow connections may be closed too.
     static let crowdPart = 4
 
     init(

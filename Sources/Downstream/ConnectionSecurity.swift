@@ -35,7 +35,7 @@ public final class ConnectionSecurity: Sendable {
         return certificates.requestSameCertificates(Self.index(of: authority(), in: certificates), index, on: verification)
     }
 
-    /// Whether the present rules for a host require the client certificate that this connection's rules required.
+    /// Whether the client certificate that this connection's rules required is still the one that the current rules for a host require.
     /// - Parameters:
     ///   - current: the server certificates in use now.
     ///   - verification: the listener's present rule for client certificates.

@@ -1,5 +1,5 @@
-// State machine of a client's HTTP/1.1 connection (RFC 9112 §9). An HTTP/2 stream uses it like a connection with one request. It only
-// decides: `ClientConnection` and `HTTP2Stream` report events to it and perform the returned actions.
+// State machine of a client's HTTP/1.1 connection (RFC 9112 §9). An HTTP/2 stream uses it like a connection with one request. It performs
+// no I/O: `ClientConnection` and `HTTP2Stream` report events to it and perform the returned actions.
 
 import HTTPCore
 
@@ -22,13 +22,13 @@ struct ConnectionState {
         case close
         /// Notify the exchange that the client, after a complete request, has closed its sending side.
         case notifyEnd
-        /// Shut down the sending side, and wait for the client to do so too. The connection is then lingering.
+        /// Shut down the sending side, and wait until the client does so too. The connection is lingering meanwhile.
         case linger
-        /// Close the connection and notify the exchange that its client has left.
+        /// Close the connection and notify the exchange that its client has disconnected.
         case abandon
         /// End the exchange if there is one, send an error response, and end the connection.
         case refuse(RequestRejection)
-        /// End the exchange and abort the response, which has begun and cannot be ended in order.
+        /// End the exchange and abort the response, which has begun and cannot be completed.
         case abort(RequestRejection)
         /// Wait for another request.
         case awaitRequest
@@ -66,7 +66,7 @@ struct ConnectionState {
         }
     }
 
-    /// The request with an active response; nil if there is none.
+    /// The request whose response is active; nil if there is none.
     var current: RequestProgress? { if case .exchanging(let progress) = phase { progress } else { nil } }
 
     /// Whether the response has ended. A part of it may still wait to be sent.
@@ -75,7 +75,7 @@ struct ConnectionState {
     /// Whether the response was sent before all of the request's content was received.
     var isUploadDiscarded: Bool { if case .lingering(_, isUploading: true) = phase { true } else { false } }
 
-    /// Whether closing now would truncate a response. A client could take an orderly end for the end of its content.
+    /// Whether closing now would truncate a response. A client could interpret a normal close as the end of the content.
     /// - Parameter hasOutput: whether a part of the response waits to be sent.
     func isResponseCut(hasOutput: Bool) -> Bool {
         guard let progress = current, !progress.isTunnel else { return false }
@@ -115,7 +115,7 @@ struct ConnectionState {
         begin(RequestProgress(to: head, framing, endsConnection: endsConnection))
         if let expectation = head.fields.combined(.expect), head.version != .http10 {
             guard expectation[...].equalsIgnoringCase("100-continue") else {
-                return .refuse(RequestRejection(.expectationFailed, 417, "This expectation is not known here."))
+                return .refuse(RequestRejection(.expectationFailed, 417, "This expectation is not supported."))
             }
             update { $0.isContinueAwaited = framing != .none }
         }
@@ -248,8 +248,8 @@ struct ConnectionState {
     mutating func write(_ count: Int, isOverfull: Bool, mayReadAhead: @autoclosure () -> Bool) -> Bool {
         guard var progress = current else { return true }
         progress.readAhead -= min(count, progress.readAhead)
-        // A pause that was signaled once must be ended by `responseDrained`, even if this piece, which was already under way, has been sent
-        // at once.
+        // A signaled pause must be ended by `responseDrained`, even if this piece, which the flow was already writing, has been sent at
+        // once.
         if isOverfull, progress.readAhead == 0 || !mayReadAhead() { progress.isHeldBack = true }
         phase = .exchanging(progress)
         return !progress.isHeldBack
@@ -377,7 +377,7 @@ struct RequestProgress {
 
     enum Response: Equatable {
         case awaited
-        /// `mayTakeBack`: no byte of the response has been offered to the kernel.
+        /// `mayTakeBack`: no byte of the response has been offered to the kernel yet.
         case begun(isChunked: Bool, mayTakeBack: Bool)
         case ended
     }
@@ -400,7 +400,7 @@ struct RequestProgress {
     /// Whether the flow was asked to pause until more output can be sent.
     var isHeldBack = false
 
-    /// A request of which only the bytes are known.
+    /// A request that was recognized by its bytes and was not parsed.
     init() { (isHead, version, endsConnection, content) = (false, .http11, false, .whole) }
 
     init(to head: RequestHead, _ framing: ContentFraming, endsConnection: Bool) {
@@ -424,7 +424,7 @@ struct RequestProgress {
     var takesContent: Bool { !content.isWhole && !isContentPaused }
 
     fileprivate mutating func begin() {
-        precondition(response == .awaited, "a response was begun twice")
+        precondition(response == .awaited, "a response was started twice")
         // Unread content would otherwise be read as the next request.
         if !content.isWhole { endsConnection = true }
     }
@@ -439,6 +439,6 @@ struct RequestProgress {
 extension RequestRejection {
     /// RFC 9110 §15.5.20: the client may repeat the request on another connection.
     static let rulesChanged = RequestRejection(
-        .rulesChanged, 421, "What clients have to present here has changed since this connection began. Connect anew.")
+        .rulesChanged, 421, "The certificate rules have changed since this connection was established. Open a new connection.")
     static let contentTooLarge = RequestRejection(.contentTooLarge, 413, "The request's content is too large.")
 }

@@ -1,5 +1,5 @@
-// Limits the memory of request content that is buffered before the fetch, process-wide. `ContentRules` decides and is pure; `ContentBudget`
-// counts; `ContentHold` is the share of one request, released with the object.
+// Limits the process-wide memory of request content that is buffered before the fetch. `ContentRules` decides and is pure; `ContentBudget`
+// counts. `ContentHold` is the reservation of one request, which ends on deinitialization.
 
 import Reactor
 
@@ -7,7 +7,7 @@ import Reactor
 public enum ContentTaking: Equatable, Sendable {
     /// The content is buffered until it is complete.
     case whole
-    /// The content is passed on while it arrives.
+    /// The content is forwarded while it arrives.
     case streamed(StreamingReason)
 }
 
@@ -36,7 +36,7 @@ public struct ContentRules: Sendable {
 
     /// Decides when the head has been received.
     /// - Parameters:
-    ///   - announced: the value of Content-Length; nil if unknown.
+    ///   - announced: value of Content-Length; nil if unknown.
     ///   - limit: maximum bytes for this request.
     public func decide(announced: Int?, limit: Int) -> ContentTaking {
         announced ?? 1 <= limit ? .whole : .streamed(.tooLong)
@@ -82,7 +82,7 @@ public final class ContentBudget: Sendable {
     fileprivate func giveBack(_ count: Int) { state.withLock { $0.heldBytes -= count } }
 }
 
-/// The share of one request. Belongs to one event loop.
+/// The reservation of one request. Belongs to one event loop.
 public final class ContentHold {
     private let budget: ContentBudget
     private let limit: Int

@@ -1,5 +1,5 @@
-// Residency of content that is sent from memory-mapped files. While a slow client reads it in pieces, the kernel may reclaim pages. Sending
-// them would block the event loop, so the connection checks first.
+// Checks whether content that is sent from memory-mapped files is in memory. While a slow client reads it in pieces, the kernel may
+// reclaim pages. Sending those would block the event loop, so the connection checks first.
 
 /// Checks whether borrowed content is in memory, and loads it.
 public protocol ContentMemory: AnyObject {
@@ -8,7 +8,7 @@ public protocol ContentMemory: AnyObject {
     func load(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void)
 }
 
-/// Carries a loop's value through another thread back to the loop. `@unchecked Sendable` because no other thread uses the value.
+/// Passes a loop's value through another thread back to the loop. `@unchecked Sendable` because no other thread uses the value.
 struct LoopBound<Value>: @unchecked Sendable {
     let value: Value
 }

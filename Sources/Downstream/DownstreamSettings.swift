@@ -12,13 +12,14 @@ public struct DownstreamSettings: Sendable {
     public var requestBufferBytes = 256 << 10
     /// Maximum bytes of buffered content of all requests together. See `limitMemory(to:)`.
     public var requestBuffersBytes = 64 << 20
-    /// Maximum time from the first byte of a request to the end of its head; then 408. Slowly arriving bytes do not extend it.
+    /// Maximum time from the first byte of a request to the end of its head, followed by 408. Slowly arriving bytes do not extend it.
     public var headTimeout = Duration.seconds(10)
     /// Maximum time for which an idle connection is kept. Longer than that of most clients, so that clients close first.
     public var keepAliveTimeout = Duration.seconds(75)
-    /// Maximum pause within a request's content; then 408 or the end of the connection.
+    /// Maximum pause within a request's content, followed by 408 or the end of the connection.
     public var contentTimeout = Duration.seconds(30)
-    /// Maximum time from a request's head to the end of buffered content; then 408. Prevents a slow client from occupying that memory.
+    /// Maximum time from a request's head to the end of buffered content, followed by 408. Prevents a slow client from occupying that
+    /// memory.
     public var contentTotal = Duration.seconds(120)
     /// Maximum time without progress while a client reads its response.
     public var writeTimeout = Duration.seconds(60)
@@ -30,8 +31,7 @@ public struct DownstreamSettings: Sendable {
     /// Maximum number of open connections of one client address, or of one /64 network for IPv6. Further connections are closed at once. 0
     /// for no limit.
     public var connectionsPerAddress = 0
-    /// Trusted proxies in front of Cistern, which name the clients of their connections and requests. Limits per address do not apply to
-    /// them.
+    /// Trusted proxies in front of Cistern, which state the client of each connection or request. Limits per address do not apply to them.
     public var trustedProxies = NetworkList()
     /// Maximum bytes that wait to be sent to one client before its upstream is paused.
     public var outputHighWaterBytes = 256 * 1024
@@ -45,7 +45,8 @@ public struct DownstreamSettings: Sendable {
 
     public init() {}
 
-    /// Lowers limits of memory to shares of it: an eighth for unsent responses, and 1/64, but one request's limit, for buffered content.
+    /// Reduces memory limits to parts of `bytes`: an eighth for unsent responses, and 1/64 for buffered content, but at least one
+    /// request's limit.
     public mutating func limitMemory(to bytes: Int) {
         unsentLimitBytes = min(unsentLimitBytes, bytes / 8)
         requestBuffersBytes = max(requestBufferBytes, min(requestBuffersBytes, bytes / 64))
@@ -54,8 +55,8 @@ public struct DownstreamSettings: Sendable {
     public var hasTrustedProxies: Bool { !trustedProxies.isEmpty }
 }
 
-/// Limits for reading and discarding the rest of a request's content after its response was sent. Most clients read no response before they
-/// have sent all content, and lose it if the connection or stream ends earlier.
+/// Limits for reading and discarding the rest of a request's content after its response was sent. Most clients read the response only
+/// after they have sent all content, and lose it if the connection or stream ends earlier.
 public struct DiscardLimits: Sendable {
     /// Maximum bytes of one request.
     public var bytes = 32 << 20
@@ -66,8 +67,8 @@ public struct DiscardLimits: Sendable {
 
     public init() {}
 
-    /// HTTP/1.1: maximum bytes and time of reading after a response that ended the connection. Used if no content was missing, or if no
-    /// more may be discarded.
+    /// HTTP/1.1: maximum bytes that are read after a response that ended the connection, and maximum time. Used if no content was missing,
+    /// or if no more may be discarded.
     static let lingerBytes = 1 << 20
     static let lingerTimeout = Duration.seconds(2)
 }
@@ -76,14 +77,16 @@ public struct DiscardLimits: Sendable {
 public struct HTTP2Limits: Sendable {
     /// Maximum number of concurrent requests. Further ones are refused with REFUSED_STREAM, which clients may retry.
     public var streams = 100
-    /// Maximum number of frames without content per second; then the connection ends with ENHANCE_YOUR_CALM.
+    /// Maximum number of frames without content per second. Beyond it, the connection ends with ENHANCE_YOUR_CALM.
     public var controlFrames = 1_000
-    /// Maximum number of streams that are reset instead of ended; then the connection ends with ENHANCE_YOUR_CALM (see `HTTP2ResetBudget`).
+    /// Maximum number of streams that are reset instead of ended. Beyond it, the connection ends with ENHANCE_YOUR_CALM (see
+    /// `HTTP2ResetBudget`).
     public var resets = 200
 
     public init() {}
 
-    /// Flow-control windows: maximum bytes of content in transit, or held for a paused flow, of one request and of one connection.
+    /// Flow-control windows: maximum bytes of content that are in transit or buffered for a paused flow, of one request and of one
+    /// connection.
     static let streamWindowBytes: Int32 = 64 << 10
     static let connectionWindowBytes: Int32 = 1 << 20
 

@@ -1,5 +1,5 @@
 // The writing side of an HTTP/2 connection. Once in each batch of events the output of all streams is written together, limited by the
-// kernel and the client's flow-control windows. Streams take turns frame by frame; one turn of the connection writes at most
+// kernel and the client's flow-control windows. Streams take turns frame by frame. One turn of the connection writes at most
 // `ClientConnections.frameBufferBytes`.
 
 import HTTP2
@@ -39,12 +39,12 @@ extension HTTP2Connection {
         guard sendNew() else { return }
         notifyDrained()
         guard !isClosed else { return }
-        // Output that the kernel has not accepted precedes the end.
+        // Output that the kernel has not accepted must be sent before the end.
         if session.isFinished, !isBlocked { return linger() }
         updateInterest()
     }
 
-    /// Sends the output that was left over.
+    /// Sends the output that the kernel did not accept before.
     /// - Returns: false if no more can be sent now.
     private func sendRest() -> Bool {
         guard isBlocked else { return true }
@@ -78,7 +78,7 @@ extension HTTP2Connection {
             rest = Array(bytes[taken...])
             blocked()
         } else if session.wantsToWrite {
-            // Other connections have their turn first.
+            // Other connections are served first.
             table.loop.inNextRound { [self] in pushNow() }
         }
         holdBudget()
@@ -99,7 +99,7 @@ extension HTTP2Connection {
 
     // MARK: Memory
 
-    /// Change of the held bytes from which the process-wide budget is updated between writes. Each write updates it too.
+    /// Change of the held bytes after which the process-wide budget is updated between writes. Each write updates it too.
     private static let unbudgetedBytes = 64 << 10
 
     /// Records the memory that a stream holds now.
@@ -110,8 +110,8 @@ extension HTTP2Connection {
         if abs(heldBytes + rest.count - budgetedBytes) >= Self.unbudgetedBytes { holdBudget() }
     }
 
-    /// Reports the memory of unsent responses and of held request content to the process-wide budget. If the budget is exceeded, the stream
-    /// that holds most is reset.
+    /// Reports the memory of unsent responses and of buffered request content to the process-wide budget. If the budget is exceeded,
+    /// resets the stream that holds most.
     func holdBudget() {
         let held = heldBytes + rest.count
         let change = held - budgetedBytes

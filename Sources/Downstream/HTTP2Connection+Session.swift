@@ -53,9 +53,9 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     func streamReset(_ number: Int32, _ code: HTTP2ErrorCode, isByPeer: Bool) {
         table.counters[.http2Resets] += 1
         if !isByPeer { streams[number]?.isReset = true }
-        // Errors on our side, and responses before the end of the content, are no fault of the client.
+        // Errors on our side, and responses before the end of the content, do not count as resets of the client.
         if !isByPeer, code == .noError || code == .internalError { return }
-        // Nor is it a fault if the client stops sending content once it has its response.
+        // Neither does a client's reset of a stream whose content is being discarded after the response.
         if isByPeer, streams[number]?.discarding != nil { return }
         guard resets.take(now: table.now) else { return flooded() }
     }
@@ -66,8 +66,8 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         } else if code != .noError {
             table.counters[.http2Errors] += 1
         }
-        // The library writes PING before all other frames. Sending it only now ensures that a client that acknowledges it has received the
-        // GOAWAY.
+        // The library writes PING before all other frames. The PING is sent only now, so that a client that acknowledges it has received
+        // the GOAWAY.
         if case .announcing = phase { session.ping() }
     }
 

@@ -1,8 +1,7 @@
 // A client's HTTP/2 connection with many concurrent requests, each on a stream (`HTTP2Stream`). It owns the session and all streams. This
-// file is its life and the reading side; `HTTP2Connection+Output.swift` is the writing side, and `HTTP2Connection+Session.swift` has the
-// session's callbacks.
-// Tricky: `receive` and `write` of the session must not be called during its callbacks. Handling a request therefore writes nothing: output
-// waits for the end of the batch of events.
+// file contains the lifecycle and the reading side; `HTTP2Connection+Output.swift` is the writing side, and
+// `HTTP2Connection+Session.swift` has the session's callbacks. Tricky: `receive` and `write` of the session must not be called during its
+// callbacks. Handling a request therefore writes nothing: output waits for the end of the batch of events.
 
 import Figures
 import HTTP2
@@ -11,7 +10,7 @@ import Reactor
 
 final class HTTP2Connection: AcceptedConnection {
     let peer: PeerAddress
-    /// The client of all requests that are not attributed to another one.
+    /// The client of all requests that are not attributed to another client.
     let client: RequestClient
     var transport: ClientTransport
     var descriptor: Int32 { transport.descriptor }
@@ -32,12 +31,12 @@ final class HTTP2Connection: AcceptedConnection {
     private var isReadQueued = false
     /// Bytes that were read and wait for the connection's next turn.
     private var input: [UInt8] = []
-    /// Milliseconds of the loop's clock; 0 if no limit applies now.
+    /// Deadline of an idle connection, in milliseconds of the loop's clock; 0 if there is none now.
     var idleDeadline: Int64
     private var sectionDeadline: Int64 = 0
 
     // State of the writing side.
-    /// Bytes that the session has written and the kernel has not accepted.
+    /// Bytes that the session has written and the kernel has not accepted yet.
     var rest: [UInt8] = []
     var restSent = 0
     var isPushQueued = false
@@ -52,7 +51,7 @@ final class HTTP2Connection: AcceptedConnection {
 
     enum Phase: Equatable {
         case open
-        /// A first GOAWAY announces the end, and requests are still accepted: until this time, or until the client has acknowledged a PING.
+        /// A first GOAWAY has announced the end. Requests are accepted until this time, or until the client has acknowledged a PING.
         case announcing(until: Int64)
         /// No more requests are accepted.
         case finishing
@@ -61,8 +60,8 @@ final class HTTP2Connection: AcceptedConnection {
         case closed
     }
 
-    /// Maximum time in microseconds that one connection's requests may take of a round of the loop. The clock is checked after each
-    /// `turnBytes`, about ten requests.
+    /// Maximum microseconds that one connection's requests may take in one round of the loop. The clock is checked after each `turnBytes`,
+    /// about ten requests.
     private static let turnLimit: Int64 = 1_000
     private static let turnBytes = 512
     /// Maximum time for the client to read the last output.
@@ -70,7 +69,7 @@ final class HTTP2Connection: AcceptedConnection {
     static let lingerLimitBytes = 1 << 20
     /// Maximum time for the client to acknowledge the announced end.
     static let announceTimeout = Duration.seconds(1)
-    /// Number of frames that wait for a client that reads nothing, from which the connection stops reading.
+    /// Number of frames that wait for a client that reads nothing, above which the connection stops reading.
     static let waitingFramesLimit = 256
 
     /// Creates a session; nil if memory is exhausted.
@@ -119,7 +118,7 @@ final class HTTP2Connection: AcceptedConnection {
             received(UnsafeRawBufferPointer(start: buffer.baseAddress, count: count))
             readHeld()
         case .nothing: break
-        // An HTTP/2 client that closes its sending side does not read any more either.
+        // An HTTP/2 client that closes its sending side also stops reading.
         case .ended, .broken: vanish()
         }
     }
@@ -154,7 +153,7 @@ final class HTTP2Connection: AcceptedConnection {
         let began = SystemTime.monotonicMicroseconds
         var position = 0
         repeat {
-            // A frame's payload is not divided.
+            // A frame's payload is handled in one turn.
             let end = min(bytes.count, position + max(Self.turnBytes, walk.rest))
             guard take(UnsafeRawBufferPointer(rebasing: bytes[position..<end])) else { return }
             position = end
@@ -175,13 +174,13 @@ final class HTTP2Connection: AcceptedConnection {
     /// - Returns: false if no more bytes must be read.
     private func take(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var (taken, position) = (0, 0)
-        // Whether bytes that the session has not received yet may end a stream.
+        // True if bytes that the session has not received yet may end a stream.
         var mayEndStream = false
         while let frame = walk.next(bytes, &position) {
             guard conduct.take(frame, now: table.now) else { return endReading(.enhanceYourCalm) }
             if frame.kind == .reset { mayEndStream = true }
             guard pastStreams.note(frame), mayEndStream || frame.kind == .headers || streams[frame.stream] == nil else { continue }
-            // Earlier frames may open or end the stream of this frame, so the session receives them first.
+            // Earlier frames may open or end this frame's stream, so the session receives them first.
             let start = max(taken, position - HTTP2Session.frameHeadBytes)
             guard give(UnsafeRawBufferPointer(rebasing: bytes[taken..<start])) else { return false }
             (taken, mayEndStream) = (start, false)
@@ -269,7 +268,7 @@ final class HTTP2Connection: AcceptedConnection {
     /// Ends the connection after all output was written.
     func linger() {
         closeStreams()
-        // The frames mark the end of all content, so a missing close_notify does no harm.
+        // The frames mark the end of all content, so a missing close_notify is harmless.
         _ = transport.endSending()
         phase = .lingering(discardedBytes: 0, until: table.deadline(after: Self.lingerTimeout))
         updateInterest()
@@ -301,7 +300,7 @@ final class HTTP2Connection: AcceptedConnection {
         if streams.isEmpty {
             if !walk.isInSection { session.releaseMemory() }
             transport.rest()
-            // An idle connection is ended in order (RFC 9113 §9.1).
+            // An idle connection is ended with GOAWAY (RFC 9113 §9.1).
             if idleDeadline > 0, now >= idleDeadline { timeOut { end(.noError) } }
             return
         }
@@ -329,7 +328,7 @@ final class HTTP2Connection: AcceptedConnection {
         }
     }
 
-    /// Registers the connection for the events that it can use now.
+    /// Updates the events for which the connection is registered.
     func updateInterest() {
         guard !isClosed else { return }
         var events = ReadyEvents()

@@ -1,6 +1,5 @@
-// Converts the head of an HTTP/2 request (RFC 9113 §8.3) to HTTP/1.1 text, which the HTTP/1.1 parser reads. Both versions thus have one set
-// of rules, and no HTTP/2 request can pass that HTTP/1.1 would read differently. Bytes that would begin another line or request are
-// rejected before.
+// Converts the head of an HTTP/2 request (RFC 9113 §8.3) to HTTP/1.1 text, which the HTTP/1.1 parser reads. So one set of rules applies to
+// both versions, and a request never has two interpretations. Bytes that would begin another line or request are rejected before.
 
 import HTTP2
 import HTTPCore
@@ -10,7 +9,7 @@ enum HTTP2RequestHead {
         case head(RequestHead, ContentFraming)
         /// The client receives an error response.
         case refused(RequestRejection)
-        /// No well-behaved client sends such a head (RFC 9113 §8.1.1). The stream is reset.
+        /// The head is one that no conforming client sends (RFC 9113 §8.1.1). The stream is reset.
         case malformed
     }
 
@@ -86,7 +85,7 @@ private struct Parts {
 
     private func isConnect(_ bytes: Span<UInt8>) -> Bool { method.map { bytes.extracting($0).equals("CONNECT") } ?? false }
 
-    /// Errors that the HTTP/1.1 parser cannot detect, or would interpret differently.
+    /// Returns errors that the HTTP/1.1 parser cannot detect, or would interpret differently.
     func rejection(_ section: borrowing HTTP2FieldSection, _ limits: RequestLimits) -> RequestRejection? {
         let bytes = Span(_unsafeElements: section.bytes)
         guard let path, let scheme else { return nil }
@@ -126,8 +125,8 @@ private struct Parts {
         for entry in section.entries[firstField...] {
             let (name, value) = (bytes.extracting(entry.nameRange), bytes.extracting(entry.valueRange))
             switch KnownField(name) {
-            // A Host field equal to :authority is allowed and dropped (RFC 9113 §8.3.1). The parser refuses a different one, because there
-            // are then two.
+            // A Host field equal to :authority is allowed and dropped (RFC 9113 §8.3.1). A different one is kept, so that the parser
+            // rejects the request for its two hosts.
             case .host:
                 if let authority, bytes.extracting(authority).equalsIgnoringCase(value) { continue }
             // The pieces are joined (RFC 9113 §8.2.3).

@@ -10,7 +10,7 @@ extension HTTP2Stream {
         guard let progress = state.respondWhole() else { return nil }
         pendingHead = .made(HTTP2ResponseFields.make(head: head, lines: lines))
         if !progress.isHead {
-            // A blocked connection may delay the body for long. A small body is then better copied.
+            // A blocked connection may delay the body for long, so a small body is copied instead of retaining its owner.
             if connection.isBlocked { output.append(body, from: 0) } else { output.append(soon: body) }
         }
         responded()
@@ -33,7 +33,7 @@ extension HTTP2Stream {
         return SentBytes(UnsafeRawBufferPointer(rebasing: space[..<count]))
     }
 
-    /// The end of the connection does not depend on a single request.
+    /// Always true: a single response does not end the connection.
     var staysOpen: Bool { true }
 
     func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?) {
@@ -48,7 +48,7 @@ extension HTTP2Stream {
         sendComplete(response, endingWith: line)
     }
 
-    /// The end of the stream ends content of unknown length.
+    /// Always true: the end of the stream marks the end of content of unknown length.
     var takesChunks: Bool { true }
 
     func sendProduced(head: Span<UInt8>, lines: Span<UInt8>, content producer: any ContentProducer) {
@@ -99,7 +99,7 @@ extension HTTP2Stream {
         connection.reset(self, .internalError)
     }
 
-    /// Called when the response is complete. It is then sent without its exchange.
+    /// Called when the response is complete, so that sending it no longer needs its exchange.
     private func responded() {
         exchange = nil
         if !hasInputEnded { forgetContent() }
@@ -115,7 +115,7 @@ extension HTTP2Stream {
 
     // MARK: Sending
 
-    /// Passes gathered output to the session.
+    /// Passes collected output to the session.
     func push() {
         isPushQueued = false
         guard !state.isClosed else { return }
@@ -160,7 +160,7 @@ extension HTTP2Stream {
         if output.count <= table.settings.outputHighWaterBytes / 4, state.resumeResponse() { connection.drained(self) }
     }
 
-    /// Called when the session has written all of the response, at least into the connection's output.
+    /// Called when the session has written all of the response to the connection's output.
     func sentEnd() {
         writeDeadline = 0
         _ = state.responseSent(hasInput: true)

@@ -1,5 +1,5 @@
-// One request of an HTTP/2 connection and its response. The flow uses it like an HTTP/1.1 connection, and it has the same state machine
-// (`ConnectionState`). This file is the request's side; `HTTP2Stream+Response.swift` is the response's side.
+// One request of an HTTP/2 connection and its response. The flow uses it like an HTTP/1.1 connection, and it uses the state machine
+// `ConnectionState` too. This file contains the request's side; `HTTP2Stream+Response.swift` contains the response's side.
 
 import Figures
 import HTTP2
@@ -23,7 +23,7 @@ final class HTTP2Stream {
     private(set) var client: RequestClient
     /// Whether the client has ended its side of the stream.
     private(set) var hasInputEnded = false
-    /// Milliseconds of the loop's clock; 0 if no limit applies now.
+    /// Deadline for reading, in milliseconds of the loop's clock; 0 if there is none now.
     private var readDeadline: Int64 = 0
     private var contentDeadline: Int64 = 0
 
@@ -37,7 +37,7 @@ final class HTTP2Stream {
     var isOutputAwaited = false
     /// Whether the rest of the content cannot be produced.
     var isBroken = false
-    /// Whether Cistern has reset the stream. Frames that the client sends before it learns of the reset are ignored.
+    /// Whether Cistern has reset the stream. Frames that the client sends before it receives the reset are ignored.
     var isReset = false
     var isPushQueued = false
     var writeDeadline: Int64 = 0
@@ -82,7 +82,7 @@ final class HTTP2Stream {
         guard action == .nothing else { return perform(action) }
         let exchange = connection.receiver.received(ReceivedRequest(head: head, framing: framing, bytes: bytes), on: self)
         guard let progress = state.current, progress.response != .ended else { return }
-        precondition(exchange != nil, "a request got no response and was not taken over")
+        precondition(exchange != nil, "a request has neither a response nor an exchange")
         self.exchange = exchange
         if progress.content.isWhole { exchange?.requestEnded() } else { startContentClock() }
     }
@@ -139,7 +139,7 @@ final class HTTP2Stream {
         unconsumedBytes = 0
     }
 
-    /// Drops held content that is no longer needed.
+    /// Drops buffered content that is no longer needed.
     func forgetContent() {
         held = []
         if !isDelivering { giveBack() }
@@ -159,7 +159,7 @@ final class HTTP2Stream {
         if discardedBytes > table.settings.discarding.bytes { cutContent() } else { giveBack() }
     }
 
-    /// Stops the client from sending more content (RFC 9113 §8.1).
+    /// Tells the client to stop sending content (RFC 9113 §8.1).
     private func cutContent() {
         if !isReset { table.counters[.uploadsCut] += 1 }
         connection.reset(self, .noError)
@@ -224,7 +224,7 @@ final class HTTP2Stream {
         perform(state.readTimeoutPassed())
     }
 
-    /// Deadline of the present wait for the client; 0 while the stream does not wait for its client.
+    /// Deadline of the current wait for the client; 0 while the stream does not wait for its client.
     var clientDeadline: Int64 { writeDeadline > 0 ? writeDeadline : readDeadline }
 
     /// Called when the stream has ended.
@@ -234,7 +234,7 @@ final class HTTP2Stream {
         state.close()
         let exchange = self.exchange
         (self.exchange, discarding) = (nil, nil)
-        // Most streams hold nothing at their end.
+        // Most streams hold no output at their end.
         if !output.isEmpty { output = OutputQueue() }
         if !held.isEmpty { held = [] }
         pendingHead = nil
@@ -271,7 +271,7 @@ extension HTTP2Stream: ClientStream {
     func resumeContent() {
         guard state.resumeContent() else { return }
         startContentClock()
-        // The exchange may resume from within the delivery of content. Held content then follows afterwards.
+        // The exchange may call this during the delivery of content. Buffered content is then delivered afterwards.
         if isDelivering { return }
         let bytes = held
         held = []
@@ -289,6 +289,6 @@ extension HTTP2Stream: ClientStream {
         if state.current?.takesContent == true { startContentClock() }
     }
 
-    /// Always false: a client ends its side of the stream after each request, and continues to read.
+    /// Always false: a client ends its side of the stream after each request and continues to read.
     var hasPeerEnded: Bool { false }
 }

@@ -12,7 +12,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     case ipv4(host: String, port: UInt16)
     case ipv6(host: String, port: UInt16)
     case unix(path: String)
-    /// A socket of systemd. Its address is known from the socket only; the descriptor is -1 if there is none yet.
+    /// A socket passed by systemd. Its address is known from the socket only; the descriptor is -1 until the socket is received.
     case activated(name: String, descriptor: Int32)
 
     /// Parses `HOST:PORT`, `:PORT` (every IPv4 address), `[ADDRESS]:PORT`, `unix:PATH` or `systemd:NAME`.

@@ -1,5 +1,5 @@
-// One listening socket of one shard: accepts connections and passes them to the shard's table. It pauses at the connection limit and when
-// the process has no descriptors left, and resumes later.
+// One listening socket of one shard: accepts connections and passes them to the shard's table. It pauses at the connection limit, and when
+// the process has no file descriptors left.
 
 import CSystem
 import Figures
@@ -20,8 +20,8 @@ public struct ListenError: Error, CustomStringConvertible {
     public var description: String { "cannot listen on \(address): \(SystemError.words(code))" }
 }
 
-/// A listening socket; closed when the object is released. For TCP each shard has a separate socket (SO_REUSEPORT); a Unix socket is
-/// shared.
+/// A listening socket; closed on deinitialization. For TCP, each shard has a separate socket (SO_REUSEPORT); a Unix socket is shared by
+/// all shards.
 public final class BoundSocket: Sendable {
     private let socket: Descriptor
     /// The bound address, with the port that the kernel chose if port 0 was requested.
@@ -52,7 +52,7 @@ public final class BoundSocket: Sendable {
         case .activated: break
         case .unix(let path):
             Self.removeStaleSocket(at: path, wanted)
-            // Linux gives the file the mode that the socket has when it is bound.
+            // On Linux the socket's file gets the mode that the socket has when it is bound.
             if let mode { fchmod(descriptor, mode) }
         case .ipv6:
             setsockopt(descriptor, Int32(IPPROTO_IPV6), IPV6_V6ONLY, &one, size)
@@ -79,7 +79,7 @@ public final class BoundSocket: Sendable {
 
     public var descriptor: Int32 { socket.number }
 
-    /// Returns why this process could not listen on the address now; nil if it could. Leaves nothing behind.
+    /// Returns why this process could not listen on the address now; nil if it could. Has no lasting effect.
     public static func whyNot(_ address: ListenAddress) -> ListenError? {
         if case .activated = address { return nil }
         do throws(ListenError) {
@@ -102,13 +102,13 @@ public final class BoundSocket: Sendable {
             var size = socklen_t(MemoryLayout<Int32>.size)
             return getsockopt(descriptor, SOL_SOCKET, name, &value, &size) == 0 ? value : nil
         }
-        guard let type = option(SO_TYPE) else { return "it is no socket (\(SystemError.words()))" }
-        guard type == Int32(SOCK_STREAM.rawValue) else { return "it is no stream socket (ListenStream=)" }
-        guard option(SO_ACCEPTCONN) == 1 else { return "it does not listen (Accept=no)" }
-        return ListenAddress(boundTo: descriptor) == nil ? "it is neither of IPv4, nor of IPv6, nor a Unix socket" : nil
+        guard let type = option(SO_TYPE) else { return "it is not a socket (\(SystemError.words()))" }
+        guard type == Int32(SOCK_STREAM.rawValue) else { return "it is not a stream socket (use ListenStream=)" }
+        guard option(SO_ACCEPTCONN) == 1 else { return "it does not listen (use Accept=no)" }
+        return ListenAddress(boundTo: descriptor) == nil ? "its address family is not IPv4, IPv6 or Unix" : nil
     }
 
-    /// Throws if any process listens on the address, because binding without SO_REUSEPORT then fails.
+    /// Throws if any process listens on the address. Binding without SO_REUSEPORT fails in that case.
     private static func checkFree(_ address: ListenAddress) throws(ListenError) {
         if case .unix = address { return }
         let socket = Descriptor(Glibc.socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
@@ -118,7 +118,7 @@ public final class BoundSocket: Sendable {
         guard address.withSocketAddress({ bind(socket.number, $0, $1) }) == 0 else { throw ListenError(address: address, code: errno) }
     }
 
-    /// Removes a socket file without a listening process, left over from a process that was killed. Files that are no sockets stay.
+    /// Removes the socket file of a process that was killed. Keeps files that are not sockets, and sockets with a listening process.
     private static func removeStaleSocket(at path: String, _ address: ListenAddress) {
         var status = stat()
         guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK else { return }
@@ -146,10 +146,10 @@ public final class Listener: EventHandler {
     public var receiver: any RequestReceiver
     /// The TCP port; nil for a Unix socket.
     public let port: UInt16?
-    /// Whether some connections are accepted above the limit.
+    /// Whether some connections above the limit are accepted (`ConnectionBudget.reserve`).
     private let isReserved: Bool
     private var isAccepting = false
-    /// Whether the present requests are the last ones on their connections.
+    /// Whether the current requests are the last ones on their connections.
     private(set) var isRetired = false
     /// Settings of the listener that now owns the socket; nil if there is none.
     private var successor: ListenerSettings?
@@ -157,7 +157,7 @@ public final class Listener: EventHandler {
 
     /// Maximum number of connections accepted at once, so that many new clients do not delay active ones.
     private static let acceptBatchLimit = 16
-    /// Maximum number of batches accepted before the socket is closed.
+    /// Maximum number of batches that are accepted before the socket is closed.
     public static let lastBatches = 256
     /// Maximum number of attempts to accept waiting connections of a removed address at the connection limit.
     private static let spaceTries = 50
@@ -204,7 +204,7 @@ public final class Listener: EventHandler {
 
     /// Accepts the connections that already wait, because the kernel would reset them, and closes the socket. Then calls `then`.
     /// - Parameters:
-    ///   - isKept: whether another process listens on the socket too. If not, the socket is shut down, so that new clients are refused at
+    ///   - isKept: whether another process also listens on the socket. If not, the socket is shut down, so that new clients are refused at
     ///     once.
     ///   - batches: maximum number of batches, because clients may continue to connect.
     public func finish(isKept: Bool, batches: Int = Listener.lastBatches, then: @escaping () -> Void) {

@@ -18,7 +18,7 @@ public struct ListenerSettings: Sendable, Equatable {
 
     public init(_ address: ListenAddress) { self.address = address }
 
-    /// Whether the rules for accepting connections differ, except for certificates.
+    /// Whether the two listeners have different rules for accepting connections, apart from certificates.
     func admitsOthers(than other: ListenerSettings) -> Bool {
         access != other.access || isTLS != other.isTLS || takesProxyHeader != other.takesProxyHeader
     }

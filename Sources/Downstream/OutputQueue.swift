@@ -1,5 +1,5 @@
-// Output that the kernel has not accepted yet. It consists of copied bytes, the rest of a body in its owner's memory, and a producer of
-// content. Each part may be missing.
+// Output that the kernel has not accepted yet: copied bytes, the rest of a body in its owner's memory, and a producer of content. Each
+// part is optional.
 
 import HTTPCore
 
@@ -7,9 +7,9 @@ import HTTPCore
 public enum WholeBody {
     case none
     case bytes([UInt8])
-    /// Content in memory of `owner`, which is held until the content is sent.
+    /// Content in memory of `owner`, which is retained until the content is sent.
     case borrowed(UnsafeRawBufferPointer, owner: AnyObject)
-    /// Content that is valid only during the call that sends it. The part that is not sent at once is copied.
+    /// Content that is valid only during the call that sends it. Any part that is not sent immediately is copied.
     case passing(UnsafeRawBufferPointer)
 
     @inline(__always)
@@ -42,15 +42,15 @@ public enum WholeBody {
     }
 }
 
-/// Content that is produced while it is sent, which limits time and memory per step.
+/// Content that is produced while it is sent, so that each step needs limited time and memory.
 public protocol ContentProducer: AnyObject {
     /// The input of the next piece, if it is in another object's memory; nil otherwise.
     var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? { get }
     /// Total length in bytes; nil if unknown. Content of unknown length is sent chunked.
     var length: Int? { get }
-    /// Produces the next piece off the event loop, and calls `then` on the loop. Not called again before `then`.
+    /// Produces the next piece off the event loop, and calls `then` on the loop. The caller must wait for `then` before the next call.
     func makeNext(then: @escaping @Sendable (ProducedPiece) -> Void)
-    /// Memory of the producer, in bytes.
+    /// Memory that the producer holds, in bytes.
     var heldBytes: Int { get }
 }
 
@@ -61,9 +61,9 @@ public enum ProducedPiece: Sendable {
     case broken
 }
 
-/// Output of one response or connection. Not copyable, because each use would otherwise count references to all pieces.
+/// Output of one response or connection. Not copyable, because copies would need reference counting for all pieces.
 struct OutputQueue: ~Copyable {
-    /// Copied bytes in pieces, so that the memory of sent pieces is released while more are appended.
+    /// Copied bytes in pieces, so that sent pieces can be released while more are appended.
     private var pieces: [[UInt8]] = []
     /// Index of the first piece that was not completely sent, and number of its bytes that were sent.
     private var first = 0
@@ -82,7 +82,7 @@ struct OutputQueue: ~Copyable {
     /// Number of bytes that the kernel has accepted so far.
     private(set) var sentBytes = 0
 
-    /// Maximum size of bodies that are copied, which is then cheaper than holding their owner.
+    /// Maximum size of bodies that are copied. Copying these is cheaper than retaining their owner.
     private static let copyLimit = 64 * 1024
     static let spareBytes = 8 * 1024
     /// Maximum size of a piece before another one is begun.
@@ -119,7 +119,7 @@ struct OutputQueue: ~Copyable {
         pieceBytes += more.count
     }
 
-    /// Appends a body that is sent at the end of the batch of events, as far as the client accepts it.
+    /// Appends a body that is sent at the end of the batch of events, as far as the client accepts it by then.
     mutating func append(soon body: WholeBody) {
         if body.isPassing || tail.count > 0 { return append(body, from: 0) }
         (tail, tailSent) = (body, 0)
@@ -146,8 +146,7 @@ struct OutputQueue: ~Copyable {
         case unmade(any ContentProducer)
     }
 
-    /// Start of the bytes that were loaded last. They are sent without a new check, because on a machine with too little memory the check
-    /// could fail forever.
+    /// Start of the bytes that were loaded last. They are sent without a new check: if memory is scarce, the check might never succeed.
     var loadedPiece: UnsafeRawPointer?
 
     /// Maximum bytes of borrowed content that are checked and sent at once.
@@ -204,7 +203,7 @@ struct OutputQueue: ~Copyable {
     // MARK: Output in frames
 
     enum Offer {
-        /// Number of bytes that can be taken now (`take`), and whether they are the last ones.
+        /// The number of bytes that can be taken now (`take`), and whether they are the last ones.
         case bytes(Int, isAll: Bool)
         case onDisk(UnsafeRawBufferPointer, owner: AnyObject)
         case unmade(any ContentProducer)
@@ -215,7 +214,7 @@ struct OutputQueue: ~Copyable {
         if unsentBytes > 0 { return offered(min(limit, unsentBytes)) }
         if tailSent < tail.count {
             let next = min(limit, tail.count - tailSent)
-            // The beginning was in memory at the look-up a moment ago.
+            // The beginning was in memory at the lookup, a moment ago.
             if tailSent > 0, case .borrowed(let bytes, let owner) = tail, let memory {
                 let piece = UnsafeRawBufferPointer(rebasing: bytes[tailSent..<tailSent + next])
                 guard piece.baseAddress == loadedPiece || memory.isInMemory(piece, of: owner) else {
@@ -254,13 +253,13 @@ struct OutputQueue: ~Copyable {
             sent += taken
             if sent == pieces[first].count { dropFirst() }
         }
-        // Frames do not reuse the memory of pieces.
+        // Frames do not reuse the memory of sent pieces.
         spent = nil
     }
 
     mutating func append(framed producer: any ContentProducer) { (self.producer, isFramed) = (producer, true) }
 
-    /// Appends a producer. Only its content may follow.
+    /// Appends a producer. No other output may follow its content.
     mutating func append(_ producer: any ContentProducer) { self.producer = producer }
 
     /// Appends the producer's next piece, as a chunk if the total length is unknown (RFC 9112 §7.1).
@@ -280,7 +279,7 @@ struct OutputQueue: ~Copyable {
         if isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { append(UnsafeRawBufferPointer($0)) } }
     }
 
-    /// Copies the borrowed body, because more output follows it. Rare: only for pipelined responses.
+    /// Copies the borrowed body, because more output follows it. Rare: happens for pipelined responses only.
     private mutating func settleTail() {
         let rest = tail.withBytes { Array($0[tailSent...]) }
         (tail, tailSent) = (.none, 0)

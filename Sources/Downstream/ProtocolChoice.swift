@@ -1,5 +1,5 @@
-// Detects HTTP/2 on a cleartext connection by the client's first bytes (RFC 9113 §3.4). No common HTTP/1.1 method begins like the HTTP/2
-// preface, so one or two bytes usually suffice.
+// Detects HTTP/2 on a cleartext connection by the client's first bytes (RFC 9113 §3.4). Common HTTP/1.1 methods begin differently from the
+// HTTP/2 preface, so one or two bytes usually suffice.
 
 import Figures
 import HTTP2
@@ -13,7 +13,7 @@ final class ProtocolChoice: AcceptedConnection {
     /// nil after the socket was closed or transferred.
     private var socket: AcceptedSocket?
     private(set) var descriptor: Int32
-    /// Milliseconds of the loop's clock.
+    /// Deadline for the first bytes, in milliseconds of the loop's clock.
     private var deadline: Int64
 
     init(_ socket: consuming AcceptedSocket, table: ClientConnections) {

@@ -1,5 +1,5 @@
-// Reads the PROXY protocol header, with which a load balancer names the client of a connection. On such a listener only trusted proxies may
-// connect, and each must send a header.
+// Reads the PROXY protocol header, in which a load balancer states the client of a connection. On such a listener, only trusted proxies
+// may connect, and each must send a header.
 
 import Addresses
 import Figures
@@ -25,7 +25,7 @@ final class ProxyHeaderPhase: AcceptedConnection {
         deadline = table.deadline(after: table.settings.headTimeout)
     }
 
-    /// Refuses untrusted peers without waiting for a header.
+    /// Starts the phase. Refuses untrusted peers without waiting for a header.
     func start() {
         if !isTrusted { refuse() }
     }
@@ -37,7 +37,7 @@ final class ProxyHeaderPhase: AcceptedConnection {
         if events.isBroken { return refuse() }
         guard events.isReadable, let count = socket?.transport.peek(into: table.readBuffer) else { return }
         guard count > 0 else { return refuse() }
-        // Bytes after the header stay in the kernel for the next phase, which may be TLS on the socket itself.
+        // Bytes after the header stay in the kernel for the next phase: TLS reads from the socket itself.
         let (known, new) = (received.count, UnsafeBufferPointer(rebasing: table.readBuffer[..<min(count, ProxyHeader.limit)]))
         received += new
         switch ProxyHeader.read(received[...]) {
@@ -49,7 +49,7 @@ final class ProxyHeaderPhase: AcceptedConnection {
         }
     }
 
-    /// Removes bytes from the kernel's buffer, which holds them because they have just been peeked at.
+    /// Removes bytes from the kernel's buffer; a peek has shown that it contains them.
     private func take(_ count: Int) {
         _ = socket?.transport.receive(into: UnsafeMutableBufferPointer(rebasing: table.readBuffer[..<count]))
     }

@@ -2,8 +2,8 @@
 
 import Addresses
 
-/// The connection's peer, or the client that a trusted proxy names. Created once per connection, because every forwarded request refers to
-/// it.
+/// The connection's peer, or the client that a trusted proxy states. Created once per connection, because every forwarded request refers
+/// to it.
 public final class RequestClient: Sendable {
     public let clientAddress: ClientAddress
     /// The address as text; empty if there is none.

@@ -37,18 +37,19 @@ extension RequestReceiver {
 
 /// A request that waits for its response. Receives the events of its client.
 public protocol ClientExchange: AnyObject {
-    /// More of the request's content. `stream.pauseContent()` pauses the client.
+    /// Delivers more of the request's content. `stream.pauseContent()` pauses the client.
     func requestContent(_ bytes: Span<UInt8>)
-    /// The request's content is complete.
+    /// Called when the request's content is complete.
     func requestEnded()
-    /// So much of the output was sent that more may be written, after `write` returned false.
+    /// Called after `write` returned false, when enough output was sent that more may be written.
     func responseDrained()
-    /// The client left, sent invalid content or was too slow. Nothing can be sent any more. Not called after `endResponse`.
+    /// Called when the client has disconnected, sent invalid content or was too slow. Nothing can be sent any more. Not called after
+    /// `endResponse`.
     func clientLeft()
-    /// The client, after a complete request, has closed its sending side. It may still read, or be disconnected; both look alike. See
-    /// `ClientStream.hasPeerEnded`.
+    /// Called when the client, after a complete request, has closed its sending side. It may still read, or be disconnected; both look
+    /// alike. See `ClientStream.hasPeerEnded`.
     func clientEnded()
-    /// The connection is about to close: respond at once, or not at all.
+    /// Called before the connection closes: the exchange must respond at once or not at all.
     func respondNow()
     /// Whether the exchange is counted among the active requests. False for Cistern's own pages, which report on other requests. Never
     /// changes.

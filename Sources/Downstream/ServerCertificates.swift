@@ -12,7 +12,7 @@ public struct ServerCertificates: Sendable {
         fileprivate let certificates: [UInt8]
         fileprivate let key: [UInt8]
         fileprivate let authorities: [UInt8]
-        /// Index of the client authorities. Equal for certificates with equal authorities.
+        /// Identifies the client authorities. Certificates with equal authorities have equal numbers.
         fileprivate let authoritiesNumber: Int
     }
 
@@ -116,12 +116,12 @@ public struct ServerCertificates: Sendable {
         guard let key = settings.keyFile.map({ content($0, &remarks) }) ?? certificates else { return nil }
         var authorities: [UInt8] = []
         if settings.verification != .off, settings.clientAuthorities == nil {
-            remarks.mistake("client_verify: \(settings.verification.rawValue) needs client_ca for \(settings.file)")
+            remarks.mistake("client_verify: \(settings.verification.rawValue) requires client_ca for \(settings.file)")
         }
         if let file = settings.clientAuthorities {
             guard let content = content(file, &remarks) else { return nil }
             authorities = content
-            if CertificateFacts.count(authorities) == 0 { remarks.mistake("\(file) holds no certificate in PEM") }
+            if CertificateFacts.count(authorities) == 0 { remarks.mistake("\(file) contains no certificate in PEM format") }
         }
         let facts = CertificateFacts(certificates, key)
         judge(facts, settings, now: now, &remarks)
@@ -130,9 +130,9 @@ public struct ServerCertificates: Sendable {
         let entry = Entry(
             settings: settings, facts: facts, certificates: certificates, key: key, authorities: authorities,
             authoritiesNumber: known.firstIndex(of: authorities) ?? 0)
-        // Create a context now, so that an error of OpenSSL appears here and not with the first client.
+        // Creates a context now, so that an error of OpenSSL is reported here and not at the first connection.
         guard TLSContext(entry) != nil else {
-            remarks.mistake("\(settings.file) cannot be used: OpenSSL takes neither weak keys nor signatures made with SHA-1")
+            remarks.mistake("\(settings.file) cannot be used: OpenSSL rejects weak keys and SHA-1 signatures")
             return nil
         }
         return entry
@@ -140,7 +140,7 @@ public struct ServerCertificates: Sendable {
 
     private static func content(_ file: String, _ remarks: inout Remarks) -> [UInt8]? {
         if let content = FileContent.read(file, .regular) { return content }
-        remarks.mistake(errno == ENODEV ? "\(file) is no regular file" : SystemError.words(file))
+        remarks.mistake(errno == ENODEV ? "\(file) is not a regular file" : SystemError.words(file))
         return nil
     }
 
@@ -151,12 +151,16 @@ public struct ServerCertificates: Sendable {
         _ facts: CertificateFacts, _ settings: ServerTLSSettings.Certificate, now: Int64, _ remarks: inout Remarks
     ) {
         let file = settings.file
-        guard facts.hasCertificate else { return remarks.mistake("\(file) holds no certificate in PEM") }
+        guard facts.hasCertificate else { return remarks.mistake("\(file) contains no certificate in PEM format") }
         guard facts.hasKey else {
-            return remarks.mistake("\(settings.keyFile ?? file) holds no key in PEM, or one with a passphrase")
+            return remarks.mistake("\(settings.keyFile ?? file) contains no key in PEM format, or only one with a passphrase")
         }
-        guard facts.keyFits else { return remarks.mistake("the key in \(settings.keyFile ?? file) is not that of \(file)") }
-        if facts.names.isEmpty { remarks.warning("\(file) names no DNS name, so clients take it for no host") }
+        guard facts.keyFits else {
+            return remarks.mistake(
+                "the key in \(settings.keyFile ?? file) does not belong to the certificate in "
+                    + "\(file)")
+        }
+        if facts.names.isEmpty { remarks.warning("\(file) contains no DNS name, so clients accept it for no host") }
         let days = facts.daysLeft(now: now)
         if facts.notBefore > now {
             remarks.warning("\(file) is not valid yet")
@@ -166,13 +170,14 @@ public struct ServerCertificates: Sendable {
             remarks.warning("\(file) expires in \(days) days")
         }
         if !facts.isChainInOrder {
-            remarks.warning("\(file): each certificate must be followed by its issuer's, or clients cannot check it")
+            remarks.warning("\(file): each certificate must be followed by that of its issuer; otherwise clients cannot verify it")
         } else if !facts.isChainWhole {
             remarks.warning(
-                "\(file): the issuer of its last certificate is not known to this machine; give the whole chain (fullchain.pem)")
+                "\(file): the issuer of its last certificate is not trusted on this machine; use a file with the whole chain "
+                    + "(fullchain.pem)")
         }
         if facts.isRSA {
-            remarks.warning("\(file) has an RSA key: each handshake takes more than twice the time that it takes with a P-256 key")
+            remarks.warning("\(file) has an RSA key: each handshake takes more than twice as long as with a P-256 key")
         }
     }
 }

@@ -1,4 +1,4 @@
-// TLS state of one shard: its contexts, the running handshakes, and the order in which they proceed.
+// TLS state of one shard: its contexts, the running handshakes, and the order in which these proceed.
 
 import CTLS
 import Figures
@@ -62,7 +62,7 @@ public final class ServerTLS {
     /// Maximum time in microseconds that handshakes may use in one round of the loop. A running step is not interrupted.
     private static let turnLimit: Int64 = 1_000
 
-    /// Divisor of the handshake limit. At the limit, a client with more handshakes than this share loses its own oldest one.
+    /// Divisor of the handshake limit. At the limit, a client with more handshakes than the quotient loses its own oldest one.
     private static let clientsInCrowd = 16
 
     public init(_ prepared: Prepared, tickets: TicketKeys, loop: EventLoop) {
@@ -70,7 +70,7 @@ public final class ServerTLS {
         (self.tickets, self.loop) = (tickets, loop)
     }
 
-    /// The contexts of one shard, prepared for use. `@unchecked Sendable` because one thread creates it and then only its shard uses it.
+    /// The contexts of one shard. `@unchecked Sendable` because one thread creates it and then only its shard uses it.
     public final class Prepared: @unchecked Sendable {
         fileprivate let certificates: ServerCertificates
         fileprivate let contexts: [TLSContext]
@@ -151,7 +151,7 @@ public final class ServerTLS {
 
     // MARK: Turns
 
-    /// Continues a handshake that has input: now, or after other handshakes had their turn.
+    /// Continues a handshake that has input: now, or after the turn of other handshakes.
     func schedule(_ handshake: TLSHandshake) {
         if waiting.isEmpty, mayResume { return resume(handshake) }
         waiting.append(handshake)

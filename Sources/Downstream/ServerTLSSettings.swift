@@ -9,7 +9,7 @@ public enum ClientVerification: String, Sendable, CaseIterable {
 public enum ClientIdentification: String, Sendable, CaseIterable {
     /// Issuer and subject: a renewed certificate identifies the client again.
     case subject
-    /// The public key, whatever the rest of the certificate says.
+    /// The public key, regardless of the rest of the certificate.
     case key
 }
 
@@ -33,12 +33,12 @@ public struct ServerTLSSettings: Sendable, Equatable {
     public var sendsCertificate = false
     /// Maximum time from the beginning of a connection to the end of its handshake.
     public var handshakeTimeout = Duration.seconds(10)
-    /// Maximum number of concurrent handshakes per shard. Above it the oldest one is ended.
+    /// Maximum number of concurrent handshakes per shard. Beyond it, the oldest one is ended.
     public var handshakeLimit = 1_000
 
     public init() {}
 
-    /// Whether clients of some server names are asked for other certificates than those of others.
+    /// Whether different server names require different client certificates.
     /// - Parameter verification: the listener's rule, which has precedence over that of each certificate; nil if it has none.
     public func hasClientRules(on verification: ClientVerification?) -> Bool {
         let rules = certificates.map { one in

@@ -58,7 +58,7 @@ final class TLSHandshake: AcceptedConnection {
         guard !isScheduled else { return }
         isScheduled = true
         server.schedule(self)
-        // No events are needed before its turn.
+        // It needs no events before its turn.
         if isScheduled { table.loop.modify(descriptor, []) }
     }
 
@@ -104,14 +104,14 @@ final class TLSHandshake: AcceptedConnection {
         table.enter(socket)
     }
 
-    /// A client that speaks cleartext HTTP receives an error response in cleartext.
+    /// Sends an error response in cleartext to a client that speaks HTTP without TLS.
     private func refuseClear() {
         guard var socket = socket.take() else { return }
         server.end(self, .clear)
         tls.spoil()
         tls.close()
         socket.phase = .handshake
-        socket.refusal = RequestRejection(.clearOnTLS, 400, "Clear HTTP was sent to an HTTPS port: use an https URL.")
+        socket.refusal = RequestRejection(.clearOnTLS, 400, "Cleartext HTTP was sent to an HTTPS port: use an https URL.")
         table.enter(socket)
     }
 
@@ -120,7 +120,7 @@ final class TLSHandshake: AcceptedConnection {
         server.end(self, failure)
         table.remove(descriptor)
         descriptor = -1
-        // TLS has already sent an alert if one applies.
+        // TLS has already sent an alert if one is appropriate.
         tls.spoil()
         tls.close()
         socket.transport.close()

@@ -1,9 +1,10 @@
-// Parses a server's address: redis://name:6379, rediss://name:6379 (TLS), unix:///path, or a path. /3 after the port is database 3.
+// Parses a server's address: redis://name:6379, rediss://name:6379 (TLS), unix:/path, or a path. The suffix /3 after the port selects
+// database 3.
 
 public enum EngineAddressProblem: String, Error, Sendable {
     case scheme = "must begin with redis://, rediss://, valkey://, valkeys://, unix:// or a slash"
-    case credentials = "must have no user and no password: share.user and share.password_file are for these"
-    case host = "has no name and no address"
+    case credentials = "must not contain a user or password: use share.user and share.password_file"
+    case host = "has no host"
     case port = "has a port that is not a number from 1 to 65535"
     case rest = "must end with the port, or with / and the number of a database"
     case path = "must have a path of 1 to 107 bytes"

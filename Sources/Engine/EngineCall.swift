@@ -2,31 +2,31 @@
 
 import Reactor
 
-/// Belongs to one loop. Commands are sent in attempts: first all of them, then those that were redirected or have to wait.
+/// Belongs to one loop. Commands are sent in attempts: first all of them, then those that were redirected or must be retried.
 final class EngineCall: ReplyReceiver {
     private(set) var commands: EngineCommands
     let slot: Int?
-    /// The only server that will do: for the client's own commands.
+    /// The only server that may be used, for the client's own commands; nil for others.
     let pinned: EngineServer?
     let deadline: Int64
-    /// A client waits for the replies.
+    /// Whether a request waits for the replies.
     let isUrgent: Bool
-    /// Replies of `open` commands do not count.
+    /// Replies so far. Those with indexes in `open` are not valid yet.
     private(set) var replies: [EngineReply]
-    /// Indexes of commands without a valid reply, in their order.
+    /// Indexes of commands without a valid reply, in order.
     private(set) var open: ArraySlice<Int>
     var redirections = 0
-    /// Patience is over; further replies are for `late`.
+    /// True after the timeout; further replies are passed to `late`.
     private(set) var isExpired = false
     private(set) var isFinished = false
     private(set) var isUnderWay = false
-    /// Sends ASKING before each command.
+    /// Whether ASKING is sent before each command.
     private(set) var isAsking = false
-    /// Server and time of the last attempt; nil: not sent.
+    /// Server and time of the last attempt; nil if nothing was sent.
     private var node: EngineNode?
     private(set) var sent: Int64?
     private var missing = 0
-    /// Its patience line, and its number there.
+    /// The call's timeout queue, and its number there.
     private var line: PatienceLine<EngineCall>?
     private var number = 0
     private var then: (([EngineReply]) -> Void)?
@@ -56,10 +56,10 @@ final class EngineCall: ReplyReceiver {
         (self.isAsking, isUnderWay, sent) = (isAsking, true, nil)
     }
 
-    /// All commands, if all are open and none blocks.
+    /// Range of all commands, if all are open and none blocks; nil otherwise.
     var contiguousIndexes: Range<Int>? { open.count == commands.count && !commands.areHeld ? 0..<commands.count : nil }
 
-    /// Maximum size.
+    /// Maximum size of the output, in bytes.
     var writtenBytes: Int { commands.bytes.count + (isAsking ? 32 * open.count : 0) }
 
     func noteSent(by node: EngineNode, at now: Int64) {
@@ -79,7 +79,7 @@ final class EngineCall: ReplyReceiver {
         node.settle(self)
     }
 
-    /// - Parameter again: indexes that are still open.
+    /// - Parameter again: indexes that remain open.
     func settle(leaving again: [Int]) { (open, isUnderWay) = (again[...], false) }
 
     func put(_ reply: EngineReply, at index: Int) { replies[index] = reply }
@@ -97,7 +97,7 @@ final class EngineCall: ReplyReceiver {
         if let then { then(result) } else { late?(result) }
     }
 
-    /// Replies so far go to the caller; the rest is late.
+    /// Handles the timeout: passes the replies so far to the caller. Later replies are passed to `late`.
     func expire() {
         guard !isExpired, !isFinished else { return }
         isExpired = true
@@ -113,7 +113,7 @@ final class EngineCall: ReplyReceiver {
         then?(result)
     }
 
-    /// The content may be large, and the call may be referenced elsewhere.
+    /// Releases the commands, because they may be large and the call may be referenced elsewhere.
     private func releaseContent() {
         isUnderWay = false
         line?.leave(number)

@@ -1,24 +1,24 @@
-// The Cluster's map: read at the start, after a redirection, and while a server fails. One look-up at a time, at a bounded rate. Each known
-// server is tried once, connected ones first.
+// The Cluster's slot map: read at the start, after a redirection, and while a server fails. One lookup runs at a time, at a limited rate.
+// Each known server is tried once, connected ones first.
 
 import Reactor
 
 struct MapLookUp {
     var isCluster = false
     var isUnderWay = false
-    /// Milliseconds of the loop's clock; nil: never.
+    /// Time of the last lookup in milliseconds of the loop's clock; nil if there was none.
     var last: Int64?
-    /// The next look-up.
+    /// Timer of the next lookup.
     var timer: LoopTimer?
     var candidates: [EngineServer] = []
     /// All servers of the last map.
     var known: [EngineServer] = []
-    /// Why a server that replied has no map; nil: none replied.
+    /// Why a server that replied has no map; nil if none replied.
     var failure: EngineFailure?
 }
 
 extension EngineClient {
-    /// - Parameter server: is tried last.
+    /// - Parameter server: tried last.
     func lookUpMap(avoiding server: EngineServer? = nil) {
         guard !isClosed, !lookUp.isUnderWay, lookUp.timer == nil else { return }
         let now = loop.time.monotonicMilliseconds
@@ -58,14 +58,14 @@ extension EngineClient {
         if lookUp.isCluster { lookUpMap() }
     }
 
-    /// Sends commands to this server, whichever slots it has. Redirections are not followed.
-    /// - Parameter then: called once, on the loop, not from within this call.
+    /// Sends commands to this server, whatever slots it has. Redirections are not followed.
+    /// - Parameter then: called once, on the loop, never during this call.
     public func sendToServer(
         _ server: EngineServer, _ commands: [EngineCommand], patienceMilliseconds patience: Int64, then: @escaping ([EngineReply]) -> Void
     ) {
         let now = loop.time.monotonicMilliseconds
         let call = EngineCall(EngineCommands(commands), deadline: now + patience, pinned: server) { [loop] replies in
-            // Not from within the event that caused it.
+            // Deferred, so that the callback never runs within the event that caused it.
             loop.atEndOfBatch { then(replies) }
         }
         route(call)
@@ -81,10 +81,10 @@ extension EngineClient {
             lookUp.isCluster = true
             adopt(map)
         case .error, .failed(.denied), .failed(.commandForbidden):
-            // No Cluster, or no permission to ask. Ignored once a Cluster is known.
+            // The server is not part of a Cluster, or CLUSTER is not permitted. Ignored once a Cluster is known.
             guard !lookUp.isCluster, nodes[server]?.isHandshakeDone == true else { return askNextServer() }
             if settings.servers.count == 1 { return adopt(SlotMap(single: server)) }
-            // It is unknown which of several single servers is the primary.
+            // Without a Cluster, it is unknown which of several servers is the primary.
             lookUp.failure = reply.failure ?? .notCluster
             askNextServer()
         case .status, .integer, .bytes, .nothing, .failed: askNextServer()
@@ -102,7 +102,7 @@ extension EngineClient {
         release { route($0) }
     }
 
-    /// The former map stays; calls that wait for the first map fail.
+    /// Handles a failed lookup. An existing map remains in use; calls that wait for the first map fail.
     private func failLookUp() {
         lookUp.isUnderWay = false
         keepOnly(Set(map?.primaries ?? settings.servers))
@@ -121,9 +121,9 @@ extension EngineClient {
         if map == nil { lookUpMap() }
     }
 
-    /// Another server may have its slots by now.
+    /// Looks up the map again, because another server may have the slots of the lost one.
     func nodeIsLost(_ node: EngineNode) {
-        // Before there is a map, the running look-up continues with the next server.
+        // Before the first map, the running lookup continues with the next server.
         if map != nil, lookUp.isCluster { lookUpMap(avoiding: node.server) }
     }
 }

@@ -4,7 +4,7 @@ import Reactor
 
 extension EngineClient {
     private static let tryAgainMilliseconds: Int64 = 2
-    /// Delay of retries that take longer: loading, missing slots, a former primary.
+    /// Delay in milliseconds of retries for longer conditions: loading, missing slots, a former primary.
     private static let laterMilliseconds: Int64 = 50
 
     func route(_ call: EngineCall) {
@@ -27,7 +27,7 @@ extension EngineClient {
         send(call, to: node(server), isAsking: isAsking)
     }
 
-    /// - Parameter node: nil: too many servers.
+    /// - Parameter node: nil if there are too many servers.
     private func send(_ call: EngineCall, to node: EngineNode?, isAsking: Bool = false) {
         guard let node else { return finish(call, with: .queueFull) }
         call.begin(isAsking: isAsking)
@@ -40,7 +40,7 @@ extension EngineClient {
         lookUpMap()
     }
 
-    /// Fails at once if patience would end first.
+    /// Retries after a delay. Fails at once if the timeout would expire first.
     private func sendLater(_ call: EngineCall, _ delay: Int64, _ failure: EngineFailure) {
         let isInTime = loop.time.monotonicMilliseconds + delay < call.deadline
         guard isInTime, !call.isExpired, waitingCount < limits.commandsWaiting else { return finish(call, with: failure) }
@@ -52,15 +52,15 @@ extension EngineClient {
         }
     }
 
-    /// All replies of an attempt have arrived.
+    /// Handles the replies of an attempt, once all have arrived.
     func settle(_ call: EngineCall, from node: EngineNode) {
         guard !call.isFinished else { return }
         var next = NextStep.none
         var again: [Int] = []
         for index in call.open {
-            // A callback may close the client.
+            // A callback may have closed the client.
             guard !call.isFinished else { return }
-            // A command without a key follows the one before it.
+            // A command without a key goes to the server of the preceding command.
             if call.commands.entries[index].slot == nil, !again.isEmpty {
                 again.append(index)
                 continue
@@ -95,7 +95,7 @@ extension EngineClient {
         case server(EngineServer, isAsking: Bool)
         case later(Int64, EngineFailure)
 
-        /// The failure after too many redirections.
+        /// The failure that is reported after too many redirections.
         var failure: EngineFailure {
             switch self {
             case .later(_, let failure), .fail(let failure): failure
@@ -104,7 +104,7 @@ extension EngineClient {
         }
     }
 
-    /// Redirections are not followed.
+    /// Handles a reply to a pinned call; redirections are not followed.
     private func judgePinned(_ reply: EngineReply, from node: EngineNode) -> NextStep {
         guard case .error(let text) = reply, case .failure(let failure) = ErrorMeaning.of(text, from: node.server) else { return .none }
         return .fail(failure)

@@ -1,34 +1,34 @@
-// Known servers, their roles and failures.
+// Known servers, their roles and their failures.
 
 import Reactor
 
 public struct EngineServerState: Sendable, Equatable {
     public enum Role: Sendable, Equatable {
-        /// Of a Cluster.
+        /// A primary of a Cluster.
         case primary(slots: Int)
-        /// Without a Cluster: it has all slots.
+        /// The only server, without a Cluster; it has all slots.
         case alone
         case replica
-        /// Named in the settings, and of unknown role or not in the Cluster.
+        /// A configured server whose role is unknown, or that is not in the Cluster.
         case unlisted
     }
 
     public let server: EngineServer
     public let role: Role
-    /// Why it is not used; nil: it is.
+    /// Why the server is not used; nil if it is used.
     public let failure: EngineFailure?
 }
 
 public enum EngineServerChange: Sendable, Equatable {
-    /// Its breaker has opened.
+    /// The server's circuit breaker has opened.
     case fails(EngineFailure)
     case recovered
-    /// It failed, and the Cluster has given its slots to others.
+    /// The server failed, and the Cluster has assigned its slots to others.
     case dropped
 }
 
 extension EngineClient {
-    /// All servers of the map and the settings, in no order.
+    /// All servers of the map and the settings, in no particular order.
     public var servers: [EngineServerState] {
         loop.assertOnLoop()
         let (primaries, replicas) = (map?.primaries ?? [], map?.replicas ?? [])
@@ -48,13 +48,13 @@ extension EngineClient {
         nodes[server].flatMap { $0.breaker.isClosed ? nil : $0.lastFailure }
     }
 
-    /// The server of a key; nil: unknown.
+    /// Returns the server of a key; nil if unknown.
     public func server(forKey key: [UInt8]) -> EngineServer? {
         loop.assertOnLoop()
         return map?.owner(of: KeySlot.of(key))
     }
 
-    /// Why the key's server is not used, or, if that is unknown, one of the named servers.
+    /// Returns why the key's server is not used. If that server is unknown, one of the configured servers is reported.
     public func openFailure(forKey key: [UInt8]) -> (server: EngineServer, failure: EngineFailure)? {
         let asked = server(forKey: key).map { [$0] } ?? settings.servers
         return asked.lazy.compactMap { one in self.openFailure(of: one).map { (one, $0) } }.first

@@ -1,16 +1,16 @@
-// Client of Redis or Valkey, one server or a Cluster, for one loop. Commands have a patience, and failing servers are not asked.
+// Client of Redis or Valkey (one server or a Cluster) for one loop. Commands have a timeout, and failing servers are not contacted.
 
 import Reactor
 
-/// Used on its loop only. It stays, with its connections, until `close`.
-/// `@unchecked Sendable` because everything is touched on the loop only, which `assertOnLoop` checks.
+/// Used on its loop only. The client and its connections exist until `close`.
+/// `@unchecked Sendable` because all state is used on the loop only, which `assertOnLoop` checks.
 public final class EngineClient: @unchecked Sendable {
     public let loop: EventLoop
     public let settings: EngineSettings
-    /// Called when a server fails, and when that ends, unless the client is closed.
+    /// Called when a server begins or ceases to fail, unless the client is closed.
     public var onChange: ((EngineServer, EngineServerChange) -> Void)?
 
-    /// False while all relevant breakers are open: commands fail at once.
+    /// False while all relevant circuit breakers are open, so that commands fail at once.
     public private(set) var isOpen = true
 
     var limits: EngineLimits { settings.limits }
@@ -20,28 +20,28 @@ public final class EngineClient: @unchecked Sendable {
     private(set) var nodes: [EngineServer: EngineNode] = [:] {
         didSet { primaryNodes = [] }
     }
-    /// Nodes of the map's primaries, in its order.
+    /// Nodes of the map's primaries, in the map's order.
     private var primaryNodes: [EngineNode?] = []
     private(set) var isClosed = false
-    /// nil: unknown.
+    /// The slot map; nil if unknown.
     var map: SlotMap? {
         didSet { primaryNodes = [] }
     }
-    /// Calls that wait for the map.
+    /// Calls that wait for the slot map.
     var held: [EngineCall] = []
     var lookUp = MapLookUp()
-    /// Calls that wait for a retry.
+    /// Number of calls that wait for a retry.
     var waitingCount = 0
     private var lines: [Int64: PatienceLine<EngineCall>] = [:]
     private var turn = 0
 
     public init(loop: EventLoop, _ settings: EngineSettings) {
-        precondition(!settings.servers.isEmpty, "no server is named")
+        precondition(!settings.servers.isEmpty, "no server is configured")
         self.loop = loop
         self.settings = settings
     }
 
-    /// Connects in advance.
+    /// Connects before the first command.
     public func start() {
         loop.assertOnLoop()
         lookUpMap()
@@ -49,9 +49,9 @@ public final class EngineClient: @unchecked Sendable {
 
     /// Sends a command at the end of this batch of events.
     /// - Parameters:
-    ///   - patienceMilliseconds: nil: the settings'.
-    ///   - late: called once after patience was over, with the final result, if the command was sent.
-    ///   - then: called once on the loop, at the latest when patience is over. It may be called from within this call, so retry by a timer.
+    ///   - patienceMilliseconds: timeout; nil for the configured one.
+    ///   - late: called once after a timeout, with the final result, if the command was sent.
+    ///   - then: called once on the loop, at the latest after the timeout. It may be called during this call, so retries must use a timer.
     public func send(
         _ command: EngineCommand, patienceMilliseconds: Int64? = nil, late: ((EngineReply) -> Void)? = nil,
         then: @escaping (EngineReply) -> Void
@@ -61,9 +61,9 @@ public final class EngineClient: @unchecked Sendable {
             late: late.map { late in { replies in late(replies[0]) } }, then: { replies in then(replies[0]) })
     }
 
-    /// Sends commands of one slot on one connection, in their order. Redirected commands take those without a key behind them along, so
-    /// WAIT keeps its meaning.
-    /// - Parameter isUrgent: false: the commands may wait some milliseconds for others.
+    /// Sends commands of one slot on one connection, in order. If a command is redirected, the commands without a key after it are sent to
+    /// the same server, so that WAIT refers to it.
+    /// - Parameter isUrgent: if false, the commands may wait some milliseconds for others.
     public func sendAll(
         _ commands: EngineCommands, patienceMilliseconds: Int64? = nil, isUrgent: Bool = true, late: (([EngineReply]) -> Void)? = nil,
         then: @escaping ([EngineReply]) -> Void
@@ -89,22 +89,23 @@ public final class EngineClient: @unchecked Sendable {
         then([EngineReply](repeating: .failed(failure), count: count))
     }
 
-    /// Number of the connection to the key's server, unique in this client; nil: none. WAIT and the like depend on it.
+    /// Number of the connection to the key's server, unique in this client; nil if there is none. Needed for commands that refer to a
+    /// connection, such as WAIT.
     public func connection(forKey key: [UInt8]) -> UInt64? {
         loop.assertOnLoop()
         return map?.owner(of: KeySlot.of(key)).flatMap { nodes[$0] }?.connectionNumber
     }
 
-    /// Closes an established connection to the key's server: its name may lead to another by now.
+    /// Closes an established connection to the key's server, because its name may lead to another server by now.
     public func connectAnew(forKey key: [UInt8]) {
         loop.assertOnLoop()
         map?.owner(of: KeySlot.of(key)).flatMap { nodes[$0] }?.connectAnew()
     }
 
-    /// False also if unknown.
+    /// Whether a Cluster is used. False also while that is unknown.
     public var isCluster: Bool { lookUp.isCluster }
 
-    /// All calls end with `.failed(.closed)`.
+    /// Closes the client. All calls end with `.failed(.closed)`.
     public func close() {
         loop.assertOnLoop()
         guard !isClosed else { return }
@@ -133,7 +134,7 @@ public final class EngineClient: @unchecked Sendable {
 
     func line(_ patience: Int64) -> PatienceLine<EngineCall> {
         if let line = lines[patience] { return line }
-        // Callers use few different timeouts. Empty queues are removed, so that their number stays bounded.
+        // Callers use few different timeouts. Empty queues are removed, so that their number is bounded.
         if lines.count >= 64 { lines = lines.filter { !$0.value.isEmpty } }
         let line = PatienceLine<EngineCall>(loop: loop, milliseconds: patience) { [self] in expire($0) }
         lines[patience] = line
@@ -190,7 +191,7 @@ public final class EngineClient: @unchecked Sendable {
         }
     }
 
-    /// A connected primary, in turn.
+    /// Returns a connected primary; each call returns the next one.
     func anyServer() -> EngineServer? {
         guard let primaries = map?.primaries, !primaries.isEmpty else { return nil }
         turn &+= 1

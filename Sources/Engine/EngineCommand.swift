@@ -1,15 +1,15 @@
-// Commands in RESP 2.
+// Commands in the RESP 2 protocol.
 
 public struct EngineCommand: Sendable, Equatable {
     let bytes: [UInt8]
-    /// Slot of the server; nil: any server.
+    /// Slot of the command's key; nil for any server.
     let slot: Int?
-    /// How long the engine may delay the reply (XREAD BLOCK, WAIT). It delays all commands behind it on the connection.
+    /// Milliseconds for which the engine may delay the reply (XREAD BLOCK, WAIT). It delays all later commands on the connection.
     let holdMilliseconds: Int64
 
     /// - Parameters:
-    ///   - arguments: the command's name first.
-    ///   - key: selects the server; nil: any.
+    ///   - arguments: the command's name, then its arguments.
+    ///   - key: selects the server; nil for any server.
     public init(_ arguments: [[UInt8]], key: [UInt8]? = nil, holdMilliseconds: Int64 = 0) {
         // A letter, a number of up to 20 digits, and two line ends each.
         var bytes: [UInt8] = []
@@ -33,7 +33,7 @@ public struct EngineKey: Sendable, Equatable {
 
     public init(_ bytes: [UInt8]) { (self.bytes, slot) = (bytes[...], KeySlot.of(bytes)) }
 
-    /// - Parameter other: a key with the same hash tag.
+    /// - Parameter other: a key with an equal hash tag.
     public init(_ bytes: ArraySlice<UInt8>, beside other: EngineKey) { (self.bytes, slot) = (bytes, other.slot) }
 }
 
@@ -80,7 +80,7 @@ public struct EngineCommands: Sendable {
 
     func bytes(of index: Int) -> ArraySlice<UInt8> { bytes[(index == 0 ? 0 : entries[index - 1].end)..<entries[index].end] }
 
-    /// - Parameter words: name, and arguments before the key.
+    /// - Parameter words: the name, and the arguments before the key.
     public mutating func add(_ words: EngineWords, _ key: EngineKey, _ rest: EngineWords = .none) {
         bytes.appendLine("*", words.count + 1 + rest.count)
         bytes += words.bytes
@@ -98,7 +98,7 @@ public struct EngineCommands: Sendable {
         bytes.appendLine("$", valueBytes)
         let start = bytes.count
         append(&bytes)
-        precondition(bytes.count == start + valueBytes, "a value is not as long as was said")
+        precondition(bytes.count == start + valueBytes, "a value does not have the announced length")
         bytes.appendLineEnd()
         bytes += rest.bytes
         entries.append(Entry(end: bytes.count, slot: key.slot, holdMilliseconds: 0))

@@ -2,11 +2,11 @@
 
 public struct EngineFigures: Sendable {
     public var commands: UInt64 = 0
-    /// Commands without a reply, by cause; a time-out counts once.
+    /// Commands without a reply, by cause. A timeout of several commands counts once.
     public var failures: [EngineFailure: UInt64] = [:]
-    /// Replies after the end of patience.
+    /// Number of replies that arrived after the timeout.
     public var lateReplies: UInt64 = 0
-    /// Retries: MOVED, ASK, TRYAGAIN, and temporary failures.
+    /// Number of retries after MOVED, ASK, TRYAGAIN and temporary failures.
     public var repetitions: UInt64 = 0
     public var connections: UInt64 = 0
     public var connectionsLost: UInt64 = 0
@@ -21,13 +21,14 @@ public struct EngineFigures: Sendable {
     public init() {}
 }
 
-/// Round trips from the connection's queue to the reply, in microseconds.
+/// Round-trip times from the connection's queue to the reply, in microseconds.
 public struct RoundTrips: Sendable {
     public static let buckets = 22
-    /// Up to 2^index microseconds; the last has all longer ones.
+    /// Number of round trips by duration: bucket `index` has those of up to 2^index microseconds, the last one all longer ones.
     public private(set) var counts = InlineArray<22, UInt64>(repeating: 0)
     public private(set) var sumMicroseconds: Int64 = 0
-    /// Exponentially weighted moving average of the last eight or so. It begins at 0, so a first slow reply alone means little.
+    /// Exponentially weighted moving average of about the last eight round trips. It begins at 0, so that a first slow reply has little
+    /// effect.
     public private(set) var smoothedMicroseconds: Int64 = 0
 
     public init() {}
@@ -39,11 +40,11 @@ public struct RoundTrips: Sendable {
         smoothedMicroseconds += (min(microseconds, Self.longestMicroseconds) - smoothedMicroseconds) / 8
     }
 
-    /// Maximum weight of one reply, so that a pause is forgotten soon.
+    /// Maximum duration that one reply contributes, so that a pause is forgotten soon.
     private static let longestMicroseconds: Int64 = 2_000_000
 }
 
-/// Touched by the client's loop only.
+/// Used on the client's loop only.
 final class EngineCounters {
     var figures = EngineFigures()
     var heldBytes = 0

@@ -1,4 +1,4 @@
-// One server: its connection, which it reconnects automatically, and its breaker.
+// One server: its connection, which is re-established automatically, and its circuit breaker.
 
 import Reactor
 
@@ -20,25 +20,25 @@ final class EngineNode {
     private(set) var lastFailure = EngineFailure.unreachable
     private var waiting: [EngineCall] = []
     private var isPreparing = false
-    /// For the connection in progress; nil: no AUTH.
+    /// Credentials for the connection in progress; nil to send no AUTH.
     private var credentials: EngineCredentials?
-    /// Ends the preparation of a connection, or the rest after it.
+    /// Ends the preparation of a connection, or the pause after it.
     private var connectTimer: LoopTimer?
     private var probeTimer: LoopTimer?
     private var silenceTimer: LoopTimer?
     private var probes: UInt64 = 0
     private var isProbing = false
-    /// When the breaker last closed, and the interval of probes.
+    /// Time when the circuit breaker last closed, and the interval of probes.
     private var closedAt: Int64?
     private var probeInterval: Int64 = 0
-    /// Index of the address that is tried first.
+    /// Index of the address to try first.
     private var turn = 0
 
-    /// Minimum age of a connection that is renewed at once.
+    /// Minimum age of a connection that is re-established at once after its end, in milliseconds.
     private static let steadyMilliseconds: Int64 = 1000
-    /// Pause after a first failure; more failures double it.
+    /// Pause in milliseconds after a first failure; doubled with each further failure.
     private static let restMilliseconds: Int64 = 50
-    /// A breaker that opens again within this time has relapsed.
+    /// If the circuit breaker opens again within this time, it counts as a relapse. In milliseconds.
     private static let relapseMilliseconds: Int64 = 5_000
     private static let longestProbeInterval: Int64 = 8_000
 
@@ -52,7 +52,7 @@ final class EngineNode {
     private var now: Int64 { loop.time.monotonicMilliseconds }
 
     var isReady: Bool { if case .ready = phase { breaker.isClosed } else { false } }
-    /// Connected, with the breaker closed or not.
+    /// Whether the connection is established, regardless of the circuit breaker.
     var isHandshakeDone: Bool { if case .ready = phase { true } else { false } }
 
     var isConnecting: Bool {
@@ -87,7 +87,7 @@ final class EngineNode {
     }
 
     private func write(_ call: EngineCall, _ connection: NodeConnection) {
-        // An expired call is not sent.
+        // A call whose timeout has expired is not sent.
         guard !call.isExpired else { return call.fail(.timedOut, at: self) }
         guard connection.hasCapacity(commands: call.open.count * (call.isAsking ? 2 : 1), bytes: call.writtenBytes) else {
             return call.fail(.queueFull, at: self)
@@ -136,13 +136,13 @@ final class EngineNode {
     private func giveUpConnecting() {
         turn += 1
         if case .connecting(let connection, _, let tls) = phase { phase = .connecting(connection, rest: [], tls) }
-        // The server has accepted the connection, and does not reply.
+        // The server has accepted the connection but does not reply.
         if case .greeting(let connection) = phase { return connection.end(.timedOut) }
         if let connection { return connection.end(connection.isSecuring ? .noTLS : .unreachable) }
         if case .preparing = phase { fail(.unreachable) }
     }
 
-    /// A numeric address or a Unix socket without TLS needs no lookup. All else is prepared off the loop.
+    /// Prepares a connection. A numeric address, or a Unix socket, without TLS needs no lookup; anything else is prepared off the loop.
     private func prepare() {
         let (server, settings) = (server, client.settings)
         if settings.tls == nil, settings.passwordFile == nil, let addresses = NodeAddress.find(server, isNumeric: true) {
@@ -164,9 +164,9 @@ final class EngineNode {
 
     private struct Prepared: Sendable {
         let addresses: [NodeAddress]
-        /// nil: no TLS; nil within: a file cannot be used.
+        /// TLS state; nil without TLS. The inner value is nil if a file cannot be used.
         let tls: NodeTLS??
-        /// nil: no password; nil within: the file cannot be used.
+        /// Credentials; nil without a password. The inner value is nil if the file cannot be used.
         let credentials: EngineCredentials??
     }
 
@@ -196,7 +196,7 @@ final class EngineNode {
         fail(.unreachable)
     }
 
-    /// Connected, and TLS is agreed.
+    /// Called when the connection is established and the TLS handshake is complete.
     func connectionIsUp(_ connection: NodeConnection) {
         phase = .greeting(connection)
         guard let credentials else { return introduce(connection) }
@@ -213,7 +213,7 @@ final class EngineNode {
     }
 
     private func introduce(_ connection: NodeConnection) {
-        // A refused CLIENT SETNAME does not matter.
+        // A refused CLIENT SETNAME is ignored.
         if let name = client.settings.clientName { ask(connection, EngineCommand("CLIENT", "SETNAME", name)) { _ in } }
         guard client.settings.database > 0 else { return greeted(connection) }
         ask(connection, EngineCommand("SELECT", String(client.settings.database))) { [self] reply in
@@ -247,7 +247,7 @@ final class EngineNode {
         connection.send(command.bytes[...], for: ReplyClosure(then), at: times)
     }
 
-    /// What was under way fails when this has returned.
+    /// Handles the end of a connection. Its outstanding commands fail after this function has returned.
     func connection(_ connection: NodeConnection, endedBy failure: EngineFailure, hadFlights: Bool) {
         isProbing = false
         silenceTimer?.cancel()
@@ -262,7 +262,7 @@ final class EngineNode {
             let wasSteady = now - connection.upSince >= Self.steadyMilliseconds
             guard wasSteady, breaker.isClosed else { return fail(failure) }
             phase = .idle
-            // An unused connection may be closed by the server.
+            // The server may close an unused connection; that does not count as a failure.
             if hadFlights || failure != .connectionLost, breaker.noteFailure(at: now) { opened(failure) }
             connect()
             client.nodeIsLost(self)
@@ -293,7 +293,7 @@ final class EngineNode {
 
     private func opened(_ failure: EngineFailure) {
         lastFailure = failure
-        // After a relapse, probes become rarer.
+        // After a relapse, probes are sent less often.
         let hasRelapsed = closedAt.map { now - $0 < Self.relapseMilliseconds } ?? false
         probeInterval =
             hasRelapsed ? min(probeInterval * 2, max(limits.probeMilliseconds, Self.longestProbeInterval)) : limits.probeMilliseconds
@@ -354,7 +354,7 @@ final class EngineNode {
         isProbing = false
         switch reply {
         case .failed: return
-        // The user may be allowed other commands.
+        // The user may lack permission for the probe but not for other commands.
         case .error(let text):
             guard ErrorMeaning.of(text, from: server) != .failure(.loading) else { return }
         case .bytes(token): break

@@ -2,7 +2,7 @@
 
 public enum EngineReply: Sendable, Equatable {
     case status([UInt8])
-    /// An error reply without an `EngineFailure`.
+    /// An error reply that is not an `EngineFailure`.
     case error([UInt8])
     case integer(Int64)
     case bytes([UInt8])
@@ -22,7 +22,7 @@ public enum EngineReply: Sendable, Equatable {
     public var failure: EngineFailure? { if case .failed(let failure) = self { failure } else { nil } }
 }
 
-/// Raw values are labels of metrics.
+/// Why a command failed. Raw values are labels of metrics.
 public enum EngineFailure: String, Error, Sendable, CaseIterable {
     case unreachable
     /// The command may have been executed.
@@ -31,19 +31,19 @@ public enum EngineFailure: String, Error, Sendable, CaseIterable {
     case timedOut = "timeout"
     case breakerOpen = "breaker_open"
     case queueFull = "queue_full"
-    /// NOAUTH, WRONGPASS.
+    /// The engine replied NOAUTH or WRONGPASS.
     case denied
-    /// NOPERM for the command.
+    /// The engine replied NOPERM for the command.
     case commandForbidden = "command_forbidden"
-    /// NOPERM for the key only.
+    /// The engine replied NOPERM for the key only.
     case keyForbidden = "key_forbidden"
     case loading
-    /// A replica, or without its primary.
+    /// The server is a replica, or has no primary.
     case readOnly = "read_only"
     case clusterDown = "cluster_down"
     case notCluster = "not_a_cluster"
     case redirected
-    /// No memory, or the server cannot write to its disk or to enough replicas.
+    /// The server has no memory, or cannot write to its disk or to enough replicas.
     case full
     case protocolError = "protocol"
     case untrusted

@@ -1,4 +1,4 @@
-// Addresses of a server, and sockets to them.
+// Addresses of a server, and sockets connected to them.
 
 import CSystem
 import Glibc
@@ -18,7 +18,7 @@ struct NodeAddress: Equatable, Sendable {
         bytes = withUnsafeBytes(of: &address) { Array($0) }
     }
 
-    /// nil: none. Blocks, unless `isNumeric`.
+    /// Returns the server's addresses; nil if there are none. Blocks, unless `isNumeric`.
     static func find(_ server: EngineServer, isNumeric: Bool) -> [NodeAddress]? {
         guard case .host(let name, let port) = server else {
             guard case .unix(let path) = server else { return nil }
@@ -55,7 +55,7 @@ struct NodeAddress: Equatable, Sendable {
             guard socket >= 0 else { return -1 }
             if family != AF_UNIX {
                 set(socket, Int32(IPPROTO_TCP), TCP_NODELAY, 1)
-                // Detects dead idle connections before the next command.
+                // Detects dead idle connections before the next command is sent.
                 set(socket, SOL_SOCKET, SO_KEEPALIVE, 1)
                 set(socket, Int32(IPPROTO_TCP), TCP_KEEPIDLE, 30)
                 set(socket, Int32(IPPROTO_TCP), TCP_KEEPINTVL, 5)

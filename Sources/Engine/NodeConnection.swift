@@ -1,10 +1,10 @@
-// One connection to a server. Commands are sent together at the end of each batch of events; commands that are not urgent wait a moment
-// longer. Replies arrive in the order of the commands, so an expired command keeps its place. An unrequested reply ends the connection.
+// One connection to a server. Commands are sent together at the end of each batch of events; non-urgent commands wait slightly longer.
+// Replies arrive in the order of the commands, so an expired command keeps its position. An unrequested reply ends the connection.
 
 import Glibc
 import Reactor
 
-/// Gets the reply, or the failure, once, and not from within `send`.
+/// Receives the reply, or the failure, once, never during `send`.
 protocol ReplyReceiver: AnyObject {
     func take(_ reply: EngineReply, at index: Int)
 }
@@ -30,7 +30,7 @@ final class NodeConnection: EventHandler {
         var indexes: Range<Int>
     }
 
-    /// Milliseconds of the loop's clock; microseconds of the machine's.
+    /// Times in milliseconds of the loop's clock, and in microseconds of the monotonic clock.
     struct Times {
         let milliseconds: Int64
         let microseconds: Int64
@@ -40,9 +40,9 @@ final class NodeConnection: EventHandler {
 
     private enum Holding {
         case nothing
-        /// Until the end of the batch of events.
+        /// Output waits for the end of the batch of events.
         case briefly
-        /// Until an urgent command comes, or a timer.
+        /// Output waits for an urgent command or a timer.
         case forOthers
     }
 
@@ -63,17 +63,17 @@ final class NodeConnection: EventHandler {
     private var isReadQueued = false
     private var readWaitsForWrite = false
     private var writeWaitsForRead = false
-    /// Number of the connection in this client; 0 before it is up.
+    /// Number of the connection in this client; 0 before it is established.
     private(set) var number: UInt64 = 0
-    /// When it was up, and when it last received bytes: milliseconds of the loop's clock.
+    /// When the connection was established, and when it last received bytes, in milliseconds of the loop's clock.
     private(set) var upSince: Int64 = 0
     private(set) var lastReceived: Int64 = 0
 
-    /// Work of one event, some hundred microseconds.
+    /// Maximum number of replies handled per event, which take some hundred microseconds.
     private static let repliesPerTurn = 128
     private static let bytesPerTurn = 256 * 1024
     private static let sentBytesPerTurn = 1 << 20
-    /// Delay and size of commands that are not urgent: sent alone, they cost ten times as much.
+    /// Delay in milliseconds, and size, of non-urgent output. Sent alone, such commands would cost ten times as much.
     private static let heldMilliseconds = 2
     private static let heldBytesLimit = 64 * 1024
 
@@ -129,7 +129,7 @@ final class NodeConnection: EventHandler {
             number = counted.figures.connections
             watch()
             owner?.connectionIsUp(self)
-            // TLS may hold bytes of its last message.
+            // TLS may have buffered bytes of its last message.
             if isOpen, stream.mayHoldBytes { read() }
         }
     }
@@ -148,13 +148,13 @@ final class NodeConnection: EventHandler {
     }
 
     /// - Parameters:
-    ///   - commands: encoded.
-    ///   - indexes: identify the replies to the receiver.
+    ///   - commands: encoded commands.
+    ///   - indexes: identify the replies for the receiver.
     func send(
         _ commands: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ indexes: Range<Int> = 0..<1,
         isUrgent: Bool = true, at times: Times
     ) {
-        // The kernel has not accepted all, and the loop waits for it.
+        // The kernel has not accepted all output, and the loop waits until the socket is writable.
         let isBlocked = holding == .nothing && sentBytes < output.count
         output.append(contentsOf: commands)
         flights.append(Flight(sent: times, holdMilliseconds: holdMilliseconds, receiver: receiver, indexes: indexes))
@@ -233,7 +233,7 @@ final class NodeConnection: EventHandler {
             case .bytes(let count):
                 bytes += count
                 lastReceived = now
-                // The kernel had no more. TLS may hold more.
+                // The kernel has no more bytes; TLS may have buffered some.
                 isDrained = count < space.bytes.count && !stream.mayHoldBytes
                 reader.feed(UnsafeRawBufferPointer(rebasing: space.bytes[..<count]))
             case .nothing: return
@@ -250,7 +250,7 @@ final class NodeConnection: EventHandler {
         }
     }
 
-    /// - Returns: false: all connections together hold too much.
+    /// - Returns: false if all connections together buffer too much.
     private func noteHeld() -> Bool {
         counted.heldBytes += reader.heldBytes - heldBytes
         heldBytes = reader.heldBytes
@@ -273,7 +273,7 @@ final class NodeConnection: EventHandler {
         heldBytes = 0
         let left = flights
         flights = FlightLine()
-        // The owner uses another connection from here on.
+        // The owner uses another connection from now on.
         owner?.connection(self, endedBy: failure, hadFlights: !left.isEmpty)
         owner = nil
         for flight in left.all { for index in flight.indexes { flight.receiver.take(.failed(failure), at: index) } }
@@ -293,7 +293,7 @@ private struct FlightLine {
         count += flight.indexes.count
     }
 
-    /// Receiver, index and sending time (microseconds) of the next reply; nil: none is expected.
+    /// Receiver, index and sending time (microseconds) of the next reply; nil if none is expected.
     mutating func takeNext() -> (receiver: any ReplyReceiver, index: Int, sent: Int64)? {
         guard !isEmpty, let flight = flights[head] else { return nil }
         count -= 1

@@ -1,15 +1,15 @@
-// Bytes of one connection, with or without TLS (OpenSSL by CTLS).
+// The bytes of one connection, with or without TLS (OpenSSL, through module CTLS).
 
 import CSystem
 import CTLS
 import Glibc
 import Reactor
 
-/// `@unchecked Sendable` because it is made off the loop, handed over once, and then touched by the loop alone.
+/// `@unchecked Sendable` because it is created off the loop, passed to the loop once, and then used on the loop only.
 final class NodeTLS: @unchecked Sendable {
     fileprivate let pointer: OpaquePointer
 
-    /// nil: a file cannot be used.
+    /// nil if a file cannot be used.
     init?(_ settings: EngineTLS, for server: EngineServer) {
         let name: String
         switch server {
@@ -95,7 +95,7 @@ final class NodeStream {
         return count < 0 && (errno == EAGAIN || errno == EINTR) ? .nothing : .ended
     }
 
-    /// Sends one byte at least.
+    /// - Parameter bytes: at least one byte.
     func send(_ bytes: UnsafeRawBufferPointer) -> Sent {
         if let tls {
             let count = ctls_write(tls, bytes.baseAddress, bytes.count)

@@ -1,5 +1,5 @@
-// Reads replies with hiredis, in pieces of any size. Our callbacks build the objects, so a number in a reply never allocates memory
-// directly. Bytes, elements, lines and depth of a reply are bounded here.
+// Parses replies with hiredis, in pieces of any size. Own callbacks build the objects, so a number in a reply never directly determines an
+// allocation. Bytes, elements, lines and depth of a reply are limited here.
 
 import CHiredis
 
@@ -7,19 +7,19 @@ final class ReplyReader {
     private let reader: UnsafeMutablePointer<redisReader>
     private let builder: ReplyBuilder
     private let limits: EngineLimits
-    /// Bytes of the incomplete reply, and behind it.
+    /// Bytes received since the last complete reply.
     private var bytesSinceReply = 0
     private(set) var isBroken = false
 
-    /// An error, a status or a number: hiredis scans an incomplete line from its beginning each time.
+    /// Maximum length of an error, a status or a number: hiredis scans an incomplete line from its beginning each time.
     private static let lineLimitBytes = 64 * 1024
-    /// A length in digits, and its line end.
+    /// Maximum length of a length in digits, with its line end.
     private static let lengthLimitBytes = 24
 
     init(limits: EngineLimits) {
         self.limits = limits
         builder = ReplyBuilder(limits)
-        guard let reader = chiredis_reader_make(builder.parts) else { preconditionFailure("no memory for hiredis") }
+        guard let reader = chiredis_reader_make(builder.parts) else { preconditionFailure("cannot create a hiredis reader: out of memory") }
         self.reader = reader
     }
 
@@ -27,14 +27,14 @@ final class ReplyReader {
 
     var heldBytes: Int { bytesSinceReply }
 
-    /// Takes some ten thousand bytes at a time: hiredis moves consumed bytes.
+    /// Feeds received bytes. At most some ten thousand at a time, because hiredis moves consumed bytes.
     func feed(_ bytes: UnsafeRawBufferPointer) {
         guard !isBroken, let start = bytes.baseAddress else { return }
         bytesSinceReply += bytes.count
         isBroken = redisReaderFeed(reader, start.assumingMemoryBound(to: CChar.self), bytes.count) != REDIS_OK
     }
 
-    /// nil: incomplete, or broken.
+    /// Returns the next reply; nil if it is incomplete or invalid.
     func next() -> EngineReply? {
         guard !isBroken else { return nil }
         var token: UnsafeMutableRawPointer?
@@ -57,7 +57,7 @@ final class ReplyReader {
         guard type == REDIS_REPLY_STRING || type == REDIS_REPLY_ARRAY else { return bytes.count <= Self.lineLimitBytes }
         guard let end = bytes.prefix(Self.lengthLimitBytes).firstIndex(of: 0x0D) else { return bytes.count < Self.lengthLimitBytes }
         guard type == REDIS_REPLY_STRING else { return true }
-        // A string beyond the limit is not waited for.
+        // A string beyond the limit fails at once, before its content arrives.
         var length = 0
         for byte in bytes[..<end] where (0x30...0x39).contains(byte) && length <= limits.replyBytes {
             length = length * 10 + Int(byte - 0x30)
@@ -66,18 +66,18 @@ final class ReplyReader {
     }
 }
 
-/// Builds a reply from hiredis' callbacks, from the outside in.
+/// Builds a reply from hiredis' callbacks, beginning with the outermost list.
 private final class ReplyBuilder {
     let parts: UnsafeMutablePointer<chiredis_parts>
     private(set) var isRefused = false
-    /// Incomplete lists, and the number of their missing elements.
+    /// Incomplete lists, each with the number of missing elements.
     private var open: [(items: [EngineReply], missing: Int)] = []
     private var whole: EngineReply?
     private var elements = 0
     private let elementLimit: Int
     private let byteLimit: Int
 
-    /// No command has deeper lists.
+    /// Maximum depth of lists; replies to our commands are less deep.
     private static let depthLimit = 7
 
     init(_ limits: EngineLimits) {

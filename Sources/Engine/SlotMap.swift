@@ -1,9 +1,9 @@
-// Slots of a Cluster, and their servers. Pure.
+// The slots of a Cluster and their servers. Pure.
 
 struct SlotMap: Equatable {
     private(set) var primaries: [EngineServer] = []
     private(set) var replicas: Set<EngineServer> = []
-    /// Index in `primaries` of each slot; -1: none.
+    /// Index in `primaries` of each slot; -1 for none.
     private var owners: [Int16]
     private var indexes: [EngineServer: Int16] = [:]
 
@@ -13,8 +13,8 @@ struct SlotMap: Equatable {
         indexes = [server: 0]
     }
 
-    /// - Parameter reply: to CLUSTER SLOTS: lists of first slot, last slot, primary and replicas (host, port, more).
-    /// - Returns: nil: not a map.
+    /// - Parameter reply: reply to CLUSTER SLOTS: lists of first slot, last slot, primary and replicas (host, port, more).
+    /// - Returns: nil if the reply is not a slot map.
     init?(_ reply: EngineReply, from asked: EngineServer, limit: Int) {
         guard let ranges = reply.list else { return nil }
         owners = [Int16](repeating: -1, count: KeySlot.count)
@@ -54,7 +54,7 @@ struct SlotMap: Equatable {
         return index < 0 ? nil : Int(index)
     }
 
-    /// - Returns: false: too many servers.
+    /// - Returns: false if there are too many servers.
     mutating func move(_ slot: Int, to server: EngineServer, limit: Int) -> Bool {
         guard let index = index(of: server, limit: limit) else { return false }
         owners[slot] = index
@@ -62,7 +62,8 @@ struct SlotMap: Equatable {
     }
 }
 
-/// Slot of a key: CRC16 of the text between the first { and the next }, if any (redis.io, "Cluster specification": hash tags).
+/// Slot of a key: CRC16 of the text between the first { and the next }, if there is any (redis.io, "Cluster specification": hash tags),
+/// else of the whole key.
 public enum KeySlot {
     public static let count = 16_384
 

@@ -5,19 +5,19 @@ import Forwarding
 extension AccessRefusal {
     var explanation: String {
         switch self {
-        case .address: "its client's address is not one that may ask for this"
-        case .misdirected: "it asked for a host that is not served here"
-        case .noAPI: "it asked for a path that no API is for"
-        case .outside: "the upstream may read its path as one outside of the path of upstream.url"
-        case .notProxied: "it asked for a URI that is no API's here, as one asks a forward proxy"
-        case .otherScheme: "it asked for a whole URI of http through TLS, or of https in clear"
-        case .otherCertificate: "its host's clients are asked for another certificate than its connection's were"
-        case .noCertificate: "its route wants a client certificate, and its connection has presented none that is good"
-        case .requestsPerAddress: "too many requests of its client's address were under way, and nothing fresh was stored"
-        case .userOverHTTP2: "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and its client spoke HTTP/2"
+        case .address: "access.allow or access.deny does not admit the client's address"
+        case .misdirected: "Cistern does not serve the requested host"
+        case .noAPI: "no API serves the requested path"
+        case .outside: "the upstream may interpret the path as one outside the path of upstream.url"
+        case .notProxied: "it is a forward proxy request, and its URI belongs to no API"
+        case .otherScheme: "it has an absolute http URI on a TLS connection, or an https URI without TLS"
+        case .otherCertificate: "the requested host needs another client certificate check than the connection had"
+        case .noCertificate: "its route requires a client certificate, and the connection has no verified one"
+        case .requestsPerAddress: "too many requests of the client's address were active, and no fresh response is stored"
+        case .userOverHTTP2: "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and the client used HTTP/2"
         case .userAtHTTP2Upstream:
             "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and the upstream accepts HTTP/2 only"
-        case .userConnections: "its client, or all clients, had as many upstream connections with a user as they may"
+        case .userConnections: "the client, or all clients together, reached the limit of authenticated upstream connections"
         }
     }
 
@@ -26,31 +26,36 @@ extension AccessRefusal {
         case .address:
             WhyAdvice(
                 "access.allow",
-                "and access.deny set which clients are admitted: everywhere, for one entry of listen or for one route; trusted_proxies sets how a client's address is found"
+                "and access.deny select the admitted clients: for all addresses, an entry of listen, or a route. Proxies in trusted_proxies may send the client's address"
             )
         case .misdirected:
             WhyAdvice(
                 "forwarding.names",
-                "and host of each of apis list the hosts that are served here; without them any is, but for whole URIs of other places")
-        case .noAPI: WhyAdvice("apis.path", "says for each API what the paths that it is for begin with")
-        case .outside: WhyAdvice("upstream.url", "has a path, and requests are for what lies below it")
+                "and apis.host list the served hosts. Without them every host is served, except in absolute URIs")
+        case .noAPI: WhyAdvice("apis.path", "is the path prefix of each API")
+        case .outside: WhyAdvice("upstream.url", "has a path, and requests must stay below it")
         case .notProxied:
             WhyAdvice(
                 "forwarding.names",
-                "and host of each of apis list the hosts that the forward proxy serves; without them it serves the upstream's host")
+                "and apis.host list the hosts that the forward proxy serves. Without them it serves the upstream's host")
         case .otherScheme:
             WhyAdvice(
-                "trusted_proxies", "names those in front that may say, by Forwarded or X-Forwarded-Proto, that their client spoke https")
+                "trusted_proxies", "lists the proxies that may report, in Forwarded or X-Forwarded-Proto, that their client used https")
         case .otherCertificate:
-            WhyAdvice("tls.certificates", "says for each certificate's names, by client_ca and client_verify, what clients are asked for")
+            WhyAdvice(
+                "tls.certificates",
+                "sets with client_ca and client_verify which client certificate is required for each certificate's names")
         case .noCertificate:
-            WhyAdvice("tls.client_verify", "has clients asked for a certificate; client_certificate of a route, that there must be one")
+            WhyAdvice(
+                "tls.client_verify", "controls whether clients are asked for a certificate; client_certificate of a route requires one")
         case .requestsPerAddress:
-            WhyAdvice("limits.requests_per_address", "is how many requests of one address may need the upstream at once")
-        case .userOverHTTP2: WhyAdvice("listen.http2", "false: clients that reach that listener over TLS speak HTTP/1.1")
-        case .userAtHTTP2Upstream: WhyAdvice("upstream.http2", "auto or off: such requests go over connections of HTTP/1.1")
+            WhyAdvice("limits.requests_per_address", "is the maximum number of concurrent upstream requests of one address")
+        case .userOverHTTP2: WhyAdvice("listen.http2", "false: clients use HTTP/1.1 on this TLS listener")
+        case .userAtHTTP2Upstream: WhyAdvice("upstream.http2", "auto or off: such requests use HTTP/1.1 connections")
         case .userConnections:
-            WhyAdvice("upstream.connections", "an eighth of them may be authenticated, four for one client; idle ones end after 60 s")
+            WhyAdvice(
+                "upstream.connections",
+                "limits them: an eighth may be authenticated, at most four for one client. Idle ones are closed after 60 s")
         }
     }
 }

@@ -25,10 +25,10 @@ public struct PreviousNotStored: Sendable, Equatable {
     var sentence: String {
         let words =
             switch scope {
-            case .path: "What came from this path before was not stored"
-            case .route: "Responses of this route were most often not stored for this"
-            case .api: "Responses of this API were most often not stored for this"
-            case .all: "Responses were most often not stored for this"
+            case .path: "Earlier responses of this path were not stored"
+            case .route: "Most common reason for not storing responses of this route"
+            case .api: "Most common reason for not storing responses of this API"
+            case .all: "Most common reason for not storing responses"
             }
         return "\(words): \(reason.sentence)\(reason.advice == nil ? "; no setting changes that" : "")."
     }

@@ -148,7 +148,7 @@ public struct StateSentence: Sendable {
                 let name = outage.name.isEmpty ? "The state of the upstream" : "The state of \(outage.name)"
                 // 0 if another process made the last attempt.
                 let ago = silence > 0 ? ", \(NumberText.span(silence)) ago" : ""
-                return "\(name) is unknown: it was down when it was last asked\(ago) (\(outage.cause))"
+                return "\(name) is unknown: it was down at the last request\(ago) (\(outage.cause))"
             }
         }
         return ([Self.named(parts)].filter { !$0.isEmpty } + unknown.prefix(Self.namedCount)).joined(separator: ". ")
@@ -167,20 +167,20 @@ public struct StateSentence: Sendable {
         // The main sentence is about the outages in this case.
         if !outages.isEmpty {
             if let words = UpstreamSummary.alarm(upstreams) { remarks.append(words + ".") }
-            if !troubles.isEmpty { remarks.append("Besides, \(troubleWords).") }
+            if !troubles.isEmpty { remarks.append("Also, \(troubleWords).") }
         }
-        if isCountedSince, recent.failed > 0 { remarks.append("Elsewhere \(failedWords).") }
+        if isCountedSince, recent.failed > 0 { remarks.append("In other APIs, \(failedWords).") }
         if !modes.isEmpty { remarks.append("The mode is \(Self.joined(modes)), not live.") }
         if exceptions > 0 {
-            remarks.append(exceptions == 1 ? "One mode is for some paths only." : "\(exceptions) modes are for some paths only.")
+            remarks.append(exceptions == 1 ? "One mode applies to some paths only." : "\(exceptions) modes apply to some paths only.")
         }
         if faults > 0 {
             remarks.append(
-                faults == 1 ? "A fault is injected, to practise an outage." : "\(faults) faults are injected, to practise an outage.")
+                faults == 1 ? "A fault is injected for a drill." : "\(faults) faults are injected for a drill.")
         }
         if isStoreWritable == false {
             let reason = storeRefusal.map { ": \($0)" } ?? ""
-            remarks.append("The store cannot be written to\(reason), so new responses are not stored.")
+            remarks.append("The store is not writable\(reason), so new responses are not stored.")
         }
         if isStopping { remarks.append("Cistern is stopping.") }
         return remarks
@@ -202,7 +202,7 @@ public struct StateSentence: Sendable {
     /// Returns the text for a cause of failure, which is given as a metric label.
     public static func words(ofCause label: String) -> String {
         switch label {
-        case "junk": "responses that are none"
+        case "junk": "invalid responses"
         case "slow": "too slow"
         default: String(label.map { $0 == "_" ? " " : $0 })
         }

@@ -34,14 +34,14 @@ public struct UpstreamSummary: Sendable {
         case .up: "Up"
         case .failing: "Failing"
         case .down: "Down"
-        case .unknown: report.wasDown ? "Unknown (last: down)" : report.attemptedAt == nil ? "Not asked yet" : "Unknown"
+        case .unknown: report.wasDown ? "Unknown (last: down)" : report.attemptedAt == nil ? "No request yet" : "Unknown"
         }
     }
 
     /// Details that follow `word` in a table; may be empty.
     public var note: String {
         if report.wasDown {
-            return ago(report.attemptedAt).map { "last attempt \($0), and nothing to ask for since" } ?? "no attempt since the start"
+            return ago(report.attemptedAt).map { "last attempt \($0), no request since" } ?? "no attempt since the start"
         }
         if report.state == .up || report.isUnasked, failsNow { return lastFailed }
         guard report.state == .up, let at = report.respondedAt, now - at > Self.recent else { return "" }
@@ -57,18 +57,18 @@ public struct UpstreamSummary: Sendable {
         case .failing: "\(isMany ? "have" : "has") been failing for \(NumberText.span(seconds)) (\(cause))"
         case .unknown:
             report.attemptedAt == nil
-                ? "\(isMany ? "have" : "has") not been asked for anything yet" : "\(isMany ? "have" : "has") not given a good response yet"
+                ? "\(isMany ? "have" : "has") received no request yet" : "\(isMany ? "have" : "has") not sent a good response yet"
         }
     }
 
     /// Sentence for upstreams that are not down.
     static func words(_ upstreams: [UpstreamSummary]) -> String {
         guard upstreams.count > 1 else {
-            return "The upstream \(upstreams.first?.verb(isMany: false) ?? "has not been asked for anything yet")"
+            return "The upstream \(upstreams.first?.verb(isMany: false) ?? "has received no request yet")"
         }
         let count = upstreams.count
         if upstreams.allSatisfy({ $0.report.isUnasked && $0.report.attemptedAt == nil }) {
-            return "No upstream has been asked for anything yet"
+            return "No upstream has received a request yet"
         }
         // Upstreams without a problem are counted; the others are named.
         let good = upstreams.count { $0.report.state == .up && !$0.isAlarming }
@@ -77,7 +77,7 @@ public struct UpstreamSummary: Sendable {
         if good == count { return "All \(count) upstreams are up" }
         if good > 0 { parts.append("\(good) of \(count) upstreams \(good == 1 ? "is" : "are") up") }
         if let alarm = alarm(upstreams) { parts.append(alarm) }
-        if unasked > 0 { parts.append("\(unasked) \(unasked == 1 ? "has" : "have") not been asked yet") }
+        if unasked > 0 { parts.append("\(unasked) \(unasked == 1 ? "has" : "have") received no request yet") }
         return StateSentence.joined(parts)
     }
 

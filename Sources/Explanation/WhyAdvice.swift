@@ -27,48 +27,49 @@ extension NotStoredReason {
     /// Reason clause of a sentence about a response that was not stored.
     public var sentence: String {
         switch self {
-        case .methodNotCacheable: "responses to this method are not kept"
+        case .methodNotCacheable: "responses to this method are not stored"
         case .requestContent: "the request had content, and its effect on the response is unknown"
-        case .longContent: "the request's content is longer than what responses are kept by on its route"
-        case .changingContent: "the request's content changes something, or may do so"
-        case .unreadContent: "the content of other requests took so much memory or work that this one's was not looked through"
-        case .connectionUser: "the upstream authenticates connections (NTLM, Negotiate or Kerberos), so the response is this client's alone"
-        case .rangeRequest: "only a part was asked for"
-        case .preconditions: "the request had preconditions that only the upstream can judge"
-        case .status: "responses with this status are not kept"
-        case .setCookie: "the response sets a cookie, and such responses are not kept"
+        case .longContent: "the request's content is longer than routes.content_limit"
+        case .changingContent: "the request's content changes data, or may change it"
+        case .unreadContent: "this request's content was not examined, because other requests' content used the available memory or time"
+        case .connectionUser:
+            "the upstream authenticates connections (NTLM, Negotiate or Kerberos), so the response belongs to this client only"
+        case .rangeRequest: "the request is for a part only (Range)"
+        case .preconditions: "the request has preconditions that only the upstream can evaluate"
+        case .status: "responses with this status are not stored"
+        case .setCookie: "the response sets a cookie, and such responses are not stored"
         case .noContent: "the response has no content"
-        case .partial: "the response is only a part"
-        case .requestNoStore: "the request said Cache-Control: no-store"
-        case .noStore: "the response said Cache-Control: no-store"
+        case .partial: "the response is partial (206)"
+        case .requestNoStore: "the request has Cache-Control: no-store"
+        case .noStore: "the response has Cache-Control: no-store"
         case .privateResponse:
             "the response has Cache-Control: private, and no credentials of the request select a partition"
         case .userUnknown:
             """
-            the response has Cache-Control: private, and no credentials of the request identify one user: no credential field, and no cookie \
-            that looks like a session's
+            the response has Cache-Control: private, and no credentials of the request identify one user: no credential field, and no \
+            session cookie
             """
         case .oneTimeCredentials:
-            "the request's credentials are new each time (a signature, Digest or a DPoP proof), so no later request would find the response"
-        case .authorized: "the request was authorized, and the response did not allow sharing"
-        case .varyStar: "the response said Vary: *, or varies by where the client is, so it fits no other request"
+            "the request's credentials differ in each request (a signature, Digest or a DPoP proof), so no later request would match"
+        case .authorized: "the request has Authorization, and the response does not allow sharing"
+        case .varyStar: "the response has Vary: *, or varies by the client's address, so it matches no other request"
         case .tooManyMembers: "the response varies by too many fields, or belongs to too many groups"
-        case .contentType: "the response's media type is not one that is kept"
-        case .contentCoding: "the response was coded in a way that cannot, or for no-transform may not, be taken off"
+        case .contentType: "responses with this media type are not stored"
+        case .contentCoding: "the response has a content coding that cannot be decoded, or must not be decoded because of no-transform"
         case .tooLarge: "the response is too large"
-        case .invalidJSON: "the response says that it is JSON and is not"
-        case .empty: "the response says that it is JSON and is empty"
-        case .unprovenEnd: "nothing proves that the response was complete"
-        case .undecodable: "the response's coding could not be taken off"
-        case .tooDeep: "the response is JSON that nests deeper than is looked at"
-        case .notGood: "the response is not what the route calls a good one"
-        case .notKept: "the response lacks what the route's keep_if demands"
+        case .invalidJSON: "the media type is JSON, but the content is not valid JSON"
+        case .empty: "the media type is JSON, but the content is empty"
+        case .unprovenEnd: "the response may be incomplete: neither its length nor its content shows its end"
+        case .undecodable: "the response's content could not be decoded"
+        case .tooDeep: "the response is JSON with too deep nesting"
+        case .notGood: "the response does not meet the route's requirements for a good response"
+        case .notKept: "the response does not meet the route's keep_if"
         case .graphQLError: "the response has GraphQL errors and no data"
-        case .outdated: "a response that was asked for later had come before it, and is stored"
-        case .invalidated: "its target was purged or written to while the response was on its way"
-        case .storeRefused: "the store did not take it"
-        case .stream: "it is a stream, which is passed on as it comes"
-        case .notAllowed: "the upstream does not let scripts of this origin send what the preflight asked for"
+        case .outdated: "the response to a later request arrived first, and is stored"
+        case .invalidated: "its target was purged or changed by a write while the response was in transit"
+        case .storeRefused: "the store did not accept the response"
+        case .stream: "the response is a stream, which is forwarded as it arrives"
+        case .notAllowed: "the upstream does not permit scripts of this origin to send the preflight's method or fields"
         }
     }
 
@@ -86,29 +87,31 @@ extension NotStoredReason {
         switch self {
         case .methodNotCacheable:
             WhyAdvice(
-                "routes.methods", "names methods that only read on a route, so that their responses are kept; GraphQL mutations never are")
+                "routes.methods", "lists methods that only read, so that their responses are stored. GraphQL mutations are never stored")
         case .longContent:
-            WhyAdvice("routes.content_limit", "is the longest content of a request that its response is kept by")
+            WhyAdvice("routes.content_limit", "is the maximum content length of requests with stored responses")
         case .status: WhyAdvice(ofNotStored: nil)
-        case .noStore: WhyAdvice("routes.freshness.ignore", "with no-store in it, the route's responses are kept although they say so")
-        case .setCookie: WhyAdvice("cache.set_cookie", "strip: keeps the response without the cookie")
-        case .privateResponse: WhyAdvice("cache.role", "private: one user's own cache keeps it")
+        case .noStore:
+            WhyAdvice("routes.freshness.ignore", "containing no-store: the route's responses are stored although they have no-store")
+        case .setCookie: WhyAdvice("cache.set_cookie", "strip: the response is stored without the cookie")
+        case .privateResponse: WhyAdvice("cache.role", "private: the response is stored, because the cache serves a single user")
         case .userUnknown:
-            WhyAdvice("cache.credential_cookies", "with the cookie that tells users apart named in it, without *, the response is kept")
+            WhyAdvice("cache.credential_cookies", "containing the cookie that identifies the user, without *: the response is stored")
         case .authorized:
-            WhyAdvice("cache.credential_fields", "with authorization in the list, the response is kept for requests with equal credentials")
-        case .contentType: WhyAdvice("cache.content_types", "names the media types that are kept")
+            WhyAdvice("cache.credential_fields", "containing authorization: the response is stored for requests with equal credentials")
+        case .contentType: WhyAdvice("cache.content_types", "lists the media types that are stored")
         case .tooLarge:
-            WhyAdvice("cache.buffer_limit", "is the largest response that is kept; store.size and the space on its disk bound it too")
-        case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
-        case .notKept: WhyAdvice("routes.keep_if.must_have", "and the others beside it say which responses of the route are kept")
-        case .invalidated: WhyAdvice("routes.invalidates_target", "off: a write to the target does not make its responses invalid")
-        case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern status` tells")
+            WhyAdvice("cache.buffer_limit", "is the maximum size of a stored response. store.size and free disk space limit it too")
+        case .notGood: WhyAdvice("routes.good.must_have", "and the other settings of routes.good define a good response of the route")
+        case .notKept:
+            WhyAdvice("routes.keep_if.must_have", "and the other settings of routes.keep_if define which responses of the route are stored")
+        case .invalidated: WhyAdvice("routes.invalidates_target", "off: a write to the target does not invalidate its responses")
+        case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern status` shows the error")
         case .oneTimeCredentials:
             WhyAdvice(
-                "credentials.partition", "ignore: on a route with equal responses for all clients, they are kept for all")
-        case .noContent: WhyAdvice("cache.store", "any: keeps responses without content too")
-        case .contentCoding: WhyAdvice("cache.store", "any: keeps responses in their own coding")
+                "credentials.partition", "ignore: for a route with equal responses for all clients; they are stored for all")
+        case .noContent: WhyAdvice("cache.store", "any: responses without content are stored too")
+        case .contentCoding: WhyAdvice("cache.store", "any: responses are stored in their own content coding")
         case .unreadContent, .tooManyMembers, .requestContent, .changingContent, .connectionUser, .rangeRequest, .preconditions, .partial,
             .requestNoStore, .varyStar,
             .invalidJSON, .graphQLError, .empty, .unprovenEnd, .undecodable, .tooDeep,
@@ -122,10 +125,10 @@ extension NotStoredReason {
 extension CrossOriginRules.Verdict {
     var sentence: String {
         switch self {
-        case .allowed: "Cistern responded to the preflight itself, as the setting cors says, and allowed what it asked for."
-        case .originNotNamed: "Cistern refused the preflight: cors.origins does not name its origin."
-        case .methodNotNamed: "Cistern refused the preflight: cors.methods does not name the method that it asked for."
-        case .fieldNotNamed: "Cistern refused the preflight: cors.fields does not name a field that it asked for."
+        case .allowed: "Cistern answered the preflight itself, because cors is configured, and allowed it."
+        case .originNotNamed: "Cistern refused the preflight: cors.origins does not contain its origin."
+        case .methodNotNamed: "Cistern refused the preflight: cors.methods does not contain the requested method."
+        case .fieldNotNamed: "Cistern refused the preflight: cors.fields does not contain a requested field."
         }
     }
 }
@@ -133,19 +136,19 @@ extension CrossOriginRules.Verdict {
 extension BypassReason {
     public var sentence: String {
         switch self {
-        case .method: "Responses to this method do not come from the store."
+        case .method: "Responses to this method are not served from the store."
         case .content: "The request had content, so the store has no response for it."
         case .longContent:
-            "Responses to this method are kept by the request's content, and only as long as that is no longer than routes.content_limit."
+            "Responses to this method are stored under the request's content, which is longer than routes.content_limit."
         case .changingContent:
-            "Responses to this method are kept by the request's content, but not where that changes something, or may (as a GraphQL mutation)."
-        case .unreadContent: "Responses to this method are kept by the request's content, which was not looked through."
-        case .range: "Only a part was asked for, and no fresh whole is stored."
-        case .precondition: "The request had preconditions that only the upstream can judge."
-        case .stream: "Responses of this route are streams (routes.stream), which never come from the store."
+            "Responses to this method are stored under the request's content, but this content may change data, as a GraphQL mutation does."
+        case .unreadContent: "Responses to this method are stored under the request's content, which was not examined."
+        case .range: "The request is for a part only (Range), and no fresh complete response is stored."
+        case .precondition: "The request has preconditions that only the upstream can evaluate."
+        case .stream: "Responses of this route are streams (routes.stream), which are never served from the store."
         case .connectionUser:
             "The client's connection is authenticated at the upstream (NTLM, Negotiate or Kerberos): its requests use a separate connection."
-        case .upgrade: "The client wanted to change to another protocol (routes.upgrade): what is said in that is passed on as it comes."
+        case .upgrade: "The client upgraded to another protocol (routes.upgrade). Its bytes are forwarded as they arrive."
         }
     }
 }
@@ -158,7 +161,7 @@ extension BackgroundCause {
             "The stored response is requested often and was about to become stale; this fetch refreshed it in the background."
         case .recheck: "The upstream was known to fail here; this was a check in the background."
         case .slow: "The stored response was served because the upstream was slow; the fetch continued."
-        case .clientLeft: "The client had left; the upstream's response was still waited for."
+        case .clientLeft: "The client had disconnected; the fetch continued without it."
         }
     }
 }
@@ -167,16 +170,16 @@ extension ValidationReason {
     /// Reason clause of a sentence about a request that was forwarded although a response is stored.
     public var sentence: String {
         switch self {
-        case .noFreshness: "the stored response did not say for how long it is fresh"
+        case .noFreshness: "the stored response has no freshness lifetime"
         case .stale: "the stored response is stale"
-        case .noCache: "the stored response said Cache-Control: no-cache"
-        case .markedStale: "the stored response was purged softly, or a login or a captive portal answered a write"
-        case .unseen: "what other nodes have purged could not be seen, and the stored response was older than share.blind_limit"
+        case .noCache: "the stored response has Cache-Control: no-cache"
+        case .markedStale: "the stored response was soft-purged, or a login page or captive portal answered a write"
+        case .unseen: "purges of other nodes could not be read, and the stored response was older than share.blind_limit"
         case .otherOrigin: "the stored response was sent for another Origin, or for none, so this script may not be permitted to read it"
-        case .ageUnknown: "the clock was set back since the stored response came, so its age is unknown"
-        case .requestNoCache: "the request said Cache-Control: no-cache"
+        case .ageUnknown: "the clock was set back after the response was stored, so its age is unknown"
+        case .requestNoCache: "the request has Cache-Control: no-cache"
         case .requestMaxAge: "the stored response is older than the request's max-age"
-        case .requestMinFresh: "the stored response is not fresh for as long as the request's min-fresh"
+        case .requestMinFresh: "the stored response will not stay fresh for the request's min-fresh"
         }
     }
 }
@@ -185,14 +188,14 @@ extension FleetReply {
     var sentence: String {
         let time = "\(microseconds / 1_000).\(microseconds / 100 % 10) ms"
         return switch outcome {
-        case .found where hasWaited: "Another node fetched this response; it came after \(time)."
+        case .found where hasWaited: "Another node fetched this response; it arrived after \(time)."
         case .missing where hasWaited: "Another node sent this request to the upstream, and had stored no response after \(time)."
-        case .found: "Another node had stored the response: it came from the shared level in \(time)."
-        case .missing: "No other node had stored it (the shared level said so in \(time))."
-        case .late: "The shared level had not replied after \(time), so the upstream was asked beside it."
-        case .failed: "The shared level could not be asked (cistern share status)."
+        case .found: "Another node had stored the response. Redis returned it in \(time)."
+        case .missing: "No other node had stored the response (Redis replied in \(time))."
+        case .late: "Redis had not replied after \(time), so the request was sent to the upstream as well."
+        case .failed: "Redis could not be queried (see cistern share status)."
         case .refused:
-            "What other nodes had stored may not be taken: \(refusal?.sentence ?? "it is no newer, or was purged or changed since")."
+            "The response of another node was not used: \(refusal?.sentence ?? "it is not newer, or was purged or changed since")."
         }
     }
 }
@@ -201,18 +204,18 @@ extension FleetRefusal {
     /// Reason clause of a sentence about a response of another node that may not be used.
     fileprivate var sentence: String {
         switch self {
-        case .otherEpoch: "it was stored before the engine lost its log"
-        case .belowFloor: "it is older than what can be known of purges"
-        case .ahead: "this node has not read as far in the fleet's log"
-        case .doubted: "its place in the fleet's log may have been lost with a primary"
-        case .purgedAll: "all was purged since, or something was said that this node cannot read"
-        case .marked: "it was purged or written to since"
+        case .otherEpoch: "it was stored before Redis lost the fleet's log"
+        case .belowFloor: "it is older than the oldest purge in the fleet's log"
+        case .ahead: "this node has not yet read the fleet's log up to its position"
+        case .doubted: "its position in the fleet's log may have been lost with a Redis primary"
+        case .purgedAll: "everything was purged since, or the log has an entry that this node cannot read"
+        case .marked: "it was purged, or changed by a write, since"
         case .selected: "it was purged since"
-        case .held: "this node has changed it, and not told the others yet"
-        case .unreadable: "no secret of this node opens it (share.secret_file), or it was changed there"
-        case .clock: "by the fleet's clock it comes from the future, or that clock is not known yet"
+        case .held: "this node has invalidated it, and has not notified the other nodes yet"
+        case .unreadable: "no secret of this node decrypts it (share.secret_file), or it was modified in Redis"
+        case .clock: "its time is in the future by the fleet's clock, or that clock is not known yet"
         case .notNewer: "the stored response here is as recent, or was invalidated here"
-        case .notGood: "it is not what counts as good here, or less than the good copy that is stored here"
+        case .notGood: "it is not a good response by this node's rules, or worse than the good response stored here"
         }
     }
 }
@@ -221,13 +224,14 @@ extension FleetObstacle {
     var sentence: String {
         let reason =
             switch self {
-            case .failing: "the engine fails, and is not asked (cistern share status says why)"
-            case .disconnected: "what other nodes purge cannot be seen just now (cistern share status says why)"
-            case .slow: "a round trip to the engine takes too long"
-            case .unshareable: "the last response could not be shared, or the upstream failed, so each node asks for itself for a while"
+            case .failing: "Redis fails and is not queried (see cistern share status)"
+            case .disconnected: "purges of other nodes cannot be read at present (see cistern share status)"
+            case .slow: "a round trip to Redis takes too long"
+            case .unshareable:
+                "the last response could not be shared, or the upstream failed, so each node queries the upstream itself for a while"
             case .lookedUp: "responses of users identified by the upstream (credentials.identity.lookup) are not shared"
             }
-        return "What other nodes had stored was not looked for: \(reason)."
+        return "Responses of other nodes were not looked up: \(reason)."
     }
 }
 
@@ -236,13 +240,13 @@ extension FleetDoubt {
     var sentence: String {
         let reason =
             switch self {
-            case .neverFollowed: "it was stored before this node followed what other nodes purge"
-            case .epoch: "the engine between nodes has lost its log, and with it what other nodes may have purged"
-            case .trimmed: "what other nodes purged while this one was away is no longer in the log (share.keep)"
-            case .lostEntries: "what other nodes purged was lost with a server of the engine"
-            case .unopened: "a node with another secret has purged or changed something, and this node cannot read what (share.secret_file)"
+            case .neverFollowed: "it was stored before this node read the purges of other nodes"
+            case .epoch: "Redis lost the fleet's log, which may have contained purges of other nodes"
+            case .trimmed: "purges of other nodes while this node was disconnected are no longer in the log (share.keep)"
+            case .lostEntries: "purges of other nodes were lost with a Redis server"
+            case .unopened: "a node with another secret purged or changed responses, and this node cannot read which (share.secret_file)"
             }
-        return "the stored response counts as stale, since \(reason)"
+        return "the stored response counts as stale, because \(reason)"
     }
 }
 
@@ -251,11 +255,11 @@ extension LifetimeSource {
     var sentence: String? {
         switch self {
         case .response: nil
-        case .heuristic: "How long it counts as fresh is a share of the time since its Last-Modified (cache.heuristics)."
-        case .standard: "It did not say how long it is fresh: the setting freshness.default does."
-        case .minimum: "It counts as fresh for longer than it said: the setting freshness.minimum has it so."
-        case .maximum: "It counts as fresh for less than it said: the setting freshness.maximum has it so."
-        case .negative: "It is an error, and is kept for the time that the setting negative gives."
+        case .heuristic: "Its freshness lifetime is a percentage of the time since Last-Modified (cache.heuristics)."
+        case .standard: "It gives no freshness lifetime: freshness.default applies."
+        case .minimum: "Its own freshness lifetime is shorter: freshness.minimum applies."
+        case .maximum: "Its own freshness lifetime is longer: freshness.maximum applies."
+        case .negative: "It is an error, and is stored for the time of the setting negative."
         }
     }
 }
@@ -264,14 +268,14 @@ extension NoRescueReason {
     /// Reason clause of a sentence about a stored response that may not be served as a rescue.
     public var sentence: String {
         switch self {
-        case .noCache: "it said no-cache"
-        case .mustRevalidate: "it said must-revalidate"
-        case .proxyRevalidate: "it said proxy-revalidate"
-        case .sharedMaxAge: "it said s-maxage"
-        case .requestNoCache: "the request said no-cache"
-        case .staleIfError: "it is staler than its stale-if-error allows"
-        case .authorized: "it is the response to another's authorized request, and may be shared only as long as it is validated"
-        case .storedError: "it is an error itself"
+        case .noCache: "it has no-cache"
+        case .mustRevalidate: "it has must-revalidate"
+        case .proxyRevalidate: "it has proxy-revalidate"
+        case .sharedMaxAge: "it has s-maxage"
+        case .requestNoCache: "the request has no-cache"
+        case .staleIfError: "it has been stale for longer than its stale-if-error allows"
+        case .authorized: "it is the response to another user's request with Authorization, and needs validation before it is shared"
+        case .storedError: "the stored response is an error itself"
         case .staleFor: "it has been stale for longer than stale_for"
         case .record: "the mode is record"
         }
@@ -283,7 +287,7 @@ extension NoRescueReason {
         case .noCache, .mustRevalidate, .proxyRevalidate, .sharedMaxAge, .requestNoCache, .staleIfError:
             WhyAdvice("cache.policy", "rescue: stored responses are served while the upstream fails, regardless of their Cache-Control")
         case .authorized:
-            WhyAdvice("cache.credential_fields", "with authorization in the list, the response is kept for requests with equal credentials")
+            WhyAdvice("cache.credential_fields", "containing authorization: the response is stored for requests with equal credentials")
         case .staleFor: WhyAdvice("cache.stale_for", "longer, or 0s: stored responses are served at any age")
         case .storedError, .record: nil
         }
@@ -294,7 +298,7 @@ extension SharedRescuePermission {
     /// Name of the response that was served.
     public var copy: String {
         switch self {
-        case .isPublic, .ownCookies, .always: "The stored response to those without credentials"
+        case .isPublic, .ownCookies, .always: "The response stored for clients without credentials"
         case .expiredToken: "The stored response of the token's user"
         case .lookedUpBefore: "The stored response of the credentials' user"
         }
@@ -303,12 +307,12 @@ extension SharedRescuePermission {
     /// Reason clause of a sentence about a stored response that was served instead.
     public var sentence: String {
         switch self {
-        case .isPublic: "it said that it is for everyone"
-        case .ownCookies: "the request's cookies are those that the upstream gave to a client without any"
-        case .always: "the operator allows any (cache.rescue_with_shared: always)"
-        case .expiredToken: "the token has just ended (credentials.identity.jwt.rescue_expired)"
+        case .isPublic: "it is public (public or s-maxage)"
+        case .ownCookies: "the upstream set the request's cookies in this response"
+        case .always: "cache.rescue_with_shared is always"
+        case .expiredToken: "the token has just expired (credentials.identity.jwt.rescue_expired)"
         case .lookedUpBefore:
-            "the upstream cannot identify the user now; this is its last answer (credentials.identity.lookup.keep)"
+            "the upstream cannot identify the user now, so its last answer applies (credentials.identity.lookup.keep)"
         }
     }
 }
@@ -319,9 +323,9 @@ extension NoSharedRescueReason {
         switch self {
         case .never: "cache.rescue_with_shared is never"
         case .varies: "it depends on the credentials (Vary)"
-        case .notPublic: "it did not say public or s-maxage"
-        case .otherCookies: "it did not say public or s-maxage, and the credentials are not just cookies that came with it"
-        case .gone: "the target is gone for those without credentials"
+        case .notPublic: "it has neither public nor s-maxage"
+        case .otherCookies: "it has neither public nor s-maxage, and the credentials are not only cookies that it set"
+        case .gone: "the target no longer exists for clients without credentials"
         }
     }
 
@@ -331,9 +335,9 @@ extension NoSharedRescueReason {
         case .never:
             WhyAdvice(
                 "cache.rescue_with_shared",
-                "own: it may if it said public or s-maxage, or if the cookies came with it; always: it may in any case")
+                "own: served if it has public or s-maxage, or set the request's cookies; always: served in any case")
         case .notPublic, .otherCookies:
-            WhyAdvice("cache.rescue_with_shared", "always: it may be served for all requests with credentials")
+            WhyAdvice("cache.rescue_with_shared", "always: the response is served for all requests with credentials")
         case .varies, .gone: nil
         }
     }
@@ -343,20 +347,20 @@ extension UpstreamFault {
     /// Text about a response.
     public var sentence: String {
         switch self {
-        case .serverError: "the server says that it is in trouble"
-        case .rateLimited: "the server says that it was asked too often"
-        case .invalidJSON: "it says that it is JSON and is not"
-        case .undecodable: "its coding cannot be taken off"
-        case .emptyContent: "it is empty"
-        case .unexpectedType: "its media type is not the expected one, as when a web page comes instead of JSON"
-        case .unexpectedStatus: "a status like this was not asked for"
-        case .redirected: "it leads elsewhere, as to a login page"
-        case .unprovenEnd: "nothing proves that it was complete"
-        case .crowd: "many targets turned so at once, as when a gateway loses its routes"
-        case .unexpectedSize: "the route's good responses have another size"
+        case .serverError: "the server reports an error"
+        case .rateLimited: "the server reports too many requests"
+        case .invalidJSON: "its media type is JSON, but its content is not valid JSON"
+        case .undecodable: "its content cannot be decoded"
+        case .emptyContent: "its content is empty"
+        case .unexpectedType: "its media type is not the expected one, such as a web page instead of JSON"
+        case .unexpectedStatus: "its status is not valid for this request"
+        case .redirected: "it redirects to another URL, such as a login page"
+        case .unprovenEnd: "it may be incomplete"
+        case .crowd: "many targets returned this status at once, as when a gateway loses its routes"
+        case .unexpectedSize: "its size is outside the limits of the route's good responses"
         case .missingValue: "it lacks a value that the route's good responses have"
-        case .unwantedValue: "it has a value that the route's good responses have not"
-        case .shrunk: "it is much shorter than the stored one"
+        case .unwantedValue: "it has a value that the route's good responses must not have"
+        case .shrunk: "it is much shorter than the stored response"
         }
     }
 }
@@ -366,9 +370,9 @@ extension ContentOutcome {
     public var sentence: String? {
         switch self {
         case .whole: nil
-        case .streamedTooLong: "The request's content was passed on as it came: it is too long to be held."
-        case .streamedNoRoom: "The request's content was passed on as it came: others held too much."
-        case .unfinished: "The request's content did not become whole, and nothing was asked."
+        case .streamedTooLong: "The request's content was streamed to the upstream, because it is too long to be buffered."
+        case .streamedNoRoom: "The request's content was streamed to the upstream, because other requests used the memory for buffering."
+        case .unfinished: "The request's content was incomplete, so no request was sent to the upstream."
         }
     }
 
@@ -376,7 +380,8 @@ extension ContentOutcome {
         switch self {
         case .whole, .unfinished, .streamedNoRoom: nil
         case .streamedTooLong:
-            WhyAdvice("limits.request_buffer", "is how much of one request's content is read before the request is sent to the upstream")
+            WhyAdvice(
+                "limits.request_buffer", "is the maximum content of a request that is buffered before the request is sent to the upstream")
         }
     }
 }
@@ -385,11 +390,14 @@ extension FailureStop {
     public var sentence: String {
         let cause = "(\(StateSentence.words(ofCause: cause.text)))"
         return switch scope {
-        case .address: "The upstream cannot be reached \(cause), and was not asked."
-        case .upstream: "Every request to the upstream fails \(cause): the copy was served at once, and checks continue in the background."
-        case .route: "Every request on this route fails \(cause): the copy was served at once, and checks continue in the background."
-        case .key: "This request failed twice in a row \(cause): the copy was served at once, and checks continue in the background."
-        case .pause: "The upstream asked this client to wait before it sends this request again \(cause), and was not asked."
+        case .address: "The upstream cannot be reached \(cause), so no request was sent."
+        case .upstream:
+            "Every request to the upstream fails \(cause): the stored response was served at once, and checks continue in the background."
+        case .route:
+            "Every request on this route fails \(cause): the stored response was served at once, and checks continue in the background."
+        case .key:
+            "This request failed twice in a row \(cause): the stored response was served at once, and checks continue in the background."
+        case .pause: "The upstream asked this client to wait before repeating this request \(cause), so no request was sent."
         }
     }
 
@@ -399,10 +407,12 @@ extension FailureStop {
     public var advice: WhyAdvice {
         let setting = setting.rawValue
         return switch self.setting {
-        case .retryAfterLimit: WhyAdvice(setting, "is the maximum Retry-After that is followed")
-        case .recheck: WhyAdvice(setting, "is the interval between checks of what fails")
-        case .window: WhyAdvice(setting, "is how long nothing must have succeeded for this")
-        case .threshold: WhyAdvice(setting, "is how many failures in a row it takes; failure.recheck is the interval between attempts")
+        case .retryAfterLimit: WhyAdvice(setting, "is the maximum Retry-After that Cistern follows")
+        case .recheck: WhyAdvice(setting, "is the interval between checks of a failing upstream")
+        case .window: WhyAdvice(setting, "is the time without a success after which this applies")
+        case .threshold:
+            WhyAdvice(
+                setting, "is the number of consecutive failures after which this applies; failure.recheck is the interval between attempts")
         }
     }
 }
@@ -412,12 +422,12 @@ extension FetchFailure {
     public func sentence(status: UInt16) -> String {
         switch self {
         case .stopped(let stop): stop.sentence
-        case .slow: "The upstream was too slow, and a copy was served; the fetch continued."
-        case .tooManyStreams: "The upstream's response is a stream, and streams hold half of the connections already: as many as they may."
+        case .slow: "The upstream was too slow, so a stored response was served; the fetch continued."
+        case .tooManyStreams: "The upstream's response is a stream, and streams already use half of the connections, which is their limit."
         case .transfer(let error) where error.kind == .connectionLimitReached:
-            "The upstream was not asked: too many others were waiting for it."
+            "No request was sent to the upstream, because too many requests were waiting for a connection."
         case .transfer(let error) where error.kind == .tunnelRefused:
-            "The forward proxy made no tunnel to the upstream, which was not asked\(error.details.map { ": \($0)" } ?? "")."
+            "The forward proxy opened no tunnel to the upstream, so no request was sent\(error.details.map { ": \($0)" } ?? "")."
         case .transfer(let error):
             "The upstream failed: \(error.sentencePart)\(status == 0 ? "" : ", after status \(status)")."
         case .fault(let fault, _):
@@ -429,13 +439,13 @@ extension FetchFailure {
     public func advice(isUnderWay: Bool) -> WhyAdvice? {
         switch self {
         case .stopped(let stop): stop.advice
-        case .slow: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could be served")
-        case .tooManyStreams: WhyAdvice("upstream.connections", "is how many there are; streams may hold half of them")
+        case .slow: WhyAdvice("cache.rescue_after", "is the maximum time to wait for the upstream if a stored response can be served")
+        case .tooManyStreams: WhyAdvice("upstream.connections", "is the number of connections; streams may use half of them")
         case .transfer(let error):
             isUnderWay && [.connectionReadTimeout, .responseTimeout].contains(error.kind)
                 ? WhyAdvice(
                     "routes.stream",
-                    "true: responses that grow over time, such as a watch, are streamed; timeouts.stream is their longest pause")
+                    "true: responses that grow over time, such as a watch, are streamed; timeouts.stream is their maximum pause")
                 : error.advice.map { WhyAdvice($0.setting, $0.effect) }
         case .fault(let fault, _): fault.advice
         }
@@ -450,11 +460,11 @@ extension UpstreamFault {
     /// The setting with the violated requirement of the route; nil for other faults.
     var advice: WhyAdvice? {
         switch self {
-        case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes say how long a good response of the route is")
-        case .missingValue: WhyAdvice("routes.good.must_have", "names the values of a good response of the route")
-        case .unwantedValue: WhyAdvice("routes.good.must_not_have", "names the values that no good response of the route has")
-        case .crowd: WhyAdvice("cache.gone", "ignore: a 404 or 403 is passed on, however many targets have one")
-        case .shrunk: WhyAdvice("routes.good.shrink_limit", "is the least share of the stored one's length")
+        case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes limit the size of a good response of the route")
+        case .missingValue: WhyAdvice("routes.good.must_have", "lists the values that a good response of the route must have")
+        case .unwantedValue: WhyAdvice("routes.good.must_not_have", "lists the values that a good response of the route must not have")
+        case .crowd: WhyAdvice("cache.gone", "ignore: a 404 or 403 is forwarded, regardless of how many targets return one")
+        case .shrunk: WhyAdvice("routes.good.shrink_limit", "is the minimum length, in percent of the stored response's")
         case .serverError, .rateLimited, .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unexpectedStatus, .redirected,
             .unprovenEnd:
             nil
@@ -464,6 +474,6 @@ extension UpstreamFault {
     /// Advice for a response that violates `good` of the route.
     var demandAdvice: WhyAdvice? {
         guard self == .unexpectedType else { return advice }
-        return WhyAdvice("routes.good.content_types", "names the media types of a good response of the route")
+        return WhyAdvice("routes.good.content_types", "lists the media types of a good response of the route")
     }
 }

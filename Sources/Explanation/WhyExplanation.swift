@@ -84,7 +84,7 @@ public struct WhyExplanation {
     /// Parts of the request that the key omits, as text.
     private var dropped: [String] {
         var dropped: [String] = []
-        if record.isCut { dropped.append("the end of the target: more is not remembered here") }
+        if record.isCut { dropped.append("the end of the target: only its first 256 bytes are recorded") }
         let names = { (target: [UInt8]) -> [String] in
             guard let question = target.firstIndex(of: UInt8(ascii: "?")) else { return [] }
             return target[(question + 1)...].split(separator: UInt8(ascii: "&")).map { argument in
@@ -95,10 +95,10 @@ public struct WhyExplanation {
         let canonical = canonicalTarget
         let kept = names(canonical).map { $0.lowercased() }
         for name in names(record.target) where !kept.contains(name.lowercased()) {
-            dropped.append("the argument \(name): the route's rules say that it makes no difference")
+            dropped.append("the argument \(name): the route's settings exclude it from the key")
         }
         if dropped.isEmpty, canonical != record.target { dropped.append("the order of arguments and the spelling of percent-encoding") }
-        if partition != nil { dropped.append("the credentials: a keyed hash stands for them") }
+        if partition != nil { dropped.append("the credentials: a keyed hash replaces them") }
         return dropped
     }
 
@@ -127,28 +127,29 @@ public struct WhyExplanation {
     private var explanation: [String] {
         var sentences = [exchange.background?.cause.sentence ?? lookUpSentence]
         if let unknownField {
-            sentences.append("A copy is stored that differs in \(unknownField), by which the upstream may select: so it was not used.")
+            sentences.append(
+                "The stored response has another value of \(unknownField), and the upstream may depend on it, so it was not used.")
         }
         if let before { sentences.append(before.sentence) }
         if exchange.found.kind == .stored { sentences += freshnessSentences }
         if exchange.reasons.isClientIgnored {
-            sentences.append("The request wanted the upstream to be asked, which the setting client_directives ignores.")
+            sentences.append("The request demanded a request to the upstream, but client_directives is ignore.")
         }
         if exchange.upstream.isFaulted {
-            sentences.append("A fault was injected, to practise an outage: this says nothing of the upstream (cistern drill ls).")
+            sentences.append("A fault was injected for a drill, so this result does not show the upstream's state (see cistern drill ls).")
         }
         if let failure { sentences.append(failure.sentence(status: exchange.upstream.status)) }
         if exchange.upstream.patience > 0 {
             let time = NumberText.duration(microseconds: Int64(exchange.upstream.patience) * 1_000)
-            sentences.append("This request is slow by nature: the upstream had \(time), twice the usual time.")
+            sentences.append("Responses to this request are usually slow, so the time limit was \(time), twice the usual time.")
         }
         if exchange.found.isGone {
             // A 403 revoked the user's access (`ResponseCache.saysGone`).
             let meaning = exchange.status == 403 ? "that this user may not read it (403)" : "that it is gone"
             sentences.append(
                 exchange.result == .rescued
-                    ? "The client got the upstream's latest answer: \(meaning). The older copy stays, and returns with the next 200 or 304."
-                    : "It is remembered beside the stored copy: while the upstream fails, this response is served.")
+                    ? "The client got the upstream's latest answer: \(meaning). The older response stays stored, and is used again after a 200 or 304."
+                    : "It is stored in addition to the older response. While the upstream fails, it is served instead.")
         } else if let permission = exchange.reasons.sharedRescuePermission {
             sentences.append("\(permission.copy) was served instead: \(permission.sentence).")
         } else if exchange.result == .rescued {
@@ -159,10 +160,10 @@ public struct WhyExplanation {
             sentences.append("The stored response stays.")
         }
         if exchange.result == .error, let reason = exchange.reasons.notRescued {
-            sentences.append("The stored copy may not be served in an outage: \(reason.sentence).")
+            sentences.append("The stored response may not be served in an outage: \(reason.sentence).")
         }
         if exchange.result == .error, let reason = exchange.reasons.sharedRescueRefusal {
-            sentences.append("The stored response for clients without credentials may not be served in its stead: \(reason.sentence).")
+            sentences.append("The response stored for clients without credentials may not be served instead: \(reason.sentence).")
         }
         if let identity = exchange.identity { sentences.append(identity.sentence) }
         if exchange.isStored {
@@ -173,11 +174,13 @@ public struct WhyExplanation {
             sentences.append("Not stored: \(refusalSentence ?? demand?.sentence ?? reason.sentence).")
         }
         if let sentence = exchange.content.outcome?.sentence { sentences.append(sentence) }
-        if exchange.found.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
+        if exchange.found.diskReads > 0 {
+            sentences.append("The stored response was not completely in memory, so it was read from the disk.")
+        }
         if let reply = exchange.found.fleetReply { sentences.append(reply.sentence) }
         if let obstacle = exchange.found.obstacle, exchange.reasons.bypass == nil { sentences.append(obstacle.sentence) }
         if exchange.reasons.carriesGrant {
-            sentences.append("Scripts of the request's origin can read it, as the upstream let them read the last good response.")
+            sentences.append("Scripts of the request's origin may read it, because the upstream let them read the last good response.")
         }
         if exchange.status == 499 { sentences.append("The client disconnected before a response was sent.") }
         return sentences
@@ -188,7 +191,7 @@ public struct WhyExplanation {
         var sentences: [String] = []
         if let sentence = exchange.found.lifetimeSource.sentence { sentences.append(sentence) }
         if exchange.found.isDisregarded {
-            sentences.append("Some of what the response said of caching is disregarded, as the setting freshness.ignore has it.")
+            sentences.append("Some of the response's cache directives are ignored (freshness.ignore).")
         }
         return sentences
     }
@@ -196,34 +199,35 @@ public struct WhyExplanation {
     private var lookUpSentence: String {
         switch (exchange.mode, exchange.result) {
         case (.offline, .error): break
-        case (.offline, _), (.replay, .hit): return "The stored response was served, since the mode is \(exchange.mode.rawValue)."
-        case (.record, _): return "The upstream was asked, since the mode is record."
+        case (.offline, _), (.replay, .hit): return "The stored response was served, because the mode is \(exchange.mode.rawValue)."
+        case (.record, _): return "The request was sent to the upstream, because the mode is record."
         default: break
         }
         switch exchange.result {
         case .hit: return "The stored response was fresh."
-        case .stale: return "The stored response was stale, and allowed itself to be served while it is validated."
+        case .stale: return "The stored response was stale, and its directives permit serving it during validation."
         case .collapsed: return "Another request for this key was in flight, and its response was used."
         case .miss, .revalidated, .rescued, .bypass, .error, .own: break
         }
         switch exchange.reasons.refusal {
         case .request(.access(let refusal)): return "Cistern refused the request itself: \(refusal.explanation)."
         case .request: return "Cistern refused the request itself."
-        case .offline: return "Nothing that may be served is stored, and the mode is offline: the upstream is not asked."
-        case .onlyIfCached: return "Nothing fresh is stored, and the request wanted nothing else (only-if-cached)."
+        case .offline: return "No usable response is stored, and in mode offline no request is sent to the upstream."
+        case .onlyIfCached: return "No fresh response is stored, and the request accepts only stored responses (only-if-cached)."
         case nil: break
         }
         if let preflight = exchange.reasons.preflight { return preflight.sentence }
         if isUnasked { return "Cistern refused the request itself." }
         if let bypass = exchange.reasons.bypass { return bypass.sentence }
         switch exchange.found.kind {
-        case .notLookedUp: return "The store was not looked into."
-        case .nothing: return "Nothing is stored under this key."
-        case .otherVariant: return "Something is stored under this key, but for other values of the fields that Vary names."
+        case .notLookedUp: return "The store was not searched."
+        case .nothing: return "No response is stored under this key."
+        case .otherVariant: return "The responses stored under this key are for other values of the fields in Vary."
         case .stored:
             let reason =
                 exchange.reasons.doubt?.sentence ?? exchange.reasons.validation?.sentence ?? "the stored response had to be validated"
-            return isAsked ? "The upstream was asked: \(reason)." : "The upstream should have been asked: \(reason)."
+            return isAsked
+                ? "The request was sent to the upstream: \(reason)." : "The request should have been sent to the upstream: \(reason)."
         }
     }
 
@@ -249,21 +253,22 @@ public struct WhyExplanation {
         // No setting makes writes storable.
         let isWrite = exchange.reasons.notStored == .methodNotCacheable && exchange.method != .post
         if let refusal {
-            advice.append(WhyAdvice("store.directory", "is on the disk that refuses writes: \(refusal.advice)"))
+            advice.append(WhyAdvice("store.directory", "is on a disk that rejects writes: \(refusal.advice)"))
         } else if !isWrite, let one = demand?.demandAdvice ?? exchange.reasons.notStored?.advice(status: record.responseStatus) {
             advice.append(one)
         }
         if exchange.reasons.validation == .noFreshness, exchange.result != .rescued, exchange.background == nil {
-            advice.append(WhyAdvice("cache.freshness.default", "is how long responses without a lifetime are fresh"))
+            advice.append(WhyAdvice("cache.freshness.default", "is the freshness lifetime of responses without one"))
         }
         if let unknownField {
-            let effect = "+\(unknownField): requests that differ in it share copies, if it makes no difference"
+            let effect =
+                "+\(unknownField): requests that differ only in this field share stored responses. Use it only if responses do not depend on the field"
             advice.append(WhyAdvice("cache.harmless_fields", effect))
         }
         if let one = before?.advice { advice.append(one) }
         if case .stopped(let stop) = failure, let one = stop.causeAdvice { advice.append(one) }
         if let one = failureAdvice { advice.append(one) }
-        if exchange.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy is served nevertheless")) }
+        if exchange.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older stored response is served instead")) }
         if let one = exchange.content.outcome?.advice, !advice.contains(one) { advice.append(one) }
         if case .request(.access(let refusal)) = exchange.reasons.refusal { advice.append(refusal.advice) }
         if let one = exchange.identity?.advice { advice.append(one) }
@@ -279,7 +284,7 @@ public struct WhyExplanation {
         guard exchange.result == .rescued, found.age >= 0 else { return nil }
         let words = "The stored response was \(NumberText.span(found.age)) old"
         guard let staleFor = route.staleFor else {
-            return words + "; the age of a copy that is served in an outage has no limit (cache.stale_for)."
+            return words + "; in an outage it may be served at any age (cache.stale_for)."
         }
         let left = max(0, staleFor - max(0, found.age - max(0, found.lifetime)))
         return words

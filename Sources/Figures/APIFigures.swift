@@ -73,7 +73,7 @@ extension MetricsSnapshot {
         write(.upstream, counted.map { ($0.labels, $0.counts.figures) }, to: &writer)
         writer.gauge(
             "cistern_upstream_clock_skew_seconds",
-            "The upstream's clock less this machine's, as far as the Date fields of the last five minutes must differ; 0 if they need not.",
+            "Minimum difference between the upstream's clock and this machine's, by the Date fields of the last five minutes; 0 if none is certain.",
             counted.compactMap { api in api.counts.latestClockSkew(now: monotonicNow).map { (api.labels, Double($0) * 1e-3) } })
     }
 
@@ -82,17 +82,17 @@ extension MetricsSnapshot {
         guard !apis.isEmpty else { return }
         write(.api, apis.map { ("api=\"\($0.name)\"", counts(of: $0).figures) }, to: &writer)
         writer.gauge(
-            "cistern_api_up", "0 while each API's upstream is down, or unknown and down last; else 1.",
+            "cistern_api_up", "State of each API's upstream: 0 if it is down, or unknown after being down; otherwise 1.",
             apis.map { ("api=\"\($0.name)\"", $0.report.isDown ? 0 : 1) })
         writer.gauge(
-            "cistern_api_state", "The state of each API's upstream: 1 for the present one, 0 for the others.",
+            "cistern_api_state", "State of each API's upstream: 1 for the current state, 0 for the others.",
             apis.flatMap { api in api.report.stateLabels.map { ("api=\"\(api.name)\",\($0)", $1) } })
         writer.gauge(
             "cistern_api_state_since_seconds",
-            "First failure of the present period in which the API's upstream is failing or down (Unix time); 0 if there is none.",
+            "Time since which each API's upstream is failing or down (Unix time); 0 if it is neither.",
             apis.map { ("api=\"\($0.name)\"", $0.report.sinceSeconds(unixOffset)) })
         writer.gauge(
-            "cistern_api_address_up", "Whether each address of an API's upstream can be reached, as far as is known.",
+            "cistern_api_address_up", "Whether each address of an API's upstream counts as reachable.",
             apis.flatMap { api in
                 api.addresses.map { ("api=\"\(api.name)\",address=\"\($0.address)\"", $0.isUp ? 1 : 0) }
             })

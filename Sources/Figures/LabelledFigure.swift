@@ -61,17 +61,17 @@ public enum LabelledFigure: Int, CaseIterable, Sendable {
 
     public var declaration: Declaration {
         switch self {
-        case .requests: .init(.process, "cistern_requests", "Requests, by how they were responded to.", shown: .countedOrUsual)
+        case .requests: .init(.process, "cistern_requests", "Requests, by result, method and status class.", shown: .countedOrUsual)
         case .responseBytes:
-            .init(.process, "cistern_response_bytes", "Bytes of content sent to clients, by where it came from.", label: "source")
+            .init(.process, "cistern_response_bytes", "Bytes of content sent to clients, by source.", label: "source")
         case .savedBytes:
             .init(
                 .process, "cistern_saved_bytes",
-                "Bytes of content sent to clients for which the upstream did not have to send any, by result.", label: "result")
+                "Bytes of content sent to clients without content from the upstream, by result.", label: "result")
         case .contents:
             .init(
                 .process, "cistern_request_contents",
-                "Requests with content, by what became of it: taken whole, passed on as it came, or unfinished.", label: "outcome")
+                "Requests with content, by how it was handled: buffered, streamed, or incomplete.", label: "outcome")
         case .rescued:
             .init(
                 .process, "cistern_rescued_requests",
@@ -79,24 +79,24 @@ public enum LabelledFigure: Int, CaseIterable, Sendable {
         case .rescuedWithShared:
             .init(
                 .process, "cistern_rescued_with_shared",
-                "Of these, requests with credentials that got the copy of those without any, by what allowed it.", label: "leave")
-        case .notStored: .init(.process, "cistern_not_stored", "Responses not kept, by reason.", label: "reason")
+                "Rescued requests with credentials that got a response stored without them, by permission.", label: "leave")
+        case .notStored: .init(.process, "cistern_not_stored", "Responses not stored, by reason.", label: "reason")
         case .errorsNotStored: .init(.process, "", "Those with a status of 5xx, of all, of an API or of a route.", shown: .none)
         case .refused:
             .init(
-                .process, "cistern_refused_requests", "Requests refused before anything was done with them, by reason.", label: "reason")
+                .process, "cistern_refused_requests", "Requests rejected by Cistern before any processing, by reason.", label: "reason")
         case .upstreamErrors:
             .init(
                 .process, "cistern_upstream_errors", "Failed exchanges with the upstream, by error type (RFC 9209).", label: "error")
         case .upstreamHTTP2Ended:
             .init(
                 .process, "cistern_upstream_http2_streams_ended",
-                "Exchanges with the upstream over HTTP/2 that are over, by how they ended.", label: "end")
+                "Completed HTTP/2 exchanges with the upstream, by how they ended.", label: "end")
         case .upstreamEnded:
-            .init(.process, "cistern_upstream_connections_ended", "Connections to the upstream that ended, by cause.", label: "cause")
+            .init(.process, "cistern_upstream_connections_ended", "Closed connections to the upstream, by cause.", label: "cause")
         case .injectedFaults:
             .init(
-                .process, "cistern_injected_faults", "Faults that were injected into requests to the upstream, by kind.", label: "kind")
+                .process, "cistern_injected_faults", "Faults injected into requests to the upstream, by kind.", label: "kind")
         case .apiRequests: .init(.api, "cistern_api_requests", "Requests for each API, by result.", label: "result")
         case .apiServerErrors:
             .init(
@@ -105,36 +105,39 @@ public enum LabelledFigure: Int, CaseIterable, Sendable {
         case .upstreamResponses:
             .init(
                 .upstream, "cistern_upstream_responses",
-                "Responses of the upstream, by status class; those of faults that are injected too.", label: "status_class")
+                "Responses of the upstream, by status class, including injected ones.", label: "status_class")
         case .upstreamResponseBytes:
             .init(
-                .upstream, "cistern_upstream_response_bytes", "Bytes of content that the upstream has sent, with its coding.")
+                .upstream, "cistern_upstream_response_bytes", "Bytes of content received from the upstream, before decoding.")
         case .routeRequests:
-            .init(.route, "cistern_route_requests", "Requests for each route, by how they were responded to.", shown: .counted)
+            .init(.route, "cistern_route_requests", "Requests for each route, by result and status class.", shown: .counted)
         case .routeRescued:
             .init(
-                .route, "cistern_route_rescued_requests", "Requests for each route that a stored response rescued, by cause.",
+                .route, "cistern_route_rescued_requests", "Requests for each route that were rescued with a stored response, by cause.",
                 label: "cause", shown: .counted)
         case .routeNotStored:
             .init(
-                .route, "cistern_route_not_stored", "Responses of each route that were not kept, by reason.", label: "reason",
+                .route, "cistern_route_not_stored", "Responses of each route that were not stored, by reason.", label: "reason",
                 shown: .counted)
         case .tlsHandshakes:
-            .init(.clientTLS, "cistern_tls_handshakes", "TLS agreed with clients: in full, or by resuming a session.", label: "kind")
+            .init(.clientTLS, "cistern_tls_handshakes", "TLS handshakes with clients: full, or resumed from a session.", label: "kind")
         case .tlsHandshakesFailed:
             .init(.clientTLS, "cistern_tls_handshakes_failed", "TLS handshakes with clients that failed, by reason.", label: "reason")
         case .tlsReloads:
             .init(
-                .clientTLS, "cistern_tls_reloads", "How often certificates were read again: taken, or refused as a whole.",
+                .clientTLS, "cistern_tls_reloads", "Reloads of certificates, by result. A reload uses all certificates or none.",
                 label: "result")
-        case .spansExported: .init(.tracing, "cistern_trace_spans_exported", "Spans that the collector has taken.")
-        case .spansDropped: .init(.tracing, "cistern_trace_spans_dropped", "Spans that it has not, by reason.", label: "reason")
+        case .spansExported: .init(.tracing, "cistern_trace_spans_exported", "Trace spans that the collector accepted.")
+        case .spansDropped:
+            .init(.tracing, "cistern_trace_spans_dropped", "Trace spans that were not delivered, by reason.", label: "reason")
         case .spanExportFailures:
-            .init(.tracing, "cistern_trace_export_failures", "Times that the collector could not be asked, or was not well.")
+            .init(
+                .tracing, "cistern_trace_export_failures",
+                "Failed exports of trace spans, because the collector was unreachable or returned an error.")
         case .tracedOverLimit:
             .init(
                 .tracing, "cistern_trace_requests_over_limit",
-                "Requests that were to be recorded, and were not for tracing.limit.")
+                "Requests not traced because of tracing.limit.")
         }
     }
 }
@@ -180,23 +183,25 @@ public enum HistogramFigure: Int, CaseIterable, Sendable {
         switch self {
         case .requestDuration:
             .init(
-                .process, "cistern_request_duration_seconds", "From a request's head to the end of its response.", isByResult: true)
+                .process, "cistern_request_duration_seconds", "Time from a request's head to the end of its response.", isByResult: true)
         case .servedAge: .init(.process, "cistern_served_age_seconds", "Age of the responses served from the store.")
         case .upstreamDuration:
             .init(
                 .process, "cistern_upstream_duration_seconds",
-                "From asking the upstream to the end of its response or its failure.")
+                "Time from sending a request to the upstream to the end or failure of its response.")
         case .connecting:
             .init(
                 .upstream, "cistern_upstream_connect_seconds",
-                "Until a connection to the upstream stood, with the look-up of its name.")
-        case .securing: .init(.upstream, "cistern_upstream_tls_seconds", "From then on until TLS was agreed.")
+                "Time to connect to the upstream, including name resolution.")
+        case .securing: .init(.upstream, "cistern_upstream_tls_seconds", "Duration of TLS handshakes with the upstream.")
         case .firstByte:
-            .init(.upstream, "cistern_upstream_first_byte_seconds", "From a request's sending to the first of its response.")
+            .init(
+                .upstream, "cistern_upstream_first_byte_seconds",
+                "Time from sending a request to the upstream to the first byte of its response.")
         case .routeDuration:
             .init(
                 .route, "cistern_route_request_duration_seconds",
-                "From a request's head to the end of its response, for each route.")
+                "Time from a request's head to the end of its response, for each route.")
         }
     }
 

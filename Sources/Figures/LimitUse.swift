@@ -18,7 +18,7 @@ public struct LimitUse: Sendable {
     func write(to writer: inout MetricsWriter) {
         writer.gauge(
             "cistern_limit_used_ratio",
-            "How much of a limit is used, from 0 to 1: of the event loop, API or address that uses most, where each has its own.",
+            "Used fraction of a limit, from 0 to 1. For a limit per event loop, API or address, the largest fraction.",
             ratios.sorted { $0.key < $1.key }.map { ("limit=\"\($0.key)\"", $0.value) })
     }
 }

@@ -50,7 +50,7 @@ public final class LogWriter: Sendable {
             return (state.lines, state.dropped)
         }
         for line in lines { write(line) }
-        if dropped > 0 { write("\(dropped) lines of this log were dropped, because its reader is too slow\n") }
+        if dropped > 0 { write("\(dropped) log lines were dropped, because the reader of standard error is too slow\n") }
     }
 
     private func write(_ line: String) {

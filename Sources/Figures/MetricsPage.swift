@@ -27,88 +27,94 @@ public enum MetricsPage {
         snapshot.write(.process, [("", snapshot.figures.labelled)], to: &writer)
         writer.gauge(
             "cistern_served_age_oldest_seconds",
-            "Age of the oldest response served from the store in the last five minutes, by result; 0 where none was.",
+            "Age of the oldest stored response served within the last five minutes, by result; 0 if there was none.",
             CacheResult.fromStore.map { ("result=\"\($0.label)\"", Double(snapshot.oldestAges[$0.rawValue] ?? 0)) })
     }
 
     private static func upstream(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
-        writer.gauge("cistern_ready", "Whether balancers should send requests here (/readyz).", snapshot.isReady ? 1 : 0)
+        writer.gauge("cistern_ready", "Whether load balancers should send requests to this process (/readyz).", snapshot.isReady ? 1 : 0)
         failures(snapshot.failures, unixOffset: snapshot.unixOffset, &writer)
         snapshot.writeAPIs(to: &writer)
         snapshot.writeUpstreams(to: &writer)
         writer.counter(
-            "cistern_gone", "404 and 410 for targets with a copy: remembered, served, lifted, and not trusted.",
+            "cistern_gone",
+            "Responses 404 and 410 for targets with a stored response, by event: remembered, served, lifted, or not trusted.",
             snapshot.gone.map { ("event=\"\($0.event)\"", Double($0.count)) })
         writer.counter(
-            "cistern_unknown_fields", "Requests with fields that prevented the use of a copy, and clients for which a field changes.",
+            "cistern_unknown_fields",
+            "Requests that could not use a stored response because of a field of unknown effect, by field and finding.",
             snapshot.unknownFields.map { ("field=\"\($0.field)\",finding=\"\($0.finding)\"", Double($0.count)) })
         if !snapshot.recorded.isEmpty {
             writer.counter(
-                "cistern_recorded_exchanges", "Exchanges that are in the recording, or left out of it, and why.",
+                "cistern_recorded_exchanges", "Exchanges that were recorded, or omitted from the recording, by reason.",
                 snapshot.recorded.map { ("result=\"\($0.result)\"", Double($0.count)) })
         }
     }
 
     private static func failures(_ failures: MetricsSnapshot.Failures, unixOffset: Int64, _ writer: inout MetricsWriter) {
         let upstream = failures.upstream
-        writer.gauge("cistern_upstream_up", "0 while the upstream is down, or unknown and down last; else 1.", upstream.isDown ? 0 : 1)
         writer.gauge(
-            "cistern_upstream_state", "The state of the upstream: 1 for the present one, 0 for the others.", upstream.stateLabels)
+            "cistern_upstream_up", "State of the upstream: 0 if it is down, or unknown after being down; otherwise 1.",
+            upstream.isDown ? 0 : 1)
+        writer.gauge(
+            "cistern_upstream_state", "State of the upstream: 1 for the current state, 0 for the others.", upstream.stateLabels)
         writer.gauge(
             "cistern_upstream_state_since_seconds",
-            "First failure of the present period in which the upstream is failing or down (Unix time); 0 if there is none.",
+            "Time since which the upstream is failing or down (Unix time); 0 if it is neither.",
             upstream.sinceSeconds(unixOffset))
         let states = { (isOpen: Bool) in [("closed", isOpen ? 0.0 : 1), ("open", isOpen ? 1.0 : 0)] }
         writer.gauge(
-            "cistern_route_state", "Whether every request on a route fails (open), or not (closed).",
+            "cistern_route_state", "State of each route in the failure memory: open if every request fails, otherwise closed.",
             failures.routes.flatMap { line in states(line.isOpen).map { ("route=\"\(line.route)\",state=\"\($0)\"", $1) } })
         writer.gauge(
-            "cistern_failure_scopes", "What is known to fail now, by kind of scope.",
+            "cistern_failure_scopes", "Open scopes of the failure memory, by kind.",
             failures.scopes.map { ("scope=\"\($0.scope)\"", Double($0.open)) })
         writer.counter(
-            "cistern_failure_scopes_opened", "How often something became known to fail, by kind of scope.",
+            "cistern_failure_scopes_opened", "Times that a scope of the failure memory opened, by kind.",
             failures.scopes.map { ("scope=\"\($0.scope)\"", Double($0.opened)) })
     }
 
     private static func clientTLS(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
         let tls = snapshot.clientTLS
         snapshot.write(.clientTLS, [("", snapshot.figures.labelled)], to: &writer)
-        writer.gauge("cistern_tls_handshakes_running", "TLS handshakes with clients that are under way.", Double(tls.running))
+        writer.gauge("cistern_tls_handshakes_running", "TLS handshakes with clients in progress.", Double(tls.running))
         writer.gauge(
-            "cistern_tls_certificate_left_seconds", "Time until a certificate for clients expires; below 0 where it has.",
+            "cistern_tls_certificate_left_seconds", "Time until a server certificate expires; negative if it has expired.",
             tls.certificates.map { ("name=\"\($0.name)\"", Double($0.secondsLeft)) })
     }
 
     private static func reloads(_ reloads: MetricsSnapshot.Reloads, _ writer: inout MetricsWriter) {
         writer.counter(
             "cistern_settings_reloads",
-            "How often the settings were read again: applied as a whole, applied but for what needs a restart, or refused as a whole.",
+            "Reloads of the settings, by result: applied, applied except for settings that need a restart, or rejected.",
             reloads.counts.map { ("result=\"\($0.result)\"", Double($0.count)) })
         guard let last = reloads.last else { return }
         writer.gauge(
-            "cistern_settings_last_reload", "What came of it the last time.",
+            "cistern_settings_last_reload", "Result of the last reload of the settings.",
             reloads.counts.map { ("result=\"\($0.result)\"", $0.result == last.result ? 1 : 0) })
-        writer.gauge("cistern_settings_last_reload_timestamp_seconds", "When that was (Unix time).", Double(last.seconds))
+        writer.gauge(
+            "cistern_settings_last_reload_timestamp_seconds", "Time of the last reload of the settings (Unix time).", Double(last.seconds))
     }
 
     private static func tokens(_ tokens: MetricsSnapshot.Tokens, _ writer: inout MetricsWriter) {
         writer.counter(
             "cistern_tokens",
-            "Tokens of requests that were looked at, by what that came to. Those that are remembered are not looked at again.",
+            "Verifications of tokens, by result. A token with a cached result is not verified again.",
             tokens.lookUpResults.sorted { $0.key < $1.key }.map { ("result=\"\($0.key)\"", Double($0.value)) })
         writer.counter(
-            "cistern_identity_lookups", "How often the upstream was asked whom credentials belong to, by what that came to.",
+            "cistern_identity_lookups", "Identity look-ups at the upstream, by result.",
             tokens.lookUps.sorted { $0.key < $1.key }.map { ("result=\"\($0.key)\"", Double($0.value)) })
     }
 
     private static func modes(_ modes: [MetricsSnapshot.ModeLine], _ writer: inout MetricsWriter) {
         writer.gauge(
-            "cistern_mode", "Which mode is that of all paths.", modes.map { ("mode=\"\($0.mode)\"", $0.isForAll ? 1 : 0) })
+            "cistern_mode", "Mode of all paths: 1 for the current mode, 0 for the others.",
+            modes.map { ("mode=\"\($0.mode)\"", $0.isForAll ? 1 : 0) })
         writer.gauge(
-            "cistern_mode_prefixes", "Path prefixes that have a mode of their own.",
+            "cistern_mode_prefixes", "Path prefixes with a separate mode.",
             modes.map { ("mode=\"\($0.mode)\"", Double($0.prefixes)) })
         writer.gauge(
-            "cistern_mode_routes", "Routes that have a mode of their own.", modes.map { ("mode=\"\($0.mode)\"", Double($0.routes)) })
+            "cistern_mode_routes", "Routes with a separate mode.", modes.map { ("mode=\"\($0.mode)\"", Double($0.routes)) })
     }
 }
 

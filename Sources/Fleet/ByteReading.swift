@@ -1,7 +1,7 @@
-// Numbers and parts in the binary formats of files, entries and records.
+// Reads numbers and parts from the binary formats of files, entries and records.
 
 extension ArraySlice<UInt8> {
-    /// Removes the first bytes; nil: there are fewer.
+    /// Removes and returns the first bytes; nil if there are fewer.
     public mutating func take(_ count: Int) -> ArraySlice<UInt8>? {
         guard count >= 0, count <= self.count else { return nil }
         defer { self = dropFirst(count) }

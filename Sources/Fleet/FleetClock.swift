@@ -1,7 +1,7 @@
-// The fleet's time: the clock of the engine that has the log. Times of records use it, so nodes' clocks may differ.
+// The fleet's time: the clock of the engine that holds the log. Record times use it, because nodes' clocks may differ.
 
 public struct FleetClock: Hashable, Sendable {
-    /// The engine's `TIME`, and our monotonic clock at question and answer, in milliseconds.
+    /// The engine's `TIME`, and our monotonic clock when the request was sent and the reply arrived, in milliseconds.
     public struct Sample: Hashable, Sendable {
         public var asked: Int64
         public var answered: Int64
@@ -17,23 +17,23 @@ public struct FleetClock: Hashable, Sendable {
         case useless
     }
 
-    /// Fleet time minus ours, and the maximum error.
+    /// Fleet time minus our monotonic time, and its maximum error, in milliseconds.
     private struct Offset: Hashable {
         var difference: Int64
         var error: Int64
         var taken: Int64
 
-        /// Clocks drift by less than a part in five thousand.
+        /// Maximum error at a later time. Clocks drift by less than one part in five thousand.
         func error(at now: Int64) -> Int64 { error + max(0, now - taken) / 5_000 }
     }
 
     private var offset: Offset?
 
-    /// Minimum difference beyond the error of measurement.
+    /// Minimum change beyond the measurement error that counts as a jump of the engine's clock, in milliseconds.
     public static let jumpMilliseconds: Int64 = 1_000
-    /// A record from further ahead is refused.
+    /// Maximum time that a record may be ahead, in milliseconds. A record from further ahead is refused.
     public static let futureMilliseconds: Int64 = 2_000
-    /// About the year 11000.
+    /// Latest plausible time, about the year 11000.
     private static let latestTime: Int64 = 1 << 48
 
     public init() {}
@@ -43,7 +43,7 @@ public struct FleetClock: Hashable, Sendable {
     public mutating func note(_ sample: Sample) -> Finding {
         let roundTrip = sample.answered - sample.asked
         guard roundTrip >= 0, (0...Self.latestTime).contains(sample.engine) else { return .useless }
-        // Rounded up, plus one for the truncation of both clocks.
+        // Rounded up, plus one millisecond for the truncation of both clocks.
         let new = Offset(
             difference: sample.engine - (sample.asked + roundTrip / 2), error: (roundTrip + 1) / 2 + 1, taken: sample.answered)
         guard let former = offset else {
@@ -61,10 +61,10 @@ public struct FleetClock: Hashable, Sendable {
 
     public func now(_ now: Int64) -> Int64? { offset.map { now + $0.difference } }
 
-    /// Maximum error; nil: unknown.
+    /// Maximum error in milliseconds; nil if the fleet's time is unknown.
     public func error(_ now: Int64) -> Int64? { offset?.error(at: now) }
 
-    /// Fleet time minus wall clock, less the error of measurement; nil: unknown. `now` is the monotonic clock.
+    /// Fleet time minus wall clock in milliseconds, reduced by the measurement error; nil if unknown. `now` is the monotonic clock.
     public func skew(wallNow: Int64, now: Int64) -> Int64? {
         offset.map { offset in
             let (difference, error) = (now + offset.difference - wallNow, offset.error(at: now))
@@ -80,8 +80,8 @@ public struct FleetClock: Hashable, Sendable {
         self.now(now).map { $0 - max(0, wallNow - wall) }
     }
 
-    /// A record's time by our wall clock, at most now.
-    /// - Returns: nil: too far ahead, or the fleet's time is unknown.
+    /// Converts a record's time to our wall clock, at most now.
+    /// - Returns: nil if the time is too far ahead, or the fleet's time is unknown.
     public func wallTime(ofFleet fleet: Int64, wallNow: Int64, now: Int64) -> Int64? {
         guard let fleetNow = self.now(now), (0...Self.latestTime).contains(fleet) else { return nil }
         let age = fleetNow - fleet

@@ -1,22 +1,22 @@
-// How a request waits for another node's lease. A machine without I/O.
+// Decides how a request waits for another node's lease. A state machine without I/O.
 
-/// Durations of a lease, in milliseconds. A node that is gone is replaced 300 ms after its last renewal.
+/// Durations of a lease, in milliseconds. A holder that has failed is replaced 300 ms after its last renewal.
 public enum LeaseTimes {
     /// The engine removes a lease this long after its last renewal, by the engine's clock.
     public static let expiry: Int64 = 200
     public static let renewal: Int64 = 100
     /// A lease must be missing for this long, by the waiting node's clock, before that node takes it. After a stall of the engine the
-    /// holder renews it within this time. It also covers a record that comes after the end of its lease.
+    /// holder renews the lease within this time. The grace period also covers a record that arrives after the end of its lease.
     public static let grace: Int64 = 70
-    /// Interval between two looks at another node's lease.
+    /// Interval between two reads of another node's lease.
     public static let poll: Int64 = 20
 }
 
-/// What lies in the place of a lease after a response that other nodes cannot use.
+/// Value that replaces a lease after a response that other nodes cannot use.
 public enum LeaseMark: UInt8, Sendable {
-    /// The response could not be shared, or the upstream failed: each request is sent.
+    /// The response could not be shared, or the upstream failed: every request is sent.
     case eachRequest = 0x2d
-    /// Only nodes cannot share the response: each node sends one request.
+    /// Only other nodes cannot use the response: each node sends one request.
     case eachNode = 0x2b
 }
 
@@ -26,7 +26,7 @@ public enum LeaseState: Sendable, Equatable {
     case ofAnother
     case free
     case marked(LeaseMark)
-    /// The engine did not reply, or does not know the command.
+    /// The engine did not reply, or does not support the command.
     case unknown
 }
 
@@ -49,8 +49,9 @@ public struct LeaseWait: Sendable {
     public init(deadline: Int64) { self.deadline = deadline }
 
     /// - Parameters:
-    ///   - state: the lease, by the reply to `question`.
-    ///   - hasOldRecord: whether there was a record that this node cannot take, since it is older than a purge, a write or its own copy.
+    ///   - state: state of the lease, from the reply to `question`.
+    ///   - hasOldRecord: whether there was a record that this node cannot use, because it is older than a purge, a write or the local
+    ///     stored response.
     public mutating func handle(_ state: LeaseState, to question: Question, hasOldRecord: Bool = false, now: Int64) -> Step {
         switch state {
         case .taken, .ofThisNode, .marked, .unknown: return .proceed
@@ -60,7 +61,7 @@ public struct LeaseWait: Sendable {
         case .free:
             let since = freeSince ?? now
             freeSince = since
-            // The holder has stored a record, given the lease back, or ended.
+            // The holder has stored a record, released the lease, or ended.
             guard question != .poll else { return .ask(.check) }
             // The holder has ended, and its response is of no use to this node.
             if hasOldRecord { return .ask(.take) }

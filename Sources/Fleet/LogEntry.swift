@@ -1,45 +1,45 @@
-// Entries of the log, and their fields in the stream. An argument is sealed there. The machines get it opened, and read only a fence's. An
-// entry that is not understood counts as the widest possible.
+// Entries of the log, and their fields in the stream. Arguments are sealed in the stream; the state machines get them decrypted, and
+// interpret only that of a fence. An entry that cannot be interpreted has the widest possible effect.
 
-/// Which stored responses no longer count.
+/// Names the stored responses that an entry makes invalid.
 public struct LogMessage: Hashable, Sendable {
     /// Raw values are those of the stream.
     public enum Kind: String, Sendable, CaseIterable {
-        /// A target URI. The argument is its key.
+        /// One target URI. The argument is its key.
         case target = "t"
         /// A collection of targets. The argument is its key.
         case collection = "c"
         /// A group of `Cache-Groups`. The argument is its key.
         case group = "g"
         case entry = "e"
-        /// All responses that a text selects: a prefix, a tag, an API.
+        /// All responses that a prefix, a tag or an API selects. The argument is that text.
         case selection = "s"
         case all = "a"
         /// Lower ids may be missing or out of order: see `Fence`.
         case fence = "f"
-        /// Shows how far the node's sequence has come.
+        /// A greeting: shows the last sequence number of the node.
         case hello = "h"
-        /// Of a newer version, or damaged: counts as `all`, soft.
+        /// An entry of a newer version, or a damaged one: counts as `all`, soft.
         case unknown = "?"
-        /// Several of the first four, of one write or purge. The argument lists their keys (`marks`).
+        /// Several marks of the first four kinds, from one write or purge. The argument lists their keys (`marks`).
         case marks = "m"
     }
 
     public var kind: Kind
     public var argument: [UInt8]
-    /// Responses become stale, and are kept.
+    /// True if responses become stale and are kept; false if they are removed.
     public var isSoft: Bool
 
     public init(_ kind: Kind, argument: [UInt8] = [], isSoft: Bool = false) {
         (self.kind, self.argument, self.isSoft) = (kind, argument, isSoft)
     }
 
-    /// Replaces messages beyond a limit.
+    /// Replaces messages beyond a limit: makes all stored responses stale.
     public static let everythingStale = LogMessage(.all, isSoft: true)
 }
 
 extension LogMessage {
-    /// Each key is preceded by its length, in eight bytes.
+    /// Encodes the keys, each preceded by its length in eight bytes.
     public init(marks keys: [[UInt8]], isSoft: Bool = false) {
         self.init(.marks, argument: keys.flatMap { UInt64($0.count).bigEndianBytes + $0 }, isSoft: isSoft)
     }
@@ -56,29 +56,29 @@ extension LogMessage {
     }
 }
 
-/// Sender, and number of the entry. Equal when the entry is sent again.
+/// Sender and sequence number of an entry. Both are unchanged when the entry is sent again.
 public struct LogOrigin: Hashable, Sendable {
     public var node: UInt64
-    /// From 1, without holes.
+    /// Sequence number: from 1, without gaps.
     public var sequence: UInt64
 
     public init(node: UInt64, sequence: UInt64) { (self.node, self.sequence) = (node, sequence) }
 
-    /// Maximum: one above it can always be added.
+    /// Maximum sequence number; adding one to it never overflows.
     static let lastSequence = UInt64(Int64.max)
 }
 
 public struct LogEntry: Hashable, Sendable {
     public var message: LogMessage
-    /// A fence has none: it is not sent again.
+    /// nil for a fence, which is never sent again.
     public var origin: LogOrigin?
 
     public init(_ message: LogMessage, origin: LogOrigin?) { (self.message, self.origin) = (message, origin) }
 
-    /// Replaces an entry with an invalid seal. Its origin is not trusted: it could hide a true entry of that number.
+    /// Replaces an entry with an invalid seal. Its origin is not trusted, because it could hide the true entry of that number.
     public static let unopened = LogEntry(LogMessage(.unknown, isSoft: true), origin: nil)
 
-    /// Replaces an entry by a key that no node of the fleet has: no effect. Its origin is not read, so it fills no hole.
+    /// Replaces an entry with a key of no node of the fleet; it has no effect. Its origin is not used, so it fills no gap in a sequence.
     public static let foreign = LogEntry(LogMessage(.hello), origin: nil)
 }
 
@@ -105,14 +105,15 @@ extension LogEntry {
 
     public static func adding(sealedArgument: [UInt8], to fields: [LogField]) -> [LogField] { fields + [(name("v"), sealedArgument)] }
 
-    /// What the argument's seal authenticates: all other fields in their order, including those of newer versions.
+    /// Returns what the argument's seal authenticates: all other fields in order, including those of newer versions.
     public static func associatedData(of fields: [LogField]) -> [UInt8] {
         fields.filter { $0.name != name("v") }.flatMap {
             UInt64($0.name.count).bigEndianBytes + $0.name + UInt64($0.value.count).bigEndianBytes + $0.value
         }
     }
 
-    /// The argument is still sealed. Unknown fields are ignored. A repeated or invalid field, or an unknown kind, makes the entry unknown.
+    /// Parses an entry with a sealed argument. Unknown fields are ignored. A repeated or invalid field, or an unknown kind, makes the
+    /// entry `unknown`.
     public init(fields: [LogField]) {
         func values(_ name: String) -> [[UInt8]] { fields.filter { $0.name == Self.name(name) }.map(\.value) }
         let (kinds, soft, arguments) = (values("k"), values("f"), values("v"))
@@ -142,27 +143,27 @@ private func hexadecimalNumber(_ text: [UInt8]) -> UInt64? {
     return UInt64(String(decoding: text, as: UTF8.self), radix: 16)
 }
 
-/// After a change of primary, ids may begin again below those of the former one. A fence is an entry with an id above all of these. It is
-/// appended first, and names the ids in doubt, and up to where lost entries were read.
+/// An entry with an id above all ids of the former primary, since a new primary may assign lower ids again. It is appended first. It names
+/// the range of ids in doubt, and the position up to which lost entries were read.
 public struct Fence: Hashable, Sendable {
-    /// Id of the entry. A refusal means that the log is already there.
+    /// Id of the entry. If the engine refuses it, the log already contains higher ids.
     public var position: LogPosition
-    /// Positions between this one and the fence may be of lost entries: records with such a position are refused.
+    /// Positions between this one and the fence may belong to lost entries; records with such a position are refused.
     public var doubtedAfter: LogPosition
-    /// A node has read lost entries up to here; nil: no loss is known.
+    /// Position up to which a node has read lost entries; nil if no loss is known.
     public var lostUpTo: LogPosition?
 
     public init(at position: LogPosition, doubtedAfter: LogPosition, lostUpTo: LogPosition? = nil) {
         (self.position, self.doubtedAfter, self.lostUpTo) = (position, doubtedAfter, lostUpTo)
     }
 
-    /// Appended at `position`. Versions that know one position doubt all below.
+    /// Entry to append at `position`. Versions that know only one position doubt everything below it.
     public var entry: LogEntry {
         let text = doubtedAfter.text + (lostUpTo.map { " " + $0.text } ?? "")
         return LogEntry(LogMessage(.fence, argument: Array(text.utf8)), origin: nil)
     }
 
-    /// - Returns: nil: no fence. A damaged fence doubts all below.
+    /// - Returns: nil if the entry is not a fence. A damaged fence doubts everything below it.
     init?(_ positioned: PositionedEntry) {
         guard positioned.entry.message.kind == .fence else { return nil }
         let texts = positioned.entry.message.argument.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)

@@ -1,4 +1,4 @@
-// Connects to the log, and compares its state with what this node knows.
+// Connects to the log, and compares its state with the state that this node has stored.
 
 extension LogFollower {
     mutating func disconnect(_ cause: DisconnectCause) -> [Action] {
@@ -16,7 +16,7 @@ extension LogFollower {
         if case .missing(let until) = state, now >= until { return abandonMissing() + checkpoint() }
         if let failing = checkEchoTimeout(now) { return failing }
         let greeting = sendHelloIfQuiet(now)
-        // A node that does not read sees no other reply.
+        // While reading is paused, no other reply shows whether the engine is reachable.
         let rest = isReadPaused ? limits.infoInterval / 4 : limits.infoInterval
         let mayCheck = state == .upToDate || state == .writesFailing || (isReadPaused && state != .disconnected)
         guard mayCheck, now - lastInfoRead >= rest else { return greeting }
@@ -24,7 +24,8 @@ extension LogFollower {
         return greeting + [.readInfo]
     }
 
-    /// The engine's clock counts during a stop of this machine. If it was set, the log is met again as well.
+    /// Handles the engine's time. It shows a suspension of this machine. If the engine's clock was set, the connection to the log is
+    /// established again too.
     mutating func noteTime(_ time: UInt64) -> [Action] {
         defer { engineTime = time }
         guard let engineTime, time > engineTime, time - engineTime > limits.stillness else { return [] }
@@ -34,10 +35,10 @@ extension LogFollower {
     mutating func connect(_ info: LogInfo, fleetMilliseconds: UInt64?) -> [Action] {
         var actions = disconnect(.lost)
         let former = reached
-        // A former log that returns lacks entries. Its epoch is replaced.
+        // A former log that returns lacks entries, so its epoch is replaced.
         if former?.formerEpochs.contains(info.epoch) == true { return actions + [.renewEpoch, .reconnect] }
         let isOtherLog = former?.epoch != info.epoch
-        // No fence fits above the last possible id.
+        // No fence fits above the highest possible id.
         let hasEnded = highest.later(byMilliseconds: limits.fenceLead) <= highest
         if !isOtherLog, hasEnded, info.last < highest { return actions + [.renewEpoch, .reconnect] }
         remembers = isFilled && !isOtherLog
@@ -50,7 +51,7 @@ extension LogFollower {
             actions.append(.gap(former == nil ? .neverFollowed : .epoch))
             reached = KeptPosition(after: former, epoch: info.epoch, primary: info.primary)
             (highest, lowestLate) = (.beginning, nil)
-            // Earlier orders are still applied.
+            // Orders from before the reconnection are still applied.
             for index in checkpoints.indices { checkpoints[index].kept = nil }
             (applied, formerCeiling) = (nil, .beginning)
         }
@@ -76,7 +77,7 @@ extension LogFollower {
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
     }
 
-    /// Verifies that no entry was removed unread.
+    /// Verifies that no entry was removed before it was read.
     mutating func verify(_ info: LogInfo, _ now: Int64) -> [Action] {
         if let change = change(to: info) { return disconnect(change) + [.reconnect] }
         lastInfoRead = now
@@ -98,38 +99,38 @@ extension LogFollower {
         return actions + checkMissing(now) + checkpoint()
     }
 
-    /// The number of entries removed unread is not known before the catch-up ends.
+    /// Handles a loss of unread entries. Their number is unknown until the catch-up ends.
     private mutating func passed() -> [Action] {
         if case .catchingUp = state { reached?.added = nil }
         return [.gap(.trimmed)]
     }
 
-    /// Why it is another log; nil: it is the one that was met.
+    /// Returns why the log is not the one that was followed; nil if it is.
     private func change(to info: LogInfo) -> DisconnectCause? {
         guard info.epoch == reached?.epoch else { return .otherLog }
         guard info.primary == connectedLog?.primary else { return .otherPrimary }
-        // A log with fewer entries than were read was made anew.
+        // A log with fewer entries than were read was created again.
         return info.last >= next && info.added >= counted ?? 0 ? nil : .removed
     }
 
-    /// Whether unread entries are gone, or the log was made anew with its epoch.
+    /// Returns whether unread entries were removed, or the log was created again with the same epoch.
     private func isTrimmed(_ info: LogInfo) -> Bool {
         if info.lastDeleted > position { return true }
-        // Entries removed before the first are among those reached, unless another primary had unread entries.
+        // Entries removed before the first one were already read, unless another primary had unread entries.
         if let first = info.first, first <= position { return reached?.added.map { info.removed >= $0 } ?? false }
-        // All entries are later than what was reached, so exactly those reached must be removed.
+        // The log has only entries later than the reached position, so exactly those reached must be removed.
         if info.first == nil, info.last == position { return false }
         return reached?.added.map { $0 != info.removed } ?? (info.removed > 0)
     }
 
-    /// Another primary, or one with fewer entries: entries may be lost, and ids may repeat.
+    /// Handles another primary, or one with fewer entries: entries may be lost, and ids may repeat.
     private mutating func followNewPrimary(_ info: LogInfo, _ fleetMilliseconds: UInt64, _ actions: inout [Action]) -> Fence? {
         storeApplied = min(position, info.last).earlier(byMilliseconds: limits.readAgain)
         next = min(next, storeApplied)
         reached?.added = nil
         // Upper bound of the former primary's ids.
         let bound = max(highest, position, formerCeiling, LogPosition(fleetMilliseconds))
-        // Entries applied by an earlier process may be lost, and the table lacks them.
+        // Entries applied by an earlier process may be lost, and the mark table does not contain them.
         if !remembers { actions.append(.raiseFloor(max(position, formerCeiling))) }
         guard info.last < bound else { return nil }
         let fence = Fence(at: bound.later(byMilliseconds: limits.fenceLead), doubtedAfter: info.last)

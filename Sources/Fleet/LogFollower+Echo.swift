@@ -1,24 +1,25 @@
-// Whether appended entries come through. If the log is quiet for long, one node appends a greeting. Each node has to read its own entries.
+// Checks whether appended entries arrive. After a long time without entries, one node appends a greeting. Each node must read its own
+// entries.
 
 extension LogFollower {
     struct Echo: Hashable, Sendable {
         var last: Int64
         var isHelloSent = false
-        /// An own entry that is in the log and was not read, and until when it may be missing.
+        /// An own entry that was appended and not read yet, and the time until which it may be missing.
         var awaited: LogPosition?
         var awaitedUntil: Int64 = 0
-        /// Why entries may not come through; nil: they do.
+        /// Why entries may not arrive; nil if they do.
         var failure: DisconnectCause?
 
         init(last: Int64) { self.last = last }
 
         mutating func read(_ now: Int64) { (last, isHelloSent) = (now, false) }
 
-        /// Nodes that connect together do not greet together.
+        /// Starts a new period at a time that differs by node, so that nodes that connect at once do not all send a greeting.
         mutating func noteConnection(_ now: Int64, _ quiet: Int64) { (last, isHelloSent) = (max(last, now - quiet / 2), false) }
     }
 
-    /// Milliseconds of quiet until this node greets: between half of `quiet` and all of it, by node.
+    /// Milliseconds without entries after which this node sends a greeting: between half of `quiet` and all of it, depending on the node.
     var helloAfter: Int64 {
         let half = max(1, limits.quiet / 2)
         return half + Int64(node % UInt64(half))
@@ -36,7 +37,7 @@ extension LogFollower {
             return [.upToDate]
         }
         state = .writesFailing
-        // The writer repeats refused entries automatically; after an unread entry this node greets again.
+        // The writer repeats refused entries itself; after an unread entry this node sends another greeting.
         return [.disconnected(since: echo.last, failure)] + (failure == .unheard ? [.sendHello] : [])
     }
 
@@ -60,7 +61,7 @@ extension LogFollower {
         return finishReading()
     }
 
-    /// - Returns: nil: not overdue.
+    /// - Returns: nil if no entry is overdue.
     mutating func checkEchoTimeout(_ now: Int64) -> [Action]? {
         guard state == .upToDate || state == .writesFailing, !isReadPaused else {
             echo.awaitedUntil = now + limits.silence

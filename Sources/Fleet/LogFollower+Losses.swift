@@ -1,26 +1,26 @@
-// Entries that a former primary had and the present one lacks. A node that has read them notifies the others with a fence. A node that has
-// not counts a gap.
+// Entries that a former primary had and the current one does not have. A node that has read them notifies the others by a fence. A node
+// that has not read them counts a gap.
 
 extension LogFollower {
     struct Losses: Hashable, Sendable {
         private struct Change: Hashable {
             /// Upper bound of the former primary's ids.
             var end: LogPosition
-            /// Position of this node in them.
+            /// Position up to which this node has read that primary's entries.
             var read: LogPosition
         }
 
         private var changes: [Change]
-        /// The last primary after a change.
+        /// The last primary of the log.
         private var primary: [UInt8]?
-        /// The last entries read of former primaries, and whether the present log has them without doubt. Empty after the catch-up.
+        /// The last entries read from former primaries, and whether the current log certainly contains them. Empty after the catch-up.
         private var sought: [LogPosition: Bool] = [:]
-        /// An earlier process has applied the fences up to here.
+        /// Position up to which an earlier process has applied the fences.
         private let start: LogPosition
-        /// The last lost entries that were announced, and for which a gap was counted.
+        /// The last lost entries that were announced, and those for which a gap was counted.
         private var announced = LogPosition.beginning
         private var countedLoss = LogPosition.beginning
-        /// To be announced.
+        /// Loss that is not announced yet; nil if there is none.
         var unannounced: LogPosition?
 
         private static let limit = 16
@@ -34,7 +34,7 @@ extension LogFollower {
         mutating func noteConnection(_ info: LogInfo, isOtherLog: Bool, isNewPrimary: Bool, read: LogPosition, hasGoneBack: Bool) {
             sought = sought.mapValues { _ in false }
             if isOtherLog {
-                // A new log puts all stored responses in doubt anyway.
+                // A new log makes all stored responses doubtful anyway.
                 (changes, sought, unannounced, primary) = ([Change(end: info.last, read: LogPosition(.max, .max))], [:], nil, nil)
                 return
             }
@@ -53,7 +53,7 @@ extension LogFollower {
 
         mutating func found(_ position: LogPosition) { if sought[position] != nil { sought[position] = true } }
 
-        /// - Returns: the end of a loss of which this node has not read all; nil: none.
+        /// - Returns: the end of a loss that this node has not read completely; nil if there is none.
         mutating func take(_ fence: Fence) -> LogPosition? {
             if fence.doubtedAfter > .beginning {
                 for end in sought.keys where fence.doubtedAfter < end && end < fence.position { sought[end] = false }
@@ -67,7 +67,7 @@ extension LogFollower {
             return lost
         }
 
-        /// - Returns: the loss to be announced.
+        /// - Returns: the loss to announce; nil if there is none.
         mutating func finish(floor: LogPosition) -> LogPosition? {
             let lost = sought.filter { !$0.value && $0.key > floor }.keys.max()
             if let lost { unannounced = max(unannounced ?? .beginning, lost) }
@@ -83,7 +83,7 @@ extension LogFollower {
         case .upToDate, .writesFailing, .missing: if losses.unannounced == nil, let connectedLog { reached?.primary = connectedLog.primary }
         case .disconnected, .catchingUp, .verifying: break
         }
-        // A table filled since then lacks the lost marks.
+        // A mark table that was filled since then does not contain the lost marks.
         let floor = fence.lostUpTo.map { [Action.raiseFloor($0)] } ?? []
         return floor + (missed == nil ? [] : [.gap(.lostEntries)])
     }

@@ -1,4 +1,4 @@
-// Reads entries: which of them are applied, when the catch-up ends, and which are missing.
+// Reads entries: decides which of them are applied, when the catch-up ends, and which are missing.
 
 extension LogFollower {
     mutating func take(_ entries: [PositionedEntry], _ now: Int64) -> [Action] {
@@ -6,7 +6,7 @@ extension LogFollower {
         let before = position
         for positioned in entries where positioned.position > next {
             take(positioned, &actions)
-            // Later entries are read again.
+            // Later entries will be read again.
             if next < positioned.position { break }
         }
         if position > before { echo.read(now) }
@@ -43,9 +43,9 @@ extension LogFollower {
         unreportedBytes += positioned.entry.memoryBytes
     }
 
-    /// The fence's sender met a log that ended where its doubt begins. A node that comes later finds the log lifted by the fence, and reads
-    /// again from there. A fence that doubts everything was made for an empty log or a clock jump: it counts only if the log has all its
-    /// entries.
+    /// Reads again behind a fence. Its sender found a log that ended where the doubt begins. A node that connects later finds the log
+    /// extended by the fence, and reads again from there. A fence that doubts everything was written for an empty log or a clock jump: it
+    /// counts only if the log has all its entries.
     private mutating func readBehind(_ fence: Fence, _ actions: inout [Action]) {
         let start = fence.doubtedAfter.earlier(byMilliseconds: limits.readAgain)
         guard isPrimaryUnread, !isCounting, let connectedLog, storeApplied > start,
@@ -56,7 +56,7 @@ extension LogFollower {
         if remembers {
             next = start
         } else {
-            // Entries that were only noted are applied now.
+            // Entries that were only recorded in the mark table are applied now.
             (next, past) = (.beginning, start)
             seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
         }
@@ -65,7 +65,7 @@ extension LogFollower {
 
     private mutating func count(isLate: Bool) {
         if let connectedLog, next > connectedLog.last { startCounting(connectedLog) }
-        // The engine's number may be wrong: it only has to differ from a later one.
+        // The engine's count may be wrong; it only has to differ from a later one.
         if !isLate, let count = counted { counted = count &+ 1 }
         if isCounting || !isLate, let added = reached?.added { reached?.added = added &+ 1 }
     }
@@ -76,7 +76,7 @@ extension LogFollower {
         reached?.added = connectedLog.added
     }
 
-    /// - Parameter isEnd: no more entries for now.
+    /// - Parameter isEnd: true if there are no more entries for now.
     mutating func finishBatch(isEnd: Bool, _ now: Int64, _ before: [Action]) -> [Action] {
         var actions = before
         if case .catchingUp(let last) = state, next >= last || isEnd {
@@ -119,14 +119,14 @@ extension LogFollower {
         return actions + finishReading()
     }
 
-    /// A long catch-up may be overtaken by trimming, or by the end of the process.
+    /// Reads the log's state during a catch-up. A long one may be overtaken by trimming, or by the end of the process.
     private mutating func readInfoDuringCatchUp() -> [Action] {
         guard entriesSinceInfo >= limits.entriesPerInfo else { return [] }
         entriesSinceInfo = 0
         return [.readInfo]
     }
 
-    /// All entries up to here were read, so the next process may continue here, unless an entry is missing.
+    /// Stores the position during a catch-up, so the next process can continue from it. Not possible while an entry is missing.
     mutating func keepDuringCatchUp() -> [Action] {
         guard case .catchingUp = state, !isPrimaryUnread, !seen.isMissingSome(shownAfter: past), let reached, !reached.isSame(as: kept),
             checkpoints.last?.kept != reached
@@ -138,7 +138,7 @@ extension LogFollower {
         switch state {
         case .disconnected: return []
         case .upToDate, .writesFailing:
-            // Until the loss is announced, the next process has to find it again.
+            // Until the loss is announced, the next process must be able to detect it again.
             guard losses.unannounced == nil else { return unreportedBytes < limits.portionBytes ? [] : report(keeping: nil) }
             guard let reached, reached != checkpoints.last?.kept ?? applied || unreportedBytes > 0 else { return [] }
             return report(keeping: reached)
@@ -168,7 +168,8 @@ extension LogFollower {
         return keepIfDue(now) + (isReadPaused && state != .disconnected ? readOn() : [])
     }
 
-    /// At once for another log or primary, or above the ceiling: no record could be written otherwise.
+    /// Stores the position if it is due. Immediately due for another log or primary, or above the ceiling, because no record could be
+    /// written otherwise.
     mutating func keepIfDue(_ now: Int64) -> [Action] {
         guard let applied, !applied.isSame(as: kept) else { return [] }
         let isUrgent = asked.map { $0.epoch != applied.epoch || $0.primary != applied.primary || $0.ceiling < applied.position } ?? true
@@ -176,7 +177,7 @@ extension LogFollower {
         return [.keep(toKeep(applied, now))]
     }
 
-    /// Position to keep at the end of the process; nil: none.
+    /// Returns the position to store at the end of the process; nil if none.
     public mutating func lastToKeep(now: Int64) -> KeptPosition? {
         guard let applied, !applied.isSame(as: kept) else { return nil }
         return toKeep(applied, now)
@@ -187,13 +188,13 @@ extension LogFollower {
         let top = max(applied.position, self.position)
         let later = top.later(byMilliseconds: limits.ceilingLead)
         let former = [asked, kept].compactMap { $0?.epoch == applied.epoch ? $0?.ceiling : nil }
-        // The lowest and highest possible ids come from no clock.
+        // The lowest and highest possible ids were not derived from a clock.
         position.ceiling = former.reduce(top == .beginning || later.milliseconds == .max ? top : later, max)
         (asked, askedAt) = (position, now)
         return position
     }
 
-    /// A pause in reading is no stop of the process.
+    /// Continues after a pause in reading, which does not count as a suspension of the process.
     private mutating func readOn() -> [Action] {
         let actions = read()
         if !isReadPaused { engineTime = nil }
@@ -202,6 +203,6 @@ extension LogFollower {
 }
 
 extension LogEntry {
-    /// Memory until it is applied, about.
+    /// Approximate memory used until the entry is applied, in bytes.
     var memoryBytes: Int { 128 + message.argument.count }
 }

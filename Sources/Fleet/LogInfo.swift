@@ -1,14 +1,14 @@
-// State of the log, and the position that a node keeps on its disk.
+// State of the log, and the position that a node stores on disk.
 
-/// State of the log, by `XINFO STREAM`, `INFO` and the epoch.
+/// State of the log, from `XINFO STREAM`, `INFO` and the epoch.
 public struct LogInfo: Hashable, Sendable {
     public var epoch: UInt64
-    /// `run_id` and `master_replid`: a server that becomes the primary again may have other entries.
+    /// `run_id` and `master_replid`. A server that becomes the primary again has a new value, because its entries may differ.
     public var primary: [UInt8]
     public var last: LogPosition
-    /// `recorded-first-entry-id`, or the first id; nil: no entries.
+    /// `recorded-first-entry-id`, or the first id; nil if there are no entries.
     public var first: LogPosition?
-    /// `max-deleted-entry-id`: unchanged by trimming.
+    /// `max-deleted-entry-id`: not changed by trimming.
     public var lastDeleted: LogPosition
     public var count: UInt64
     /// `entries-added`: number of entries ever appended.
@@ -23,25 +23,25 @@ public struct LogInfo: Hashable, Sendable {
 
     var removed: UInt64 { added > count ? added - count : 0 }
 
-    /// Marks up to here are not in the log.
+    /// Position up to which marks may be missing in the log.
     var floor: LogPosition {
         removed == 0 ? .beginning : max(lastDeleted, first?.previous ?? last)
     }
 }
 
-/// Position up to which the local store has applied the log. Kept durably.
+/// Position up to which the local store has applied the log. Stored durably.
 public struct KeptPosition: Hashable, Sendable {
     public var position: LogPosition
     public var epoch: UInt64
     public var primary: [UInt8]
     /// Number of entries ever appended up to the position; nil: unknown.
     public var added: UInt64?
-    /// Upper bound of positions in records, until another one is kept.
+    /// Upper bound of positions in records until the next position is stored.
     public var ceiling = LogPosition.beginning
-    /// Former logs, the oldest first.
+    /// Epochs of former logs, oldest first.
     public var formerEpochs: [UInt64] = []
 
-    /// Equal but for the ceiling.
+    /// Returns whether the positions are equal except for the ceiling.
     func isSame(as other: KeptPosition?) -> Bool {
         guard var other else { return false }
         other.ceiling = ceiling
@@ -59,13 +59,13 @@ public struct KeptPosition: Hashable, Sendable {
 
     private static let formerLimit = 32
 
-    /// In a file. Names of primaries contain neither 0 nor 255, which precedes the ceiling.
+    /// Encoded form in the file. Names of primaries contain neither 0 nor 255, which precedes the ceiling.
     public var bytes: [UInt8] {
         RecordVersion(epoch: epoch, position: position).bytes + (added ?? .max).bigEndianBytes + primary
             + [255] + ([ceiling.milliseconds, ceiling.sequence] + formerEpochs).flatMap(\.bigEndianBytes)
     }
 
-    /// - Returns: nil: too few or too many.
+    /// - Returns: nil if there are too few or too many bytes.
     public init?(bytes: [UInt8]) {
         var rest = bytes[...]
         guard bytes.count <= Self.lengthLimit, let version = rest.take(24).flatMap({ RecordVersion(bytes: $0) }),
@@ -78,7 +78,7 @@ public struct KeptPosition: Hashable, Sendable {
             guard let milliseconds = rest.takeNumber(), let sequence = rest.takeNumber() else { return nil }
             ceiling = LogPosition(milliseconds, sequence)
         } else {
-            // Earlier versions kept each position before a record carried it.
+            // Earlier versions stored each position before a record contained it.
             ceiling = position
         }
         while let epoch = rest.takeNumber() { formerEpochs.append(epoch) }

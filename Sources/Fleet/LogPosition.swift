@@ -1,7 +1,7 @@
-// Position in the log: the id of a stream's entry. The engine assigns ascending ids, which order all nodes' actions.
+// Position in the log: the id of a stream entry. The engine assigns ascending ids, which order the actions of all nodes.
 
 public struct LogPosition: Comparable, Hashable, Sendable {
-    /// The engine's clock when the entry was appended, or later.
+    /// Time of the engine's clock when the entry was appended, or later.
     public var milliseconds: UInt64
     public var sequence: UInt64
 
@@ -15,7 +15,7 @@ public struct LogPosition: Comparable, Hashable, Sendable {
         (one.milliseconds, one.sequence) < (other.milliseconds, other.sequence)
     }
 
-    /// The predecessor; the beginning stays the beginning.
+    /// The preceding position; the beginning has no predecessor and returns itself.
     public var previous: LogPosition {
         if sequence > 0 { return LogPosition(milliseconds, sequence - 1) }
         return milliseconds > 0 ? LogPosition(milliseconds - 1, .max) : self
@@ -26,7 +26,7 @@ public struct LogPosition: Comparable, Hashable, Sendable {
         LogPosition(milliseconds > difference ? milliseconds - difference : 0, 0)
     }
 
-    /// The first position of a later millisecond, bounded.
+    /// The first position of a later millisecond, at most the maximum.
     func later(byMilliseconds difference: UInt64) -> LogPosition {
         let (sum, overflows) = milliseconds.addingReportingOverflow(difference)
         return LogPosition(overflows ? .max : sum, 0)
@@ -34,7 +34,7 @@ public struct LogPosition: Comparable, Hashable, Sendable {
 
     public var text: String { "\(milliseconds)-\(sequence)" }
 
-    /// - Returns: nil unless there are two decimal numbers below 2^64 and a hyphen.
+    /// - Returns: nil unless the text is two decimal numbers below 2^64, separated by a hyphen.
     public init?(text: some Collection<UInt8>) {
         guard let hyphen = text.firstIndex(of: UInt8(ascii: "-")),
             let milliseconds = decimalNumber(text[..<hyphen]), let sequence = decimalNumber(text[text.index(after: hyphen)...])
@@ -43,7 +43,7 @@ public struct LogPosition: Comparable, Hashable, Sendable {
     }
 }
 
-/// A decimal number without leading zeros, below 2^64.
+/// Parses a decimal number without leading zeros, below 2^64.
 func decimalNumber(_ text: some Collection<UInt8>) -> UInt64? {
     guard let first = text.first, first != UInt8(ascii: "0") || text.count == 1 else { return nil }
     var number: UInt64 = 0
@@ -57,10 +57,10 @@ func decimalNumber(_ text: some Collection<UInt8>) -> UInt64? {
     return number
 }
 
-/// Carried by each record of the shared level, inside its seal.
+/// Log epoch and position of a record in the shared level, inside its seal.
 public struct RecordVersion: Hashable, Sendable {
     public var epoch: UInt64
-    /// Position when the request was sent. Later entries may concern the response.
+    /// Position when the request was sent. Later entries may affect the response.
     public var position: LogPosition
 
     public init(epoch: UInt64, position: LogPosition) { (self.epoch, self.position) = (epoch, position) }

@@ -1,22 +1,22 @@
-// When the log is trimmed by age. Each append trims as well, but a full engine accepts none, and the log may be what fills it.
+// Decides when the log is trimmed by age. Each append trims as well, but a full engine accepts no appends, and the log itself may fill it.
 
 public struct LogTrimming: Hashable, Sendable {
     let keep: Int64
-    /// Minimum excess age of the first entry (milliseconds). It differs by node, so that one trims for all.
+    /// Minimum excess age of the first entry in milliseconds. It differs by node, so that one node trims for all.
     let slack: Int64
     private var last: Int64?
     private var lastFirst: LogPosition?
 
     static let rest: Int64 = 60_000
-    /// After a trimming without effect: the engine removes some hundred entries at a time.
+    /// Pause in milliseconds after a trimming without effect: the engine removes some hundred entries at a time.
     static let longRest: Int64 = 600_000
-    /// While the engine is full.
+    /// Pause in milliseconds while the engine is full.
     static let shortRest: Int64 = 1_000
 
     public init(keep: Int64, node: UInt64) { (self.keep, slack) = (keep, Self.rest + Int64(node % UInt64(Self.rest))) }
 
-    /// - Parameter fleetNow: the fleet's time; nil: unknown, nothing is trimmed.
-    /// - Returns: position before which entries are removed.
+    /// - Parameter fleetNow: the fleet's time; nil if unknown, which disables trimming.
+    /// - Returns: position before which entries are removed; nil for no trimming.
     public mutating func noteInfo(first: LogPosition?, fleetNow: Int64?, now: Int64) -> LogPosition? {
         guard let first, let fleetNow, let oldest = oldest(fleetNow),
             first < LogPosition(oldest.milliseconds).earlier(byMilliseconds: UInt64(slack)),
@@ -37,10 +37,10 @@ public struct LogTrimming: Hashable, Sendable {
     private func isOver(_ rest: Int64, _ now: Int64) -> Bool { last.map { now - $0 >= rest } ?? true }
 }
 
-/// Number of entries of one reading. A reply beyond the limit ends the connection, so the next one is smaller.
+/// Number of entries of one read. A reply beyond the limit ends the connection, so the next read is smaller.
 public struct ReadCount: Hashable, Sendable {
     public enum Failure: Hashable, Sendable {
-        /// The reply was too long, or not understood.
+        /// The reply was too long, or could not be parsed.
         case tooMuch
         /// The reply was late, perhaps for other reasons.
         case late
@@ -48,9 +48,9 @@ public struct ReadCount: Hashable, Sendable {
 
     public private(set) var count = Self.most
 
-    /// Half of the longest reply with targets of 8 KiB, which become 33 in a key.
+    /// Maximum number: half of the longest reply with targets of 8 KiB, which become 33 KiB in a key.
     static let most = 256
-    /// Minimum after late replies: each reading costs a round trip.
+    /// Minimum number after late replies: each read costs a round trip.
     static let fewestLate = 32
 
     public init() {}
@@ -62,8 +62,8 @@ public struct ReadCount: Hashable, Sendable {
         }
     }
 
-    /// - Parameter isUpToDate: the catch-up has ended. Before, the number does not grow: a node that starts over after a failure would fail
-    ///   again.
+    /// - Parameter isUpToDate: whether the catch-up has ended. The number does not grow during it: otherwise a node that starts again
+    ///   after a failure would fail again.
     public mutating func came(isUpToDate: Bool) {
         guard isUpToDate else { return }
         count = min(Self.most, count + max(1, count / 8))

@@ -1,4 +1,4 @@
-// The writer's queue: it merges, bounds and reports messages until they are sent.
+// The writer's queue: merges, limits and reports messages until they are sent.
 
 extension LogWriter {
     mutating func appendWrite(_ message: LogMessage, _ token: Token?, _ now: Int64) -> [Action] {
@@ -12,7 +12,7 @@ extension LogWriter {
             actions.append(.hold(covering))
         }
         guard let token else { return actions }
-        // While the engine is away or refuses, no response waits.
+        // While the engine is unavailable or refuses writes, no response waits.
         if phase == .disconnected || pausedUntil > .min || unsentWrites[covering, default: []].count >= limits.waiters {
             actions.append(.report(token, .later))
         } else {
@@ -35,7 +35,7 @@ extension LogWriter {
         return actions
     }
 
-    /// A write that an earlier process could not append.
+    /// Queues a write that an earlier process could not append.
     mutating func appendKeptWrite(_ message: LogMessage, _ token: Token?, _ now: Int64) -> [Action] {
         queue.append(Item(message: message, isKept: true, tokens: token.map { [$0] } ?? [], since: now))
         return [.hold(message)]
@@ -47,7 +47,7 @@ extension LogWriter {
         var item = Item(message: message, isPurge: true, isKept: isKept, tokens: token.map { [$0] } ?? [], since: now)
         var actions: [Action] = [.hold(message)]
         if phase == .disconnected { actions += Self.reportOnce(&item, .notReached) }
-        // The engine has just refused the entries before it.
+        // The engine has just refused the entries that precede this one.
         if phase != .disconnected, now < pausedUntil { actions += Self.reportOnce(&item, .refused) }
         queue.append(item)
         pending.add(item)
@@ -58,7 +58,8 @@ extension LogWriter {
         pending.count < limits.purges && pending.bytes + message.argument.count <= limits.purgeBytes
     }
 
-    /// Reports a purge as pending once, after it is kept. Static: a writer that is called while one of its items changes is copied.
+    /// Reports a purge as pending once, after it is stored. Static, because calling a method during a change of an item would copy the
+    /// writer.
     static func reportOnce(_ item: inout Item, _ cause: Pending) -> [Action] {
         guard item.isPurge, !item.isKept else { return [] }
         item.isKept = true
@@ -67,7 +68,7 @@ extension LogWriter {
 
     mutating func reportUnreplicated() -> [Action] { unreplicated.indices.flatMap { Self.reportOnce(&unreplicated[$0], .notReplicated) } }
 
-    /// Reports purges that are not in the log for too long.
+    /// Reports purges that have not reached the log in time.
     mutating func reportPending(_ now: Int64) -> [Action] {
         var actions: [Action] = []
         let cause = pausedUntil > .min ? Pending.refused : .notReached
@@ -96,7 +97,7 @@ extension LogWriter {
         return causes
     }
 
-    /// After the loss of the connection no response waits.
+    /// Handles the loss of the connection; responses no longer wait.
     mutating func disconnect(_ now: Int64) -> [Action] {
         takeBack()
         if phase != .disconnected { lostAt = lostAt ?? now }
@@ -115,7 +116,7 @@ extension LogWriter {
         return actions + reportUnreplicated()
     }
 
-    /// Writes that are not in the log, for the next process: read after `lost`.
+    /// Writes that are not in the log, for the next process. Read after the `lost` event.
     public var writesToKeep: [LogMessage] {
         var (writes, seen, bytes): ([LogMessage], Set<LogMessage>, Int) = ([], [], 0)
         for item in queue where !item.isPurge && !item.isKept && item.message.kind != .hello && seen.insert(item.message).inserted {

@@ -1,4 +1,4 @@
-// What is sent in which order, and what follows from the replies.
+// Decides the order in which entries are sent, and handles the replies.
 
 extension LogWriter {
     mutating func connect(isNewPrimary: Bool, fence: Fence?, replicas: Int, _ now: Int64) -> [Action] {
@@ -12,13 +12,13 @@ extension LogWriter {
         return actions
     }
 
-    /// Shows how far the sequence has come, and makes a `WAIT` for earlier entries meaningful.
+    /// Sends a greeting. It shows the node's last sequence number, and gives a `WAIT` for earlier entries something to cover.
     mutating func sendHello(_ now: Int64) {
         guard !queue.contains(where: { $0.message.kind == .hello && $0.sequence == nil }) else { return }
         queue.append(Item(message: LogMessage(.hello), since: now))
     }
 
-    /// The new primary may lack the last entries of the former.
+    /// Sends recent entries again, because the new primary may lack the last entries of the former one.
     private mutating func repeatLastMinute(_ now: Int64) -> [Action] {
         let since = (lostAt ?? now) - limits.sentAgain
         var items = unreplicated + queue.filter { $0.sequence != nil }
@@ -28,7 +28,7 @@ extension LogWriter {
             items.append(Item(message: entry.message, sequence: entry.sequence, since: now, isSettled: true, isHeld: false))
         }
         items.sort { ($0.sequence ?? 0) < ($1.sequence ?? 0) }
-        // Another log's marks lack them.
+        // The marks of another log do not include these entries.
         let again = items.filter { !$0.isHeld && $0.message.kind != .hello }.map { Action.hold($0.message) }
         for index in items.indices { items[index].isHeld = true }
         queue = items + queue.filter { $0.sequence == nil }
@@ -62,7 +62,7 @@ extension LogWriter {
         ]
     }
 
-    /// Takes due items out of the queue. Repeated writes to one target wait for more of them.
+    /// Removes due items from the queue. Repeated writes to one target are delayed, so that they are merged.
     private mutating func nextBatch(_ now: Int64) -> [Item] {
         var batch: [Item] = []
         var left: [Item] = []
@@ -94,9 +94,9 @@ extension LogWriter {
         return now - last < limits.mergeWindow
     }
 
-    /// When `tick` is due; nil: not before another event.
+    /// Time when `tick` is due; nil if no tick is needed before another event.
     public var nextTick: Int64? {
-        // A disconnected writer has reported all of them.
+        // A disconnected writer has already reported all purges.
         var next = phase == .disconnected ? nil : queue.lazy.filter { !$0.isKept && $0.isPurge }.map { $0.since + limits.patience }.min()
         if case .sending(let items) = phase {
             next = least(next, items.lazy.filter { !$0.isKept && $0.isPurge }.map { $0.since + limits.patience }.min())
@@ -163,7 +163,7 @@ extension LogWriter {
     private mutating func appended(_ item: Item, at position: LogPosition, _ now: Int64) -> [Action] {
         hasAppended = true
         guard let sequence = item.sequence else { return [] }
-        // A lost greeting would be a hole.
+        // A lost greeting would leave a gap in the sequence.
         remember(Remembered(message: item.message, sequence: sequence, time: now))
         guard item.message.kind != .hello else { return [] }
         var item = item
@@ -185,7 +185,7 @@ extension LogWriter {
     private mutating func remember(_ entry: Remembered) {
         remembered.append(entry)
         guard remembered.count > limits.remembered else { return }
-        // Several at a time, so that it is rare.
+        // Several are removed at a time, so that it happens rarely.
         let some = remembered.prefix(limits.remembered / 4)
         forgotten = some.last?.time ?? forgotten
         remembered.removeFirst(some.count)
@@ -201,7 +201,7 @@ extension LogWriter {
         return unreplicated.flatMap { finish($0, .durable) }
     }
 
-    /// No replica has the entries: asked again with growing pauses.
+    /// Repeats `WAIT` after a growing pause, because no replica has the entries.
     private mutating func waitAgain(_ now: Int64) -> [Action] {
         let actions = reportUnreplicated()
         if (waitsAgainAt ?? .min) <= now {

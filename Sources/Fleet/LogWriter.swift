@@ -1,37 +1,38 @@
-// The machine that writes the log: what is appended when, what is durable, and what is sent again. One batch is sent at a time, followed by
-// a `WAIT` if it has purges, so sequences ascend and a `WAIT` covers its own entries.
+// State machine that writes the log: decides when entries are appended, which are durable, and which are sent again. One batch is sent at
+// a time, followed by a `WAIT` if it contains purges. So sequence numbers ascend and a `WAIT` covers its own entries.
 
 public struct LogWriter: Hashable, Sendable {
-    /// Names a message for the shell.
+    /// Identifies a message for the shell.
     public typealias Token = UInt64
 
     public struct Limits: Hashable, Sendable {
-        /// Milliseconds in which writes to one target make one entry.
+        /// Milliseconds within which writes to one target are merged into one entry.
         public var mergeWindow: Int64 = 10
-        /// Waiting writes. Beyond, one entry marks everything stale.
+        /// Maximum number of waiting writes. Beyond it, one entry makes everything stale.
         public var writes = 8_192
-        /// Purges that are not durable. Beyond, they are refused.
+        /// Maximum number of purges that are not durable. Beyond it, purges are refused.
         public var purges = 4_096
-        /// Entries of one batch, and of those considered for it.
+        /// Maximum number of entries in one batch, and of entries considered for it.
         public var batch = 128
-        /// Bytes of a batch's arguments. A longer one goes alone.
+        /// Maximum bytes of a batch's arguments. A longer argument is sent alone.
         public var batchBytes = 1 << 20
-        /// Bytes of one argument. Beyond, a wider message replaces it.
+        /// Maximum bytes of one argument. Beyond it, a message with a wider effect replaces it.
         public var argumentBytes = 1 << 20
         public var examinedItems = 1_024
         public var waiters = 256
-        /// Entries of the last milliseconds before the loss of a primary are sent again. `remembered` is their maximum number.
+        /// Period in milliseconds before the loss of a primary whose entries are sent again. `remembered` is their maximum number.
         public var sentAgain: Int64 = 60_000
         public var remembered = 16_384
-        /// Milliseconds until a purge that is not in the log is answered as pending.
+        /// Milliseconds after which a purge that is not in the log is answered as pending.
         public var patience: Int64 = 1_000
-        /// Milliseconds between two attempts after a refusal or without a replica: doubled each time.
+        /// Milliseconds between two attempts after a refusal or without a replica; doubled each time.
         public var firstPause: Int64 = 1_000
         public var longestPause: Int64 = 30_000
         public var fences = 16
-        /// Bytes of the arguments of purges that are not durable. Beyond, they are refused.
+        /// Maximum bytes of the arguments of purges that are not durable. Beyond it, purges are refused.
         public var purgeBytes = 16 << 20
-        /// Writes kept at the end of the process, and bytes of their arguments. Beyond, one entry replaces them.
+        /// Maximum number of writes stored at the end of the process, and maximum bytes of their arguments. Beyond these, one entry
+        /// replaces them.
         public var keptWrites = 1_024
         public var keptWriteBytes = 1 << 20
 
@@ -39,34 +40,34 @@ public struct LogWriter: Hashable, Sendable {
     }
 
     public enum Purpose: Hashable, Sendable {
-        /// Sent again only as part of the last minute.
+        /// Sent again only as part of `sentAgain`'s period.
         case write
         case purge
-        /// An earlier process answered it as pending.
+        /// A purge that an earlier process answered as pending.
         case keptPurge
-        /// An earlier process ended before it was in the log.
+        /// A write that an earlier process could not append before it ended.
         case keptWrite
     }
 
     public enum Reply: Hashable, Sendable {
         case appended(LogPosition)
-        /// The engine has higher ids than the fence's.
+        /// The engine already has ids above the fence's.
         case alreadyBeyond
-        /// An error: out of memory, read only, not permitted, busy.
+        /// The engine returned an error: out of memory, read only, not permitted, or busy.
         case refused
     }
 
     public enum Event: Hashable, Sendable {
-        /// Applied on this node already. A token is reported at most once as appended and once as durable or pending.
+        /// A message that this node has already applied. A token is reported at most once as appended and once as durable or pending.
         case append(LogMessage, Purpose, token: Token?)
-        /// A connection to the primary of `LogFollower.Action.mayAppend`, without earlier commands.
+        /// Connected to the primary of `LogFollower.Action.mayAppend`; no earlier command is outstanding.
         /// - Parameter replicas: `connected_slaves`.
         case connected(isNewPrimary: Bool, fence: Fence?, replicas: Int)
         case replicas(Int)
         case lost
         case fence(Fence)
         case sendHello
-        /// One reply for each entry, in their order.
+        /// Replies to the entries, one for each, in order.
         case answered([Reply])
         case waited(replicas: Int)
         case tick
@@ -74,29 +75,29 @@ public struct LogWriter: Hashable, Sendable {
 
     public struct Outgoing: Hashable, Sendable {
         public var entry: LogEntry
-        /// nil: an id of the engine.
+        /// Requested id; nil if the engine assigns it.
         public var position: LogPosition?
     }
 
-    /// From the worst to the best.
+    /// Causes, from the worst to the best.
     public enum Pending: String, Hashable, Sendable, CaseIterable {
-        /// Not in the log: no connection, or no reply.
+        /// The purge is not in the log: no connection, or no reply.
         case notReached = "not_reached"
         case refused
-        /// In the log, but on no replica as far as known.
+        /// The purge is in the log, but no replica is known to have it.
         case notReplicated = "not_replicated"
     }
 
     public enum Outcome: Hashable, Sendable {
         case appended(LogPosition)
         case durable
-        /// A purge in the log of an engine without replicas.
+        /// The purge is in the log of an engine without replicas.
         case noReplica
-        /// A purge that is kept and sent again until it is durable, which is reported as well.
+        /// The purge is stored and sent again until it is durable, which is reported as well.
         case pending(Pending)
-        /// A write that is no longer waited for. It will be in the log, individually or as "everything is stale".
+        /// The response to the write no longer waits. The log will contain the write, individually or as "everything is stale".
         case later
-        /// A purge beyond the limits. It is applied on this node only.
+        /// The purge exceeds the limits, and is applied on this node only.
         case refused
     }
 
@@ -104,10 +105,10 @@ public struct LogWriter: Hashable, Sendable {
         case send([Outgoing])
         /// `WAIT 1 50`, on the same connection.
         case wait
-        /// `MarkTable.hold` and `settle`: once for each entry, and again if it is sent again.
+        /// `MarkTable.hold` and `settle`: once for each entry, and again when the entry is sent again.
         case hold(LogMessage)
         case settle(LogMessage, at: LogPosition?)
-        /// Keep it durably before a following `report` reports it as pending.
+        /// Store it durably before a following `report` reports it as pending.
         case keepPending(Token, LogMessage)
         case dropPending(Token)
         case report(Token, Outcome)
@@ -124,13 +125,13 @@ public struct LogWriter: Hashable, Sendable {
     struct Item: Hashable, Sendable {
         var message: LogMessage
         var isPurge = false
-        /// Whether it is on the disk. A purge was reported as pending then.
+        /// Whether the item is on disk. A purge on disk was reported as pending.
         var isKept = false
         var tokens: [Token] = []
-        /// Assigned when it is first sent.
+        /// Sequence number, assigned when the item is first sent; nil before.
         var sequence: UInt64?
         var since: Int64
-        /// Whether it was in the log of an earlier primary, and reported.
+        /// Whether the log of an earlier primary contained the item, and this was reported.
         var isSettled = false
         var isHeld = true
     }
@@ -153,25 +154,25 @@ public struct LogWriter: Hashable, Sendable {
     let node: UInt64
     var phase = Phase.disconnected
     public internal(set) var lastSequence: UInt64 = 0
-    /// Oldest first; items with a sequence before those without.
+    /// Oldest first; items with a sequence number precede those without.
     var queue: [Item] = []
     /// Tokens of queued writes without a sequence.
     var unsentWrites: [LogMessage: [Token]] = [:]
     var fences: [Outgoing] = []
-    /// Purges in the log of this primary, and on no replica as far as known.
+    /// Purges in the log of this primary that no replica is known to have.
     var unreplicated: [Item] = []
     /// Pending purges: queued, sent, or in `unreplicated`.
     var pending = Load()
     var recentWrites: [LogMessage: Int64] = [:]
     var remembered: [Remembered] = []
-    /// When an entry was forgotten that a new primary might need.
+    /// Time when an entry was forgotten that a new primary might need; nil if none was.
     var forgotten: Int64?
     var lostAt: Int64?
     var replicas = 0
-    /// Whether this connection has appended an entry: a `WAIT` would cover nothing otherwise.
+    /// Whether this connection has appended an entry; a `WAIT` would cover nothing otherwise.
     var hasAppended = false
     var pause: Int64
-    /// No attempt before this time.
+    /// Earliest time of the next attempt.
     var pausedUntil = Int64.min
     var waitsAgainAt: Int64?
 
@@ -181,7 +182,7 @@ public struct LogWriter: Hashable, Sendable {
 
     public var pendingPurges: Int { pending.count }
 
-    /// Pending purges that are not in the log, as far as known.
+    /// Number of pending purges that are not known to be in the log.
     public var unreachedPurges: Int { pending.count - unreplicated.count }
 
     public mutating func handle(_ event: Event, now: Int64) -> [Action] {

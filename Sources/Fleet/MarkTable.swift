@@ -1,37 +1,37 @@
-// Which shared records may be taken: those without a later entry that concerns them. The table holds the last mark of each target,
-// collection, group and stored key by hash, and a short list of selections. It is bounded: forgotten marks raise the floor, and older
-// records are refused.
+// Decides which shared records may be used: those that no later entry affects. The table holds the last mark of each target, collection,
+// group and stored key by hash, and a short list of selections. It is bounded: forgotten marks raise the floor, and records older than the
+// floor are refused.
 
 public enum Mark: Hashable, Sendable {
-    /// A target, a collection, a group or a stored key. A collision costs a refused record.
+    /// Hash of a target, a collection, a group or a stored key. A collision causes a record to be refused.
     case hash(UInt64)
     case selection([UInt8])
     case all
 }
 
-/// Why a shared record is not taken. Raw values are those of `FleetRefusal`.
+/// Why a shared record is not used. Raw values are those of `FleetRefusal`.
 public enum TakeRefusal: String, Sendable, CaseIterable {
     case otherEpoch = "other_epoch"
-    /// Older than the table's marks.
+    /// The record is older than the marks in the table.
     case belowFloor = "below_floor"
-    /// Its position may be of lost entries: this node has not reached it.
+    /// This node has not reached the record's position, which may belong to lost entries.
     case ahead
     case doubted
     case purgedAll = "purged_all"
     case marked
-    /// A prefix, a tag or an API was purged since.
+    /// A prefix, a tag or an API that selects the record was purged since.
     case selected
-    /// This node's own purge or write is not in the log yet.
+    /// An own purge or write that affects the record is not in the log yet.
     case held
 }
 
 public struct MarkTable: Sendable, Hashable {
     public struct Limits: Sendable, Hashable {
-        /// Marks by hash, of both generations. 262,144 are about 16 MiB.
+        /// Maximum number of marks by hash, in both generations. 262,144 use about 16 MiB.
         public var hashes = 1 << 18
-        /// Marks by text, each compared with each record.
+        /// Maximum number of marks by text. Each is compared with each record.
         public var selections = 1 << 10
-        /// Ranges of positions in doubt: one for each change of primary.
+        /// Maximum number of position ranges in doubt: one for each change of primary.
         public var doubts = 16
 
         public init() {}
@@ -49,7 +49,7 @@ public struct MarkTable: Sendable, Hashable {
     }
 
     let limits: Limits
-    /// nil: no log, no record is taken.
+    /// nil without a log; then no record is used.
     public private(set) var epoch: UInt64?
     public private(set) var floor = LogPosition.beginning
     private var young: [UInt64: LogPosition] = [:]
@@ -57,7 +57,7 @@ public struct MarkTable: Sendable, Hashable {
     private var selections: [Selection] = []
     private var all: LogPosition?
     private(set) var doubts: [Doubt] = []
-    /// Own marks without a position, and the number of entries that will bring one.
+    /// Own marks without a position, and for each the number of entries that will assign one.
     private var held: [Mark: Int] = [:]
 
     public init(limits: Limits = Limits()) { self.limits = limits }
@@ -125,10 +125,10 @@ public struct MarkTable: Sendable, Hashable {
         if selections.count > limits.selections { raiseFloor(to: selections.removeFirst().position) }
     }
 
-    /// Refuses all records that the mark concerns until it is settled.
+    /// Refuses all records that the mark affects until it is settled.
     public mutating func hold(_ mark: Mark) { held[mark, default: 0] += 1 }
 
-    /// - Parameter position: nil: another held mark replaces it.
+    /// - Parameter position: nil if another held mark replaces it.
     public mutating func settle(_ mark: Mark, at position: LogPosition?) {
         if let position { note(mark, at: position) }
         guard let count = held[mark] else { return }
@@ -137,7 +137,7 @@ public struct MarkTable: Sendable, Hashable {
 
     public mutating func raiseFloor(to position: LogPosition) { floor = max(floor, position) }
 
-    /// Positions between these two may be of lost entries.
+    /// Marks the positions between these two as possibly belonging to lost entries.
     public mutating func doubt(after: LogPosition, before: LogPosition) {
         if after == .beginning { raiseFloor(to: before) }
         guard after < before, before > floor, !doubts.contains(where: { $0.after <= after && before <= $0.before }) else { return }
@@ -146,7 +146,7 @@ public struct MarkTable: Sendable, Hashable {
         if doubts.count > limits.doubts { raiseFloor(to: doubts.removeFirst().before) }
     }
 
-    /// Another log. Held marks stay held.
+    /// Starts over with another log. Held marks remain held.
     public mutating func startAnew(epoch: UInt64, floor: LogPosition) {
         (self.epoch, self.floor) = (epoch, floor)
         (young, old, selections, all, doubts) = ([:], [:], [], nil, [])

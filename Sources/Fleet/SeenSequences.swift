@@ -1,5 +1,5 @@
-// Sequence numbers seen of each node: repeated entries are applied once, and missing ones show. It is bounded: a forgotten node begins
-// anew.
+// Sequence numbers seen from each node: repeated entries are applied once, and missing entries are detected. The memory is bounded: a
+// forgotten node starts again without history.
 
 struct SeenSequences: Hashable, Sendable {
     private struct Node: Hashable {
@@ -11,20 +11,20 @@ struct SeenSequences: Hashable, Sendable {
     private let missingLimit: Int
     private var young: [UInt64: Node] = [:]
     private var old: [UInt64: Node] = [:]
-    /// Missing entries, and the position of the entry that showed it.
+    /// Missing entries, each with the position of the entry that revealed the gap.
     private var missing: [LogOrigin: LogPosition] = [:]
-    /// Position of the last entry that showed missing ones beyond the limit.
+    /// Position of the last entry that revealed a gap beyond the limit.
     private var abandoned: LogPosition?
 
     init(nodes: Int, missing: Int) { (nodeLimit, missingLimit) = (max(1, nodes / 2), missing) }
 
-    /// Whether entries shown after a position are missing.
+    /// Returns whether entries are missing that were revealed after a position.
     func isMissingSome(shownAfter position: LogPosition = .beginning) -> Bool {
         abandoned ?? .beginning > position || missing.values.contains { $0 > position }
     }
     var isMissingTooMuch: Bool { abandoned != nil }
 
-    /// - Returns: false: seen before.
+    /// - Returns: false if the entry was seen before.
     mutating func note(_ origin: LogOrigin, at position: LogPosition) -> Bool {
         guard var node = young[origin.node] ?? old[origin.node] else {
             keep(Node(first: origin.sequence, last: origin.sequence), of: origin.node)
@@ -62,7 +62,7 @@ struct SeenSequences: Hashable, Sendable {
         for sequence in sequences { missing[LogOrigin(node: node, sequence: sequence)] = position }
     }
 
-    /// - Returns: position of the last entry that showed a missing one.
+    /// - Returns: position of the last entry that revealed a gap; nil if nothing is missing.
     mutating func abandonMissing() -> LogPosition? {
         let last = missing.values.reduce(abandoned) { max($0 ?? $1, $1) }
         (missing, abandoned) = ([:], nil)

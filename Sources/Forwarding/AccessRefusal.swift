@@ -46,15 +46,15 @@ public enum AccessRefusal: String, Error, CaseIterable {
 
     public var sentence: String {
         switch self {
-        case .address: "Clients at this address may not ask for this here."
+        case .address: "Clients at this address may not access this resource."
         case .misdirected: "This host is not served here."
         case .noAPI: "No API is served under this path."
         case .outside: "The dot segments of this path lead above its beginning."
-        case .notProxied: "This forward proxy is for its own APIs only, and this URI is none of theirs."
-        case .otherScheme: "This connection cannot ask for that scheme: http is for clear connections, and https for those through TLS."
+        case .notProxied: "This forward proxy serves its configured APIs only, and this URI belongs to none of them."
+        case .otherScheme: "The URI's scheme does not match this connection: use http without TLS, and https over TLS."
         case .otherCertificate: "This host needs a separate connection, because its clients use another certificate."
-        case .noCertificate: "This needs a connection with a client certificate."
-        case .requestsPerAddress: "Too many requests of this address are under way."
+        case .noCertificate: "This resource requires a client certificate."
+        case .requestsPerAddress: "Too many requests from this address are active."
         case .userOverHTTP2:
             "NTLM, Negotiate and Kerberos authenticate a connection, and HTTP/2 carries several requests on each: use HTTP/1.1."
         case .userAtHTTP2Upstream:
@@ -68,7 +68,7 @@ public enum AccessRefusal: String, Error, CaseIterable {
     private var retryAfter: Int? {
         switch self {
         case .requestsPerAddress: 1
-        // An idle connection is closed after a minute.
+        // Idle connections are closed after a minute, so a retry may succeed then.
         case .userConnections: 60
         case .address, .misdirected, .noAPI, .outside, .notProxied, .otherScheme, .otherCertificate, .noCertificate, .userOverHTTP2,
             .userAtHTTP2Upstream:
@@ -78,7 +78,7 @@ public enum AccessRefusal: String, Error, CaseIterable {
 
     func response(accept: [UInt8]?) -> OwnResponse {
         var response = OwnResponse(status: status, sentence: sentence, accept: accept)
-        // Requests in progress end soon.
+        // Active requests end soon, so a retry may succeed.
         if let retryAfter { response.fieldLines = Array("Retry-After: \(retryAfter)\r\n".utf8) }
         return response
     }

@@ -56,7 +56,7 @@ public final class ClientResponseHead {
         return bytes
     }
 
-    /// An alternative service (RFC 7838) is the upstream's address, and would lead clients around this proxy.
+    /// Alternative services (RFC 7838) are addresses of the upstream, with which clients would bypass this proxy.
     private static let omitted: KnownFieldSet = [.contentLength, .altSvc, .alternateProtocol]
     /// Upper bound for the name of Date and separators, in bytes.
     private static let ownBytes = 64

@@ -20,7 +20,7 @@ public struct ForwardingSettings: Sendable {
     public var via = true
     /// Whether the client's Host is forwarded instead of the upstream's. The host is then part of the key.
     public var preserveHost = false
-    /// Whether the client's Host is sent in `Forwarded` and `X-Forwarded-Host`. Off by default: clients may write anything into it, and
+    /// Whether the client's Host is sent in `Forwarded` and `X-Forwarded-Host`. Off by default: clients may set it to any value, and
     /// responses that depend on it must not be shared. If on, the host is part of the key.
     public var forwardHost = false
     /// Whether a `Location` of the upstream's own origin is made relative, so that clients follow redirects through this proxy.
@@ -35,7 +35,7 @@ public struct ForwardingSettings: Sendable {
     /// Fields in which proxies name the authenticated user, in lower case. A trailing `*` matches any ending. They are dropped unless they
     /// come from a trusted proxy.
     public var identityFields = WellKnownNames.identityFields
-    /// Whether some proxies are trusted by address. Their statements about users are then forwarded, whatever `forwarded` is.
+    /// Whether proxies are trusted by address. Their statements about users are then forwarded, regardless of `forwarded`.
     public var trustsProxies = false
 
     /// Where a request ID is sent.

@@ -1,5 +1,5 @@
-// Responses that Cistern generates: errors and its own pages. Errors are one sentence of plain text, because many clients show nothing
-// else, or problem details (RFC 9457) for clients that prefer them.
+// Responses that Cistern generates: errors and its own pages. An error is one sentence of plain text, because many clients display nothing
+// else. Clients that prefer problem details (RFC 9457) receive these.
 
 import HTTPCore
 

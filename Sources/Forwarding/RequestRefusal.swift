@@ -30,19 +30,24 @@ public enum RequestRefusal: Sendable, Equatable {
         switch self {
         case .connect:
             response = OwnResponse(
-                status: 405, sentence: "CONNECT is not spoken here: nothing could be stored of what a tunnel carries. Ask for http URIs.",
+                status: 405,
+                sentence: "CONNECT is not supported, because responses in a tunnel could not be stored. Request http URIs "
+                    + "instead.",
                 accept: accept)
             response.fieldLines = Self.allow
         case .access(let refusal): return refusal.response(accept: accept)
         case .trace:
-            response = OwnResponse(status: 405, sentence: "TRACE is refused: it would show the request's credentials.", accept: accept)
+            response = OwnResponse(
+                status: 405,
+                sentence: "TRACE is refused: its response would contain the request's "
+                    + "credentials.", accept: accept)
             response.fieldLines = Self.allow
         case .lastForward:
             response = OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
             response.fieldLines = Self.allow
         case .loop:
             response = OwnResponse(
-                status: 502, sentence: "The request came back to this proxy: the upstream leads here again.", accept: accept)
+                status: 502, sentence: "The request has returned to this proxy: the upstream forwards to this proxy.", accept: accept)
             response.fieldLines = Array("Proxy-Status: \(name); error=proxy_loop_detected\r\n".utf8)
         }
         return response

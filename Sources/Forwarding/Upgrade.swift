@@ -6,7 +6,7 @@ public enum Upgrade {
     /// Returns the permitted protocols as the value of an Upgrade field; nil if there are none, or none is offered.
     /// - Parameter allowed: names in lower case, without versions.
     public static func offered(by head: RequestHead, allowed: [[UInt8]]) -> [UInt8]? {
-        // The response to HEAD has no content, so nothing could follow a 101.
+        // The response to HEAD has no content, so no protocol could follow a 101.
         guard head.version == .http11, head.method != .head, head.contains(.upgrade), head.fields.connectionNames("upgrade"),
             !FieldListLimit.isExceeded(by: .upgrade, in: head.fields)
         else { return nil }

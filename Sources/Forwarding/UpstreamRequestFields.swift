@@ -1,5 +1,5 @@
 // Builds the fields of forwarded requests. Removes hop-by-hop fields and fields that could redirect the request, sets Host, and adds Via
-// and forwarding fields. This is the only file that drops untrusted claims of clients.
+// and forwarding fields. No other file drops untrusted claims of clients.
 
 import HTTPCore
 
@@ -140,8 +140,8 @@ public final class UpstreamRequestFields {
         return head.replacing(fields: Fields(bytes: fields.bytes, entries: fields.entries.filter { !isClaim($0) }))
     }
 
-    /// A weak tag matches no If-Match (RFC 9110 §13.1.1). A client with a weak tag received it from Cistern, with content in another
-    /// coding. The upstream must receive its original tag, or a conditional write would always fail.
+    /// Restores the upstream's strong tags in If-Match, because a weak tag matches no If-Match (RFC 9110 §13.1.1). A client has a weak tag
+    /// from Cistern if it received the content in another coding. Without the original tag, a conditional write would always fail.
     private func strengthenTags(of fields: inout Fields) {
         guard !FieldListLimit.isExceeded(by: .ifMatch, in: fields) else { return }
         var value: [UInt8] = []
@@ -156,8 +156,8 @@ public final class UpstreamRequestFields {
 
     private func isDropped(_ field: KnownField, _ overrides: Overrides) -> Bool {
         switch field {
-        // Content-Length and Transfer-Encoding follow from the framing, Expect was handled here, and Cistern's own fields are not
-        // forwarded.
+        // Content-Length and Transfer-Encoding are derived from the framing, Expect has been handled already, and Cistern's own fields are
+        // not forwarded.
         case .host, .contentLength, .transferEncoding, .expect, .cisternKey, .cisternMode, .cisternWhy: true
         default:
             overrides.known.contains(field) || Self.forwarding.contains(field)
@@ -175,7 +175,7 @@ public final class UpstreamRequestFields {
         return KnownField(hyphenated.span).map { Self.ofContent.contains($0) || isDropped($0, overrides) } ?? false
     }
 
-    /// Fields that describe the content. They are dropped in other spellings, so that the upstream does not read two of them.
+    /// Fields that describe the content. Other spellings of their names are dropped, so that the upstream does not read two of them.
     private static let ofContent: KnownFieldSet = [.contentType, .contentEncoding, .contentRange]
 
     /// Returns whether a field states the client's identity or origin. Such a field cannot be removed by a Connection option.

@@ -53,9 +53,9 @@ extension HTTP2FrameHead {
     }
 }
 
-/// The `reset_budget` of h2o. Each stream that either side resets costs one unit, except for errors on our side (Rapid Reset,
-/// CVE-2023-44487; MadeYouReset, CVE-2025-8671). Each stream that ends in order returns one, and some return with time, because interactive
-/// search cancels many requests.
+/// Limits stream resets, like the `reset_budget` of h2o. Each stream that either side resets costs one unit, except for errors on our side
+/// (Rapid Reset, CVE-2023-44487; MadeYouReset, CVE-2025-8671). Each stream that ends normally returns one unit. Some units return over
+/// time, because interactive search legitimately cancels many requests.
 public struct HTTP2ResetBudget: Sendable {
     private let limit: Int
     private var left: Int
@@ -81,8 +81,8 @@ public struct HTTP2ResetBudget: Sendable {
     public mutating func endedWell() { left = min(limit, left + 1) }
 }
 
-/// Records the closed streams of a peer, to judge later frames on them (RFC 9113 §5.1, §5.1.1). Only certain violations count, because
-/// frames in transit while we reset a stream are legitimate.
+/// Records the closed streams of a peer, to detect violations by later frames on them (RFC 9113 §5.1, §5.1.1). Frames that were in transit
+/// while we reset a stream are legitimate and not counted.
 public struct HTTP2StreamMemory: Sendable {
     private var highest: Int32 = 0
     /// The last streams that the peer, or both sides, have ended.

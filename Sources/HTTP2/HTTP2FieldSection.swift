@@ -31,7 +31,7 @@ public struct HTTP2FieldSection: ~Copyable {
     private var filled = 0
     private var lines = UnsafeMutableBufferPointer<Entry>(start: nil, count: 0)
     private var lineCount = 0
-    /// Both are valid until the section is changed.
+    /// Both properties are valid until the section is changed.
     public var bytes: UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(rebasing: space[..<filled]) }
     public var entries: UnsafeBufferPointer<Entry> { UnsafeBufferPointer(rebasing: lines[..<lineCount]) }
     /// Size of all lines, including those that are not kept.

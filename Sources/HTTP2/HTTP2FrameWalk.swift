@@ -1,5 +1,5 @@
-// Iterates over the frames of a connection and reads only their heads (RFC 9113 §4.1). The library does not report frames that it ignores,
-// of which a flood may consist.
+// Iterates over the frames of a connection and reads only their heads (RFC 9113 §4.1). Needed because the library does not report frames
+// that it ignores, and a flood may consist of those.
 
 public struct HTTP2FrameHead: Equatable, Sendable {
     public enum Kind: UInt8, Sendable {
@@ -24,7 +24,7 @@ public struct HTTP2FrameHead: Equatable, Sendable {
 }
 
 public struct HTTP2FrameWalk: Sendable {
-    /// Number of bytes of the present frame that are still missing.
+    /// Number of bytes of the current frame that are still missing.
     public private(set) var rest: Int
     /// The beginning of a frame's head.
     private var begun: [UInt8] = []

@@ -2,13 +2,13 @@
 
 import CNGHTTP2
 
-/// Stops the library, because no more events must be reported.
+/// Makes the library stop, so that no more events are reported.
 private let failed = NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
 /// Makes the library reset the stream.
 private let streamFailed = NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue
 private let paused = NGHTTP2_ERR_PAUSE.rawValue
 
-/// The session is held by its caller, so it is not retained here. There are about a dozen callbacks per request.
+/// The caller retains the session, so it is not retained here. There are about a dozen callbacks per request.
 @inline(__always)
 private func withOwner<Result>(_ pointer: UnsafeMutableRawPointer?, _ body: (HTTP2Session) -> Result) -> Result {
     Unmanaged<HTTP2Session>.fromOpaque(pointer!)._withUnsafeGuaranteedRef { body($0) }
@@ -27,10 +27,10 @@ extension HTTP2Session {
         nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, head, count, _, own in
             withOwner(own) { $0.sendContent(of: frame!.pointee.hd.stream_id, head!, count) }
         }
-        // Flow-control windows are returned explicitly, and closed streams are dropped.
+        // Flow-control windows are returned explicitly, and closed streams are not kept.
         nghttp2_option_set_no_auto_window_update(options, 1)
         nghttp2_option_set_no_closed_streams(options, 1)
-        // Servers send values as their applications provide them. HTTP/1.1 clients never saw the surrounding whitespace.
+        // Servers send values as their applications provide them. HTTP/1.1 clients do not see surrounding white space.
         if role == .client { nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(options, 1) }
         return body(callbacks, options) == 0
     }

@@ -1,7 +1,7 @@
 // Frames, streams, flow control and field compression of one HTTP/2 connection, client or server, implemented with nghttp2. No I/O:
-// received bytes are passed to `receive`, and `write` writes output into memory. Belongs to one event loop.
-// Tricky: the library calls back during `receive` and `write`. These two must not be called then; all other functions may. A callback that
-// ends the connection may release the session, which stays alive until the call returns.
+// received bytes are passed to `receive`, and `write` writes output into memory. Belongs to one event loop. Tricky: the library calls back
+// during `receive` and `write`. A callback must not call these two; it may call all other functions. A callback that ends the connection
+// may release the session, which stays alive until the call returns.
 
 import CNGHTTP2
 
@@ -34,7 +34,7 @@ public final class HTTP2Session {
     var delegate: (any HTTP2SessionDelegate)?
     /// The field section that is being received.
     var section = HTTP2FieldSection()
-    /// Bytes of a frame that have not fitted into the output. The library owns them until its next call.
+    /// Bytes of a frame that did not fit into the output. The library owns them until its next call.
     private var rest = UnsafeRawBufferPointer(start: nil, count: 0)
     /// The part of the output buffer that `write` has not filled.
     var buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
@@ -124,7 +124,7 @@ public final class HTTP2Session {
     }
 
     private func enter(_ delegate: any HTTP2SessionDelegate) {
-        precondition(self.delegate == nil, "an HTTP/2 session was entered twice")
+        precondition(self.delegate == nil, "receive or write of an HTTP/2 session was called during a callback")
         self.delegate = delegate
     }
 
@@ -202,7 +202,7 @@ public final class HTTP2Session {
         fields.withPairs { nghttp2_submit_trailer(session, stream, $0, $1) } == 0
     }
 
-    /// Continues after `HTTP2ContentOffer.later`, because content is available again.
+    /// Continues after `HTTP2ContentOffer.later`, when content is available again.
     public func resumeContent(of stream: Int32) { nghttp2_session_resume_data(session, stream) }
 
     /// Returns received bytes to both flow-control windows, of the connection and of the stream. The stream may already be closed.

@@ -1,5 +1,5 @@
-// The events of an HTTP/2 connection, reported during `HTTP2Session.receive` or `HTTP2Session.write`. A delegate may call the session's
-// other functions, which only queue output, but not these two.
+// The events of an HTTP/2 connection, reported during `HTTP2Session.receive` or `HTTP2Session.write`. A delegate must not call these two
+// functions. It may call the session's other functions, which only queue output.
 
 /// The kind of a field section (RFC 9113 §8.1).
 public enum HTTP2SectionKind: Sendable, Equatable {
@@ -19,16 +19,16 @@ public enum HTTP2ContentOffer: Equatable {
 }
 
 public protocol HTTP2SessionDelegate: AnyObject {
-    /// A complete field section, which is valid by RFC 9113 §8 as far as the library checks. If it `isTooLarge`, lines are missing. Valid
-    /// only during the call.
+    /// Called with a complete field section, which is valid by RFC 9113 §8 as far as the library checks. If it `isTooLarge`, lines are
+    /// missing. The section is valid only during the call.
     func received(_ section: borrowing HTTP2FieldSection, _ kind: HTTP2SectionKind, on stream: Int32, endsStream: Bool)
-    /// A piece of a stream's content, valid only during the call. The peer can send more after `consume`.
+    /// Called with a piece of a stream's content, valid only during the call. The peer can send more after `consume`.
     func receivedContent(_ bytes: UnsafeRawBufferPointer, on stream: Int32)
-    /// The peer has ended the stream, after content or trailers. Not called after a head that ends its stream.
+    /// Called when the peer has ended the stream after content or trailers. Not called after a head that ends its stream.
     func receivedEnd(of stream: Int32)
-    /// All output of a stream was written.
+    /// Called when all output of a stream was written.
     func sentEnd(of stream: Int32)
-    /// The stream is closed, and no more events follow. `noError`: both sides had ended it.
+    /// Called when the stream is closed; no more events follow. `noError`: both sides had ended it.
     func streamClosed(_ stream: Int32, _ code: HTTP2ErrorCode)
 
     /// Returns what can be sent now of the content of a submitted response or request.
@@ -37,18 +37,18 @@ public protocol HTTP2SessionDelegate: AnyObject {
     /// Copies exactly the bytes that were offered last, and removes them from the content.
     func takeContent(of stream: Int32, into buffer: UnsafeMutableRawBufferPointer)
 
-    /// A request's head was written.
+    /// Called when a request's head was written.
     func sentRequest(on stream: Int32)
-    /// The peer's settings, or changes of them.
+    /// Called when the peer's settings, or changes of them, were received.
     func receivedSettings()
-    /// The peer opens no more streams, and processes none above `last` (RFC 9113 §6.8).
+    /// Called when the peer opens no more streams, and processes none above `last` (RFC 9113 §6.8).
     func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode)
-    /// The peer has acknowledged a `ping`.
+    /// Called when the peer has acknowledged a `ping`.
     func receivedPingAcknowledgement()
     /// A stream was reset.
     /// - Parameter isByPeer: false if it was reset by `reset`, or by the library because of a violation by the peer.
     func streamReset(_ stream: Int32, _ code: HTTP2ErrorCode, isByPeer: Bool)
-    /// The connection was ended by `end`, or by the library because of a violation by the peer.
+    /// Called when the connection was ended by `end`, or by the library because of a violation by the peer.
     func sentGoAway(_ code: HTTP2ErrorCode)
 }
 

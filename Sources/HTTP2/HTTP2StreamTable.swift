@@ -1,7 +1,7 @@
 // A hash table of values by stream number, for the open streams of a connection.
 
-/// Numbers are their own hash. A peer's numbers usually increase by two, so open streams are adjacent. A peer may choose other numbers, but
-/// so few are open at once that collisions cost little.
+/// Stream numbers are used as hashes directly. A peer's numbers usually increase by two, so open streams are adjacent. A peer may choose
+/// other numbers, but few streams are open at once, so collisions cost little.
 public struct HTTP2StreamTable<Value> {
     @usableFromInline struct Slot {
         @usableFromInline var number: Int32

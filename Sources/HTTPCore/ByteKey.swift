@@ -1,4 +1,4 @@
-// Keys of hash tables. Hashing an array byte by byte takes ten times as long for a cache key.
+// Keys of hash tables that hash quickly. Hashing an array byte by byte takes ten times as long for a cache key.
 
 public struct ByteKey: Hashable, Sendable {
     public let bytes: [UInt8]
@@ -19,7 +19,7 @@ public struct SeededHash: Hashable, Sendable {
 
     @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(value) }
 
-    /// Called by hash tables. Their seeds differ, so that copying one table into another in its order does not cluster the entries.
+    /// Called by hash tables. Each table has its own seed, so that copying one table into another in order does not cluster the entries.
     @inlinable public func _rawHashValue(seed: Int) -> Int {
         let mixed = (value ^ UInt64(truncatingIfNeeded: seed)) &* 0x9e37_79b9_7f4a_7c15
         return Int(truncatingIfNeeded: mixed ^ mixed >> 32)

@@ -73,7 +73,7 @@ public struct ChunkedDecoder: Sendable {
         case .endLF:
             try expect(byte, 0x0a)
             state = .ended
-        case .data, .ended: preconditionFailure("content is not stepped through byte by byte")
+        case .data, .ended: preconditionFailure("content must not be processed byte by byte")
         }
     }
 

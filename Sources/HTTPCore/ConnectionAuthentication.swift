@@ -7,7 +7,7 @@ public enum ConnectionAuthentication {
     public enum Challenge: Sendable, Equatable {
         /// The server offers the scheme. The connection has no user yet.
         case offered
-        /// The server has sent handshake data: the connection has a user, or is about to have one.
+        /// The server has sent handshake data: the connection has a user, or will have one soon.
         case underWay
     }
 

@@ -5,8 +5,8 @@ enum RequestFraming {
     private static let lengthDigits = 15
 
     static func decide(_ request: RequestHead) throws(RequestRejection) -> ContentFraming {
-        // RFC 9110 §8.3: some servers read the first Content-Type and some the last. The cache key could be based on another one than the
-        // upstream's.
+        // RFC 9110 §8.3: some servers read the first Content-Type and some the last, so the cache key could be based on another value than
+        // the one that the upstream reads.
         guard request.fields.all(.contentType).count <= 1 else { throw .malformed("The request has more than one Content-Type.") }
         let lengths = request.fields.all(.contentLength)
         let codings = request.fields.all(.transferEncoding)
@@ -45,6 +45,6 @@ enum RequestFraming {
         if isOdd || allKnown, !(members.count == 1 && allKnown) {
             throw .framing("Transfer-Encoding must be chunked, once and alone.")
         }
-        throw RequestRejection(.codingNotImplemented, 501, "This transfer coding is not known here.")
+        throw RequestRejection(.codingNotImplemented, 501, "This transfer coding is not supported.")
     }
 }

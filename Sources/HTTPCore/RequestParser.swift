@@ -151,7 +151,7 @@ private struct HeadReading {
         var end = 0
         while end < head.count, isTokenByte(head[end]) { end += 1 }
         guard end > 0, head[end] == 0x20 else { throw .malformed("The request line does not begin with a method and a space.") }
-        guard end <= 32 else { throw RequestRejection(.malformed, 501, "The request method is not known.") }
+        guard end <= 32 else { throw RequestRejection(.malformed, 501, "The request method is not supported.") }
         position = end + 1
         return Method(Span(_unsafeElements: span(0..<end)))
     }
@@ -170,7 +170,7 @@ private struct HeadReading {
             throw .malformed(
                 head[end] == 0x23
                     ? "The request target contains a fragment (#), which is never sent to a server."
-                    : "The request target holds a space or a control character: encode them with %.")
+                    : "The request target contains a space or a control character, which must be percent-encoded.")
         }
         position = end + 1
         return start..<end
@@ -189,7 +189,7 @@ private struct HeadReading {
 
     /// RFC 9113 §3.4: the client sent an HTTP/2 preface without negotiation.
     private static let clearHTTP2 = RequestRejection(
-        .version, 505, "HTTP/2 is not spoken on this address: listen on it with h2c, or over TLS.")
+        .version, 505, "This address does not support HTTP/2: enable h2c for it, or use TLS.")
 
     private static let targetTooLong = RequestRejection(.targetTooLong, 414, "The request target is too long.")
 
@@ -210,7 +210,7 @@ private struct HeadReading {
         else { throw .malformed("The request line must be a method, a target and a version, with one space between them.") }
         guard version[5] == 0x31 else {
             if version[5] == 0x32, span(0..<4).elementsEqual("PRI ".utf8) { throw Self.clearHTTP2 }
-            throw RequestRejection(.version, 505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+            throw RequestRejection(.version, 505, "Only HTTP/1.1 and HTTP/1.0 are supported here.")
         }
         return version[7] == 0x30 ? .http10 : .http11
     }
@@ -221,7 +221,7 @@ private struct HeadReading {
         // Excludes the empty line at the end of the head.
         guard let line = FieldLine(in: head, from: start, before: head.count - 2) else { throw Self.badName(head[start]) }
         guard head[line.end] == 0x0d, head[line.end + 1] == 0x0a else {
-            throw .malformed("A field value holds a character that is not allowed, or its line does not end in CRLF.")
+            throw .malformed("A field value contains an invalid character, or its line does not end in CRLF.")
         }
         position = line.end + 2
         return line.entry(from: start)
@@ -230,8 +230,8 @@ private struct HeadReading {
     private static func badName(_ first: UInt8) -> RequestRejection {
         .malformed(
             first.isOptionalWhitespace
-                ? "A field line begins with white space: folded lines are not taken."
-                : "A field name holds a character that is not allowed, or white space before its colon.")
+                ? "A field line begins with white space: folded lines are not supported."
+                : "A field name contains an invalid character, or white space precedes its colon.")
     }
 }
 

@@ -84,7 +84,7 @@ public struct ResponseHeadParser: Sendable {
         return (.more, position)
     }
 
-    /// Returns the problem with an incomplete line that no further bytes can repair; nil if there is none.
+    /// Returns the problem with an incomplete line that cannot become valid by further bytes; nil if there is none.
     public func problem(withPartOfLine bytes: Span<UInt8>, limits: ResponseLimits) -> ResponseProblem? {
         guard lineBytes + bytes.count <= limits.headBytes else { return .headTooLong }
         return status == 0 ? ResponseProblem.inStart(bytes) : nil
@@ -127,7 +127,7 @@ public struct ResponseHeadParser: Sendable {
         }
         status = Status(rawValue: code)
         let phrase = text.extracting(min(13, line.count)...)
-        // The usual one need not be kept: it stands for an empty one.
+        // The standard phrase is not stored, because an empty one stands for it.
         reason = phrase.equals(ReasonPhrase.standard(for: status)) ? [] : phrase.withUnsafeBufferPointer { Array($0) }
         return true
     }

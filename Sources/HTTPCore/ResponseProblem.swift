@@ -41,9 +41,9 @@ public enum ResponseProblem: UInt8, Error, Sendable, CaseIterable {
     public var words: String {
         switch self {
         case .notHTTP: "the response does not begin with HTTP/1"
-        case .replyCode: "the response begins with a reply code, as SMTP and FTP do, and not with HTTP/1"
-        case .tlsRecord: "the response is a TLS record, and the upstream was asked without TLS"
-        case .http2Frame: "the response is an HTTP/2 frame, and the upstream was asked in HTTP/1.1"
+        case .replyCode: "the response begins with a reply code as in SMTP or FTP, not with HTTP/1"
+        case .tlsRecord: "the response is a TLS record, but the request was sent without TLS"
+        case .http2Frame: "the response is an HTTP/2 frame, but the request used HTTP/1.1"
         case .version: "the HTTP version in the status line is unknown"
         case .statusLine: "the status line is malformed"
         case .noColon: "a field line has no colon"
@@ -58,18 +58,18 @@ public enum ResponseProblem: UInt8, Error, Sendable, CaseIterable {
         case .unknownCoding: "Transfer-Encoding is not chunked"
         case .codingInHTTP10: "the response has a transfer coding in HTTP/1.0"
         case .emptyCoding: "Transfer-Encoding is empty"
-        case .informationalFlood: "too many 1xx responses came"
-        case .unaskedSwitch: "status 101 came, and the request did not ask for another protocol"
-        case .http1Response: "the response is HTTP/1.1, and the upstream was asked in HTTP/2"
+        case .informationalFlood: "too many 1xx responses were received"
+        case .unaskedSwitch: "status 101 was received, but the request did not offer another protocol"
+        case .http1Response: "the response is HTTP/1.1, but the request used HTTP/2"
         case .pseudoField: "the :status pseudo-field is missing or malformed"
         case .connectionField: "the response has a field that HTTP/2 does not allow"
-        case .secondHead: "a second head came"
+        case .secondHead: "a second head was received"
         case .endedBeforeHead: "the stream ended before the final head"
         case .contentTooLong: "the content is longer than Content-Length"
         case .contentTooShort: "the content is shorter than Content-Length"
-        case .unaskedContent: "content came where the response has none"
+        case .unaskedContent: "content was received, but this response must have none"
         case .surplus: "bytes follow the end of the response"
-        case .earlyBytes: "bytes came before the request was sent"
+        case .earlyBytes: "bytes were received before the request was sent"
         }
     }
 }
@@ -141,7 +141,7 @@ public enum ChunkProblem: UInt8, Error, Sendable, CaseIterable {
         case .malformedExtension: "a chunk extension is malformed"
         case .trailersTooLarge: "the trailer section is too large"
         case .trailerLine: "a trailer line is malformed"
-        case .lineEnd: "a chunk does not end where its size says"
+        case .lineEnd: "a chunk is longer than its size"
         }
     }
 }

@@ -23,7 +23,8 @@ public struct ResponseReader: ~Copyable, Sendable {
     public enum Refusal: Error, Sendable, Equatable {
         case head(ResponseProblem)
         case chunks(ChunkProblem)
-        /// Bytes follow the last chunk, or follow the announced length on a persistent connection. The end may therefore be wrong.
+        /// Bytes follow the last chunk, or follow the announced length on a persistent connection, so the position of the end may be
+        /// wrong.
         case surplus
     }
 

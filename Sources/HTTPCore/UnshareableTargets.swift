@@ -1,17 +1,17 @@
-// Targets for which no request waits for another request: the last response could not be shared, or the upstream failed. The clock is an
+// Targets whose requests do not wait for each other, because the last response could not be shared or the upstream failed. The time is an
 // argument.
 
 public struct UnshareableTargets: Sendable {
-    /// Maximum number of targets. When the table is full, a further target is not remembered: its requests wait for one response head.
+    /// Maximum number of targets. When the table is full, further targets are not added; requests for them wait for each other.
     public static let limit = 16_384
-    /// Maximum number of targets that requests of one client have added. So no client can fill the table.
+    /// Maximum number of targets that requests of one client can add, so that no client fills the table.
     public static let clientLimit = 2_048
-    /// A target is remembered for this many times the upstream's time, so waiting costs a tenth at most.
+    /// Factor between the duration of a fetch and the time that its target is remembered. It limits the cost of waiting to a tenth.
     private static let factor: Int64 = 10
     /// Bounds of that time, in milliseconds. Other nodes read a mark within the shortest one.
     private static let shortest: Int64 = 100
     private static let longest: Int64 = 600_000
-    /// Expired targets are removed this often at most, in milliseconds.
+    /// Minimum interval between removals of expired targets, in milliseconds.
     private static let sweepInterval: Int64 = 100
 
     private struct Entry: Sendable {
@@ -19,7 +19,7 @@ public struct UnshareableTargets: Sendable {
         let client: UInt64
     }
 
-    /// If two targets have one hash, requests for the second one are not shared either.
+    /// If two targets have equal hashes, requests for both are not shared.
     private var entries: [SeededHash: Entry] = [:]
     /// Number of entries of each client.
     private var counts: [UInt64: Int] = [:]

@@ -5,7 +5,7 @@ import CLibcurl
 import Glibc
 
 enum KeyFetch {
-    /// Why the keys could not be fetched, in words for the operator.
+    /// Why the keys could not be fetched, as text for the operator.
     struct Failure: Error { let sentence: String }
 
     private static let timeoutMilliseconds = 10_000
@@ -22,7 +22,7 @@ enum KeyFetch {
         let words = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
         words.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
         defer { words.deallocate() }
-        guard isReady, let handle = curl_easy_init() else { throw Failure(sentence: "libcurl cannot be used") }
+        guard isReady, let handle = curl_easy_init() else { throw Failure(sentence: "cannot initialize libcurl") }
         defer { curl_easy_cleanup(handle) }
         let received = Received()
         setUp(handle, url, received)

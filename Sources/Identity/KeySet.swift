@@ -5,14 +5,14 @@ import CachePolicy
 import HTTPCore
 import JSON
 
-/// A public key. `@unchecked Sendable` because OpenSSL allows several threads to verify signatures with one key, and nothing changes it.
+/// A public key. `@unchecked Sendable` because it is immutable, and OpenSSL permits several threads to verify signatures with one key.
 public final class VerificationKey: @unchecked Sendable {
     public enum Kind: Sendable { case rsa, p256, p384, p521, ed25519, ed448 }
 
     public let kind: Kind
     /// `kid`: the key's name in the set; nil if it has none.
     public let name: String?
-    /// `alg`: the only algorithm for which the key may be used; nil for any that fits.
+    /// `alg`: the only algorithm for which the key may be used; nil for any suitable one.
     let algorithm: SignatureAlgorithm?
     private let key: OpaquePointer
     /// Equal for keys with equal parameters, also after the set was read again.
@@ -39,14 +39,14 @@ public final class VerificationKey: @unchecked Sendable {
 
 /// Why a member of a set is not used.
 public enum KeyRefusal: String, Sendable {
-    case unknownKind = "not of kty RSA, EC or OKP with a curve that we know"
-    case notForSignatures = "its use or key_ops is another than checking signatures"
-    case unknownAlgorithm = "its alg is none that we check"
-    case otherAlgorithm = "its alg is not for keys of its kind"
-    case malformed = "its numbers are missing, or are no key"
+    case unknownKind = "its kty is not RSA, EC or OKP, or its curve is not supported"
+    case notForSignatures = "its use or key_ops does not permit verifying signatures"
+    case unknownAlgorithm = "its alg is not supported"
+    case otherAlgorithm = "its alg does not match its kty"
+    case malformed = "its key parameters are missing or invalid"
     case tooShort = "an RSA key of less than 2,048 bits"
-    case tooLong = "an RSA key of more than 8,192 bits or with a long exponent, which takes too long to check"
-    case repeated = "it has a member twice"
+    case tooLong = "an RSA key of more than 8,192 bits or with a long exponent, which takes too long to verify"
+    case repeated = "it has a repeated member"
 }
 
 public struct KeySet: Sendable {
@@ -93,7 +93,7 @@ public struct KeySet: Sendable {
 
     /// Why a set has no usable keys, as a continuation of "it has".
     public var unusableReason: String {
-        "no key that can be used" + (refused.first.map { " (\($0.name): \($0.reason.rawValue))" } ?? "")
+        "no usable key" + (refused.first.map { " (\($0.name): \($0.reason.rawValue))" } ?? "")
     }
 
     /// Whether any key has this name.
@@ -175,7 +175,7 @@ public struct KeySet: Sendable {
         guard bits >= 2048 else { throw Refused(reason: .tooShort) }
         let trimmed = Array(exponent.drop { $0 == 0 })
         guard bits <= 8192, trimmed.count <= 4 else { throw Refused(reason: .tooLong) }
-        // With an even exponent, or 1, nothing can be verified: with 1 any message would be its own signature.
+        // With an even exponent, or 1, nothing can be verified: with 1, any message would be its own signature.
         guard let last = trimmed.last, last & 1 == 1, trimmed != [1] else { return nil }
         return csignature_rsa_key(modulus, modulus.count, trimmed, trimmed.count)
     }

@@ -116,9 +116,9 @@ public final class KeySource: Sendable {
         do throws(KeyFetch.Failure) {
             let text = try text()
             guard let set = KeySet(text) else {
-                throw KeyFetch.Failure(sentence: "it is no JWK Set (RFC 7517) of at most 512 KiB and 256 keys")
+                throw KeyFetch.Failure(sentence: "it is not a JWK Set (RFC 7517) of at most 512 KiB and 256 keys")
             }
-            // A set without usable keys must be a mistake of the issuer, so the former keys remain in use.
+            // A set without usable keys is probably a mistake of the issuer, so the former keys remain in use.
             guard !set.keys.isEmpty else {
                 throw KeyFetch.Failure(sentence: "it has \(set.unusableReason)")
             }
@@ -184,7 +184,7 @@ public final class KeySource: Sendable {
 
     private static func firstLine(_ url: String) -> [UInt8] { Array("\(url)\n".utf8) }
 
-    /// Stores the keys completely or not at all. A failure has no immediate effect.
+    /// Stores the keys completely or not at all. A failure is ignored, because the keys in memory are valid.
     private static func keep(_ keys: [UInt8], of url: String, in path: String) {
         let text = firstLine(url) + keys
         let new = path + ".new"

@@ -1,5 +1,5 @@
 // Identities that the upstream reports for credentials (`credentials.identity.lookup`). Each set of credentials is looked up once for all
-// shards. A session may change its user while its token stays equal, so an unsafe request with a token invalidates the identity.
+// shards. A session may change its user while its token is unchanged, so an unsafe request with a token invalidates the identity.
 
 import CachePolicy
 import HTTPCore
@@ -129,11 +129,11 @@ public final class LookedUpIdentities: Sendable {
         var askedAt: Int64
         var isAsking = true
         let token: [UInt8]
-        /// The token's term. The entry is valid until it is over.
+        /// The token's term. The entry is valid until the term ends.
         var term: IdentityTerm
     }
 
-    /// The table's reference to a term. A token that leaves the table could no longer be invalidated, so its term ends.
+    /// The table's reference to a term. When a token is removed from the table, its term ends, because it could no longer be invalidated.
     private final class TermOwner: Sendable {
         let term = IdentityTerm()
         deinit { term.end() }
@@ -274,7 +274,7 @@ public final class IdentityWrite {
     deinit { for table in tables { table.endWrite(with: tokens, isRejected: isRejected) } }
 }
 
-/// The tables of all APIs of the process. A token that other APIs know too may change its user at one API.
+/// The tables of all APIs of the process. A request at one API may change the user of a token that other APIs use too.
 public final class IdentityTables: Sendable {
     private struct Reference {
         weak var table: LookedUpIdentities?

@@ -66,7 +66,7 @@ public enum RequestIdentity: Sendable {
         }
     }
 
-    /// The partition; nil if the request's credentials form a partition of their own.
+    /// The partition; nil if the credentials themselves determine the partition.
     public var partition: [UInt8]? {
         switch self {
         case .verified(let identity): identity.partition
@@ -207,8 +207,8 @@ struct RecentlyUsed<Value> {
     }
 }
 
-/// Limits the number of token verifications, so that a client with ever new tokens does not occupy the loop. Above the limit a token
-/// identifies no user, which only costs its user cached responses.
+/// Limits the number of token verifications, so that a client that sends many new tokens does not block the loop. Above the limit a token
+/// identifies no user; the only effect is that its user gets no stored responses.
 struct VerificationBudget {
     /// Verifications per second and loop. The slowest kind takes half a millisecond.
     static let ratePerSecond: Int64 = 500

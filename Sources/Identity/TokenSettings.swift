@@ -18,9 +18,10 @@ public struct TokenSettings: Sendable, Equatable {
     public var types: [String] = []
     /// Claims that change when a token is renewed, in addition to `alwaysVolatile`.
     public var volatileClaims: [String] = []
-    /// Maximum difference of the clocks, of which whole seconds count.
+    /// Maximum difference between the clocks. Fractions of a second are ignored.
     public var leeway = Duration.seconds(60)
-    /// Time after its expiry for which a token may still be used for a rescue with its own user's stored responses. Whole seconds count.
+    /// Time after its expiry for which a token may still be used for a rescue with its own user's stored responses. Fractions of a second
+    /// are ignored.
     public var rescuesExpired = Duration.zero
 
     /// Claims in which two tokens of one user differ, whatever their rights.
@@ -32,13 +33,13 @@ public struct TokenSettings: Sendable, Equatable {
         (self.issuers, self.audiences) = (issuers, audiences)
     }
 
-    /// Whether a claim is not part of the identity. Claims for the subject, issuer and audience always are.
+    /// Whether a claim is not part of the identity. Claims of subject, issuer and audience are always part of it.
     func isVolatile(_ claim: [UInt8]) -> Bool {
         let name = String(decoding: claim, as: UTF8.self)
         guard name != subject, !Self.alwaysIdentity.contains(name) else { return false }
         return Self.alwaysVolatile.contains(name) || volatileClaims.contains(name)
     }
 
-    /// Claims that are part of the identity whatever the settings say.
+    /// Claims that are always part of the identity.
     public static let alwaysIdentity = ["iss", "sub", "aud"]
 }

@@ -3,7 +3,7 @@
 import CTLS
 import HTTPCore
 
-/// `@unchecked Sendable` because nothing changes after `init`, and each signature has its own context in OpenSSL.
+/// `@unchecked Sendable` because it is immutable after `init`, and each signature uses its own OpenSSL context.
 public final class TokenSigner: @unchecked Sendable {
     private static let name = "sample"
     private let key: OpaquePointer

@@ -124,7 +124,7 @@ public struct JSONTextChecker: Sendable {
         return state != JSONState.failed.rawValue
     }
 
-    /// Continues where RFC 8259 does not permit the byte.
+    /// Handles a byte that RFC 8259 does not permit.
     /// - Parameter former: the state in which the byte is invalid.
     /// - Returns: the next state, and whether it consumes the byte; nil if the text is invalid under this reading.
     private mutating func recover(from former: UInt8, _ byte: UInt8) -> (state: UInt8, isRead: Bool)? {

@@ -65,7 +65,7 @@ extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, Ex
 }
 
 extension JSONValue: ExpressibleByDictionaryLiteral {
-    /// Leaves out members with a nil value.
+    /// Members with a nil value are omitted.
     public init(dictionaryLiteral elements: (String, JSONValue?)...) {
         self = .object(elements.compactMap { name, value in value.map { Member(name, $0) } })
     }

@@ -1,4 +1,4 @@
-// An open file descriptor with one owner. Not copyable, and closed once: with its owner, or earlier.
+// An open file descriptor with one owner. Not copyable. Closed once: on deinitialization or earlier.
 
 import Glibc
 

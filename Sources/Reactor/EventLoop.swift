@@ -35,7 +35,8 @@ public final class EventLoop: @unchecked Sendable {
     private let epoll: Descriptor
     private let wakeDescriptor: Descriptor
     private var source: (any DispatchSourceRead)?
-    /// Handlers by descriptor. The kernel reuses a number as soon as it is closed, so `generation` distinguishes late events from new ones.
+    /// Handlers by descriptor. The kernel reuses the number of a closed descriptor, so `generation` distinguishes late events from new
+    /// ones.
     private var watched: [Watched] = []
     private var generation: UInt32 = 0
     private var timers = TimerHeap()
@@ -45,17 +46,18 @@ public final class EventLoop: @unchecked Sendable {
     private var nextRound: [() -> Void] = []
     private var events = [epoll_event](repeating: epoll_event(), count: EventLoop.batchSize)
     private var stopped = false
-    /// Wall clock when the present events became known, in milliseconds since 1970. Read once for all of them.
+    /// Wall clock when the current events were received, in milliseconds since 1970. Read once for all of them.
     public private(set) var batchWallMilliseconds: Int64 = 0
-    /// Monotonic clock at that moment.
+    /// Monotonic clock when the current events were received, in milliseconds.
     public private(set) var batchMilliseconds: Int64 = 0
     public private(set) var batchMicroseconds: Int64 = 0
-    /// How long events waited for a batch to end.
+    /// Durations for which events waited until a batch ended.
     public private(set) var waits = LoopWaits()
     /// Work from other threads. They append it and write to `wakeDescriptor`; the loop removes all of it.
     private let pending = Mutex<Pending>(Pending())
 
-    /// Maximum number of events taken from the kernel at once: enough that a busy loop rarely calls it, few enough that timers are on time.
+    /// Maximum number of events taken from the kernel at once: large enough for few system calls under load, and small enough that timers
+    /// are on time.
     private static let batchSize = 256
     /// Maximum number of pieces of work from other threads, and of timers, between two checks of the descriptors. Thousands of them, such
     /// as the followers of one fetch, do not delay other clients.
@@ -84,8 +86,8 @@ public final class EventLoop: @unchecked Sendable {
         _ = csystem_epoll_control(epoll.number, EPOLL_CTL_ADD, wakeDescriptor.number, EPOLLIN.rawValue, UInt64(UInt32.max))
     }
 
-    /// Ends the process in debug builds if the caller is neither on the loop nor precedes its start. Owners of the loop's state call it at
-    /// their entry points, so that tests find misplaced calls.
+    /// Terminates debug builds if the caller is neither on the loop nor before its start. Owners of the loop's state call it at their
+    /// entry points, so that tests detect such calls.
     @inline(__always)
     public func assertOnLoop() {
         #if DEBUG
@@ -118,7 +120,7 @@ public final class EventLoop: @unchecked Sendable {
         }
     }
 
-    /// Drops all waiting work, because its closures may hold the loop.
+    /// Drops all waiting work, because its closures may retain the loop.
     private func end() {
         watched = []
         timers = TimerHeap()
@@ -155,7 +157,7 @@ public final class EventLoop: @unchecked Sendable {
 
     // MARK: Descriptors (on the loop only)
 
-    /// Watches `descriptor` (level-triggered). The loop holds `handler` until `remove`.
+    /// Watches `descriptor` (level-triggered). The loop retains `handler` until `remove`.
     public func add(_ descriptor: Int32, _ events: ReadyEvents, _ handler: any EventHandler) {
         assertOnLoop()
         let index = Int(descriptor)
@@ -289,7 +291,7 @@ public final class EventLoop: @unchecked Sendable {
         // `execute` wakes the loop only if the list was empty.
         if isMore { wake() }
         guard !work.isEmpty else { return }
-        // The work may have been queued after the batch began, with knowledge of a later time.
+        // The work may have been queued after the batch began, so the time is read again.
         noteTime()
         for one in work { one() }
     }

@@ -5,9 +5,9 @@ import Glibc
 public enum FileContent {
     public enum Kind: Sendable {
         case any
-        /// A regular file. Pipes and devices are excluded, for which a reader could wait without end.
+        /// A regular file. Excludes pipes and devices, on which a read could block for ever.
         case regular
-        /// A regular file that is no symbolic link.
+        /// A regular file that is not a symbolic link.
         case own
     }
 

@@ -1,5 +1,5 @@
-// Timers of a loop: a binary heap by deadline. A cancelled timer stays in the heap without its action until its deadline, or until the heap
-// has doubled and is cleaned up. Long timers that rarely fire thus do not accumulate.
+// Timers of a loop: a binary heap by deadline. A cancelled timer stays in the heap without its action until its deadline, or until the
+// heap has doubled and is cleaned up. So cancelled long timers do not accumulate.
 
 /// A single call in the future. Belongs to the loop that created it.
 public final class LoopTimer {
@@ -27,7 +27,7 @@ struct TimerHeap {
     private var sweepAt = 64
 
     var isEmpty: Bool { heap.isEmpty }
-    /// Number of timers, including cancelled ones that were not cleaned up.
+    /// Number of timers, including cancelled ones that are still in the heap.
     var count: Int { heap.count }
     var next: Int64? { heap.first?.deadline }
 

@@ -14,7 +14,7 @@ public final class LoopWorker: Sendable {
         public var bytes = 0
     }
 
-    /// Number of waiting bytes from which callers should not add work, because the content is held in memory.
+    /// Number of waiting bytes above which callers should add no more work, because the content is held in memory.
     private static let waitingLimitBytes = 64 << 20
 
     public init(loop: EventLoop) { self.loop = loop }

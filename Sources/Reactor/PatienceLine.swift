@@ -1,11 +1,11 @@
-// A queue of waiting objects with one common timeout. The first to enter times out first, so a single timer suffices, and leaving early
-// costs nothing.
+// A queue of waiting objects with one common timeout. The first object to enter times out first, so a single timer suffices, and leaving
+// early costs nothing.
 
 /// Belongs to one event loop.
 public final class PatienceLine<Waiting> {
     private struct Waiter {
         let end: Int64
-        /// nil after the object has left.
+        /// nil once the object has left.
         var waiting: Waiting?
     }
 

@@ -12,7 +12,7 @@ public enum SystemError {
         "\(path) cannot be \(done): \(words(code))"
     }
 
-    /// Reason for which the file at this path cannot be read; nil if it is readable. Does not open the file.
+    /// Returns why the file at this path cannot be read; nil if it is readable. Does not open the file.
     public static func whyUnreadable(_ path: String) -> String? {
         access(path, R_OK) == 0 ? nil : words(path)
     }

@@ -18,7 +18,7 @@ public final class APICacheState: Sendable {
     /// nil if No-Vary-Search is disabled.
     let variances: SearchVarianceMemory?
     let varianceSign: SearchVarianceSign
-    /// Knowledge about unknown fields of requests.
+    /// Learned facts about unknown fields of requests.
     public let unknownFields: UnknownFieldMemory
     let purges: PurgeClock
     let marks: RecentMarks
@@ -139,7 +139,7 @@ public final class APICacheState: Sendable {
     }
 }
 
-/// Knowledge about the contents of a store, independent of the API.
+/// Learned facts about the contents of a store, independent of the API.
 final class StoreMemory: Sendable {
     let times: StoredTimes
     let doubts: DoubtfulWrites

@@ -114,9 +114,9 @@ public struct CacheGroup: Sendable {
     private enum Fit {
         /// A response that clients could receive.
         case counts
-        /// Markers, unreachable responses, and responses of unserved APIs: removed without being counted.
+        /// Markers, unreachable responses, and responses of APIs that are not served: removed without being counted.
         case goes
-        /// Only the item's own API could decide: it becomes stale.
+        /// Only the item's own API could decide whether it is affected, so it becomes stale.
         case isDoubtful
     }
 
@@ -155,8 +155,8 @@ public struct CacheGroup: Sendable {
         return selections[api].contains(entry) ? .goes : nil
     }
 
-    /// Handles items of an API that may be served again, later or by a successor process. Prefixes and tags have one meaning for all APIs;
-    /// only the API itself knows all spellings of a target.
+    /// Handles items of an API that is not served now, but may be served later or by a successor process. Prefixes and tags have one
+    /// meaning for all APIs; only the API itself knows all spellings of a target.
     private func fits(_ listed: ListedItem, _ bytes: [UInt8], unserved key: StoredKey, _ selection: EntrySelection) -> Fit? {
         guard selection.mayContainElsewhere(key) else { return nil }
         guard !selection.hasTarget, let entry = StoredEntry(listed, bytes, key) else { return .isDoubtful }

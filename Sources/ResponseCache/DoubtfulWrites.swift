@@ -1,5 +1,6 @@
-// Writes that a login or a captive portal answered, so it is unknown whether they reached the upstream. Affected responses become stale and
-// remain for rescues, by separate marks. While all stored responses are newer than the last such write, these marks are not looked up.
+// Writes that were answered by a login page or a captive portal, so it is unknown whether the upstream received them. Separate marks make
+// affected responses stale and keep them for rescues. While all stored responses are newer than the last such write, these marks are not
+// looked up.
 
 import CachePolicy
 import CacheStore
@@ -34,7 +35,7 @@ final class DoubtfulWrites: Sendable {
     /// Applies the time of a record that was stored.
     func follow(_ time: Timestamp) {
         let change = last.max(time.milliseconds, ordering: .acquiringAndReleasing)
-        // Earlier hits were looked up without these marks.
+        // Earlier hits were looked up without these marks, so they must be looked up again.
         if change.newValue != change.oldValue { store.noteChange() }
     }
 

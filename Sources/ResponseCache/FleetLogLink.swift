@@ -1,4 +1,4 @@
-// Whether this node sees purges and writes of the other nodes. While it does not, its stored responses count as fresh for a short time
+// Whether this node receives purges and writes of the other nodes. While it does not, its stored responses count as fresh for a short time
 // only.
 
 import CachePolicy
@@ -13,11 +13,12 @@ public final class FleetLogLink: Sendable {
         case drop
     }
 
-    /// Milliseconds for which a response counts as fresh after it was stored or confirmed; nil: for its freshness lifetime.
+    /// Maximum milliseconds that a response counts as fresh after it was stored or confirmed while disconnected; nil: its freshness
+    /// lifetime.
     private let limit: Int64?
     private let afterGap: AfterGap
-    /// Wall-clock time in milliseconds until which the view of the log is valid; each response of the log extends it. A suspended process
-    /// therefore cannot trust its view as soon as it resumes. Written by the event loop that reads the log, read by each lookup.
+    /// Wall-clock time in milliseconds until which the connection counts as live; each reply of the log extends it. A suspended process
+    /// therefore does not count as connected when it resumes. Written by the event loop that reads the log, read by each lookup.
     private let end: Atomic<Int64>
     /// Set when the connection to the log is lost, until it is restored: the wall clock may be set back meanwhile.
     private let isLost = Atomic(false)
@@ -27,9 +28,9 @@ public final class FleetLogLink: Sendable {
     /// Written by the event loop that reads the log; read for explanations only.
     private let lastDoubt = Reactor.Mutex<(cause: FleetDoubt, time: Timestamp)?>(nil)
 
-    /// A node that has not read the log yet does not see purges. Responses in its store may have been purged while it was offline, however
-    /// recent they are; they are stale until the first read.
-    /// - Parameter since: start time of this process in milliseconds.
+    /// - Parameters:
+    ///   - since: start time of this process in milliseconds. Responses stored earlier are stale until the log is first read: they may
+    ///     have been purged while the node was offline.
     public init(blindLimit: Int64?, afterGap: AfterGap, since: Int64) {
         limit = blindLimit
         self.afterGap = afterGap
@@ -54,7 +55,7 @@ public final class FleetLogLink: Sendable {
         isLost.store(true, ordering: .releasing)
     }
 
-    /// Marks all responses stored until now as doubtful.
+    /// Marks all responses stored until `time` as doubtful.
     public func doubt(_ cause: FleetDoubt, at time: Timestamp) { lastDoubt.withLock { $0 = (cause, time) } }
 
     /// Returns why a response stored or confirmed at this time counts as stale; nil if not for this reason.
@@ -75,11 +76,11 @@ public final class FleetLogLink: Sendable {
         return time.map { judge($0, now: now) == .counts } ?? false
     }
 
-    /// Returns how a response counts that was stored or confirmed at this time.
+    /// Returns whether a response that was stored or confirmed at this time is usable, stale or dropped.
     func judge(_ time: Timestamp, now: Timestamp) -> Judgement {
         let since = end.load(ordering: .acquiring)
         guard isDisconnected(at: now), let limit else { return .counts }
-        // A clock that was set back makes no response fresh.
+        // After the clock was set back, no response counts as fresh.
         let isKnown = hasLooked.load(ordering: .acquiring) || time >= start
         guard time > now || !isKnown || now.milliseconds - time.milliseconds >= limit else { return .counts }
         let isDropped = afterGap == .drop && now.milliseconds - since >= limit && time.milliseconds <= since

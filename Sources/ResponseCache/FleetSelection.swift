@@ -1,5 +1,5 @@
-// What an administrator purges, in the form that nodes exchange: in the administrator's terms, because each node has different entries and
-// ids.
+// An administrator's purge in the form that nodes exchange. It contains the administrator's selection and no entry ids, because stored
+// responses and ids differ between nodes.
 
 import CachePolicy
 import HTTPCore
@@ -43,7 +43,7 @@ public struct FleetSelection: Sendable, Equatable {
         return apis.isEmpty || apis.contains { StoredKey.name(ofAPI: $0) == settings.keyName }
     }
 
-    /// Returns whether the selection includes APIs that may be stored but are not among these.
+    /// Returns whether the selection may include APIs other than these.
     public func mayMeanOthers(than served: [ResponseCacheSettings]) -> Bool {
         guard !apis.isEmpty else { return served.contains(where: \.isOneOfSeveral) }
         return apis.contains { name in !served.contains { $0.keyName == StoredKey.name(ofAPI: name) } }
@@ -63,7 +63,7 @@ public struct FleetSelection: Sendable, Equatable {
     public func purge(_ arguments: ArgumentTable) -> PurgeSelection { entries(arguments).map { .selection($0) } ?? .all }
 }
 
-/// How far a purge has been propagated.
+/// State of a purge's propagation to the other nodes.
 public enum PurgeReach: Sendable, Equatable {
     /// Every node that follows the log applies it, and a replica of the engine has it.
     case durable
@@ -73,7 +73,7 @@ public enum PurgeReach: Sendable, Equatable {
     case local
 }
 
-/// A purge that already applies to responses from other nodes, but is not published to them yet.
+/// A purge that is already applied to responses from other nodes, but is not published to them yet.
 public protocol AnnouncedPurge: Sendable {
     /// Publishes the purge, after it was performed locally.
     /// - Parameter then: called once, from any thread.

@@ -1,5 +1,5 @@
-// The interface to the store that the nodes of a fleet share, for the cache and for the flow of requests. `Sharing` implements it; a node
-// without a fleet has `NoFleetStorage`.
+// The interface to the store that the nodes of a fleet share, used by the cache and by request handling. Module `Sharing` implements it; a
+// node without a fleet has `NoFleetStorage`.
 
 import CachePolicy
 import CacheStore
@@ -15,25 +15,25 @@ public protocol FleetStorage: AnyObject {
 
     // MARK: Lookups
 
-    /// Returns why a lookup is of no use; nil if it is worth its cost.
+    /// Returns why a lookup would be useless now; nil if it may find a response.
     func obstacle(for keys: TargetKeys) -> FleetObstacle?
 
-    /// Looks up a response and stores it in `cache`. Ends after the look-up timeout, or, if another node has the lease, after `wait`.
-    /// - Parameter wait: milliseconds; nil: without a lease.
+    /// Looks up a response and stores it in `cache`. Ends after the lookup timeout or, if another node has the lease, after `wait`.
+    /// - Parameter wait: maximum wait for another node's lease, in milliseconds; nil: the lookup takes no lease.
     func search(_ lookUp: FleetLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any FleetWaiter)
 
     // MARK: Leases
 
-    /// Whether each request is sent: the last response could not be shared, or the upstream failed.
+    /// Whether every request for the key must be sent, because the last response could not be shared or the upstream failed.
     func isForEachRequest(_ key: [UInt8]) -> Bool
 
-    /// The request of the lease's holder has ended, or its response cannot be shared.
+    /// Ends the lease on `key`: the holder's request has ended, or its response cannot be shared.
     /// - Parameter key: key under which the response was to be stored.
     func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64)
 
     // MARK: Offers
 
-    /// Returns whether records are accepted now. If not, the caller need not build a key; the refusal is counted.
+    /// Returns whether records are accepted now. If not, the caller need not build a key; the rejected offer is counted.
     func mayOffer() -> Bool
 
     /// Offers a response that was just stored to the other nodes. Does not block.
@@ -79,11 +79,11 @@ public final class NoFleetStorage: FleetStorage, Sendable {
 }
 
 public enum LeaseEnd: Sendable, Equatable {
-    /// Another node may ask.
+    /// Another node may take the lease.
     case free
-    /// A stored response was served. Its record may still be on its way from another shard, so the lease is left to expire.
+    /// A stored response was served. Its record may still be on its way from another shard, so the lease is not removed and expires.
     case served
-    /// The response is stored here. If it was not offered to other nodes, each node asks.
+    /// The response is stored here. If it was not offered to other nodes, each node sends its own request.
     case stored
     case eachNode
     case eachRequest
@@ -95,14 +95,14 @@ public protocol FleetWaiter: AnyObject {
     /// - Returns: whether a client still waits for the response.
     func fleetLookUpEnded(_ outcome: FleetOutcome, _ refusal: FleetRefusal?) -> Bool
 
-    /// Another node has the lease.
+    /// Called when the request begins to wait for another node's lease.
     func fleetWaits()
 
-    /// A response was stored after `fleetLookUpEnded`.
+    /// Called when a response was stored after `fleetLookUpEnded`.
     func fleetResponseCameLate()
 }
 
-/// A record in the shared level: a response, or a Vary marker.
+/// A record in the shared level: a response or a Vary marker.
 public struct FleetRecord: Sendable {
     /// Equal on all nodes of a fleet: the cache key, with credentials hashed by the fleet's secret.
     public var key: [UInt8]
@@ -115,11 +115,11 @@ public struct FleetRecord: Sendable {
     }
 }
 
-/// A position where a request's response may be in the shared level.
+/// Position of a response in the shared level, with the corresponding local key.
 public struct FleetLocation: Sendable, Equatable {
     /// Index of the fleet secret with which the key is made.
     public let secret: Int
-    /// Key in the fleet.
+    /// Key of the record in the shared level.
     public internal(set) var key: [UInt8]
     /// Key in this node's store; for a variant, the key of its marker.
     var localKey: [UInt8]
@@ -134,7 +134,7 @@ public struct FleetLocation: Sendable, Equatable {
 public final class FleetLookUp: Sendable {
     public let head: RequestHead
     public let keys: TargetKeys
-    /// The first place is where the response would be stored.
+    /// The first location is that of the response to store.
     public let locations: [FleetLocation]
     /// `good` and `keep_if` of the target's route.
     let (good, kept): (GoodResponse, GoodResponse)
@@ -154,7 +154,7 @@ public struct FleetHashing: Sendable {
     public init(_ hashes: [Hash]) { self.hashes = hashes }
 }
 
-/// The cache's view of its fleet.
+/// The cache's settings for its fleet.
 public struct FleetMembership: Sendable {
     public let hashing: FleetHashing
     public let logLink: FleetLogLink
@@ -166,9 +166,9 @@ public struct FleetMembership: Sendable {
 public enum TakingResult: Sendable, Equatable {
     /// The response is now stored locally.
     case taken
-    /// The record is a Vary marker that refers to this place.
+    /// The record is a Vary marker that refers to this location.
     case leads(to: FleetLocation)
-    /// The local response is as recent, a mark applies, or the record is invalid.
+    /// The local response is as recent, a mark invalidates the record, or the record is invalid.
     case notTaken
     /// The response fails `good` or `keep_if` of the route, or is worse than the local good response.
     case notGood

@@ -12,7 +12,7 @@ public final class FoundResponse {
     public let metadata: StoredMetadata
     /// The complete key; for a variant, that of the variant.
     public let key: [UInt8]
-    /// The item as the store knows it. Its bytes may have been evicted from memory since.
+    /// The item as read from the store. Its bytes may have been evicted from memory since.
     let written: StoredItem
     /// Metadata as written to the store.
     let writtenMetadata: StoredMetadata
@@ -51,18 +51,18 @@ public final class FoundResponse {
     public var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
     /// Length of the content without its coding, in bytes.
     public var contentBytes: Int { item.form.plainBytes }
-    /// Unique number of the content during the lifetime of the process.
+    /// Identifies the content; unique during the lifetime of the process.
     public var contentNumber: UInt64 { item.contentNumber }
     /// Owns the memory of head and content. Must be retained while they are used.
     public var owner: AnyObject { item.owner }
 
-    /// The response marked stale, because it is unknown whether another node has purged it.
+    /// This response marked stale, because another node may have purged it.
     var unconfirmed: FoundResponse { FoundResponse(self, staleBy: .unseen) }
 
-    /// The response marked stale, because it is unknown whether the requesting script may read it.
+    /// This response marked stale, because the requesting script may not be permitted to read it.
     public var ofOtherOrigin: FoundResponse { FoundResponse(self, staleBy: .ofOtherOrigin) }
 
-    /// The response with a head that stays in memory, for use while a fetch is in flight.
+    /// This response with a head that stays in memory, for use during a fetch.
     public var holdingHead: FoundResponse { FoundResponse(holdingHeadOf: self) }
 }
 

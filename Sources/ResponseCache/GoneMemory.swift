@@ -1,6 +1,7 @@
 // Stores the last response of a healthy upstream if it is a 410, a 404 in JSON, or a 403 in JSON that revokes access. It is stored next to
-// the good response and served instead while the upstream fails. A later 200 or 304 removes it; a purge removes both. Other 404 responses
-// may come from a proxy and are not stored, and crowds of 404 are removed (`Crowds`). HEAD is ignored, because its response has no content.
+// the good response and served instead of it while the upstream fails. A later 200 or 304 removes it; a purge removes both. Other 404
+// responses may come from a proxy and are not stored, and records of a crowd are removed (`Crowds`). Responses to HEAD are ignored,
+// because they have no content.
 
 import CachePolicy
 import CacheStore
@@ -28,8 +29,8 @@ public final class GoneMemory: Sendable {
 
     // MARK: Updates
 
-    /// Removes a record after a later response has replaced the stored response. If the record is on disk only, a thread that may wait does
-    /// so later.
+    /// Removes a record after a later response has replaced the stored response. If the record is on disk only, another thread removes it
+    /// later.
     func lift(_ key: [UInt8], by recency: Recency) {
         do throws(OnDisk) {
             try lift(key, by: recency) { (key) throws(OnDisk) in try store.lookUpInMemory(key.span) }
@@ -47,7 +48,7 @@ public final class GoneMemory: Sendable {
         if store.remove(key.span, ifStill: gone.written) { count(.lifted) }
     }
 
-    /// Removes a record that a crowd has disproved.
+    /// Removes a record that turned out to belong to a crowd.
     func lift(_ item: StoredItemID) {
         if store.remove(item) { count(.lifted) }
     }

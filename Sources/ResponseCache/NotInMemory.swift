@@ -5,13 +5,13 @@ import CacheStore
 
 public enum NotInMemory: Error, Sendable {
     case onDisk(OnDisk)
-    /// No stored response can be served without validation. The shared level performs this lookup.
+    /// No stored response can be served without validation, so a lookup in the shared level is needed first.
     case fleet(FleetLookUp)
 }
 
 extension ResponseCache {
-    /// Maximum number of loads for one lookup: a record for the target, one for its variant, and a few marks. Beyond it, memory is so short
-    /// that loaded records are evicted immediately; the lookup then waits for the disk.
+    /// Maximum number of loads for one lookup: a record for the target, one for its variant, and a few marks. Beyond it, loaded records
+    /// are evicted before they can be used; the lookup then waits for the disk.
     public static let readLimit = 8
 
     /// Loads a record into memory.
@@ -23,7 +23,7 @@ extension ResponseCache {
         }
     }
 
-    /// Returns whether the content can be read without waiting. It may have been evicted from memory since it was found.
+    /// Returns whether the content can be read without waiting. It may have been evicted from memory since the lookup.
     public func isInMemory(_ found: FoundResponse) -> Bool { store.isInMemory(found.content, of: found.owner) }
 
     /// Loads the content into memory.

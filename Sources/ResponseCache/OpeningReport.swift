@@ -16,24 +16,30 @@ public struct OpeningReport: Sendable {
         let (directory, found) = (cache.directory, cache.store.statistics.opening)
         let snapshot = found.isFromSnapshot ? " from the snapshot" : ""
         var lines = [
-            Line.info("store \(directory): \(found.entries) entries found in \(found.milliseconds) ms\(snapshot)")
+            Line.info("store \(directory): \(found.entries) entries loaded in \(found.milliseconds) ms\(snapshot)")
         ]
         if found.hasLostKey {
-            lines.append(.warning("the file key in \(directory) was missing or damaged: a new one was made, and what was kept is lost"))
+            lines.append(
+                .warning(
+                    "the file key in \(directory) was missing or damaged: a new key was created, and all stored responses "
+                        + "are lost"))
         } else if found.hasForeignRecords {
             lines.append(
-                .warning("nothing that is kept in \(directory) can be read: it was kept under another key than that in the file key"))
+                .warning(
+                    "cannot read the stored responses in \(directory): they were stored with another key than the one in the file "
+                        + "key"))
         }
         if found.damagedSpans > 0 {
             lines.append(
                 .warning(
-                    "damaged places in the store \(directory): \(found.damagedSpans). A purge or a write may have been kept there, so what was"
-                        + " stored before the last of them counts as stale"))
+                    "damaged records in the store \(directory): \(found.damagedSpans). They may have contained a purge or a write, so "
+                        + "responses"
+                        + " stored before the last of them count as stale"))
         }
         if found.hasOpenKey {
             lines.append(
                 .warning(
-                    "the file key in \(directory) can be read by others: it tells users' partitions apart and should have mode 0600"))
+                    "the file key in \(directory) is readable by other users: it protects users' partitions; set its mode to 0600"))
         }
         if let shortage = WritingReport.shortage(at: directory, limitBytes: cache.store.settings.capacityBytes) {
             lines.append(.warning(shortage))
@@ -41,7 +47,7 @@ public struct OpeningReport: Sendable {
         if found.error != 0 {
             let reason = String(cString: strerror(found.error))
             lines.append(
-                .error("the cache directory \(directory) cannot be written to (\(reason)): responses are passed on and not kept"))
+                .error("cannot write to the cache directory \(directory) (\(reason)): responses are forwarded and not stored"))
         }
         self.lines = lines
     }

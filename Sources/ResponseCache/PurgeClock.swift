@@ -1,5 +1,5 @@
-// Time of the last purge. Responses requested earlier may have been purged and are not stored, so that a fetch in flight does not restore
-// them. It costs little that unrelated responses in flight are not stored either.
+// Time of the last purge. Responses requested earlier are not stored, because they may be purged responses that were in flight. This also
+// excludes unrelated responses in flight, which does little harm.
 
 import CachePolicy
 import Reactor

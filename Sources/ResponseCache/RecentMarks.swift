@@ -7,7 +7,7 @@ import Reactor
 
 final class RecentMarks: Sendable {
     private struct State {
-        /// Milliseconds by hash of the key. If two keys share a hash, a response may not be stored without need.
+        /// Milliseconds by hash of the key. If two keys have equal hashes, a response may be rejected unnecessarily.
         var young: [Int: Int64] = [:]
         var old: [Int: Int64] = [:]
         /// Time of the latest dropped mark: responses requested until then may be invalid.
@@ -22,8 +22,8 @@ final class RecentMarks: Sendable {
     /// Written by the shards that process writes, read by those that store.
     private let state = Mutex(State())
 
-    /// Maximum number of marks in each generation. At a thousand writes per second, a fetch may take 16 s before its response is rejected
-    /// because marks were dropped. 1 MiB in total.
+    /// Maximum number of marks in each generation; 1 MiB in total. At a thousand writes per second, a response is rejected because of
+    /// dropped marks only if its fetch takes more than 16 s.
     private static let limit = 1 << 14
 
     func note(_ key: [UInt8], at time: Timestamp) {

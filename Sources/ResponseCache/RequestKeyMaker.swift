@@ -7,7 +7,7 @@ import Identity
 public struct RequestKeyMaker {
     /// The API's name in keys.
     let authority: [UInt8]
-    /// A single user's cache has no partitions.
+    /// Whether the cache serves a single user; keys then have no partitions.
     private let isPrivate: Bool
     private let isKeyedByHost: Bool
     /// Hashes credentials with the secret of the store or of a fleet; nil if nothing is stored.
@@ -118,7 +118,7 @@ public struct RequestKeyMaker {
         return CacheKey.prefix(authority: authority, partition: partition, extra: extra)
     }
 
-    /// A number for the user of a request; 0 without credentials. If responses are stored, it consists of the first bytes of the partition,
+    /// Returns a number for the user of a request; 0 without credentials. If responses are stored, it is the first bytes of the partition,
     /// or of the partition that the credentials would have.
     public func user(of head: RequestHead) -> UInt64 {
         let parts = credentials(of: head.fields)
@@ -271,11 +271,11 @@ public struct RequestKeyMaker {
         return partition(parts)
     }
 
-    /// What represents the Authorization field among the credentials.
+    /// The Authorization field as a part of the credentials: the field itself, or its token's claims.
     private enum Authorization {
         case itself
         case anybody
-        /// Claims of the token that do not change for its user.
+        /// Claims of the token that are constant for its user.
         case claims([UInt8])
 
         /// Appended before the other parts. No field name contains a space.

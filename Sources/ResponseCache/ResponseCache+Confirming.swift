@@ -16,9 +16,10 @@ public struct Confirmation {
 
 /// Result of storing a confirmed response.
 public enum ConfirmationResult: Sendable, Equatable {
-    /// The stored response is up to date.
+    /// The update was stored, or its time was recorded. Also returned if the store did not accept the update: a write or a purge followed
+    /// the request (`invalidated`), or the update was too large or refused.
     case stored
-    /// Another response is stored by now.
+    /// Another response has been stored since.
     case outdated
     /// The response must no longer be stored for other requests.
     case unshareable
@@ -80,9 +81,9 @@ extension ResponseCache {
         }
     }
 
-    /// Determines the response that a 304 confirms. It is the one found for its request, or one stored since, if the 304 was requested
-    /// later and applies to it too. A 304 for another response than the stored one does not restore that. Both came from the upstream at
-    /// about the same time, so the stored one is marked stale and the next request validates it.
+    /// Determines the response that a 304 confirms. That is the response found for its request. It is the response stored since, if the
+    /// 304 was requested later and matches that one. If the 304 matches a response that was replaced meanwhile, it does not restore that
+    /// response. Both came from the upstream at about one time, so the stored one is marked stale and the next request validates it.
     /// - Returns: the response to update; nil if the 304 comes too late.
     private func base(
         of found: FoundResponse, confirmedBy response: ResponseHead, _ recency: Recency, for request: StorableExchange
@@ -173,7 +174,7 @@ extension ResponseCache {
         location.identity = isCommon ? nil : request.identity
         // The response no longer serves all requests; from now on it serves requests with these unknown fields.
         let movesAway = request.keys.unknownFields != nil && !isForAll && base.metadata.flags.contains(.forAllFields)
-        // Vary may have changed.
+        // The 304 may have changed Vary.
         let names = selectingNames(fields, of: request.head)
         if names.isEmpty, location.key == keys.own, !movesAway { location.key = base.key }
         let new = NewResponse(
@@ -204,7 +205,7 @@ extension ResponseCache {
         return StoredHead.parse(found.head.span)?.fields.combined(.vary) == fresh.response.fields.combined(.vary)
     }
 
-    /// Flags that describe how a client receives the content. They do not make it another response.
+    /// Flags that describe how clients receive the content. A change of these flags does not make it another response.
     private static let formFlags: StoredFlags = [.cameCoded, .isOpen]
 
     /// Returns whether a response with equal data changes nothing in the store.
@@ -225,7 +226,7 @@ extension ResponseCache {
         return note(found, new.metadata)
     }
 
-    /// The bytes may differ, but their meaning is equal.
+    /// Compares data, because different bytes may encode equal JSON.
     private static func isSameData(_ new: NewResponse, _ found: FoundResponse) -> Bool {
         found.metadata.flags.contains(.ownTag) && new.head[new.metadata.etag].elementsEqual(found.head[found.metadata.etag])
     }

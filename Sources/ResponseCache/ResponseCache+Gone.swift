@@ -16,7 +16,7 @@ extension ResponseCache {
 
     // MARK: Unexpected responses
 
-    /// Returns whether the stored response is served instead of an unexpected response, because a gateway fails in this way for many
+    /// Returns whether the stored response is served instead of an unexpected response, because a gateway returns such responses for many
     /// targets.
     /// - Parameter witness: number for the client's address.
     public func isReplaced(_ surprise: Surprise, insteadOf found: FoundResponse, by witness: UInt64, at time: CacheTime) -> Bool {
@@ -35,7 +35,7 @@ extension ResponseCache {
     /// Records that the upstream failed for this stored response.
     public func noteFailed(_ found: FoundResponse, at time: CacheTime) { state.surprises.failed(found.key, now: time.monotonic) }
 
-    /// Records that the upstream has the resource of this stored response. An earlier statement that it is gone is removed.
+    /// Records that the resource of this stored response exists at the upstream. Removes a record that it is gone.
     public func notePresent(
         _ found: FoundResponse, _ response: ResponseHead, _ recency: Recency, for head: RequestHead, by witness: UInt64, at time: CacheTime
     ) {
@@ -74,7 +74,8 @@ extension ResponseCache {
         return Self.saysGone(response, instead: found) || takesRights(response, from: request, found)
     }
 
-    /// A 404 that is not JSON may come from a proxy. Without a Content-Type, the content must still be JSON if the stored response is JSON.
+    /// Returns whether the response states that the resource is gone. A 404 that is not JSON may come from a proxy. Without a
+    /// Content-Type, the content must still be JSON if the stored response is JSON.
     static func saysGone(_ response: ResponseHead, instead found: FoundResponse) -> Bool {
         switch response.status {
         case 404: return MediaType.isJSON(response.fields, orElse: found.metadata.flags.contains(.isJSON))
@@ -100,7 +101,7 @@ extension ResponseCache {
             !isMarkedNow(Self.invalidationKey(request.keys.credentialFree), since: response.recency.requestTime),
             !isOutdated(response.recency, at: [found.key])
         else { return false }
-        // A response that must not be stored is not stored here either, whatever its status.
+        // A response that must not be stored is not stored as a gone record either.
         var policy = policy(for: request.head).settings
         policy.keepsAny = true
         var head = response.head
@@ -109,7 +110,8 @@ extension ResponseCache {
             head, response.control, to: storable(request.head, request.directives, isPartitioned: request.keys.isPartitioned),
             settings: policy)
         guard decision == .allowed, let item = gone.remember(make(response, for: request), beside: found.key) else { return false }
-        // A gateway without its routes does not send 410, and an imported 404 is intended.
+        // Evidence of a failing gateway does not apply here: a gateway that lost its routes does not send 410, and an imported 404 is
+        // intended.
         if response.head.status == 404, !response.recency.isImported {
             state.surprises.attach(item, to: found.key, now: time.monotonic)
         }

@@ -15,7 +15,7 @@ public struct ArchivedResponse: Sendable {
     public let isDecoded: Bool
     public let requestTime: Timestamp
     public let responseTime: Timestamp
-    /// Properties that no field shows, if a cache wrote the archive.
+    /// Properties that the fields do not contain, if a cache wrote the archive.
     public var origin = ArchiveOrigin()
 
     public init(
@@ -99,8 +99,8 @@ extension ResponseCache {
         _ = store.markStale(store.id(of: found.key))
     }
 
-    /// Stores a statement that a resource is gone. A crowd of such archived responses is no evidence of a failing gateway, because the
-    /// import is intended.
+    /// Stores a record that a resource is gone. Many such archived responses are no evidence of a failing gateway, because the import is
+    /// intended.
     private func rememberGone(
         _ response: WholeResponse, to head: RequestHead, _ keys: TargetKeys, isFaulty: Bool, at time: CacheTime
     ) -> Bool {

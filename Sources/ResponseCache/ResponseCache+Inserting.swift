@@ -1,6 +1,7 @@
-// The only way to replace a stored response: used by fetches, 304s, HEAD, archives and other nodes. It is compared with the response that is
-// stored now, not with the one found when its request began (`Recency`). An older response thus never replaces a newer one, whichever ends
-// first and on whatever shard. Comparing and inserting are one atomic step of the store.
+// The only way by which a fetch, a 304, a response to HEAD, an archive or another node replaces a stored response. A take-over copies items
+// as they are. The new response is compared with the one stored now, not with the one found when its request began (`Recency`). So an older
+// response never replaces a newer one, whichever arrives first and on whatever shard. Comparing and inserting are one atomic step of the
+// store.
 
 import CachePolicy
 import CacheStore
@@ -104,7 +105,7 @@ extension ResponseCache {
     }
 
     /// - Parameters:
-    ///   - key: the place's key, or that of one of its variants.
+    ///   - key: the location's key, or that of one of its variants.
     ///   - give: offers the stored item to other nodes.
     private func insert(
         _ new: NewResponse, under key: [UInt8], at location: StorageLocation, replacing base: FoundResponse?, give: (NewItem) -> Void
@@ -137,10 +138,10 @@ extension ResponseCache {
         return StoredMetadata.kind(of: stored.metadata.span) == .response && other.order == base.metadata.order
     }
 
-    /// An error stored briefly (`negative`) replaces only another such error.
+    /// Returns whether the item is an error stored briefly (`negative`). Such an error replaces only another one.
     private static func isNegative(_ stored: StoredItem) -> Bool { StoredMetadata(stored.metadata.span)?.isNegative == true }
 
-    /// Returns whether a good response would be lost to a worse one (`LastGood.obstacle`). Checked here too, because the good response may
+    /// Returns whether a worse response would replace a good one (`LastGood.obstacle`). Checked here too, because the good response may
     /// have been stored after the lookup, or under another variant.
     private func isLesser(_ new: NewResponse, than stored: StoredItem, at location: StorageLocation) -> Bool {
         guard strictness == .rescue, !new.metadata.isNegative, !new.isPreflight, !new.isGoodJSON,
@@ -175,7 +176,8 @@ extension ResponseCache {
         }
     }
 
-    /// Returns whether a write has invalidated the stored item. Such an item is never found, so it must not block new responses.
+    /// Returns whether a write has invalidated the stored item. Lookups ignore such an item, so it must not prevent a new response from
+    /// being stored.
     private func isInvalid(_ stored: StoredItem, at location: StorageLocation) -> Bool {
         guard let time = StoredMetadata.recency(of: stored.metadata.span)?.requestTime else { return false }
         var marks: [[UInt8]] = []

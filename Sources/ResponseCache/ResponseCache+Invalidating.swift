@@ -1,5 +1,6 @@
-// Invalidation by unsafe requests (RFC 9111 §4.4, RFC 9875): a target, a collection or a group gets a mark, a small record with a time.
-// Nothing is searched. Responses covered by the mark and requested until its time are invalid, in every partition.
+// Invalidation by unsafe requests (RFC 9111 §4.4, RFC 9875). A target, a collection or a group gets a mark: a small record with a time. No
+// stored responses are searched. Lookups treat responses that a mark covers and that were requested before its time as invalid, in every
+// partition.
 
 import CachePolicy
 import CacheStore
@@ -35,7 +36,7 @@ extension ResponseCache {
         return true
     }
 
-    /// Marks of one write. Other nodes of the fleet receive them together.
+    /// Marks of one write. Other nodes of the fleet receive them in one message.
     struct WrittenMarks {
         fileprivate(set) var isDoubtful: Bool
         fileprivate(set) var keys: [[UInt8]] = []
@@ -74,8 +75,8 @@ extension ResponseCache {
         mark(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)), at: now, &marks)
     }
 
-    /// Loads the records that a write to this target will need while the upstream is processing the write, so that its response need not
-    /// wait.
+    /// Loads the records that a write to this target needs, while the upstream processes the write, so that the response to the write is
+    /// not delayed.
     public func readAhead(forWrite head: RequestHead) {
         var keys = [Self.invalidationKey(credentialFreeKey(of: head.pathAndQuery, for: head))]
         if variances?.isEmpty == false { keys.append(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head))) }
@@ -157,7 +158,7 @@ extension ResponseCache {
     /// Returns whether a mark applies to a response that is about to be stored. Waits for the disk if the mark was not loaded.
     func isMarkedNow(_ key: [UInt8], since requestTime: Timestamp) -> Bool {
         guard let time = Self.time(of: store.lookUp(key.span)), requestTime <= time else { return false }
-        // The mark may be from before a restart, with a clock that was ahead. Requests from now on get later times.
+        // The mark may have been set before a restart, by a clock that was ahead. Later requests get later times.
         state.times.note(markAt: time)
         return true
     }
@@ -240,7 +241,7 @@ extension ResponseCache {
 }
 
 extension [UInt8] {
-    /// Returns the key of a record next to this one. `+` would create one more array and take four times as long.
+    /// Returns the key of a record that is stored next to this key's record. `+` would create one more array and take four times as long.
     func followed(by letter: UInt8) -> [UInt8] {
         var key: [UInt8] = []
         key.reserveCapacity(count + 1)
@@ -251,9 +252,9 @@ extension [UInt8] {
 }
 
 extension APICacheState {
-    /// Sets a mark in memory, for pending fetches. The store gets it only if it may hold an affected response, or if another process may. A
-    /// write of this node also leaves a mark in the store until other nodes know of the write.
-    /// - Parameter isOwn: false if the log of the fleet has the mark, so that the node reads it again after a restart.
+    /// Sets a mark. It is kept in memory for pending fetches. The store gets it only if it may hold an affected response, or if another
+    /// process may. A mark of this node's own write is also stored until other nodes have the write.
+    /// - Parameter isOwn: false if the fleet's log contains the mark, so that the node reads it again after a restart.
     func mark(_ key: [UInt8], at now: Timestamp, isOwn: Bool = true) {
         let time = times.ofMark(now)
         marks.note(key, at: time)

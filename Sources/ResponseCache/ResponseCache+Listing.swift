@@ -1,6 +1,6 @@
-// A single stored response for the administrator (`CacheGroup` lists all): only what clients can be served. An entry that no lookup finds
-// is not shown: its marker was renewed, a write invalidated it, or No-Vary-Search changed. It is evicted when its space is needed. Nothing
-// here counts as a use.
+// A single stored response for the administrator (`CacheGroup` lists all). Only responses that clients can receive are shown. Responses
+// that no lookup finds are left out: their marker was renewed, a write invalidated them, or No-Vary-Search changed. They are evicted when
+// their space is needed. Nothing here counts as a use.
 
 import CachePolicy
 import CacheStore
@@ -70,7 +70,7 @@ extension ResponseCache {
 
     // MARK: Reachability
 
-    /// Returns whether some request would find this entry. Performs the checks of `find` in reverse.
+    /// Returns whether a lookup for some request would return this entry. Performs the checks of `find` in reverse.
     private func isServed(_ entry: StoredEntry, _ bytes: [UInt8], _ head: Span<UInt8>) -> Bool {
         let key = entry.key
         guard key.authority == keyMaker.authority, let extra = KeyExtra(key.extra, keyMaker.extraShape), isLed(to: key, bytes),

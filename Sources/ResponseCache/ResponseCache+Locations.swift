@@ -6,7 +6,7 @@ import CacheStore
 import HTTPCore
 import Identity
 
-/// Where a response is stored.
+/// The keys under which a response is stored.
 struct StorageLocation {
     var key: [UInt8]
     /// Other keys under which a response for this request may be stored (No-Vary-Search). Only one of them is used.
@@ -63,8 +63,8 @@ extension ResponseCache {
         return (keys, varied)
     }
 
-    /// Returns where a response with these fields is stored, and records its No-Vary-Search. nil if a later response is stored elsewhere,
-    /// or had another No-Vary-Search for the path.
+    /// Returns the location for a response with these fields, and records its No-Vary-Search. nil if a later response is stored elsewhere,
+    /// or if one had another No-Vary-Search for the path.
     /// - Parameters:
     ///   - old: keys of the request's lookup.
     ///   - isForAll: whether the response serves all requests, whatever unknown fields they have.
@@ -94,10 +94,10 @@ extension ResponseCache {
         let current = variances.variance(of: path)
         var candidates = [old, keys(nil)]
         if let current { candidates.append(keys(current)) }
-        // A new No-Vary-Search may make responses under the old one unreachable, so permission is checked first.
+        // A new No-Vary-Search may make responses under the old one unreachable, so the permission to store is checked first.
         let expected = variance == current?.variance ? current : nil
         let own = variance == nil || expected != nil ? keys(expected).own : nil
-        // The user of the credentials may have become known, or unknown, since the lookup.
+        // Since the lookup, the user of the credentials may have been identified, or the identity may have expired.
         guard candidates.allSatisfy({ keyMaker.haveOnePartition($0.own, old.own) }) else { return nil }
         guard !isOutdated(recency, at: candidates.map(\.own).filter { $0 != own }) else { return nil }
         guard let variance else { return location.moved(to: keys(nil), from: candidates) }

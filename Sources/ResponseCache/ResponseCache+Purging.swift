@@ -20,8 +20,9 @@ public enum PurgeSelection: Sendable {
 }
 
 extension ResponseCache {
-    /// From now on, responses requested earlier are not stored: a fetch in flight must not restore a purged response. A thread that has
-    /// already checked the clock may still be storing. So each thread must complete its current event between this call and the purge.
+    /// From now on, responses requested earlier are not stored, so that a fetch in flight does not restore a purged response. A thread
+    /// that has already checked the clock may still be storing. So each thread must complete its current event between this call and the
+    /// purge.
     public func beginPurge(at now: Timestamp) {
         let time = state.times.ofMark(now)
         state.purges.purged(at: time)

@@ -44,7 +44,7 @@ extension ResponseCache {
         }
     }
 
-    /// Credentials that were known to belong to a user until recently may still use that user's stored response.
+    /// Returns the response of the user to whom the credentials belonged until recently.
     private func formerUsersCopy(
         _ head: RequestHead, at former: FormerKey, _ keys: TargetKeys, _ directives: RequestCacheControl, now: Timestamp
     ) throws(NotInMemory) -> FoundSharedRescue? {

@@ -11,7 +11,7 @@ extension ResponseCache {
     // MARK: Shared keys
 
     /// Returns what to look up in the shared level; nil if the request does not use it. Responses keyed by request content are not shared.
-    /// Neither are keys under No-Vary-Search, because other nodes use the exact target. Partitions from identity lookups are not shared
+    /// Keys under No-Vary-Search are not shared, because other nodes use the exact target. Partitions from identity lookups are not shared
     /// either, because credentials may later belong to another user.
     /// - Parameters:
     ///   - good: `good` of the request's route.
@@ -33,12 +33,12 @@ extension ResponseCache {
     }
 
     private func isExact(_ keys: TargetKeys, for head: RequestHead) -> Bool {
-        // Fast path: usually this is known without building a key.
+        // Fast path: most results are known without building a key.
         keyMaker.isPlain(keys.own) || variances?.isEmpty ?? true
             || keys.own == self.keys(for: head, target: Array(head.pathAndQuery), nil, unknown: keys.unknownFields).own
     }
 
-    /// Returns the places for each secret of the fleet, in the request's own partition and in the common one.
+    /// Returns the locations for each secret of the fleet, in the request's own partition and in the common one.
     private func fleetLocations(for head: RequestHead, at keys: TargetKeys, _ sharing: SharingRules) -> [FleetLocation] {
         func named(_ key: [UInt8]) -> [UInt8] { sharing.named(key, for: head) }
         if keyMaker.isPlain(keys.own), keys.unknownFields == nil {
@@ -56,8 +56,8 @@ extension ResponseCache {
             let fleet = fleetKeys(of: head, keys.unknownFields, by: maker)
             let own = locations(fleet, keys, secret: number)
             guard keys.unknownFields != nil else { return own }
-            // A node without support for unknown fields stores every response there, so only a response that is marked for all requests is
-            // used.
+            // A node of a version without support for unknown fields stores every response under this key, so a response is used only if
+            // it is marked for all requests.
             return own + locations(fleet.forAllFields, keys.forAllFields, secret: number, isForAll: true)
         }
     }
@@ -80,7 +80,7 @@ extension ResponseCache {
     }
 
     /// - Parameters:
-    ///   - location: place of the marker.
+    ///   - location: location of the marker.
     ///   - names: encoded names of the selecting fields.
     private func fleetVariant(of location: FleetLocation, named names: [UInt8], _ head: RequestHead) -> FleetLocation? {
         let list = SelectingFields.decode(names.span)
@@ -186,8 +186,8 @@ extension ResponseCache {
         return .taken
     }
 
-    /// Returns whether the response violates no requirement and is not worse than a good local response. The other node may have had no
-    /// stored response to compare with, or other rules.
+    /// Returns whether the response meets all requirements and is not worse than a good local response. The other node may have had other
+    /// requirements, or no stored response to compare with.
     private func isGood(_ response: ResponseHead, _ body: ItemBody, _ flags: StoredFlags, for lookUp: FleetLookUp) -> Bool {
         let found = findWaiting(lookUp.head, at: lookUp.keys).found
         if let found {
@@ -223,7 +223,8 @@ extension ResponseCache {
 
     // MARK: Invalidations by other nodes
 
-    /// The marks that take out all that is stored for a target, its preflights too; nil where what else is in keys cannot be known.
+    /// Returns the marks that invalidate all responses stored for a target, including its preflights. nil if the other parts of its keys
+    /// are unknown.
     public func marks(ofTarget text: String) -> [[UInt8]]? {
         guard keyMaker.hasPlainKeys else { return nil }
         let target = RequestTarget.escaped(Array(text.utf8)[...], isTyped: true)

@@ -1,5 +1,5 @@
-// Stores a complete response, from the upstream or from an archive, by one set of rules. Builds the stored form and determines its key;
-// `put` compares it with the existing response.
+// Stores a complete response, from the upstream or from an archive, by one set of rules. Builds the stored form and determines its key.
+// `put` compares the response with the existing one.
 
 import CachePolicy
 import CacheStore
@@ -182,7 +182,7 @@ extension ResponseCache {
     /// Returns whether a response that is not stored contains no user's secrets.
     public func isOpen(_ response: Fields, to request: RequestHead, isPartitioned: Bool) -> Bool {
         guard !isPartitioned, !response.contains(.setCookie), !request.fields.contains(.authorization) else { return false }
-        // If keys have no partitions, a missing partition does not prove that there are no credentials.
+        // If keys have no partitions, a missing partition does not prove the absence of credentials.
         return concealed.isEmpty || !keyMaker.hasCredentials(request.fields)
     }
 
@@ -281,8 +281,8 @@ extension ResponseCache {
         return putCommon(new, fields, for: request, isOnlyThere: true, now: now)
     }
 
-    /// Determines who may receive the response, by its fields and by what remains after the operator's rules. Responses that must not be
-    /// served stale have to be marked.
+    /// Determines who may receive the response, by its fields and by the directives after the operator's rules. Responses that must not be
+    /// served stale must be marked for that.
     func sharing(of fields: Fields, _ control: ResponseCacheControl, to head: RequestHead) -> AuthorizedSharing {
         guard AuthorizedSharing(fields, control) != .own else { return .own }
         return AuthorizedSharing(fields, policy(for: head).settings.freshness.applied(to: control))

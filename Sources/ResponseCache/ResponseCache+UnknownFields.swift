@@ -12,9 +12,9 @@ extension ResponseCache {
         keyMaker.unknownFields(of: head.fields) { state.unknownFields.judge($0, by: client(), notes: notes) }
     }
 
-    /// Prefers a good fresh response for all requests. Otherwise the more recent response is used, because the upstream may now select by
-    /// the fields. But a response that is worse than the request's own does not replace it, because another request's fields may have
-    /// caused it.
+    /// Chooses between the request's own response and the one for all requests. Prefers a good fresh response for all requests. Otherwise
+    /// the more recent response is used, because the upstream may now select by the fields. A response for all requests that is worse than
+    /// the own response is not used, because another request's fields may have caused it.
     func findByUnknownFields(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
         let plain = try findInPartitions(head, at: keys.forAllFields, &basis)
         let isForAll = plain.found?.metadata.flags.contains(.forAllFields) ?? false

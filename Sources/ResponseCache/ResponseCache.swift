@@ -1,6 +1,6 @@
-// The cache: finds the stored response for a request, and never one that an unsafe request has invalidated. It looks up the key, then the
-// variant, then the key under No-Vary-Search. Other operations are in separate files: `store`, `confirm`, `invalidate`, `purge`, `list`. It
-// uses no sockets and no event loop; times are passed in.
+// The cache: finds the stored response for a request, and never returns one that an unsafe request has invalidated. It looks up the key,
+// then the variant, then the key under No-Vary-Search. Other operations are in separate files: storing, confirming, invalidating, purging,
+// listing. It uses no sockets and no event loop; times are passed in.
 
 import CachePolicy
 import CacheStore
@@ -220,7 +220,7 @@ public final class ResponseCache: @unchecked Sendable {
     ) throws(NotInMemory) -> LookUpResult {
         guard var metadata = Self.metadata(of: item) else { return .nothing }
         guard try !isInvalid(metadata, item.head.span, keys, head, &basis) else {
-            // Otherwise its use could keep it in the store longer than the mark that invalidates it.
+            // A use could keep the item in the store for longer than the mark that invalidates it.
             store.remove(key.span, ifStill: item)
             return .nothing
         }
@@ -241,7 +241,7 @@ public final class ResponseCache: @unchecked Sendable {
         {
             return true
         }
-        // A write removes immediately only the response under the shared key.
+        // A write immediately removes only the response under the shared key; others are checked against its mark.
         let isElsewhere = keys.isPartitioned || keys.unknownFields != nil
         let (credentialFreeKey, collection) = (isElsewhere ? keys.credentialFree : nil, collectionKey(of: head))
         return try isInvalid(metadata, stored, credentialFreeKey: credentialFreeKey, collection: collection, &basis)
@@ -256,7 +256,7 @@ public final class ResponseCache: @unchecked Sendable {
         return try isDoubted(metadata, credentialFreeKeys: credentialFreeKeys, collection: collectionKey(of: head), &basis)
     }
 
-    /// Applies the limit on freshness while purges of other nodes cannot be seen.
+    /// Applies the freshness limit while this node does not receive purges of other nodes.
     private static func result(_ found: FoundResponse, _ logLink: FleetLogLink, now: Timestamp) -> LookUpResult {
         switch logLink.judge(found.metadata.responseTime, now: now) {
         case .counts: .found(found)

@@ -1,13 +1,13 @@
-// The upstream's last No-Vary-Search for each path, as a small record next to the path's key. Until any response has the field, nothing is
-// looked up.
+// The upstream's last No-Vary-Search for each path, as a small record next to the path's key. Lookups check these records only after some
+// response had the field.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 import Synchronization
 
-/// A No-Vary-Search value with its generation. A value that returns after a different one gets a new generation. Older responses are then
-/// not found again, because an unsafe request may have missed them.
+/// A No-Vary-Search value with its generation. A value that returns after a different one gets a new generation. So older responses are
+/// not found again; an invalidation may have missed them.
 struct RememberedVariance {
     let variance: SearchVariance
     let generation: UInt64

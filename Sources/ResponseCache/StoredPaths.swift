@@ -1,6 +1,6 @@
-// A Bloom filter of the paths and groups with stored responses. A write to any other path stores no mark; otherwise sixty thousand such
-// marks would evict responses from a small store. Responses in flight are covered by `RecentMarks`. Two hash functions and one bit per
-// value: no path is missed, and at most one in sixteen others is a false positive.
+// A Bloom filter of the paths and groups with stored responses. A write to any other path stores no mark, because many such marks (sixty
+// thousand, for example) would evict responses from a small store. `RecentMarks` covers responses in flight. Two hash functions and one
+// bit per value: no stored path is missed, and at most one in sixteen other paths is a false positive.
 
 import CachePolicy
 import CacheStore
@@ -32,12 +32,12 @@ final class StoredPaths: @unchecked Sendable {
     /// Written by the shards that store, read by those that process writes.
     private let state: Mutex<State>
 
-    /// 256 KiB.
+    /// Number of bits: 256 KiB.
     private static let bitCount = 1 << 21
     /// Maximum number of set bits. Beyond it, false positives are too frequent and the filter is rebuilt.
     private static let setLimit = bitCount / 4
-    /// Maximum number of entries for using the filter. In a larger store, all writes store marks: they are small in comparison, and
-    /// traversing the store would take long.
+    /// Maximum number of entries for which the filter is used. In a larger store, all writes store marks: marks are small in comparison,
+    /// and traversing the store would take long.
     private static let entryLimit = 1 << 17
 
     init(store: ResponseStore, isInherited: Bool) {

@@ -13,8 +13,8 @@ final class StoredTimes: Sendable {
 
     /// Key of the record. No other key consists of this byte alone.
     static let key = [UInt8(ascii: "B")]
-    /// Milliseconds by which the bound is raised at once, so that the record is written rarely. After a crash, times of writes may be ahead
-    /// by this amount.
+    /// Milliseconds by which the bound is raised at once, so that the record is written rarely. After a crash, times of writes may be
+    /// ahead by this amount.
     private static let step: Int64 = 10_000
 
     init(store: ResponseStore, _ times: CausalTimes) {

@@ -1,5 +1,5 @@
-// Knowledge about an API's unknown fields: which change with each request, which stored responses they separate, and which prevented a hit.
-// In memory only. After a restart it is learned again; until then, more responses than necessary are separated.
+// Learned facts about an API's unknown fields: which change with each request, which stored responses they separate, and which prevented a
+// hit. In memory only. Until it is learned again after a restart, more responses than necessary are stored separately.
 
 import CachePolicy
 import HTTPCore

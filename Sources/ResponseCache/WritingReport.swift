@@ -1,4 +1,4 @@
-// Log messages about the disk of the store, and the reason for which responses were not stored in a period.
+// Log messages about the store's disk, and the reason why responses were not stored in a period.
 
 import CacheStore
 
@@ -16,17 +16,17 @@ public struct WritingReport: Sendable, Equatable {
             level = .error
             let since = seconds > 0 ? " for \(seconds) s" : ""
             text =
-                "the cache directory \(directory) cannot be written to\(since): \(fault.text); new responses are passed on and not stored; "
+                "cannot write to the cache directory \(directory)\(since): \(fault.text); new responses are forwarded and not stored; "
                 + fault.cause.advice
         case .recovered(let fault, let seconds):
             level = .notice
             text =
-                "the cache directory \(directory) can be written to again after \(seconds) s (\(fault.systemText)): new responses are stored"
+                "the cache directory \(directory) is writable again after \(seconds) s (\(fault.systemText)): new responses are stored"
         case .limited(let usableBytes):
             level = .warning
             text =
-                "the disk of the cache directory \(directory) has space for \(Self.mebibytes(usableBytes)) of responses and not for the "
-                + "\(Self.mebibytes(limitBytes)) of store.size: the oldest are evicted earlier; free disk space or lower store.size"
+                "the disk of the cache directory \(directory) has space for only \(Self.mebibytes(usableBytes)) of the "
+                + "\(Self.mebibytes(limitBytes)) of store.size: older responses are evicted earlier; free disk space or reduce store.size"
         }
     }
 
@@ -34,8 +34,9 @@ public struct WritingReport: Sendable, Equatable {
     public static func shortage(at directory: String, limitBytes: Int) -> String? {
         guard !directory.isEmpty, let available = DirectoryState.availableBytes(at: directory), available < limitBytes else { return nil }
         return
-            "store.size: \(mebibytes(limitBytes)) is more than the disk of \(directory) has for it, which is \(mebibytes(available)) with what the store "
-            + "occupies now: older responses are evicted when the disk is full; free disk space or lower store.size"
+            "store.size: \(mebibytes(limitBytes)) exceeds the space on the disk of \(directory): \(mebibytes(available)), including what "
+            + "the store "
+            + "occupies now; older responses are evicted when the disk is full; free disk space or reduce store.size"
     }
 
     static func mebibytes(_ bytes: Int) -> String {
@@ -44,7 +45,7 @@ public struct WritingReport: Sendable, Equatable {
     }
 }
 
-/// Reason for which the store accepted no new responses, as text.
+/// Why the store accepted no new responses, as text.
 public struct StoreRefusal: Sendable, Equatable {
     /// Cause such as `its disk is full`.
     public let words: String

@@ -1,4 +1,4 @@
-// Keeps the modes of an API over a reload of the settings, or in the next process.
+// Preserves the modes of an API across a reload of the settings, or passes them to the next process.
 
 import CachePolicy
 import TakeOver
@@ -16,7 +16,7 @@ extension APIState {
             prefixes: table.rules.map { PassedModes.Table.Prefix(prefix: $0.prefix, mode: $0.mode.rawValue) })
     }
 
-    /// Takes over modes that were changed since the start. The mode of all paths, or of a route, is kept only if its setting is unchanged.
+    /// Adopts modes that were changed since the start. The mode of all paths, or of a route, is kept only if its setting is unchanged.
     public func keep(_ passed: PassedModes) {
         let (begun, now) = (passed.initial, passed.now)
         let begins = named(ModeTable(all: settings.mode, routes: routes.modes))

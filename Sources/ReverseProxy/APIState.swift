@@ -1,4 +1,4 @@
-// State of one API that all shards share. It is thread-safe.
+// Thread-safe state of one API that all shards share.
 
 import CachePolicy
 import Figures
@@ -19,7 +19,8 @@ public final class APIState: Sendable {
     /// nil if nothing is stored.
     public let cache: APICacheState?
     public let health: UpstreamHealth
-    /// For this API under these settings only: under other settings an equal request may mean another user's data.
+    /// Requests that share a fetch. Belongs to this API under these settings, because under other settings an equal request may return
+    /// another user's data.
     public let collapsed = CollapsedRequests()
     let connectionUsers: ConnectionUserLog
     let cacheSettings: ResponseCacheSettings
@@ -33,9 +34,9 @@ public final class APIState: Sendable {
     private let modeTable: Mutex<ModeTable>
 
     /// - Parameters:
-    ///   - other: an API with the store to use; nil: the store is opened.
-    ///   - former: the former state of this API; what it has learned is kept as far as it is still valid.
-    ///   - inherited: the store that another process has handed over; nil if there is none.
+    ///   - other: an API whose store is used; nil opens a store.
+    ///   - former: earlier state of this API. Its learned data is kept as far as it is still valid.
+    ///   - inherited: store that another process has handed over; nil if there is none.
     /// - Throws: `StoreError` if the store cannot be opened.
     public init(
         _ settings: ProxySettings, of process: ProcessState, beside other: APIState? = nil, after former: APIState? = nil,
@@ -52,7 +53,7 @@ public final class APIState: Sendable {
         grants = former.map(\.grants).flatMap { $0.isKeyedByHost == isKeyedByHost ? $0 : nil } ?? OriginGrants(isKeyedByHost: isKeyedByHost)
         connectionUsers = former?.connectionUsers ?? ConnectionUserLog()
         let routeNames = routes.all.map(\.name)
-        // Failures of another upstream, or under other routes, are no evidence.
+        // Failures of another upstream, or of other routes, do not apply to this one.
         health =
             if let former, former.settings.upstream == settings.upstream, former.routes.all.map(\.name) == routeNames {
                 former.health
@@ -82,7 +83,7 @@ public final class APIState: Sendable {
 
     public var name: String { settings.apiName }
 
-    /// The former identity lookups with their results; empty if the credentials or the upstream have changed.
+    /// The identity lookups of the earlier state with their results; empty if the credentials or the upstream have changed.
     private static func lookUps(of former: APIState?, _ settings: ProxySettings) -> [LookedUpIdentities] {
         guard let former, former.settings.policy.credentials == settings.policy.credentials,
             former.settings.upstream.isSameOrigin(as: settings.upstream)
@@ -94,13 +95,13 @@ public final class APIState: Sendable {
     public func startKeys(now: Int64) { tokenKeys.start(now: now) }
 
     /// Number of token keys, and of successful and failed attempts to read them.
-    /// - Parameter other: sources that `other` also uses are omitted; nil: none.
+    /// - Parameter other: sources that `other` also uses are not counted; nil counts all.
     public func keyFigures(besides other: APIState? = nil) -> (keys: Int, read: Int, failed: Int) {
         tokenKeys.figures(besides: other?.tokenKeys)
     }
 
     /// Number of identity lookups by result, and of remembered identities.
-    /// - Parameter other: lookups that `other` also uses are omitted; nil: none.
+    /// - Parameter other: lookups that `other` also uses are not counted; nil counts all.
     public func lookUpFigures(besides other: APIState? = nil) -> (counts: [String: UInt64], remembered: Int) {
         let others = other?.cacheSettings.lookUps ?? []
         return cacheSettings.lookUps.filter { one in !others.contains { $0 === one } }.map(\.figures).reduce(into: ([:], 0)) { sum, one in
@@ -111,11 +112,11 @@ public final class APIState: Sendable {
 
     public var modes: ModeTable { modeTable.withLock { $0 } }
 
-    /// Takes over the modes that an administrator has set since the start. The mode of the settings applies where it has changed, or none
-    /// was set.
+    /// Adopts the modes that an administrator has set since the start. The configured mode applies if it has changed, or if no mode was
+    /// set.
     public func keepModes(of former: APIState) { keep(former.passedModes) }
 
-    /// Applies `change`, and returns the modes after it; nil if nothing was changed.
+    /// Applies `change`, and returns the resulting modes; nil if nothing was changed.
     public func changeModes(_ change: (inout ModeTable) -> Bool) -> ModeTable? {
         modeTable.withLock { modes in change(&modes) ? modes : nil }
     }

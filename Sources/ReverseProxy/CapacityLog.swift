@@ -7,7 +7,7 @@ import Reactor
 final class CapacityLog: Sendable {
     private let logger: Logger
     private let time: any TimeSource
-    /// Written by any shard's loop: the time of the last line in milliseconds, and connections closed since.
+    /// Written by any shard's loop: the time of the last line in milliseconds, and the number of connections closed since.
     private let state = Mutex<(last: Int64?, closed: Int)>((nil, 0))
 
     static let intervalMilliseconds: Int64 = 60_000
@@ -37,8 +37,8 @@ extension CapacityReport {
         let most = address.map { ", \(self.most) of them from \($0)" } ?? ""
         let end =
             closed > 0
-            ? "\(closed) that waited for their client were closed, those of the address that has most first"
-            : "all of them are in use, so new connections wait"
+            ? "closed \(closed) idle connections, beginning with those of the address that has the most"
+            : "all of them are active, so new connections must wait"
         return "\(limit)\(most); \(end)"
     }
 }

@@ -9,8 +9,7 @@ import Reactor
 /// Shared by all shards. Written for responses to requests with Origin; read for responses of Cistern and for hits without CORS fields.
 final class OriginGrants: Sendable {
     private struct State {
-        /// Recently written or read entries move to the young half. When it is full, it becomes the old half, and the previous old half is
-        /// dropped.
+        /// Recently written or read entries move to the young half. When it is full, it replaces the old half, which is dropped.
         var young: [[UInt8]: OriginDecision] = [:]
         var old: [[UInt8]: OriginDecision] = [:]
         var youngBytes = 0
@@ -65,7 +64,7 @@ final class OriginGrants: Sendable {
 
     private static func size(_ key: [UInt8], _ word: OriginDecision) -> Int { key.count + (word.grant?.lines.count ?? 0) + entryBytes }
 
-    /// Only the origin may contain a space, so it comes last.
+    /// The origin is the last part, because it is the only one that may contain a space.
     private func key(_ target: ArraySlice<UInt8>, _ origin: ArraySlice<UInt8>, _ head: RequestHead) -> [UInt8] {
         let host = isKeyedByHost ? head.host.map(\.asciiLowercased) : []
         return Array(target) + [0x20] + host + [0x20] + Array(origin)

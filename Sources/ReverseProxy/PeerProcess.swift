@@ -9,15 +9,15 @@ public final class PeerProcess: Sendable {
     private struct State {
         /// Sends a message; nil if there is no other process.
         var send: (@Sendable (TakeOverMessage) -> Void)?
-        /// The other process is the new one.
+        /// True if the other process is the new one.
         var isSuccessor = false
-        /// The other process owns everything, and this one nothing.
+        /// True if the other process owns the store and the listeners, and this one owns nothing.
         var hasAll = false
         /// Number of numbered messages sent, and of those acknowledged.
         var sent: UInt64 = 0
         var acknowledged: UInt64 = 0
         var waiting: [(number: UInt64, then: @Sendable () -> Void)] = []
-        /// A wait for the other process timed out, and it has acknowledged nothing since. No request waits for it until it does.
+        /// True after a timeout, until the other process acknowledges again. No request waits for it meanwhile.
         var isLate = false
         var hasFollowed = false
         /// Number of sessions so far.
@@ -26,13 +26,12 @@ public final class PeerProcess: Sendable {
 
     private let state = Mutex(State())
 
-    /// Maximum wait for an acknowledgement. A process that does not acknowledge is blocked or has ended.
+    /// Maximum wait for an acknowledgement, in milliseconds. A process that does not acknowledge is blocked or has ended.
     private static let patience = DispatchTimeInterval.milliseconds(1_000)
 
     init() {}
 
-    /// Creates a queue for applying the other process's changes. Changes made on it are not sent back, because the processes would send
-    /// them to each other for ever.
+    /// Creates a queue for applying the other process's changes. Changes made on this queue are not sent back, to prevent an endless loop.
     public static func makeFollowingQueue() -> DispatchQueue {
         let queue = DispatchQueue(label: "cistern.following", qos: .userInitiated)
         queue.setSpecific(key: isFollowing, value: true)
@@ -49,10 +48,10 @@ public final class PeerProcess: Sendable {
         state.withLock { $0 = State(send: send, isSuccessor: isSuccessor, session: $0.session + 1) }
     }
 
-    /// Whether the other process is the new one, or is about to be. It must receive all counts before clients see them here.
+    /// Whether the other process is the new one, or is about to become it. Counts must reach it before clients see them in responses.
     public var isSuccessor: Bool { state.withLock { $0.send != nil && $0.isSuccessor } }
 
-    /// Whether the other process owns everything. Requests of administrators must go to it.
+    /// Whether the other process owns the store and the listeners. Administrators' requests must be forwarded to it.
     public var hasAll: Bool { state.withLock { $0.hasAll } }
 
     public func takeAll() { state.withLock { $0.hasAll = true } }
@@ -99,7 +98,7 @@ public final class PeerProcess: Sendable {
     /// Whether the other process took over and ended before it acknowledged any message, so that it never served.
     public var isLost: Bool { state.withLock { $0.hasAll && $0.send == nil && !$0.hasFollowed } }
 
-    /// Calls `then` once all messages sent so far have been acknowledged, or after a second. It is called at once or on any thread.
+    /// Calls `then` once all messages sent so far have been acknowledged, or after a second. Calls it immediately or later on any thread.
     public func whenKnown(_ then: @escaping @Sendable () -> Void) {
         let awaited = state.withLock { state -> (number: UInt64, session: Int)? in
             guard state.sent > state.acknowledged, !state.isLate else { return nil }

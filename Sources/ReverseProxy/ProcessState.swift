@@ -1,4 +1,4 @@
-// State that all APIs and shards of a process share. It is thread-safe.
+// Thread-safe state that all APIs and shards of a process share.
 
 import Downstream
 import Figures
@@ -10,7 +10,7 @@ import ResponseCache
 import Tracing
 import Upstream
 
-/// Valid from one reload of the settings to the next. Longer-lived state is passed to the next instance.
+/// Valid until the next reload of the settings. Longer-lived state is passed to the next instance.
 public final class ProcessState: Sendable {
     /// Settings of the process. Those of each API are in `APIState`.
     public let settings: ProxySettings
@@ -66,7 +66,7 @@ public final class ProcessState: Sendable {
         spans = SpanExporter(settings, instance, spanCounts, logger)
     }
 
-    /// The state of this process after a reload.
+    /// Creates the state that follows `former` after a reload.
     public init(_ settings: ProxySettings, accessLog: AccessLog?, after former: ProcessState) {
         (self.settings, self.accessLog) = (settings, accessLog)
         (recorder, logger) = (former.recorder, former.logger)
@@ -91,7 +91,7 @@ public final class ProcessState: Sendable {
 
     public var faults: FaultTable { processFaults.table.withLock { $0 } }
 
-    /// Returns what `change` returns, and the faults before and after it.
+    /// Returns the result of `change`, and the faults before and after it.
     public func changeFaults<Result>(
         _ change: (inout FaultTable) -> Result
     ) -> (result: Result, before: FaultTable, after: FaultTable) {
@@ -103,7 +103,7 @@ public final class ProcessState: Sendable {
     }
 
     func logRefusal(_ refusal: RequestRejection.Kind, client: RequestClient) {
-        logger.debug("refused a request of \(String(decoding: client.text, as: UTF8.self)): \(refusal.rawValue)")
+        logger.debug("refused a request from \(String(decoding: client.text, as: UTF8.self)): \(refusal.rawValue)")
     }
 }
 
@@ -133,7 +133,7 @@ final class AdminRefusals: Sendable {
     }
 }
 
-/// The current faults, which an administrator changes. Each shard has a copy.
+/// The current faults, which an administrator may change. Each shard has a copy.
 private final class ProcessFaults: Sendable {
     let table = Mutex(FaultTable())
 }

@@ -1,4 +1,4 @@
-// Settings of the flow and the server, as plain values: the settings of other modules, and those of the flow itself.
+// Settings of request handling and of the server, as plain values. Includes the settings of other modules.
 
 import Addresses
 import Administration
@@ -11,7 +11,7 @@ import Tracing
 import Upstream
 
 public struct ProxySettings: Sendable {
-    /// Settings of each of several APIs, which include those of the process; empty if there is one API.
+    /// Settings of each API if there are several; each includes those of the process. Empty if there is one API.
     public var apis: [ProxySettings] = []
     /// Name of the API; empty if there is one.
     public var apiName = ""
@@ -23,7 +23,7 @@ public struct ProxySettings: Sendable {
     public var downstream = DownstreamSettings()
     public var policy = CachePolicySettings()
     public var forwarding = ForwardingSettings()
-    /// nil: nothing is stored.
+    /// Location of the store; nil if nothing is stored.
     public var store: StoreLocation?
     public var listening = ListeningSettings()
     public var access = AccessSettings()
@@ -67,8 +67,8 @@ public struct ListeningSettings: Sendable {
 }
 
 extension ProxySettings {
-    /// Adds what connections reveal about clients where it matters: client certificates as credentials, and the scheme as a part of cache
-    /// keys. The scheme matters if clients may use both and it is forwarded to the upstream.
+    /// Adds what connections reveal about clients if it affects responses: client certificates as credentials, and the scheme as a part of
+    /// cache keys. The scheme affects them if clients may use both schemes and it is forwarded to the upstream.
     func countingConnections() -> ProxySettings {
         var settings = self
         let listeners = listening.listeners
@@ -84,7 +84,7 @@ extension ProxySettings {
     }
 }
 
-/// Which request fields of Cistern clients may use.
+/// Which of Cistern's own request fields clients may use.
 public struct OwnFieldSettings: Sendable {
     /// Whether a request with Cistern-Why receives that field in the response.
     public var allowsWhy = false
@@ -120,7 +120,7 @@ public struct CollapsingSettings: Sendable {
     public init() {}
 }
 
-/// Settings of work that no client waits for.
+/// Settings of background work.
 public struct BackgroundSettings: Sendable {
     /// Maximum number of concurrent background fetches of one shard.
     public var limit = 32

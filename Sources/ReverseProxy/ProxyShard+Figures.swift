@@ -1,4 +1,4 @@
-// The part of one API on a shard in the page at /metrics.
+// Counters of one API on one shard, for /metrics.
 
 import Downstream
 import Explanation
@@ -10,7 +10,7 @@ import Sending
 import Upstream
 
 extension ProxyShard {
-    /// Adds the counters of this API. The counters that all APIs of the shard share are added elsewhere.
+    /// Adds the counters of this API. Counters that all APIs of the shard share are added by `Shard`.
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
         addCounts(to: &snapshot.figures)

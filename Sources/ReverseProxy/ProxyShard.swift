@@ -21,7 +21,7 @@ public final class ProxyShard: @unchecked Sendable {
     private let memo: HitMemo?
     private let requests: UpstreamRequests
     let background: BackgroundWork
-    /// Also referenced by listeners and suspended requests. A variable, for `isUnused`.
+    /// Also referenced by listeners and suspended requests. A variable, because `isUnused` checks its reference count.
     public private(set) var entry: RequestEntry
 
     public init(_ apiState: APIState, on shard: Shard, _ own: OwnSources) {
@@ -60,20 +60,20 @@ public final class ProxyShard: @unchecked Sendable {
         if shard.number == 0, !apiState.settings.background.probe.path.isEmpty { background.startProbe() }
     }
 
-    /// Forgets repeated hits, because other APIs are served now and equal requests may belong to them. Must be called on the shard's event
-    /// loop.
+    /// Discards remembered hits when the set of served APIs changes, because equal requests may now belong to another API. Must be called
+    /// on the shard's event loop.
     public func forgetRepeated() { memo?.forget() }
 
-    /// Called when another instance replaces this one, so that no request arrives any more. Active requests are completed. Must be called
-    /// on the shard's event loop.
+    /// Called when another instance replaces this one and no further requests arrive. Active requests are completed. Must be called on the
+    /// shard's event loop.
     public func retire() {
         loop.assertOnLoop()
         background.end()
-        // Nothing more is stored here: under the settings of the replacement, an equal request may belong to another user.
+        // Stops storing: under the new settings, an equal request may belong to another user.
         apiState.cache?.replace()
     }
 
-    /// Whether no request and no fetch uses this instance any more. Must be called on the shard's event loop.
+    /// Whether no request and no fetch uses this instance any longer. Must be called on the shard's event loop.
     public func isUnused() -> Bool { isKnownUniquelyReferenced(&entry) && entry.isUnused() && requests.isUnused() }
 
     /// Must be called on the shard's event loop when no request is active.
@@ -93,7 +93,7 @@ public final class ProxyShard: @unchecked Sendable {
                 background?.healthChecks.checkIfDue()
                 return
             }
-            // Errors of Cistern itself say nothing about the upstream.
+            // Errors of Cistern itself are no evidence about the upstream.
             guard error.isFailureToReach else { return }
             let certificate = if case .certificate = error.cause { upstream.refusedCertificate } else { String?.none }
             health.failToReach(error, certificate: certificate, began: began, now: now)
@@ -118,14 +118,14 @@ public final class ProxyShard: @unchecked Sendable {
         }
     }
 
-    /// Chooses faults for upstream requests only while there are rules.
+    /// Applies the fault rules. Faults for upstream requests are chosen only if there are rules.
     public func use(_ faults: FaultTable) {
         guard !faults.rules.isEmpty else {
             upstream.chooseFault = nil
             return
         }
         upstream.chooseFault = { [loop, stripped = apiState.settings.strippedPath] target in
-            // Rules name the paths of clients.
+            // Fault rules contain the paths of clients.
             let target = stripped.isEmpty ? target : (stripped + target)[...]
             return faults.fault(for: target, now: loop.time.monotonicMilliseconds) { Int.random(in: 0..<100) }
         }

@@ -1,4 +1,4 @@
-// The content of a request, as the flow passes it on.
+// The content of a request, read whole or streamed.
 
 import Downstream
 import Explanation
@@ -40,7 +40,7 @@ enum RequestBody {
 /// Content that was read before the request was processed.
 struct WholeContent {
     let bytes: [UInt8]
-    /// Memory that the content takes from the budget; nil if it takes none.
+    /// Reserved memory of the content; nil if none is reserved.
     let hold: ContentHold?
     let waitedMicroseconds: Int64
 
@@ -51,14 +51,14 @@ struct WholeContent {
 /// Content that is forwarded as it arrives.
 struct StreamedContent {
     let framing: ContentFraming
-    /// Why the content is streamed. nil for a tunnel, and if Cistern responds without reading the content.
+    /// Why the content is streamed. nil for a tunnel, or if Cistern responds without reading the content.
     let reason: StreamingReason?
-    /// Memory budget of the content that was collected before streaming; nil if there was none.
+    /// Reserved memory of the content that was collected before streaming; nil if there was none.
     var hold: ContentHold?
-    /// The client waits for 100 (Continue) before it sends the content (RFC 9110 §10.1.1).
+    /// True if the client waits for 100 (Continue) before it sends the content (RFC 9110 §10.1.1).
     let awaitsContinue: Bool
 
-    /// Data of another protocol, if the upstream switches to it.
+    /// Data of another protocol, sent if the upstream switches to it.
     static var tunnel: StreamedContent { unread(.tunnel) }
 
     /// Content that is not read.
@@ -66,8 +66,8 @@ struct StreamedContent {
         StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)
     }
 
-    /// Share of requests with streamed content, which hold a connection for as long as their clients choose. Limited to half of all
-    /// connections.
+    /// Limit on connections that requests with streamed content occupy: half of all connections. Such a request occupies one for as long
+    /// as its client chooses.
     static func share(of connections: Int) -> ConnectionShare { ConnectionShare(.streamedContent, .connections(connections / 2)) }
 }
 

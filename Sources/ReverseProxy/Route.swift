@@ -12,7 +12,7 @@ public struct Route: Sendable {
     /// Name in metrics and logs; empty for the route of all other paths.
     public var name = ""
     public var pattern = RoutePattern("/**")
-    /// Mode at the start; nil: the mode of all paths.
+    /// Mode at the start; nil uses the mode of all paths.
     public var mode: ServingMode?
     /// Maximum time in milliseconds to wait for a complete good response if a stored one may be served instead; 0: no limit.
     public var rescueAfter: Int64 = 1_500
@@ -39,7 +39,7 @@ public struct Route: Sendable {
     public var invalidatesCollection = false
     /// Requirements on good responses.
     public var good = GoodResponse()
-    /// Requirements on stored responses. A response that fails one is forwarded, and is no failure.
+    /// Requirements for storing a response. A response that violates one is forwarded and does not count as a failure.
     public var kept = GoodResponse()
     /// CORS rules; off if the upstream sends its own CORS fields.
     public var crossOrigin = CrossOriginRules()
@@ -66,8 +66,8 @@ public struct Route: Sendable {
         var warnings: [String] = []
         if sharedRescueMode == .always {
             warnings.append(
-                "cache.rescue_with_shared is always\(scope): while the upstream fails, clients with credentials may get the stored response of "
-                    + "those without any, and take it for a logout")
+                "cache.rescue_with_shared is always\(scope): while the upstream fails, clients with credentials may get the response "
+                    + "stored for requests without credentials, and apps may interpret it as a logout")
         }
         for directive in IgnoredDirective.allCases where freshness.ignored.contains(directive) {
             guard let harm = directive.harm else { continue }
@@ -76,18 +76,18 @@ public struct Route: Sendable {
         let asked = ["no-cache", "max-age", "must-revalidate"].filter { name in !freshness.ignored.contains { $0.rawValue == name } }
         if freshness.minimum != nil, !asked.isEmpty {
             warnings.append(
-                "cache.freshness.minimum\(scope) does not change responses that say they must be asked for each time "
-                    + "(no-cache, max-age=0, must-revalidate): cache.freshness.ignore does not name \(asked.joined(separator: ", "))")
+                "cache.freshness.minimum\(scope) does not apply to responses that require validation of each use "
+                    + "(no-cache, max-age=0, must-revalidate): add \(asked.joined(separator: ", ")) to cache.freshness.ignore")
         }
         if credentials.areIgnored {
             warnings.append(
-                "credentials are ignored\(scope): every client gets the response stored for any other, also with a wrong password or none"
+                "credentials are ignored\(scope): every client gets responses stored for other clients, even with a wrong password or none"
             )
         }
         if !lookUp.path.isEmpty, lookUp.pointers.count + lookUp.fields.count == 1 {
             warnings.append(
-                "credentials.identity.lookup names one value only\(scope): name everything that decides what a user may see, such as roles, or "
-                    + "requests with fewer rights get the responses of others")
+                "credentials.identity.lookup uses one value only\(scope): add all values that determine what a user may see, such as "
+                    + "roles. Otherwise users with fewer rights may get responses of users with more rights")
         }
         return warnings + tokens.warnings(scope)
     }
@@ -100,7 +100,7 @@ public struct Routes: Sendable {
     private let allUseClientDirectives: Bool
     /// Whether a route is for streams.
     private let someStream: Bool
-    /// Whether clients may switch protocols on a route.
+    /// Whether a route permits clients to switch protocols.
     private let someUpgrade: Bool
     /// Whether a route has requirements on responses.
     private let someDemand: Bool
@@ -130,8 +130,8 @@ public struct Routes: Sendable {
         someDemand = all.contains { $0.good != Self.undemanding || $0.kept != Self.undemanding }
     }
 
-    /// Whether a request with this method only reads, on the route of every reading of its path, so that its response is stored by content.
-    /// A method of `Routes`, because access to a route would copy it.
+    /// Whether a request with this method only reads, so that its response is stored by content. The routes of all readings of its path
+    /// must permit that. A method of `Routes`, because access to a route would copy it.
     func reads(_ method: Method, _ target: ArraySlice<UInt8>) -> Bool {
         method == .query || indexByPath.holdsForAll(target) { all[$0].methods.contains(method) }
     }
@@ -141,12 +141,12 @@ public struct Routes: Sendable {
         allUseClientDirectives || indexByPath.holdsForAll(target()) { all[$0].usesClientDirectives }
     }
 
-    /// Which stored responses a write to this target invalidates.
+    /// Returns which stored responses a write to this target invalidates.
     func invalidation(by target: ArraySlice<UInt8>) -> (sparesTarget: Bool, hasCollection: Bool) {
         (indexByPath.holdsForAll(target) { !all[$0].invalidatesTarget }, indexByPath.holdsForAny(target) { all[$0].invalidatesCollection })
     }
 
-    /// Rules for serving the response stored without credentials to requests with credentials.
+    /// Returns the rules for serving a response stored without credentials to requests with credentials.
     func sharedRescueMode(_ target: @autoclosure () -> ArraySlice<UInt8>) -> SharedRescueMode { rescues.rules(for: target()) }
 
     /// Modes at the start, by the index of the route.
@@ -191,7 +191,7 @@ public struct Routes: Sendable {
             })
     }
 
-    /// Whether responses for this target are streams, on the route of every reading of its path.
+    /// Whether responses for this target are streams. True only if that holds for the routes of all readings of its path.
     func stream(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool {
         someStream && indexByPath.holdsForAll(target()) { all[$0].streams }
     }
@@ -229,14 +229,14 @@ public struct Routes: Sendable {
 
     private static let undemanding = GoodResponse()
 
-    /// Data about a target's route for explanations.
+    /// Returns the facts about a target's route that explanations show.
     public func explained(_ target: [UInt8]) -> ExplainedRoute {
         let route = all[index(of: target[...])]
         return ExplainedRoute(name: route.name, arguments: arguments.rules(for: target[...]), staleFor: route.freshness.staleFor)
     }
 
-    /// Index of the first route that matches the target as it is written, for names, times and limits. Rules that permit or forbid
-    /// something use the functions above, which check every reading of the path.
+    /// Index of the first route that matches the target as written; for names, times and limits. Rules that permit or forbid something use
+    /// the functions above, which check every reading of the path.
     public func index(of target: ArraySlice<UInt8>) -> Int {
         for index in 0..<(all.count - 1) where all[index].pattern.matches(target) { return index }
         return all.count - 1
@@ -244,12 +244,16 @@ public struct Routes: Sendable {
 }
 
 extension IgnoredDirective {
-    /// Possible harm if the directive is ignored; nil if responses are merely older than they permit.
+    /// Describes the possible harm of ignoring the directive; nil if responses only become older than they permit.
     fileprivate var harm: String? {
         switch self {
-        case .noStore: "responses with no-store are kept on the disk, and are served to all requests with equal credentials, or none"
-        case .privateResponse: "responses for one user are served to all requests with equal credentials, or none"
-        case .vary: "clients may get a response in another language or form than they ask for; only Origin and credentials still count"
+        case .noStore:
+            "responses with no-store are stored on disk, and served to all requests with equal credentials, or to all without "
+                + "credentials"
+        case .privateResponse: "responses for one user are served to all requests with equal credentials, or to all without credentials"
+        case .vary:
+            "clients may get a response in another language or format than they request; only Origin and credentials still "
+                + "select responses"
         case .noCache, .maxAge, .expires, .mustRevalidate: nil
         }
     }

@@ -30,7 +30,7 @@ public final class Shard: @unchecked Sendable {
 
     private static func recodedBytes(_ settings: ProxySettings) -> Int { settings.content.recodedBytes / max(1, settings.shards) }
 
-    /// Applies new settings to whatever begins from now on. Must be called on the shard's event loop.
+    /// Applies new settings to all work that begins from now on. Must be called on the shard's event loop.
     public func use(_ process: ProcessState) {
         loop.assertOnLoop()
         connections.use(process.settings.downstream)
@@ -38,7 +38,7 @@ public final class Shard: @unchecked Sendable {
         records.use(process)
     }
 
-    /// Searches the records, a bounded number in each turn of the loop.
+    /// Searches the records in steps, a bounded number in each turn of the loop.
     public func search(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Search) -> Void) {
         loop.assertOnLoop()
         resume(RecordSearch(search), then: then)
@@ -51,7 +51,7 @@ public final class Shard: @unchecked Sendable {
 
     // MARK: Figures
 
-    /// Frequent targets that fail, are rescued, or are not stored.
+    /// Counts of targets that often fail, are rescued, or are not stored.
     public var targets: TargetTally {
         loop.assertOnLoop()
         return records.targets
@@ -83,7 +83,7 @@ public final class Shard: @unchecked Sendable {
     }
 }
 
-/// Search state that is kept from turn to turn. A class, so that it is not copied.
+/// State of a search between turns of the loop. A class, so that it is not copied.
 private final class RecordSearch {
     var state: WhyRing.Search
 
@@ -91,7 +91,7 @@ private final class RecordSearch {
 }
 
 extension Histogram {
-    /// Wait times of events in microseconds; the bounds are powers of two.
+    /// Creates a histogram of the loop's wait times in microseconds; the bounds are powers of two.
     fileprivate init(_ waits: LoopWaits) {
         let last = LoopWaits.buckets - 1
         self.init(bounds: (0..<last).map { Int64(1) << Int64($0) }, counts: (0...last).map { waits.counts[$0] }, sum: waits.sum)

@@ -89,7 +89,7 @@ final class ShardRecords {
     /// Whether requests get an ID or a span.
     private(set) var marksRequests = false
     private var ids = RequestIDs()
-    /// Counters of APIs that this shard does not serve any more.
+    /// Counters of APIs that this shard no longer serves.
     var past = PastCounts()
 
     init(why: WhyRing) { self.why = why }
@@ -115,7 +115,7 @@ final class ShardRecords {
         while apis.count <= index { apis.append(APICounts()) }
     }
 
-    /// The counters of the route with this name. They continue after a reload.
+    /// Returns the counters of the route with this name. They continue after a reload.
     func figures(ofRoute name: String) -> RouteFigures {
         if let index = routeIndices[name] { return routes[index] }
         routeIndices[name] = routes.count

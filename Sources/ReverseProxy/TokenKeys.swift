@@ -1,4 +1,4 @@
-// Token keys of all routes: one source for each file or URL, and its log lines.
+// Token keys of all routes: one source for each file or URL. Logs when keys are read and when that fails.
 
 import CachePolicy
 import HTTPCore
@@ -8,9 +8,9 @@ import ResponseCache
 
 /// Settings for the tokens of a route (`credentials.identity.jwt`).
 public struct RouteTokens: Sendable, Equatable {
-    /// File or URL of the keys; empty: tokens are not examined.
+    /// File or URL of the keys. Empty: tokens are not verified.
     public var keys = ""
-    /// File with the certificate authorities for the URL; nil: those of the system.
+    /// File with the certificate authorities for the URL; nil uses those of the system.
     public var authorities: String?
     public var settings = TokenSettings()
 
@@ -24,7 +24,10 @@ public struct RouteTokens: Sendable, Equatable {
     /// Warnings about insecure settings.
     func warnings(_ scope: String) -> [String] {
         guard Self.isURL(keys), keys.lowercased().hasPrefix("http://") else { return [] }
-        return ["credentials.identity.jwt.keys is no https URL\(scope): who can change what comes on the way can be any user"]
+        return [
+            "credentials.identity.jwt.keys is not an https URL\(scope): an attacker on the network path can replace the keys and "
+                + "impersonate any user"
+        ]
     }
 }
 
@@ -36,7 +39,7 @@ struct TokenKeys: Sendable {
 
     /// - Parameters:
     ///   - store: fetched keys are saved next to the store; nil: they are not saved.
-    ///   - former: its keys are used until they have been read again.
+    ///   - former: earlier sources. Their keys are used until the keys have been read again.
     init(_ routes: Routes, beside store: StoreLocation?, after former: TokenKeys? = nil, logger: Logger) {
         var sources: [[String?]: KeySource] = [:]
         rules = routes.all.filter { !$0.tokens.keys.isEmpty }.map { route in
@@ -52,7 +55,7 @@ struct TokenKeys: Sendable {
 
     private static func location(_ keys: String, _ authorities: String?, _ store: StoreLocation?) -> KeySource.Location {
         guard RouteTokens.isURL(keys) else { return .file(keys) }
-        // Keys that were fetched with one set of authorities are not used with another.
+        // Keys that were fetched with one set of certificate authorities are not used with another.
         let text = Array((keys + (authorities.map { "\n\($0)" } ?? "")).utf8)
         let number = ContentHash.number(of: text.span)
         return .url(keys, kept: store?.path(of: "keys-\(String(number, radix: 16))"), authorities: authorities)
@@ -62,7 +65,7 @@ struct TokenKeys: Sendable {
     func start(now: Int64) { for source in sources { source.start(now: now) } }
 
     /// Number of keys, and of successful and failed attempts to read them.
-    /// - Parameter other: sources that `other` also uses are omitted; nil: none.
+    /// - Parameter other: sources that `other` also uses are not counted; nil counts all.
     func figures(besides other: TokenKeys?) -> (keys: Int, read: Int, failed: Int) {
         sources.filter { one in !(other?.sources.contains { $0 === one } ?? false) }.reduce((0, 0, 0)) { sum, source in
             let figures = source.figures
@@ -74,10 +77,10 @@ struct TokenKeys: Sendable {
         let location = SecretNames.redacted(Array(keys.utf8))
         switch event {
         case .read(let count, let refused):
-            logger.notice("\(count) \(count == 1 ? "key" : "keys") for tokens from \(location)")
+            logger.notice("\(count) \(count == 1 ? "key" : "keys") for tokens read from \(location)")
             for reason in refused { logger.warning("a key from \(location) is not used: \(reason)") }
         case .failed(let sentence, hasKeys: true):
-            logger.warning("the keys for tokens cannot be read from \(location): \(sentence); those that were read before are used")
+            logger.warning("cannot read the keys for tokens from \(location): \(sentence); the keys read earlier remain in use")
         case .failed(let sentence, hasKeys: false):
             logger.warning(
                 """

@@ -1,7 +1,7 @@
-// Memory of recent hits. A repeated request gets the recorded response without a look-up. A request with identical bytes is not even
-// parsed; another one must be equal in all parts that a hit depends on. A record is valid while nothing that the response depends on can
-// have changed. This includes the stored items under the keys that were looked up (`FindingBasis`), the modes, and the response's Age. It
-// thus lasts at most a second.
+// Memory of recent hits. A repeated request gets the recorded response without a lookup. A request with identical bytes is not even
+// parsed; any other must be equal in all parts that a hit depends on. A record is valid while nothing that the response depends on can
+// have changed: the stored items under the keys that were looked up (`FindingBasis`), the modes, and the response's Age. So it is valid
+// for at most a second.
 
 import CachePolicy
 import Downstream
@@ -14,7 +14,8 @@ import ResponseCache
 /// A sent response, and the record that is written each time it is sent.
 public final class MemoizedHit {
     public let response: CompleteResponse
-    /// As last recorded; varying values are overwritten. A copy took as long as the rest of recording.
+    /// Record as last written. Values that differ between requests are overwritten each time, because a copy took as long as the rest of
+    /// recording.
     public var record: ExchangeRecord
     fileprivate let basis: FindingBasis
     fileprivate let times: Range<Int64>
@@ -173,7 +174,7 @@ public final class HitMemo {
         let isUnread = basis.selecting.contains { name in KnownField(name.span).map(unread.contains) ?? false }
         if isUnread {
             read(basis.selecting)
-            // Only its bytes distinguish the request from others now.
+            // From now on, the request can be recognized by its bytes only.
             return memoizeByBytes(request, head, makeHit)
         }
         guard byKey.hasCome(request.hash) else { return }
@@ -186,7 +187,7 @@ public final class HitMemo {
         for name in names {
             guard let field = KnownField(name.span), Self.fewValued.contains(field), unread.contains(field) else { continue }
             unread.remove(field)
-            // Present keys do not include the field.
+            // Existing keys do not include the field.
             byKey.forget()
         }
     }
@@ -200,7 +201,7 @@ public final class HitMemo {
         guard let bytes = request.bytes else { return }
         let hash = Self.hash(bytes, request.isSecure)
         guard byBytes.hasCome(hash) else { return }
-        // Values recorded of this request do not apply to the next one.
+        // Values recorded for this request do not apply to the next one.
         let head = head.span.isRecorded ? head.recorded(as: .none) : head
         byBytes.keep(Entry(Array(bytes), makeHit(), head, isSecure: request.isSecure), hash, limitBytes: Self.limitBytes)
     }
@@ -211,8 +212,8 @@ public final class HitMemo {
     }
 }
 
-/// A table with one slot per hash. Allocated at the first use, so an API with few requests needs no memory. Not copyable, because each use
-/// would otherwise count references.
+/// A table with one slot per hash. Allocated at the first use, so that an API with few requests needs no memory. Not copyable, because
+/// copies would need reference counting.
 private struct HitTable: ~Copyable {
     private var entries: [HitMemo.Entry?] = []
     /// Hashes of the entries, so that look-ups touch no other entries.

@@ -42,7 +42,8 @@ public final class PassedCoding {
     private var bytes = 0
     private var isTrying = true
 
-    /// Number of bytes after which a response counts as a download. The rest is not compressed, which leaves the loop to other clients.
+    /// Number of bytes after which a response counts as a download. The rest is not compressed, so that the loop has time for other
+    /// clients.
     private static let triedBytes = 8 << 20
 
     fileprivate init?(_ all: PassedCodings) {

@@ -1,5 +1,5 @@
-// Stored contents in another coding, made for one client and kept in memory for others: decoded, or compressed with gzip. Frequently used
-// contents stay. The limit applies to all APIs together.
+// Stored contents in another form, made for one client and kept in memory for others: decoded, or compressed with gzip. Frequently used
+// contents are kept longest. One limit applies to all APIs together.
 
 import Figures
 

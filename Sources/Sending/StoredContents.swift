@@ -12,7 +12,7 @@ public enum OutgoingContent {
     case whole(WholeBody)
     /// With the length of the decoded content in bytes.
     case produced(ProducedContent, plainBytes: Int)
-    /// The coding would not make the content shorter.
+    /// The coding does not make the content shorter.
     case notWon
     /// The stored content is damaged, or memory is exhausted.
     case damaged
@@ -36,7 +36,7 @@ final class StoredContents {
     private let coder: LoopWorker
     private var made = 0
     private var produced = 0
-    /// Hashes of recently decoded contents. They are usually in the processor's cache.
+    /// Hashes of contents that were decoded recently, to detect repeated requests for one content.
     private var requested = RecentHashes(slots: 4_096)
     /// Allocated when content is decoded for the first time.
     private var space: UnsafeMutableRawBufferPointer?

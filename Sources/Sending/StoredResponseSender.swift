@@ -160,7 +160,7 @@ public struct StoredResponseSender {
             // The compressed length is known only at the end.
             return Sent(status: status, bodyBytes: count)
         case .damaged, .notWon:
-            // The store's checksum is valid, so memory is exhausted. The client must detect that the response is incomplete.
+            // The store's checksum was valid, so the cause is exhausted memory. The client must detect that the response is incomplete.
             stream.abortResponse()
             return Sent(status: status, bodyBytes: 0)
         }

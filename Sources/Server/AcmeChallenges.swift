@@ -35,7 +35,9 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
             let content = FileContent.read("\(directory)/\(token)", limit: Self.limitBytes, .own)
             let response =
                 content.map { OwnResponse(status: 200, contentType: "application/octet-stream", content: $0) }
-                ?? OwnResponse(status: 404, contentType: "text/plain; charset=utf-8", content: Array("There is no such challenge.\n".utf8))
+                ?? OwnResponse(
+                    status: 404, contentType: "text/plain; charset=utf-8",
+                    content: Array("No ACME challenge has this name in tls.acme_challenges.\n".utf8))
             waiting.withLock { $0 -= 1 }
             entry.loop.execute { exchange.send(response, of: entry) }
         }
@@ -51,7 +53,7 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
     }
 
     private static var crowded: OwnResponse {
-        var response = OwnResponse(status: 503, sentence: "Too many challenges are being read.", accept: nil)
+        var response = OwnResponse(status: 503, sentence: "Too many ACME challenges are being read. Repeat the request later.", accept: nil)
         response.fieldLines = Array("Retry-After: 1\r\n".utf8)
         return response
     }

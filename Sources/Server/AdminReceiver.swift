@@ -29,7 +29,8 @@ final class AdminReceiver: RequestReceiver {
         guard stream.listener.settings.access.allow(stream.client.clientAddress) else {
             let exchange = AdminExchange(entry: entry, stream: stream, interface: interface)
             exchange.send(
-                AdminResponse(AdminProblem(status: 403, sentence: "Clients at this address may not use the administrator's interface.")))
+                AdminResponse(
+                    AdminProblem(status: 403, sentence: "access.allow and access.deny do not admit your address to the admin interface.")))
             return nil
         }
         if let page = OwnPage(head) { return pages.respond(with: page, to: head, on: stream, of: entry) }
@@ -40,7 +41,7 @@ final class AdminReceiver: RequestReceiver {
         }
         guard var adminRequest = AdminRequest(head) else {
             let sentence =
-                "Here are /metrics, /healthz, /readyz, the status page at /-/status and the administrator's interface under /-/, described by /-/openapi.json."
+                "Available: /metrics, /healthz, /readyz, the status page at /-/status and the admin interface under /-/, described by /-/openapi.json."
             exchange.send(AdminResponse(AdminProblem.notFound(sentence)))
             return nil
         }
@@ -59,7 +60,8 @@ final class AdminReceiver: RequestReceiver {
             stream.sendContinue()
             return exchange
         case .unauthorized:
-            var response = AdminResponse(AdminProblem(status: 401, sentence: "The administrator's bearer token is missing or wrong."))
+            var response = AdminResponse(
+                AdminProblem(status: 401, sentence: "The bearer token of the admin interface is missing or wrong."))
             response.fieldLines = "WWW-Authenticate: Bearer realm=\"cistern\"\r\n"
             exchange.send(response)
         case .forbidden(let sentence): exchange.send(AdminResponse(AdminProblem(status: 403, sentence: sentence)))
@@ -97,7 +99,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     func requestContent(_ bytes: Span<UInt8>) {
         guard let count = request?.content.count else { return }
         guard count + bytes.count <= contentLimitBytes else {
-            let response = AdminResponse(AdminProblem(status: 413, sentence: "The content is too long."))
+            let response = AdminResponse(AdminProblem(status: 413, sentence: "The request's content is too long."))
             request = nil
             return send(response)
         }

@@ -53,7 +53,7 @@ extension ProxyServer {
             }
             self.takeOverListener.withLock { $0 = (takeOverListener, path) }
         } catch {
-            logger.warning("no other process can take over: \(error)")
+            logger.warning("the take-over socket cannot be opened, so no other process can take over: \(error)")
         }
     }
 
@@ -65,7 +65,7 @@ extension ProxyServer {
 
     private func converse(with socket: TakeOverSocket, then: @escaping @Sendable () -> Void) {
         guard socket.isOfSameUser else {
-            return refuse(socket, "the running process is another user's")
+            return refuse(socket, "the running process belongs to another user")
         }
         var machine = HandingOver(storeFormat: ResponseStore.format, version: settings.version)
         switch machine.handle(Self.next(socket, within: .patience)) {
@@ -83,7 +83,7 @@ extension ProxyServer {
     private func refuse(_ socket: TakeOverSocket, _ reason: String) {
         _ = socket.send(.refused(reason))
         noteFailedTakeOver()
-        logger.warning("no other process takes over: \(reason)")
+        logger.warning("a take-over was refused: \(reason)")
     }
 
     private func handOver(
@@ -100,7 +100,7 @@ extension ProxyServer {
                     event = .notCommitted
                     continue
                 }
-                logger.notice("process \(greeting.process) has taken over; what was begun here is finished here")
+                logger.notice("process \(greeting.process) has taken over; this process completes its active requests and then exits")
                 then()
                 return followSuccessor(machine, socket, answeringOn: sending)
             case .takeBack(let reason):
@@ -108,7 +108,7 @@ extension ProxyServer {
                 anyCache?.resume()
                 _ = socket.send(.refused(reason))
                 noteFailedTakeOver()
-                return logger.warning("process \(greeting.process) does not take over, and this process continues: \(reason)")
+                return logger.warning("the take-over by process \(greeting.process) failed, and this process continues: \(reason)")
             default: return
             }
         }
@@ -128,10 +128,10 @@ extension ProxyServer {
     }
 
     private var takeOverObstacle: String? {
-        if !isReady { return "the running process is about to end" }
+        if !isReady { return "the running process is stopping" }
         if process.peer.hasAll { return "another process has taken over already" }
-        if isFollowing { return "the process before the running one has not ended yet: it finishes what it has begun" }
-        return process.recorder == nil ? nil : "the running process records"
+        if isFollowing { return "the predecessor of the running process is still completing its active requests: try again later" }
+        return process.recorder == nil ? nil : "the running process is recording (cistern record)"
     }
 
     /// - Returns: whether all messages were sent.
@@ -192,7 +192,7 @@ extension ProxyServer {
                 guard !socket.isEnded, !socket.send(message) else { return }
                 socket.end()
                 process.peer.end()
-                logger.warning("the other process reads nothing more of what changes here")
+                logger.warning("the connection to the other process failed: it does not receive this process's changes any more")
             }
         }
     }

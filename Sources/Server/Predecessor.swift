@@ -42,12 +42,16 @@ public final class Predecessor: @unchecked Sendable {
     /// Requests the hand-over from the running process, and receives it.
     /// - Parameter adminSocket: path of the running process's admin socket, from the settings; nil if there is none.
     public init(of adminSocket: String?, version: String) throws(TakeOverError) {
-        guard let adminSocket else { throw TakeOverError("admin.socket is off: there is nowhere to ask the running process") }
+        guard let adminSocket else {
+            throw TakeOverError("admin.socket is off, so the running process cannot be contacted: set admin.socket")
+        }
         let path = Self.path(besides: adminSocket)
         guard let socket = TakeOverSocket(connectingTo: path) else {
-            throw TakeOverError("no Cistern runs that could be taken over from (\(path): \(SystemError.words()))")
+            throw TakeOverError("no running Cistern responds at \(path) (\(SystemError.words())): start without --take-over")
         }
-        guard socket.isOfSameUser else { throw TakeOverError("what listens at \(path) is another user's") }
+        guard socket.isOfSameUser else {
+            throw TakeOverError("the process that listens at \(path) belongs to another user: run as that user")
+        }
         self.socket = socket
         let hello = TakeOverMessage.hello(
             Greeting(storeFormat: ResponseStore.format, process: UInt32(getpid()), version: version))
@@ -103,7 +107,7 @@ public final class Predecessor: @unchecked Sendable {
     }
 
     private static func noSocket(_ address: String) -> TakeOverError {
-        TakeOverError("what the running process handed over for \(address) is no socket that listens")
+        TakeOverError("the socket that the running process handed over for \(address) does not listen")
     }
 
     // MARK: Preparing
@@ -111,7 +115,8 @@ public final class Predecessor: @unchecked Sendable {
     /// - Throws: if this process needs a store and the running process hands none over. It may still have the directory open.
     func check(isStoring: Bool) throws(TakeOverError) {
         guard isStoring, store == nil else { return }
-        throw TakeOverError("the running process hands over no cache: it keeps nothing, or cannot write to its directory; restart instead")
+        throw TakeOverError(
+            "the running process hands over no store, because it has none or cannot write to its directory: restart instead")
     }
 
     /// Creates listeners with the inherited sockets. The new listeners are made from them.

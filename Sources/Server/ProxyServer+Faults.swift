@@ -32,7 +32,7 @@ extension ProxyServer {
                 "fault \(rule.number) is injected for \(seconds) s into \(rule.percent) % of \(rule.path): \(rule.fault.text)")
         }
         for rule in before where !after.contains(where: { $0.number == rule.number }) {
-            logger.warning("fault \(rule.number) is over: requests for \(rule.path) are sent as usual")
+            logger.warning("fault \(rule.number) ended: requests for \(rule.path) reach the upstream again")
         }
     }
 

@@ -81,10 +81,10 @@ extension ProxyServer {
         reloadQueue.async { [self] in
             let outcome: ReloadOutcome
             do throws(SettingsMistakes) {
-                guard !process.peer.hasAll else { throw SettingsMistakes(["another process has taken over"]) }
+                guard !process.peer.hasAll else { throw SettingsMistakes(["another process has taken over: reload that process"]) }
                 outcome = .applied(try reloadNow())
             } catch {
-                for sentence in error.sentences { logger.error("the settings stay as they were: \(sentence)") }
+                for sentence in error.sentences { logger.error("reload rejected, settings unchanged: \(sentence)") }
                 if error.areOfCertificates { reloads.withLock { $0.failedCertificates += 1 } }
                 outcome = .refused(error.sentences)
             }
@@ -98,7 +98,7 @@ extension ProxyServer {
         let isOver = DispatchSemaphore(value: 0)
         reloadQueue.async { isOver.signal() }
         if isOver.wait(timeout: .now() + Self.lastReloadPatience) == .timedOut {
-            logger.warning("a reload has not ended, and is left alone")
+            logger.warning("a reload is still running at shutdown; it is abandoned and changes nothing")
         }
     }
 
@@ -188,16 +188,16 @@ extension ProxyServer {
         guard were != are else { return [] }
         return [
             are
-                ? "responses to https requests are stored apart from now on: in an outage, these get none that was stored before"
-                : "responses to https requests are not stored apart any more: in an outage, these get what http requests had stored"
+                ? "responses to https requests now have separate cache keys: https requests do not use responses stored before, not even in an outage"
+                : "responses to https requests no longer have separate cache keys: https requests use responses stored for http requests"
         ]
     }
 
     private static func nameWarnings(_ apis: [ServedAPI], after former: Serving) -> [String] {
         let wasAlone = former.apis[0].name.isEmpty
         guard wasAlone != apis[0].name.isEmpty else { return [] }
-        let names = wasAlone ? "apis have names now" : "the only API has no name now"
-        return ["\(names), and copies are stored by name: earlier responses are not found, and are not served in an outage"]
+        let names = wasAlone ? "the APIs have names now" : "the only API has no name now"
+        return ["\(names), and cache keys contain the name: responses stored before are not used, not even in an outage"]
     }
 
     private func makeProcess(_ new: NewSettings, after former: ProcessState) throws(SettingsMistakes) -> ProcessState {
@@ -240,11 +240,12 @@ extension ProxyServer {
     private func logReload(_ new: NewSettings, _ serving: Serving) {
         for warning in new.warnings { logger.warning("\(warning)") }
         logCertificates(serving)
-        let changed = new.changed.isEmpty ? "nothing in them is new" : "changed: \(new.changed.joined(separator: ", "))"
-        logger.notice("the settings were read again; \(changed)")
+        let changed = new.changed.isEmpty ? "no setting changed" : "changed: \(new.changed.joined(separator: ", "))"
+        logger.notice("settings reloaded; \(changed)")
         if !new.changed.isEmpty { logServing(serving) }
         if !new.awaitingRestart.isEmpty {
-            logger.warning("a restart is needed for \(new.awaitingRestart.joined(separator: ", ")): until then the old values hold")
+            logger.warning(
+                "settings that need a restart: \(new.awaitingRestart.joined(separator: ", ")); until then the former values apply")
         }
     }
 }

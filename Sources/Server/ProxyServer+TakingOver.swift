@@ -41,7 +41,7 @@ extension ProxyServer {
             process.peer.end()
             fleet?.log.takeLeftPurges()
             following.withLock { $0 = false }
-            logger.info("the process before this one has ended")
+            logger.info("the former process has ended; the take-over is complete")
         }
     }
 

@@ -255,7 +255,7 @@ public final class ProxyServer: @unchecked Sendable {
 
     public func reopenAccessLog() {
         process.accessLog?.reopen { [logger] code in
-            logger.error("the access log cannot be reopened: \(SystemError.words(code)); the old file is written to further")
+            logger.error("the access log cannot be reopened: \(SystemError.words(code)); the former file remains in use")
         }
     }
 
@@ -340,18 +340,22 @@ public final class ProxyServer: @unchecked Sendable {
         if !adminURLs.isEmpty {
             logger.info("metrics (/metrics), the state (/-/status) and the admin interface on \(adminURLs.joined(separator: ", "))")
         }
-        if serving.servesOwnPages { logger.info("metrics (/metrics) also on the addresses of clients, as admin_listen is empty") }
+        if serving.servesOwnPages {
+            logger.info(
+                "metrics (/metrics) are served on the addresses of listen, because admin_listen is empty; set admin_listen to separate them"
+            )
+        }
         for warning in apis.flatMap(\.state.routes.all).flatMap(\.warnings) { logger.warning("\(warning)") }
-        if settings.admin.allowsFaults { logger.warning("admin.faults: an administrator may inject faults, to practise outages") }
+        if settings.admin.allowsFaults { logger.warning("admin.faults is true: an administrator may inject faults, to practise outages") }
     }
 
     private func logStart(_ serving: Serving) {
-        let former = predecessor == nil ? "" : ", and takes over from the one before it"
-        logger.info("cistern \(serving.settings.version) begins as process \(getpid())\(former)")
+        let former = predecessor == nil ? "" : ", and takes over from the former process"
+        logger.info("cistern \(serving.settings.version) starts as process \(getpid())\(former)")
         logServing(serving)
         guard let cache = anyCache else {
             return process.recorder == nil
-                ? logger.warning("no store: nothing is kept") : logger.info("recording: nothing is kept in a store")
+                ? logger.warning("no store: responses are not stored") : logger.info("recording: responses are not stored")
         }
         for line in OpeningReport(cache).lines {
             switch line {

@@ -98,7 +98,7 @@ final class ServedListener: Sendable {
                     remove(all, butNot: former)
                     throw error
                 }
-                logger.warning("no administrator's interface: \(error)")
+                logger.warning("the admin interface is not available: \(error)")
             }
         }
         return all
@@ -114,7 +114,7 @@ final class ServedListener: Sendable {
         } else {
             let error = ListenError(address: .unix(path: path), code: ENAMETOOLONG)
             guard isOptional else { throw error }
-            logger.warning("no administrator's interface: \(error)")
+            logger.warning("the admin interface is not available: \(error)")
         }
         return wanted
     }

@@ -68,6 +68,6 @@ public struct CertificateError: Error, CustomStringConvertible {
 
     public var description: String {
         guard mistakes.isEmpty else { return mistakes.map(\.description).joined(separator: "; ") }
-        return "an address speaks https, and tls.certificates names none (or there is no memory for them)"
+        return "an address uses https, but tls.certificates is empty or memory is insufficient: set tls.certificates"
     }
 }

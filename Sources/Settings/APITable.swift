@@ -26,17 +26,20 @@ extension CisternSettings {
 public enum APITable {
     public static let all: [Setting<CisternSettings.API>] =
         [
-            Setting(path: "name", binding: .text(\.name), help: "What metrics and logs call it, and keys: letters, digits, - and _."),
+            Setting(
+                path: "name", binding: .text(\.name), help: "Name of the API in metrics, logs and cache keys: letters, digits, - and _."),
             Setting(
                 path: "host", binding: .list(\.host),
-                help: "The hosts that it is for, such as users.example.com or *.example.com; empty for any. The most exact one counts."),
+                help:
+                    "Host names of the API, such as users.example.com or *.example.com. The most specific match applies. Empty for any host."
+            ),
             Setting(
                 path: "path", binding: .text(\.path),
-                help: "What the paths that it is for begin with; empty for all. The longest one counts."),
-            Setting(path: "strip_path", binding: .flag(\.stripPath), help: "Ask the upstream without that beginning."),
+                help: "Path prefix of the API. The longest match applies. Empty for all paths."),
+            Setting(path: "strip_path", binding: .flag(\.stripPath), help: "Remove the API's path prefix from requests to the upstream."),
             Setting(
                 path: "upstream", binding: .list(\.upstream),
-                help: "Its base URL, or several: the first is used, and the next while that is unreachable."),
+                help: "Base URL of the API, or several. The next one is used while the previous one is unreachable."),
         ] + overrides + CredentialSettingsTable.all.map { $0.within(\.settings.otherRoute) }
         + CrossOriginGroup.all.map { $0.within(\.settings.otherRoute, help: "As \($0.path).") }
 
@@ -64,11 +67,13 @@ extension CisternSettings.API {
     var problems: [String] {
         guard name.isWord else { return ["an API needs a name of letters, digits, - and _"] }
         var problems: [String] = []
-        if upstream.isEmpty { problems.append("API \(name) needs an upstream: its base URL") }
+        if upstream.isEmpty { problems.append("API \(name) has no upstream: set it to the base URL") }
         if !path.isEmpty, !path.hasPrefix("/") || path.contains(where: { "?#*".contains($0) }) {
             problems.append("API \(name): path must begin with / and have no ?, # or *, not \"\(path)\"")
         }
-        if stripPath, path.split(separator: "/").isEmpty { problems.append("API \(name): strip_path needs a path to take off") }
+        if stripPath, path.split(separator: "/").isEmpty {
+            problems.append("API \(name): strip_path is true, but no path is set: set path to the prefix to remove")
+        }
         return problems
     }
 }

@@ -8,19 +8,19 @@ enum FreshnessGroup {
     static let all: [Setting<CisternSettings.Route>] = [
         Setting(
             path: "freshness.default", binding: .duration(\.freshness.standard, 0...year),
-            help: "How long a response that says nothing of it counts as fresh; 0 for not at all."),
+            help: "Freshness lifetime of responses without one. 0: they are stale at once."),
         Setting(
             path: "freshness.minimum", binding: .duration(\.freshness.minimum, 0...year),
             help:
-                "Shortest freshness, also of what says nothing; not of no-cache, max-age=0 and must-revalidate, but where ignore names them."
+                "Minimum freshness lifetime, also of responses without one. It does not apply to no-cache, max-age=0 and must-revalidate, unless freshness.ignore names them."
         ),
         Setting(
             path: "freshness.maximum", binding: .duration(\.freshness.maximum, 0...year),
-            help: "Longest freshness, whatever a response says; 0 for no limit."),
+            help: "Maximum freshness lifetime, regardless of the response. 0 for no limit."),
         Setting(
             path: "freshness.ignore", binding: .list(\.freshness.ignore),
             help:
-                "Directives of responses that are ignored: no-store, no-cache, private, max-age (and s-maxage), expires, must-revalidate, vary."
+                "Response directives to ignore: no-store, no-cache, private, max-age (and s-maxage), expires, must-revalidate, vary."
         ),
         Setting(
             path: "stale_for", binding: .duration(\.freshness.staleFor, 0...year),
@@ -28,19 +28,19 @@ enum FreshnessGroup {
         Setting(
             path: "stale_while_revalidate", binding: .duration(\.freshness.staleWhileRevalidate, 0...year),
             help:
-                "Staleness up to which a response is served while a new one is fetched, if it has no stale-while-revalidate; 0 disables this."
+                "Maximum staleness of a response that is served during a background refresh, if it has no stale-while-revalidate. 0 disables this."
         ),
         Setting(
             path: "client_directives", binding: .choice(\.rules.usesClientDirectives, [("obey", true), ("ignore", false)]),
             help:
-                "Whether a client's no-cache, max-age, min-fresh and Pragma can have the upstream asked; no-store and only-if-cached always count."
+                "Whether a client's no-cache, max-age, min-fresh and Pragma cause a request to the upstream. no-store and only-if-cached always apply."
         ),
         Setting(
             path: "negative", binding: .duration(\.freshness.negative, 0...year),
-            help: "How long errors of the statuses below are kept, so that they are not asked for each time; 0: not."),
+            help: "How long errors with a status of negative_statuses are served from the cache. 0 disables this."),
         Setting(
             path: "negative_statuses", binding: .list(\.freshness.negativeStatuses),
-            help: "The statuses of those errors. They never replace a good response, and are never served in an outage.",
+            help: "Statuses of errors that negative applies to. They never replace a good response, and are never served in an outage.",
             changes: .names),
     ]
 }

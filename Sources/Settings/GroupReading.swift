@@ -25,7 +25,7 @@ struct GroupReading<Root> {
         for (key, line, value) in pairs {
             let path = prefix + key
             if let before = lines[path] {
-                add(line, "\(name)\(path) is set twice: first in line \(before)")
+                add(line, "\(name)\(path) is set twice, first in line \(before): remove one")
                 continue
             }
             lines[path] = line
@@ -55,7 +55,7 @@ struct GroupReading<Root> {
             if let setting = table.first(where: { $0.path == CredentialSettingsTable.shortForm }) { apply(setting, value, line) }
         case .scalar, .sequence:
             let instead = SettingSynonyms.ofGroup[path].map { "; did you mean \(name)\($0)?" } ?? ""
-            add(line, "\(name)\(path) is a group of settings, not one with a value\(instead)")
+            add(line, "\(name)\(path) is a group of settings and cannot have a value\(instead)")
         }
     }
 
@@ -72,11 +72,13 @@ struct GroupReading<Root> {
         case .sequence(let nodes, _):
             var words: [String] = []
             for node in nodes {
-                guard case .scalar(let word, _) = node else { return add(node.line, "\(name)\(setting.path) takes a list of plain values") }
+                guard case .scalar(let word, _) = node else {
+                    return add(node.line, "\(name)\(setting.path) must be a list of plain values")
+                }
                 words.append(word)
             }
             text = .many(words)
-        case .mapping: return add(line, "\(name)\(setting.path) takes a value, not a group of settings")
+        case .mapping: return add(line, "\(name)\(setting.path) must be a value, not a group of settings")
         }
         if let problem = setting.apply(text, to: &root) { add(value.line, "\(name)\(setting.path) \(problem)") }
     }

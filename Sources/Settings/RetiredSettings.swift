@@ -35,7 +35,7 @@ enum RetiredSettings {
 
     /// Names that have no effect any more, with advice.
     static let removed = [
-        "failure.rate": "no path counts as failing because others do: remove the line",
+        "failure.rate": "a path no longer counts as failing because others fail: remove the line",
         "failure.recheck_limit": "checks run at each failure.recheck: remove the line",
     ]
 
@@ -71,7 +71,7 @@ enum RetiredSettings {
             "admin.names", .list(\.admin.names), "use admin.token_file, whose token opens the status page under any name"),
         Retired(
             "own_pages", .flag(\.proxy.listening.servesOwnPages),
-            "use admin_listen, which moves /metrics, /healthz and /readyz to addresses of their own"),
+            "use admin_listen, which moves /metrics, /healthz and /readyz to separate addresses"),
         Retired("cache.strip_targeted_fields", .flag(\.proxy.policy.stripsTargetedFields)),
         Retired("cache.no_vary_search", .flag(\.proxy.policy.usesNoVarySearch)),
         Retired("cache.member_limit", .count(\.proxy.policy.memberLimit, 32...512)),

@@ -8,13 +8,13 @@ public enum RouteTable {
 
     public static let all: [Setting<CisternSettings.Route>] =
         [
-            Setting(path: "name", binding: .text(\.rules.name), help: "What metrics and logs call it: letters, digits, - and _."),
+            Setting(path: "name", binding: .text(\.rules.name), help: "Name of the route in metrics and logs: letters, digits, - and _."),
             Setting(
                 path: "path", binding: .text(\.path),
-                help: "The paths it is for: * stands for one segment, ** at the end for any rest. The first route that fits counts."),
+                help: "Pattern of the route's paths: * matches one segment, a final ** any rest. The first matching route applies."),
             Setting(
                 path: "mode", binding: .choice(\.rules.mode),
-                help: "As cache.mode; without it that of all paths, also when it is switched."),
+                help: "As cache.mode. If unset, the route has the current mode of all paths."),
             Setting(
                 path: "compress", binding: .choice(\.rules.compression), help: "As cache.compress."),
             Setting(
@@ -25,48 +25,51 @@ public enum RouteTable {
             Setting(path: "refresh_ahead", binding: .count(\.rules.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
             Setting(
                 path: "allow", binding: .list(\.access.allow),
-                help: "As access.allow, for clients that the listener lets in."),
-            Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, for clients that the listener lets in."),
+                help: "As access.allow, for clients that the listener admits."),
+            Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, for clients that the listener admits."),
             Setting(
                 path: "client_certificate", binding: .flag(\.rules.needsCertificate),
-                help: "Only for connections on which a client certificate was presented and found good; others get 403."),
+                help: "Whether requests need a connection with a verified client certificate. Others get 403."),
             Setting(
                 path: "methods", binding: .list(\.methods),
                 help:
-                    "Methods besides GET and HEAD with stored responses, keyed by the request's content: QUERY, and POST where it only reads."
+                    "Methods, besides GET and HEAD, with responses that are stored under the request's content: QUERY, or POST if it only reads."
             ),
             Setting(
                 path: "content_limit", binding: .size(\.rules.contentLimitBytes, 0...(16 << 20)),
-                help: "Longest content of such a request; longer ones are passed on and not kept."),
+                help: "Maximum content length of requests with these methods. Responses to longer requests are not stored."),
             Setting(
                 path: "stream", binding: .flag(\.rules.streams),
-                help: "Responses are streams of whatever type: passed on as they come, never kept or rescued, as long as they like."),
+                help: "Whether responses are streams: forwarded as they arrive, without a total time limit, never stored or rescued."),
             Setting(
                 path: "upgrade", binding: .list(\.upgrade),
-                help: "Protocols that clients may change to, such as websocket: then bytes go both ways as they come, and nothing is kept."),
+                help:
+                    "Protocols that clients may upgrade to, such as websocket. Cistern then forwards bytes in both directions and stores nothing."
+            ),
             Setting(
                 path: "invalidates_target", binding: .flag(\.rules.invalidatesTarget),
                 help:
-                    "A write invalidates the stored responses of its target. Switch it off for a target that serves all requests, as in GraphQL."
+                    "Whether a write invalidates the stored responses of its target. Disable it for a target that serves all requests, as in GraphQL."
             ),
             Setting(
                 path: "invalidates_collection", binding: .flag(\.rules.invalidatesCollection),
-                help: "A write to /users/1 makes /users invalid too, with any arguments."),
+                help: "Whether a write to /users/1 also invalidates /users, with any arguments."),
             Setting(
                 path: "arguments.sort", binding: .flag(\.rules.arguments.sorts),
-                help: "Whether the order of arguments is ignored; the order of values of one name always counts."),
+                help: "Whether the order of arguments is ignored. The order of several values of one argument always matters."),
             Setting(
                 path: "arguments.ignore", binding: .list(\.arguments.ignore),
-                help: "Arguments that make no difference; * at the end stands for any rest, as in utm_*."),
+                help: "Arguments that are not part of the cache key. A final * matches any rest, as in utm_*."),
             Setting(
-                path: "arguments.only", binding: .list(\.arguments.only), help: "The only arguments that make a difference; empty for all."),
+                path: "arguments.only", binding: .list(\.arguments.only),
+                help: "The only arguments that are part of the cache key. Empty for all."),
             Setting(
                 path: "arguments.drop", binding: .list(\.arguments.drop),
-                help: "Arguments that are removed from what is sent to the upstream; * at the end stands for any rest. Empty: none."),
+                help: "Arguments that are removed before a request is sent to the upstream. A final * matches any rest. Empty for none."),
             Setting(
                 path: "arguments.ignore_case", binding: .flag(\.rules.arguments.ignoresCase),
-                help: "Whether the case of letters in arguments is ignored."),
-        ] + demands("good", \.good, \.rules.good, "A good response") + demands("keep_if", \.keepIf, \.rules.kept, "A response that is kept")
+                help: "Whether upper and lower case are equal in arguments."),
+        ] + demands("good", \.good, \.rules.good, "A good response") + demands("keep_if", \.keepIf, \.rules.kept, "A stored response")
         + FreshnessGroup.all.map { $0.within(\.self, help: "As cache.\($0.path).") } + CredentialSettingsTable.all
         + CrossOriginGroup.all.map { $0.within(\.self, help: "As \($0.path).") } + RetiredSettings.ofRoute
 
@@ -85,10 +88,10 @@ public enum RouteTable {
                 help: "\(subject) has one of these media types: type/subtype or +suffix."),
             Setting(
                 path: "\(group).min_bytes", binding: .size(rules.appending(path: \.minimumBytes), 0...(1 << 30)),
-                help: "\(subject) is not shorter."),
+                help: "\(subject) has at least this many bytes."),
             Setting(
                 path: "\(group).max_bytes", binding: .size(rules.appending(path: \.maximumBytes), 0...(1 << 30)),
-                help: "\(subject) is not longer; 0 for no limit."),
+                help: "\(subject) has at most this many bytes; 0 for no limit."),
             Setting(
                 path: "\(group).must_have", binding: .list(texts.appending(path: \.mustHave)),
                 help: "\(subject) has a value at each of these JSON Pointers."),
@@ -97,7 +100,7 @@ public enum RouteTable {
                 help: "\(subject) has no value at any of these JSON Pointers."),
             Setting(
                 path: "\(group).shrink_limit", binding: .count(rules.appending(path: \.shrinkLimit), 0...100),
-                help: "\(subject) has at least this percentage of the stored one's length; 0 for any."),
+                help: "\(subject) has at least this percentage of the length of the response that it replaces; 0 for any."),
         ]
     }
 }
@@ -110,10 +113,10 @@ extension CisternSettings.Route {
         if !path.hasPrefix("/") { problems.append("route \(name) needs a path that begins with /") }
         let segments = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
         for segment in segments where segment.contains("*") && segment != "*" && segment != "**" {
-            problems.append("route \(name): * stands for a whole segment, as in /users/*")
+            problems.append("route \(name): * must be a whole segment, as in /users/*")
         }
         if rules.streams, !methods.isEmpty {
-            problems.append("route \(name): nothing is kept of streams, so stream and methods exclude each other")
+            problems.append("route \(name): stream and methods exclude each other, because streams are not stored: remove one of them")
         }
         if segments.dropLast().contains("**") { problems.append("route \(name): ** can only be the last segment") }
         return problems

@@ -188,7 +188,7 @@ extension Setting.Binding {
         Self(
             path, kind, write: { .one(write($0)) },
             parse: { text throws(ValueMistake) in
-                guard case .one(let word) = text else { throw ValueMistake(clause: "takes one value, not a list") }
+                guard case .one(let word) = text else { throw ValueMistake(clause: "must be one value, not a list") }
                 return try parse(word)
             })
     }

@@ -33,7 +33,7 @@ extension SettingItem {
                 return reading.root
             case .sequence:
                 mistakes.append(
-                    ConfigurationMistake(file: file, line: node.line, sentence: "\(name) takes a list of words, or of settings"))
+                    ConfigurationMistake(file: file, line: node.line, sentence: "\(name) must be a list of words or of groups of settings"))
                 return nil
             }
         }
@@ -62,15 +62,15 @@ extension CisternSettings {
                 help: "HOST:PORT, [IPV6]:PORT, :PORT, unix:/path or systemd:NAME; with https:// before it for TLS."),
             Setting(
                 path: "proxy_protocol", binding: .flag(\.proxyProtocol),
-                help: "Every connection begins with the PROXY protocol, version 1 or 2, and comes from one of trusted_proxies."),
-            Setting(path: "allow", binding: .list(\.access.allow), help: "As access.allow, in its place."),
-            Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, in its place."),
+                help: "Whether each connection must begin with the PROXY protocol, version 1 or 2, and come from trusted_proxies."),
+            Setting(path: "allow", binding: .list(\.access.allow), help: "Replaces access.allow for this address."),
+            Setting(path: "deny", binding: .list(\.access.deny), help: "Replaces access.deny for this address."),
             Setting(
-                path: "h2c", binding: .flag(\.h2c), help: "Take HTTP/2 in clear too, from clients that begin with it (prior knowledge)."),
-            Setting(path: "http2", binding: .flag(\.http2), help: "Over TLS, offer HTTP/2 to clients that ask for it (ALPN)."),
+                path: "h2c", binding: .flag(\.h2c), help: "Whether HTTP/2 without TLS is accepted, from clients with prior knowledge."),
+            Setting(path: "http2", binding: .flag(\.http2), help: "Whether HTTP/2 is offered over TLS (ALPN)."),
             Setting(
                 path: "client_verify", binding: .choice(\.clientVerify, takesEmpty: true),
-                help: "As tls.client_verify, here; empty for what holds for the certificate."),
+                help: "Replaces tls.client_verify for this address. Empty: the certificate's setting applies."),
         ]
     }
     /// A certificate with its private key, used for the host names in the certificate.
@@ -92,12 +92,14 @@ extension CisternSettings {
         public static let table: [Setting<Certificate>] = [
             Setting(
                 path: "certificate", binding: .text(\.certificate),
-                help: "A PEM file: the certificate, and those of its issuers behind it (fullchain.pem)."),
-            Setting(path: "key", binding: .text(\.key), help: "The PEM file of its key; empty where the same file has it."),
-            Setting(path: "client_ca", binding: .text(\.clientCA), help: "As tls.client_ca, for its names; empty for that."),
+                help: "PEM file with the certificate, followed by the certificates of its issuers (fullchain.pem)."),
+            Setting(path: "key", binding: .text(\.key), help: "PEM file with the private key. Empty if it is in the certificate's file."),
+            Setting(
+                path: "client_ca", binding: .text(\.clientCA),
+                help: "Replaces tls.client_ca for the certificate's names. Empty: tls.client_ca applies."),
             Setting(
                 path: "client_verify", binding: .choice(\.clientVerify, takesEmpty: true),
-                help: "As tls.client_verify, for its names; empty for that."),
+                help: "Replaces tls.client_verify for the certificate's names. Empty: tls.client_verify applies."),
         ]
     }
 }

@@ -16,7 +16,7 @@ public enum SettingSuggestion {
     }
 
     /// - Parameter variable: unknown environment variable that begins with CISTERN_.
-    /// - Returns: text that follows "names no setting"; empty without a suggestion.
+    /// - Returns: text that follows "is not the variable of a setting"; empty without a suggestion.
     static func words(forVariable variable: String) -> String {
         let rest = variable.dropFirst("CISTERN_".count).lowercased()
         if let near = nearest(variable, among: SettingsTable.current.map(\.environment)) { return "; did you mean \(near)?" }
@@ -59,7 +59,7 @@ public enum SettingSuggestion {
     }
 
     private static func words(of synonym: SettingSynonyms.Synonym, in group: String, among known: [String]) -> String {
-        guard let target = synonym.target else { return ", and there is none for it: \(synonym.note)" }
+        guard let target = synonym.target else { return " and has no equivalent: \(synonym.note)" }
         let (setting, scope) = inPlace(target, in: group, among: known)
         return "; use \(setting)\(scope)\(synonym.note.isEmpty ? "" : ": \(synonym.note)")"
     }

@@ -50,11 +50,11 @@ enum SettingSynonyms {
             "upstream.connections"),
         Row(
             "retries max_retries num_retries retry_on retry_policy proxy_next_upstream attempts", "upstream.retry_budget",
-            "in percent of all requests; 0 for none. Safe requests without a byte of a response are sent once more"),
+            "in percent of all requests; 0 for none. Safe requests without a byte of a response are retried once"),
         Row(
             "insecure insecure_skip_verify skip_verify ssl_verify tls_verify verify_ssl verify_tls proxy_ssl_verify upstream.insecure "
                 + "upstream.skip_verify upstream.ssl_verify upstream.tls_verify", "upstream.verify",
-            "false turns the check of the upstream's certificate off"),
+            "false disables the verification of the upstream's certificate"),
         Row(
             "ca ca_cert ca_bundle cacert ca_certificate ca_certificates trusted_ca proxy_ssl_trusted_certificate upstream.ca upstream.ca_cert",
             "upstream.ca_file"),
@@ -109,30 +109,30 @@ enum SettingSynonyms {
         Row(
             "ttl max_age maxage s_maxage default_ttl default_max_age expire expires expiration expiry lifetime cache_ttl cache_time cache_for valid "
                 + "proxy_cache_valid freshness_lifetime age beresp_ttl", "cache.freshness.default",
-            "for responses without a lifetime of their own; cache.freshness.minimum and cache.freshness.maximum bound those with one"),
+            "for responses without a lifetime; cache.freshness.minimum and cache.freshness.maximum limit the lifetime of others"),
         Row("min_ttl minttl minimum_ttl force_ttl override_ttl", "cache.freshness.minimum"),
         Row("max_ttl maxttl maximum_ttl", "cache.freshness.maximum"),
         Row("negative_ttl error_ttl negative_cache cache_errors", "cache.negative"),
         Row(
             "exclude excludes exclude_paths excluded_paths bypass cache_bypass proxy_cache_bypass no_cache nocache proxy_no_cache no_store skip skip_cache "
                 + "skip_paths ignore_paths pass dont_cache never_cache disable disabled enabled cache_enabled cacheable routes.cache routes.caching "
-                + "cache.off", "routes.stream", "true on a route: its responses are passed on and never stored"),
+                + "cache.off", "routes.stream", "true on a route: its responses are forwarded and never stored"),
         Row("routes.store", "cache.store", "json or any; a route with stream: true stores nothing"),
         Row(
             "ignore_headers proxy_ignore_headers ignore_cache_control override_cache_control ignore_no_store ignore_no_cache ignore_private "
                 + "ignore_directives cache_private cache.private ignore cache.ignore", "cache.freshness.ignore",
-            "the directives of responses that do not count, such as no-store"),
+            "the response directives to ignore, such as no-store"),
         Row("methods cache_methods cache.methods proxy_cache_methods", "routes.methods", "methods that only read on a route, such as POST"),
         Row(
             "cache_key proxy_cache_key cache.key vary vary_by cache_vary key_headers", "cache.key_fields",
-            "request fields in Vary count always"),
+            "request fields that Vary names are always part of the key"),
         Row(
             "ignore_query query query_string query_params params strip_query ignore_params ignore_query_params",
             "routes.arguments.ignore"),
         Row("cookies cookie ignore_cookies strip_cookies", "cache.ignored_cookies"),
         Row(
             "stale stale_if_error use_stale proxy_cache_use_stale grace default_grace max_stale inactive serve_stale", "cache.stale_for",
-            "how long a stale response may be served while the upstream fails; 0 for ever"),
+            "how long a stale response may be served while the upstream fails; 0 for no limit"),
         Row("swr stale_while_revalidate_for background_update proxy_cache_background_update", "cache.stale_while_revalidate"),
         Row(
             "lock cache_lock proxy_cache_lock coalesce coalescing request_coalescing single_flight singleflight", "cache.collapse_wait",
@@ -219,10 +219,10 @@ enum SettingSynonyms {
         Row("route location locations rules paths path_rules matchers handle handlers", "routes", "a list, each with a name and a path"),
         Row(
             "routes.pattern routes.match routes.matcher routes.prefix routes.location routes.uri routes.url routes.paths routes.glob routes.regex",
-            "routes.path", "* stands for one segment, ** at the end for any rest"),
+            "routes.path", "* matches one segment, a final ** any rest"),
         Row(
             "routes.upstream routes.backend routes.target routes.proxy_pass routes.origin", "apis.upstream",
-            "a route has the upstream of its API; another upstream is another entry of apis, with a path"),
+            "all routes of an API use its upstream; for another upstream, add an entry with a path to apis"),
         Row(
             "apis.url apis.uri apis.base_url apis.backend apis.target apis.origin apis.server apis.servers apis.address apis.upstreams",
             "apis.upstream"),
@@ -235,10 +235,10 @@ enum SettingSynonyms {
     private static let absent: [Row] = [
         Row(
             "headers header add_header set_header request_headers response_headers proxy_set_header custom_headers routes.headers", nil,
-            "fields of requests and responses cannot be set; forwarding.forwarded and forwarding.via say which Cistern adds"),
-        Row("rewrite redirect redirects url_rewrite", nil, "paths are passed on as they are; apis.strip_path takes a beginning off"),
+            "fields of requests and responses cannot be set; forwarding.forwarded and forwarding.via control the fields that Cistern adds"),
+        Row("rewrite redirect redirects url_rewrite", nil, "paths are forwarded unchanged; apis.strip_path removes a prefix"),
         Row("user username group run_as", nil, "start Cistern as that user, by User= of systemd or USER of the container"),
-        Row("pid pid_file pidfile daemon daemonize background", nil, "leave that to the service manager"),
+        Row("pid pid_file pidfile daemon daemonize background", nil, "the service manager is responsible for it"),
         Row(
             "auth basic_auth auth_basic authentication", nil,
             "the upstream checks credentials; access.allow and tls.client_verify restrict clients"),

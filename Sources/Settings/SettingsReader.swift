@@ -25,7 +25,7 @@ public struct SettingsReader {
         do throws(ConfigurationMistake) {
             guard let root = try YAMLFile.parse(text, file: file) else { return }
             guard case .mapping = root else {
-                return add(file, root.line, "the file must hold settings: names, colons and values")
+                return add(file, root.line, "the file must contain settings in the form NAME: VALUE")
             }
             var group = settings
             let reading = read(root, SettingsTable.all, into: &group, named: "", file, lists: ["routes", "apis"])
@@ -79,7 +79,7 @@ public struct SettingsReader {
         }
         for item in items {
             guard case .mapping = item else {
-                add(file, item.line, "an API is a group of settings: at least a name and an upstream")
+                add(file, item.line, "an API must be a group of settings with at least a name and an upstream")
                 continue
             }
             var api = CisternSettings.API(settings)
@@ -88,7 +88,9 @@ public struct SettingsReader {
             let prefix = "apis.\(api.name)."
             locations[prefix] = (file, item.line)
             for (path, line) in reading.lines { locations[prefix + path] = (file, line) }
-            if settings.apis.contains(where: { $0.name == api.name }) { add(file, item.line, "two APIs are called \"\(api.name)\"") }
+            if settings.apis.contains(where: { $0.name == api.name }) {
+                add(file, item.line, "two APIs have the name \"\(api.name)\": rename one")
+            }
             api.settings.upstreamURL = api.upstream.first ?? ""
             complete(&api.settings, named: prefix)
             if let node = reading.listed["routes"] {
@@ -110,13 +112,15 @@ public struct SettingsReader {
         for item in items {
             var route = settings.otherRoute
             guard case .mapping = item else {
-                add(file, item.line, "a route is a group of settings: at least a name and a path")
+                add(file, item.line, "a route must be a group of settings with at least a name and a path")
                 continue
             }
             let lines = read(item, RouteTable.all, into: &route, named: "routes.", file).lines
             for problem in route.problems { add(file, item.line, problem) }
             for (path, line) in lines { locations["\(name)\(route.name).\(path)"] = (file, line) }
-            if routes.contains(where: { $0.name == route.name }) { add(file, item.line, "two routes are called \"\(route.name)\"") }
+            if routes.contains(where: { $0.name == route.name }) {
+                add(file, item.line, "two routes have the name \"\(route.name)\": rename one")
+            }
             routes.append(route)
         }
         return routes
@@ -174,16 +178,17 @@ public struct SettingsReader {
                 if Self.isServiceLink(name, value) { continue }
                 if let (path, instead) = RetiredSettings.removed.first(where: { Setting<CisternSettings>.environment(of: $0.key) == name })
                 {
-                    add("environment", 0, "\(name), which was for \(path), is no longer a setting: \(instead)")
+                    add("environment", 0, "\(name) was the variable of \(path), which is no longer a setting: \(instead)")
                     continue
                 }
-                add("environment", 0, "\(name) names no setting\(SettingSuggestion.words(forVariable: name))")
+                add("environment", 0, "\(name) is not the variable of a setting\(SettingSuggestion.words(forVariable: name))")
                 continue
             }
             if value.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
                 let hint =
                     value.utf8.last == 0x0d
-                    ? "a carriage return at its end; remove it (files with Windows line ends have them)" : "a control character"
+                    ? "a carriage return at its end, as in files with Windows line ends: remove it"
+                    : "a control character in its value: remove it"
                 add("environment", 0, "\(name) has \(hint)")
                 continue
             }

@@ -9,37 +9,38 @@ enum SharingSettingsTable {
     static let all: [Setting<CisternSettings>] = [
         setting(
             "share.servers", .list(\.share.servers),
-            "Redis or Valkey, through which nodes share what they store and purge: redis://name:6379, rediss:// by TLS, a Unix socket. One "
-                + "address that leads to the primary, or several servers of one Cluster. redis://name:6379/3 is database 3. Empty: nothing is "
+            "Redis or Valkey servers through which nodes share responses and purges: redis://name:6379, rediss:// for TLS, or a Unix socket. One "
+                + "address of the primary, or several servers of one Cluster. redis://name:6379/3 selects database 3. Empty: nothing is "
                 + "shared."),
         setting(
             "share.fleet", .text(\.share.fleet),
-            "Name of the fleet of nodes that share; part of every key in the engine: letters, digits, - and _. Empty: main, with a warning at the "
+            "Name of the fleet, part of every key in Redis: letters, digits, - and _. Empty: main, with a warning at the "
                 + "start."),
         setting(
             "share.secret_file", .text(\.share.secretFile),
-            "The secret of the fleet's nodes, at least 32 characters on a line. While it is changed two: the first writes, both "
-                + "read."),
-        setting("share.user", .text(\.share.user), "The user there; empty: the one that needs no name."),
+            "File with the secret of all nodes, at least 32 characters in a line. To change it, use two lines: the first encrypts, both "
+                + "decrypt."),
+        setting("share.user", .text(\.share.user), "User name in Redis. Empty: the user named default."),
         setting(
             "share.password_file", .text(\.share.passwordFile),
-            "File with the user's password in its first line, read for each connection. A second line names the user instead of share.user. Empty: "
+            "File with the user's password in its first line, read for each connection. An optional second line replaces share.user. Empty: "
                 + "no password is sent."),
-        setting("share.tls.ca_file", .text(\.share.caFile), "Certificates that the servers' are checked against, with rediss://."),
-        setting("share.tls.certificate", .text(\.share.certificate), "Our certificate, as a PEM file."),
-        setting("share.tls.key", .text(\.share.key), "The certificate's key; empty: in the file of the certificate."),
+        setting("share.tls.ca_file", .text(\.share.caFile), "CA certificates that verify the servers' certificates, with rediss://."),
+        setting("share.tls.certificate", .text(\.share.certificate), "Client certificate for the servers, as a PEM file."),
+        setting(
+            "share.tls.key", .text(\.share.key), "Private key of the certificate, as a PEM file. Empty: it is in the certificate's file."),
         setting(
             "share.keep", .duration(\.share.keep, 60_000...(365 * day)),
-            "For how long a response stays there, and what is said of purges, whatever it says of itself."),
+            "Time for which Redis keeps a response or a purge, regardless of the response's lifetime."),
         setting(
             "share.blind_limit", .duration(\.share.blindLimit, 0...day),
-            "While a node cannot see what others purge, a copy counts as fresh for so long after it was stored or confirmed. 0: for as long as it "
-                + "says itself."),
+            "Maximum freshness, after storing or validation, while a node cannot read the purges of other nodes. 0: the response's own "
+                + "lifetime applies."),
         setting(
             "share.after_gap", .choice(\.share.afterGap),
-            "After lost purges of other nodes: stored responses count as stale, or are removed."),
+            "After purges of other nodes were lost: whether stored responses become stale or are removed."),
         setting(
-            "share.content_limit", .size(\.share.contentLimit, 1_024...(4 << 20)), "The longest content that is shared."),
+            "share.content_limit", .size(\.share.contentLimit, 1_024...(4 << 20)), "Maximum size of shared content."),
     ]
 
     private static func setting(

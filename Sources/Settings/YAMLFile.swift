@@ -37,7 +37,9 @@ struct YAMLFile {
         // On the heap, because the parser holds a pointer to itself after it has received its input.
         let parser = UnsafeMutablePointer<yaml_parser_t>.allocate(capacity: 1)
         defer { parser.deallocate() }
-        guard yaml_parser_initialize(parser) == 1 else { throw ConfigurationMistake(file: file, line: 0, sentence: "no memory to read it") }
+        guard yaml_parser_initialize(parser) == 1 else {
+            throw ConfigurationMistake(file: file, line: 0, sentence: "cannot be read: out of memory")
+        }
         defer { yaml_parser_delete(parser) }
         let input = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: max(1, text.count))
         defer { input.deallocate() }
@@ -73,16 +75,16 @@ private struct EventReader {
             switch event.type {
             case YAML_STREAM_START_EVENT, YAML_DOCUMENT_END_EVENT: break
             case YAML_DOCUMENT_START_EVENT:
-                guard root == nil else { throw mistake(event.line, "a second document begins here: one file is one document") }
+                guard root == nil else { throw mistake(event.line, "a second YAML document begins here: a file must contain only one") }
                 root = try node(next(), depth: 0)
             case YAML_STREAM_END_EVENT: return root
-            default: throw mistake(event.line, "this cannot stand here")
+            default: throw mistake(event.line, "unexpected YAML element: settings are names with values, lists or groups")
             }
         }
     }
 
     private mutating func node(_ event: Event, depth: Int) throws(ConfigurationMistake) -> YAMLNode {
-        guard depth < Self.depthLimit else { throw mistake(event.line, "this lies too deep") }
+        guard depth < Self.depthLimit else { throw mistake(event.line, "nested too deeply for any setting: check the indentation") }
         switch event.type {
         case YAML_SCALAR_EVENT: return .scalar(event.text, line: event.line)
         case YAML_SEQUENCE_START_EVENT:
@@ -97,12 +99,12 @@ private struct EventReader {
             while true {
                 let key = try next()
                 if key.type == YAML_MAPPING_END_EVENT { return .mapping(pairs, line: event.line) }
-                guard key.type == YAML_SCALAR_EVENT else { throw mistake(key.line, "a setting's name must be a plain word") }
+                guard key.type == YAML_SCALAR_EVENT else { throw mistake(key.line, "the name of a setting must be a plain word") }
                 let value = try next()
                 pairs.append((key.text, key.line, try node(value, depth: depth + 1)))
             }
-        case YAML_ALIAS_EVENT: throw mistake(event.line, "aliases are not taken")
-        default: throw mistake(event.line, "this cannot stand here")
+        case YAML_ALIAS_EVENT: throw mistake(event.line, "YAML aliases are not supported: repeat the value")
+        default: throw mistake(event.line, "unexpected YAML element: settings are names with values, lists or groups")
         }
     }
 
@@ -117,12 +119,12 @@ private struct EventReader {
         let line = Int(event.start_mark.line) + 1
         switch event.type {
         case YAML_SCALAR_EVENT:
-            guard event.data.scalar.anchor == nil else { throw mistake(line, "anchors are not taken") }
+            guard event.data.scalar.anchor == nil else { throw mistake(line, "YAML anchors are not supported: repeat the value") }
             let bytes = UnsafeBufferPointer(start: event.data.scalar.value, count: event.data.scalar.length)
             return Event(type: event.type, text: String(decoding: bytes, as: UTF8.self), line: line)
         case YAML_SEQUENCE_START_EVENT where event.data.sequence_start.anchor != nil,
             YAML_MAPPING_START_EVENT where event.data.mapping_start.anchor != nil:
-            throw mistake(line, "anchors are not taken")
+            throw mistake(line, "YAML anchors are not supported: repeat the value")
         default: return Event(type: event.type, line: line)
         }
     }

@@ -20,14 +20,14 @@ struct EngineWatch {
 
     private var failing: [EngineServer: Failing] = [:]
 
-    /// Servers without a failure are forgotten beyond this number.
+    /// Maximum number of remembered servers; beyond it, servers that have not failed are forgotten.
     private static let limit = 256
-    /// A server that fails repeatedly is logged once a minute.
+    /// Minimum interval between two log lines about one failing server, in milliseconds.
     private static let restMilliseconds: Int64 = 60_000
 
     var count: Int { failing.count }
 
-    /// - Parameter mayLog: no other message reports the failure.
+    /// - Parameter mayLog: whether no other message reports the server's failure.
     mutating func note(_ server: EngineServer, _ change: EngineServerChange, by shard: Shard, mayLog: Bool, now: Int64) -> News? {
         if failing.count >= Self.limit, failing[server] == nil { failing = failing.filter { !$0.value.shards.isEmpty } }
         switch change {
@@ -39,7 +39,7 @@ struct EngineWatch {
         }
     }
 
-    /// Failures that were not logged when they began because of the limit.
+    /// Returns failures that the rate limit has delayed and that may be logged now.
     mutating func due(now: Int64, mayLog: (EngineServer) -> Bool) -> [News] {
         failing.keys.filter(mayLog).compactMap { due($0, now) }
     }

@@ -1,9 +1,9 @@
-// Rewrites a file off the loop. During a write, only the last of the new contents is kept.
+// Rewrites a file off the loop. Content that arrives during a write waits; only the latest such content is written.
 
 import Dispatch
 import Reactor
 
-/// `@unchecked Sendable` because it is touched on its loop only; the queue receives only what it writes.
+/// `@unchecked Sendable` because its state is used on its loop only; the queue receives only the content to write.
 final class FileKeeper<Content: Sendable>: @unchecked Sendable {
     private struct Wanted {
         let content: Content
@@ -16,13 +16,13 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
     private var writing: Wanted?
     private var next: Wanted?
 
-    /// - Parameter write: writes all or nothing. Called off the loop.
+    /// - Parameter write: writes all of the content or nothing. Called off the loop.
     init(_ label: String, loop: EventLoop, write: @escaping @Sendable (Content) -> Bool) {
         (self.loop, self.write) = (loop, write)
         queue = DispatchQueue(label: label, qos: .userInitiated)
     }
 
-    /// - Parameter then: called on the loop, in order, when this or a later content was written, or could not be.
+    /// - Parameter then: called on the loop, in order, with true once this or later content is written, or false if the write failed.
     func keep(_ content: Content, then: ((Bool) -> Void)? = nil) {
         loop.assertOnLoop()
         next = Wanted(content: content, waiting: (next?.waiting ?? []) + (then.map { [$0] } ?? []))
@@ -61,7 +61,7 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
     /// Waits until everything is written, and calls the callbacks.
     func finish() {
         queue.sync {}
-        // The result of the running write is known on the loop only, so it is repeated.
+        // The loop has not received the result of the running write yet, so that content is written again.
         let left = [writing, next].compactMap(\.self)
         (writing, next) = (nil, nil)
         guard let last = left.last else { return }

@@ -1,5 +1,5 @@
-// Who may follow the fleet's log: a value beside the log's epoch that every node has to open. It names the fleet's sealing keys and the
-// upstream of each API. A node with another secret, or with another upstream, appends nothing.
+// Decides which nodes may follow the fleet's log, by a sealed value stored next to the log's epoch. The value names the fleet's sealing
+// keys and the upstream of each API. A node with another secret, or with another upstream, is refused.
 //
 // The value is a version, then for each key of its writer: the key's id | length | sealed(time | count of ids | ids | APIs).
 
@@ -7,15 +7,15 @@ import CHash
 import Fleet
 
 struct FleetAdmission: Equatable, Sendable {
-    /// Ids of all keys of the fleet, the oldest first, also of those that this node lacks.
+    /// Ids of all sealing keys of the fleet, oldest first, including keys that this node does not have.
     private(set) var keys: [[UInt8]] = []
-    /// When the first value was made, milliseconds of the fleet's time. The keys of older entries are unknown.
+    /// When the first value was written, in milliseconds of the fleet's time. The keys of older entries are unknown.
     private var since: Int64
-    /// Keys are hashes of APIs' names.
+    /// Indexed by hashes of the APIs' names.
     private var upstreams: [UInt64: Upstream] = [:]
 
     private struct Upstream: Equatable, Sendable {
-        /// Hash of its URL.
+        /// Hash of the upstream's URL.
         var identity: UInt64
         /// When a node that serves it was last known to be connected: milliseconds of the fleet's time.
         var until: Int64
@@ -23,7 +23,7 @@ struct FleetAdmission: Equatable, Sendable {
 
     enum Verdict: Equatable {
         case admitted(FleetAdmission)
-        /// Admitted once this value is in the engine. `isFirst`: there is none.
+        /// This node is admitted once this value is written to the engine. `isFirst`: the engine has no value yet.
         case write([UInt8], FleetAdmission, isFirst: Bool)
         case otherSecret
         /// Other connected nodes have another upstream for an API that this node serves.
@@ -31,16 +31,16 @@ struct FleetAdmission: Equatable, Sendable {
     }
 
     private static let version: UInt8 = 1
-    /// Eight changes of the secret within `share.keep`.
+    /// Maximum number of key ids: enough for eight changes of the secret within `share.keep`.
     private static let keyLimit = 16
     private static let upstreamLimit = 1_024
-    /// How long an upstream counts after the last node that serves it has left, and when that is renewed: milliseconds.
+    /// How long an upstream counts after the last node that serves it has left, and how often it is renewed: milliseconds.
     static let upstreamMilliseconds: Int64 = 30_000
     private static let renewalMilliseconds: Int64 = 15_000
 
     /// - Parameters:
-    ///   - value: value in the engine; nil: none.
-    ///   - context: its key.
+    ///   - value: value in the engine; nil if there is none.
+    ///   - context: key of the value in the engine.
     static func judge(
         _ value: [UInt8]?, at context: [UInt8], by secrets: FleetSecrets, serving served: [String: String], fleetNow: Int64
     ) -> Verdict {
@@ -60,7 +60,7 @@ struct FleetAdmission: Equatable, Sendable {
             let (name, identity) = (number(name), number(url))
             let known = admission.upstreams[name]
             if let known, known.identity != identity { return .otherUpstream }
-            // A time that is further ahead is of a clock that was wrong, and is corrected.
+            // A time that is further ahead comes from a clock that was wrong, and is corrected.
             if let known, (renewalMilliseconds + 1...upstreamMilliseconds).contains(known.until - fleetNow) { continue }
             guard known != nil || admission.upstreams.count < upstreamLimit else { continue }
             isComplete = false
@@ -69,7 +69,7 @@ struct FleetAdmission: Equatable, Sendable {
         return isComplete ? .admitted(admission) : .write(admission.sealed(at: context, by: secrets), admission, isFirst: value == nil)
     }
 
-    /// Whether no node of the fleet has the entry's key.
+    /// Returns whether the entry's sealing key belongs to no node of the fleet.
     func isForeign(_ id: [UInt8], at position: LogPosition) -> Bool {
         !keys.contains(id) && position.milliseconds > UInt64(clamping: since)
     }

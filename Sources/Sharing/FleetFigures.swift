@@ -5,7 +5,7 @@ import Engine
 import Fleet
 
 public struct LogFigures: Sendable {
-    /// Entries of others that were applied; entries of this node that are in the log.
+    /// Number of applied entries of other nodes, and number of this node's entries in the log.
     public var applied: UInt64 = 0
     public var appended: UInt64 = 0
     public var gaps: [LogGap: UInt64] = [:]
@@ -14,19 +14,19 @@ public struct LogFigures: Sendable {
     public var unopened: UInt64 = 0
     public var lastUnopened: Int64?
     public var foreign: UInt64 = 0
-    /// Milliseconds of the wall clock; nil: connected.
+    /// When the node was disconnected, in milliseconds of the wall clock; nil if it is connected.
     public var disconnectedSince: Int64?
     public var pendingPurges: [LogWriter.Pending: Int] = [:]
-    /// The last entry that was read, and its age at that time (milliseconds); 0 after a catch-up.
+    /// Position of the last entry read, and its age when it was read, in milliseconds. The age is 0 after a catch-up.
     public var position = LogPosition.beginning
     public var lagMilliseconds: Int64 = 0
-    /// Time of the last entry of each node (milliseconds of the log).
+    /// Time of each node's last entry, in milliseconds of the fleet's time.
     public var nodes: [UInt64: UInt64] = [:]
     public var replicas = 0
     public var engineFailures: [EngineFailure: UInt64] = [:]
-    /// Why the log cannot be followed; nil: it can.
+    /// Why the log cannot be followed; nil if it can.
     public var trouble: LogTrouble?
-    /// Server of the log, and its slot in a Cluster; nil: unknown.
+    /// Server that holds the log, with its slot in a Cluster; nil if unknown.
     public var server: EngineServer?
     public var slot: Int?
 
@@ -39,7 +39,7 @@ public struct LogFigures: Sendable {
 
 public enum LeaseOutcome: String, Sendable, CaseIterable {
     case won
-    /// Another node's response came during the wait.
+    /// Another node's response arrived during the wait.
     case followed
     case waitTimedOut = "waited_in_vain"
     /// The last response could not be shared.
@@ -50,7 +50,7 @@ public enum OfferOutcome: String, Sendable, CaseIterable {
     case sent
     case failed
     case tooLong = "too_long"
-    /// The log position at the time of the request is unknown.
+    /// The log position at the time of the request is unknown, so the response is not shared.
     case unplaced
 }
 

@@ -12,7 +12,7 @@ struct FleetFiles: Sendable {
     private let directory: String
     private let position: String
     private let pending: String
-    /// Pending purges of a process that was replaced while they waited. Its successor reads them.
+    /// File with the pending purges of a replaced process. Its successor reads them.
     private let left: String
     private let taken: String
 
@@ -22,7 +22,7 @@ struct FleetFiles: Sendable {
         (left, taken) = (store.path(of: "fleet-pending-left"), store.path(of: "fleet-pending-taken"))
     }
 
-    /// The position, and when it was written (milliseconds of the wall clock); nil: unknown.
+    /// Returns the stored position and when it was written (milliseconds of the wall clock); nil if unknown.
     func keptPosition() -> (kept: KeptPosition, time: Int64)? {
         guard let bytes = Self.read(position), let kept = KeptPosition(bytes: bytes) else { return nil }
         var status = stat()
@@ -34,14 +34,14 @@ struct FleetFiles: Sendable {
 
     func pendingPurges() -> [PendingMessage] { Self.read(pending).map(PendingContent.messages) ?? [] }
 
-    /// - Parameter isLeft: another process has taken over, and writes the other file.
+    /// - Parameter isLeft: true if another process has taken over and writes the other file.
     func keep(pending purges: [PendingMessage], isLeft: Bool = false) -> Bool {
         let path = isLeft ? left : pending
         guard !purges.isEmpty else { return unlink(path) == 0 || errno == ENOENT }
         return Self.write(PendingContent.bytes(purges), to: path) && isNamed()
     }
 
-    /// What earlier processes have left. It is returned again until `dropLeftPurges`.
+    /// Returns the pending purges that earlier processes left. Returns them again until `dropLeftPurges` is called.
     func takeLeftPurges() -> [PendingMessage] {
         let before = Self.read(taken).map(PendingContent.messages) ?? []
         // The former process may still be writing.
@@ -51,12 +51,12 @@ struct FleetFiles: Sendable {
 
     func dropLeftPurges() { unlink(taken) }
 
-    /// Files that exist and are damaged.
+    /// Files that exist but are damaged.
     var unreadable: [(path: String, isPending: Bool)] {
         [(position, false), (pending, true), (left, true), (taken, true)].filter { access($0.0, F_OK) == 0 && Self.read($0.0) == nil }
     }
 
-    /// A checksum, then the content; nil: damaged or missing.
+    /// Reads a checksum and the content after it. Returns nil if the file is damaged or missing.
     private static func read(_ path: String) -> [UInt8]? {
         guard let bytes = FileContent.read(path, limit: 8 + PendingContent.limitBytes, .regular), bytes.count >= 8 else { return nil }
         let content = Array(bytes[8...])
@@ -77,7 +77,7 @@ struct FleetFiles: Sendable {
         return rename(draft, path) == 0
     }
 
-    /// Flushes the directory, so that a power loss does not restore the former file. Not every file system can (EINVAL).
+    /// Flushes the directory, so that a power loss does not restore the previous file. Some file systems do not support this (EINVAL).
     private func isNamed() -> Bool {
         let descriptor = Descriptor(open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC))
         return descriptor.isOpen && (fsync(descriptor.number) == 0 || errno == EINVAL)

@@ -1,5 +1,5 @@
-// Leases: of all nodes that miss a target, only the holder sends a request. The shards of a node share one table of leases. The shard that
-// stores the response ends the lease in the commands that offer the record.
+// Leases limit the fetches of the fleet: of all nodes that miss a target, only the holder sends a request. The shards of a node share one
+// table of leases. The shard that stores the response sends the record and ends the lease together.
 
 import Engine
 import Fleet
@@ -13,13 +13,13 @@ struct HeldLease {
     let owner: ObjectIdentifier
     let began: Int64
     var end: Int64
-    /// The marker that leads to variants was offered.
+    /// True once the marker that leads to variants has been offered.
     var isMarkerOffered = false
 }
 
 struct LeaseTable {
     var held: [HashedKey: HeldLease] = [:]
-    /// Targets that are not looked for at other nodes, and those among them for which each request is sent.
+    /// Targets that are not looked up at other nodes, including those for which every request is sent.
     var eachNode = UnshareableTargets()
     var eachRequest = UnshareableTargets()
 
@@ -28,7 +28,7 @@ struct LeaseTable {
         if mark == .eachRequest { eachRequest.note(target, for: milliseconds, by: client, now: now) }
     }
 
-    /// - Returns: whether a mark may lie in the engine.
+    /// - Returns: whether the engine may hold a mark for the target.
     mutating func forget(_ target: SeededHash) -> Bool {
         eachRequest.forget(target)
         return eachNode.forget(target)
@@ -36,14 +36,15 @@ struct LeaseTable {
 }
 
 extension FleetLevel {
-    /// Maximum number of leases of a node, and of this shard's look-ups that wait for other nodes' leases. Beyond them each node asks.
+    /// Maximum number of leases of a node, and of this shard's lookups that wait for other nodes' leases. Beyond it each node sends its
+    /// own request.
     static let leaseLimit = 1_024
     static let waitingLimit = 256
-    /// A lease is renewed for this long at most, in milliseconds, should its end be missed.
+    /// Maximum time for which a lease is renewed, in milliseconds, in case its end is missed.
     private static let longestLease: Int64 = 60_000
 
-    /// Starts the lease that was won.
-    /// - Parameter key: key under which the response will be stored here.
+    /// Starts to hold a lease that this node has obtained.
+    /// - Parameter key: key under which this node will store the response.
     func hold(_ recordKeys: RecordKeys, for key: HashedKey) {
         let now = loop.batchMilliseconds
         let lease = HeldLease(recordKeys: recordKeys, owner: ObjectIdentifier(self), began: now, end: now + LeaseTimes.expiry)
@@ -75,7 +76,7 @@ extension FleetLevel {
         for (key, lease) in held where lease.end - now < LeaseTimes.expiry - LeaseTimes.renewal / 2 { renew(key, lease, now) }
     }
 
-    /// A lease that has expired is taken anew if it is still free, and not renewed.
+    /// Renews a lease. A lease that has expired is taken again if it is still free.
     private func renew(_ key: HashedKey, _ lease: HeldLease, _ now: Int64) {
         var commands = EngineCommands()
         if lease.end > now { commands.add(Words.set, lease.recordKeys.lease, renewalWords) }
@@ -117,7 +118,7 @@ extension FleetLevel {
         }
     }
 
-    /// Marks the target as unshareable. Waiting requests continue at once, and later ones do not wait.
+    /// Marks the target as unshareable. Waiting requests continue at once, and later requests do not wait.
     func mark(_ key: HashedKey, _ lease: HeldLease, _ mark: LeaseMark, _ client: UInt64, _ now: Int64) {
         let milliseconds = UnshareableTargets.milliseconds(upstream: now - lease.began)
         node.leases.withLock { $0.note(mark, key.hash, for: milliseconds, by: client, now: now) }
@@ -127,11 +128,11 @@ extension FleetLevel {
         self.client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
     }
 
-    /// A lease that has expired may be another node's.
+    /// Returns false if the lease has expired, because another node may have taken it.
     private func isOurs(_ lease: HeldLease) -> Bool { lease.end > loop.batchMilliseconds }
 
     /// - Parameter isResponse: false for a marker that leads to variants.
-    /// - Returns: the lease that ends with the offer, and whether it, or a mark, is to be removed from the engine.
+    /// - Returns: the lease that ends with this offer, and whether to remove the lease or a mark from the engine.
     func offering(_ key: [UInt8], isResponse: Bool) -> (lease: HeldLease?, isRemoved: Bool) {
         node.leases.withLock { table in
             guard !table.held.isEmpty || !table.eachNode.isEmpty else { return (nil, false) }

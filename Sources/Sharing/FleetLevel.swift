@@ -1,5 +1,5 @@
 // One shard's access to the shared level: it offers stored responses to the engine and looks up misses there. A request waits for the
-// engine for the look-up timeout at most.
+// engine no longer than the lookup timeout.
 
 import CachePolicy
 import CacheStore
@@ -10,7 +10,7 @@ import HTTPCore
 import Reactor
 import ResponseCache
 
-/// `@unchecked Sendable` because it is touched on its loop only; others carry it there.
+/// `@unchecked Sendable` because its state is used on its loop only; other threads only pass the reference.
 public final class FleetLevel: FleetStorage, @unchecked Sendable {
     public let node: FleetNode
     let loop: EventLoop
@@ -30,14 +30,14 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
     var renewal: LoopTimer?
     var waitingForNodes = 0
     private var mapTimer: LoopTimer?
-    /// Whether round trips to the engine take longer than the look-up timeout. Misses are not looked up then.
+    /// True while round trips to the engine take longer than the lookup timeout. Misses are not looked up then.
     public private(set) var isSlow = false
     private var probe: LoopTimer?
 
-    /// Numbers of this shard's writes that are not in the log yet.
+    /// Numbers of this shard's writes that the log does not contain yet.
     private var unpropagated: Set<UInt64> = []
     public private(set) var lastAnnounced: UInt64 = 0
-    /// The last write that was given up: it comes into the log later.
+    /// Number of the last write that requests no longer wait for. Its entry is appended to the log later.
     private var lastUnpropagated: UInt64 = 0
     private var waiters: [PropagationWaiter] = []
 
@@ -48,7 +48,7 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
         (self.node, self.loop) = (node, loop)
         sealer = FleetSealer(node.settings.secrets.first)
         var engine = node.settings.engine
-        // A value is read in one piece, which holds the loop.
+        // A value is read in one piece, which blocks the loop.
         engine.limits.replyBytes = node.settings.contentLimitBytes + Self.overheadBytes
         client = EngineClient(loop: loop, engine)
         patience = PatienceLine(loop: loop, milliseconds: node.settings.timeout) { $0.giveUp() }
@@ -63,7 +63,7 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
         scheduleMapRefresh()
     }
 
-    /// Refreshes the Cluster's map: no other command reports new servers.
+    /// Refreshes the Cluster's slot map, because replies to other commands do not report new servers.
     private func scheduleMapRefresh() {
         mapTimer = loop.schedule(after: .seconds(Self.mapRefreshSeconds)) { [weak self] in
             guard let self else { return }
@@ -81,7 +81,7 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
         mapTimer?.cancel()
         probe?.cancel()
         for search in Array(activeSearches.values) { search.giveUp() }
-        // A search that rests does not continue.
+        // A paused search does not continue.
         activeSearches = [:]
         let left = waiters
         waiters = []
@@ -93,7 +93,7 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
     public var engineFigures: EngineFigures { client.figures }
     public var servers: [EngineServerState] { client.servers }
 
-    /// - Returns: nil: not a usable record.
+    /// - Returns: nil if the value is not a usable record.
     func open(_ value: [UInt8], at location: FleetLocation, recordKeys: RecordKeys) -> VersionedRecord? {
         let secret = node.settings.secrets.all[location.secret]
         return VersionedRecord(value, sealedBy: secret, at: recordKeys.record.bytes, by: zstd, limit: client.settings.limits.replyBytes)
@@ -112,7 +112,7 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
 
     public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
         loop.assertOnLoop()
-        // A marker that leads to variants frees no waiting node, and is not counted.
+        // A marker that leads to variants does not end any node's wait, and is not counted.
         let isResponse = StoredMetadata.kind(of: item.metadata.span) == .response
         func count(_ outcome: OfferOutcome) { if isResponse { self.count(outcome) } }
         let wallNow = loop.batchWallMilliseconds
@@ -182,7 +182,7 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
     private let keep: EngineWords
     let leaseWords: EngineWords
     let renewalWords: EngineWords
-    /// Size of two commands without their values, about.
+    /// Approximate size of two commands without their values, in bytes.
     static let commandBytes = 256
 
     private func count(_ outcome: OfferOutcome) { figures.offers[outcome, default: 0] += 1 }
@@ -210,7 +210,7 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
         search.start()
     }
 
-    /// A slow engine is measured by PING and by offers.
+    /// Updates `isSlow`. While the engine is slow, round trips are measured by PING and by offers.
     private func judgeRoundTrip() {
         let limit = node.settings.timeout * 1_000
         let isSlow = client.roundTripMicroseconds > (isSlow ? limit * 3 / 4 : limit)

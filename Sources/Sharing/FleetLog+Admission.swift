@@ -1,17 +1,17 @@
-// Admission to the log (`FleetAdmission`), and entries by keys of strangers.
+// Admission to the log (`FleetAdmission`), and entries sealed with keys of unknown nodes.
 
 import Engine
 import Fleet
 
 extension FleetLog {
-    /// Delay until a refused node may write the first value: the fleet's nodes write it within two seconds.
+    /// Delay before a refused node may write the first value, in milliseconds. The fleet's own nodes write it within two seconds.
     private static let refusedMilliseconds: Int64 = 5_000
 
     /// - Parameters:
     ///   - reply: reply to `FleetSettings.admissionQuestion`.
     ///   - time: the engine's time at that moment.
     ///   - isConnected: whether the log is already followed.
-    ///   - then: called once this node is admitted: at once, or, if it is not connected, after the value is written.
+    ///   - then: called once this node is admitted: at once if it is connected, otherwise after the value is written.
     func admit(_ reply: EngineReply, at time: Int64, isConnected: Bool, then: @escaping (FleetLog) -> Void) {
         guard reply.text != nil || reply == .nothing else { return lose([reply]) }
         let served = node?.served ?? [:]
@@ -35,7 +35,7 @@ extension FleetLog {
         lose(for: trouble)
     }
 
-    /// - Parameter then: nil: the next look finds out whether the value was written.
+    /// - Parameter then: called after the write; nil if the next reading of the value detects whether it was written.
     private func write(_ value: [UInt8], isFirst: Bool, then: ((FleetLog) -> Void)?) {
         let words = [Array("SET".utf8), keys.admission, value] + (isFirst ? [Array("NX".utf8)] : [])
         reader.sendAll(
@@ -44,15 +44,15 @@ extension FleetLog {
                 guard let then else { return }
                 switch replies[0] {
                 case .status: then(log)
-                // Of two first writers one fails, and reads the other's value.
+                // If two nodes write the first value at once, one fails and reads the other's value.
                 case .nothing: log.reconnect()
                 default: log.lose(replies)
                 }
             })
     }
 
-    /// Whether no node of the fleet has the key of an entry. False during a catch-up: the entry may be an altered one, and its sender may
-    /// have ended.
+    /// Returns whether the key of an entry belongs to no node of the fleet. Returns false during a catch-up, because the entry may be an
+    /// altered one whose sender no longer runs.
     func isForeign(_ fields: [LogField], at position: LogPosition) -> Bool {
         guard let id = FleetSettings.keyID(fields), !settings.secrets.all.contains(where: { $0.id == id }) else { return false }
         if case .catchingUp = follower.state { return false }
@@ -66,13 +66,14 @@ extension FleetLog {
             [settings.admissionQuestion, EngineCommand("TIME")], patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
                 guard let time = Self.time(replies[1]) else { return log.lose(replies) }
-                // Without a value the keys are unknown, and the entry may mean anything.
+                // Without a value the fleet's keys are unknown, and the entry may have any meaning.
                 if replies[0] == .nothing { log.admission = nil }
                 log.admit(replies[0], at: time, isConnected: true, then: then)
             })
     }
 
-    /// The foreign entry may be an altered one of this node. A greeting shows the others that one is missing.
+    /// Sends a greeting after a foreign entry. That entry may be an altered entry of this node; the greeting shows other nodes that one is
+    /// missing.
     func sendHelloAfterForeign() {
         guard logWriter.lastSequence > 0 else { return }
         if let lastHello, now - lastHello < Self.helloMilliseconds { return }

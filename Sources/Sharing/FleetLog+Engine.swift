@@ -1,4 +1,4 @@
-// Commands for the log, and what follows from their replies.
+// Commands for the log, and the handling of their replies.
 
 import Engine
 import Fleet
@@ -8,17 +8,17 @@ import Reactor
 extension FleetLog {
     private static let holdMilliseconds: Int64 = 1_000
     static let patience: Int64 = 1_000
-    /// Delay between a reply with entries and the next reading.
+    /// Delay between a reply with entries and the next read, in milliseconds.
     private static let gatheringMilliseconds: Int64 = 5
     private static let restMilliseconds = 250
-    /// Entries are trimmed by age as they are appended, and by number at this interval.
+    /// Maximum number of entries. Entries are trimmed by age with each append, and by number at this interval.
     private static let entryLimit = 1_000_000
     private static let trimInterval: UInt64 = 1_000
 
     func reconnect() {
         guard isRunning, !isResting else { return }
         logConnection = nil
-        // Replies to earlier commands no longer count.
+        // Replies to earlier commands are ignored from now on.
         session += 1
         isResting = true
         loop.schedule(after: .milliseconds(Self.restMilliseconds)) { [weak self] in
@@ -27,7 +27,7 @@ extension FleetLog {
         }
     }
 
-    /// Ignores the reply if the log was met again meanwhile.
+    /// Ignores the reply if the connection to the log was established again meanwhile.
     func inSession(_ body: @escaping (FleetLog, [EngineReply]) -> Void) -> ([EngineReply]) -> Void {
         let asked = session
         return { [weak self] replies in
@@ -51,9 +51,9 @@ extension FleetLog {
         return EngineCommand([Array("SET".utf8), keys.epoch, epoch] + condition, key: keys.log)
     }
 
-    /// The result shows when the log is met again. The last of several concurrent writers wins.
+    /// Replaces the epoch. The result is read at the next connection. If several nodes write at once, the last one wins.
     func renewEpoch() {
-        logger.warning("the fleet's log is one that was left before, or has no name: it gets a new one")
+        logger.warning("the fleet's log has no epoch, or one that was replaced before: a new epoch is set")
         reader.sendAll([newEpoch()], patienceMilliseconds: Self.patience) { _ in }
     }
 
@@ -79,7 +79,7 @@ extension FleetLog {
     private func connected(_ replies: [EngineReply], made: EngineReply, asked: Int64) {
         noteServer()
         if let version = replies[2].text.map(InfoText.init)?.outdatedVersion { return lose(for: .outdated(version, figures.server)) }
-        // Without an epoch no other reply has a meaning.
+        // Without an epoch the other replies have no meaning.
         if replies[0] == .nothing, made.failure != nil { return lose([made]) }
         let failure = replies.lazy.compactMap(\.failure).first
         guard failure == nil, let time = Self.time(replies[1]), let info = info(replies) else {
@@ -130,7 +130,7 @@ extension FleetLog {
     }
 
     private func trouble(_ replies: [EngineReply]) -> LogTrouble {
-        // An open breaker alone is not a cause.
+        // An open circuit breaker is a consequence and not a cause.
         guard let failure = replies.lazy.compactMap(\.failure).first(where: { $0 != .breakerOpen }) else {
             if let open = reader.openFailure(forKey: keys.log) { return .failed(open.failure, open.server) }
             if let logConnection, logConnection != reader.connection(forKey: keys.log) { return .failed(.connectionLost, figures.server) }
@@ -147,7 +147,7 @@ extension FleetLog {
         if finding == .jumped { handle(.clockJumped) }
     }
 
-    /// Entries that come soon after others are read together.
+    /// Reads entries from a position, after a short delay that collects entries arriving together.
     func read(from position: LogPosition) {
         let rest = nextReading - now
         guard follower.isUpToDate, rest > 0 else { return readNow(from: position) }
@@ -158,7 +158,7 @@ extension FleetLog {
         }
     }
 
-    /// Reads epoch and time once a second: the longest wait for entries.
+    /// Reads entries. Once a second, which is the longest wait for entries, it also reads epoch and time.
     private func readNow(from position: LogPosition) {
         let isChecking = !follower.isUpToDate || now - lastCheck >= Self.holdMilliseconds
         if isChecking { lastCheck = now }
@@ -169,13 +169,13 @@ extension FleetLog {
         reader.sendAll(
             (isChecking ? checks : []) + [reading], patienceMilliseconds: patience,
             then: inSession { log, replies in
-                // After a stop of the machine the reply is outdated. The monotonic clock stood still with it.
+                // After a suspension of the machine the reply is outdated; the monotonic clock did not advance during it.
                 guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose(for: .disconnected(.stopped)) }
                 log.came(replies)
             })
     }
 
-    /// Existing entries are read without a wait.
+    /// Returns the read command. Entries that already exist are read without waiting.
     private func reading(from position: LogPosition, hold: Int64) -> EngineCommand {
         var words = ["XREAD", "COUNT", String(readCount.count)]
         var hold = hold
@@ -210,7 +210,7 @@ extension FleetLog {
     private func noteUnread(_ failure: EngineFailure?) {
         switch failure {
         case .protocolError: readCount.failed(.tooMuch)
-        // A wait without entries may be late for other reasons.
+        // A blocking read without entries may be late for other reasons than the number of entries.
         case .timedOut: if case .catchingUp = follower.state { readCount.failed(.late) }
         default: break
         }
@@ -269,10 +269,10 @@ extension FleetLog {
         writer.sendAll(
             commands, patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
-                // The entries may or may not be appended. They are sent again.
+                // It is unknown whether the entries were appended, so they are sent again.
                 guard log.writerConnection == log.writer.connection(forKey: log.keys.log) else { return log.lose() }
                 let refusal = replies.prefix(entries.count).lazy.compactMap(\.failure).first
-                // What fills the engine may be the log, and no append trims it any more.
+                // The log itself may fill the engine, and no append trims it while the engine refuses writes.
                 if refusal == .full { log.trim(before: log.trimming.refused(fleetNow: log.fleetNow, now: log.now)) }
                 if replies.count > entries.count { log.noteTrimming(replies[entries.count].failure) }
                 let answers = zip(entries, replies).map { Self.reply($1, at: $0.position) }
@@ -282,7 +282,7 @@ extension FleetLog {
             })
     }
 
-    /// An appended entry has to be read; a refusal disconnects.
+    /// Expects to read each appended entry. A refusal disconnects.
     private func listen(to replies: [LogWriter.Reply], _ refusal: EngineFailure?) {
         let positions = replies.compactMap { if case .appended(let position) = $0 { position } else { nil } }
         if let last = positions.last { handle(LogFollower.Event.appended(last)) }
@@ -291,7 +291,7 @@ extension FleetLog {
         handle(LogFollower.Event.refused)
     }
 
-    /// The address may lead to several servers.
+    /// Reconnects, because the address may lead to several servers.
     func connectAnew() { for client in [reader, writer] { client.connectAnew(forKey: keys.log) } }
 
     private func command(_ outgoing: LogWriter.Outgoing) -> EngineCommand {
@@ -302,12 +302,12 @@ extension FleetLog {
         return EngineCommand(words, key: keys.log)
     }
 
-    /// - Parameter position: the id that the entry was to get; nil: any.
-    /// - Returns: nil if the outcome is not known.
+    /// - Parameter position: requested id of the entry; nil if the engine assigns it.
+    /// - Returns: nil if the outcome is unknown.
     static func reply(_ reply: EngineReply, at position: LogPosition?) -> LogWriter.Reply? {
         switch reply {
         case .bytes(let text): LogPosition(text: text).map { .appended($0) }
-        // Other errors (BUSY) do not say that ids are higher: entries that follow would get ids that were given before.
+        // Other errors (BUSY) do not prove that higher ids exist. Treating them so would let later entries get ids that were used before.
         case .error(let text) where position != nil && String(decoding: text, as: UTF8.self).contains(" ID"): .alreadyBeyond
         case .error, .failed(.denied), .failed(.commandForbidden), .failed(.keyForbidden), .failed(.full), .failed(.readOnly),
             .failed(.clusterDown):
@@ -322,7 +322,7 @@ extension FleetLog {
 
     var fleetNow: Int64? { node?.change { $0.clock.now(now) } ?? nil }
 
-    /// XTRIM is permitted when memory is full.
+    /// Trims the log. XTRIM is permitted when memory is full.
     private func trim(before oldest: LogPosition?) {
         guard let oldest else { return }
         let words = ["MINID", "~", oldest.text].map { Array($0.utf8) }

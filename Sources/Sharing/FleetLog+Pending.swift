@@ -1,4 +1,4 @@
-// Purges and writes that are not safely in the log: kept for the next process.
+// Stores purges and writes that are not durably in the log, for the next process.
 
 import Fleet
 import Logging
@@ -6,8 +6,8 @@ import Logging
 extension FleetLog {
     func takeKept() {
         for file in files.unreadable {
-            let forgotten = "what this node was to tell the others is forgotten. Purge again what was answered with 202"
-            logger.error("\(file.path) cannot be read: \(file.isPending ? forgotten : "all that is stored here counts as stale once")")
+            let forgotten = "pending purges of this node are lost. Repeat the purges that were answered with 202"
+            logger.error("\(file.path) cannot be read: \(file.isPending ? forgotten : "all responses stored here become stale once")")
         }
         appendKept(files.pendingPurges())
         countPending()
@@ -21,7 +21,7 @@ extension FleetLog {
         appendKept(left.filter { !known.contains($0.message) })
         takings += 1
         keepPending { [self, takings] isKept in
-            // Files taken since then may not be on the disk yet.
+            // Files taken since then may not be on disk yet.
             if isKept, takings == self.takings { files.dropLeftPurges() }
         }
     }
@@ -34,7 +34,7 @@ extension FleetLog {
         }
     }
 
-    /// Called at the end, after the writer has lost its connection.
+    /// Stores writes that are not in the log. Called at the end, after the writer has lost its connection.
     func keepWrites() {
         let writes = logWriter.writesToKeep
         for message in writes {
@@ -45,7 +45,7 @@ extension FleetLog {
         if !writes.isEmpty || following?.mayKeepPosition == false { keepPending() }
     }
 
-    /// Keeps and drops pending purges, with one write for all actions.
+    /// Stores and drops pending purges; one write covers all actions.
     /// - Parameter then: called when the write has ended.
     func keepPending(_ actions: [LogWriter.Action], then: @escaping () -> Void) {
         var hasChanged = false
@@ -64,7 +64,7 @@ extension FleetLog {
 
     private static let countedAtOnce = 256
 
-    /// Counts pending purges by cause. The cause may change.
+    /// Counts pending purges by cause, which may change over time.
     func countPending() {
         isCountDue = false
         figures.pendingPurges = pending.counts(unreached: logWriter.unreachedCauses)
@@ -72,16 +72,16 @@ extension FleetLog {
     }
 
     private func keepPending(then: ((Bool) -> Void)? = nil) {
-        // While the engine is away each count covers all purges, so it is done once for each write.
+        // Counting visits all pending purges while the engine is unavailable, so it happens once for each write.
         isCountDue = logWriter.unreachedPurges > Self.countedAtOnce
         if !isCountDue { countPending() }
-        // After a take-over two processes must not write one file.
+        // After a take-over two processes must not write the same file.
         let write = { @Sendable [files, pending, following] in
             files.keep(pending: pending.all, isLeft: following?.mayKeepPosition == false)
         }
         pendingFile.keep(write) { [self, logger] isKept in
             if isCountDue { countPending() }
-            if !isKept { logger.error("purges that are pending cannot be written down: a restart would forget them") }
+            if !isKept { logger.error("pending purges cannot be written to disk: a restart would lose them") }
             then?(isKept)
         }
     }

@@ -15,7 +15,7 @@ public struct InfoText: Sendable {
 
     subscript(_ name: String) -> String? { values[name] }
 
-    /// Version of a Redis below 7.0; nil: newer, or unknown. Valkey reports a compatible version of Redis.
+    /// Version of the server if it is a Redis before 7.0; nil if it is newer or unknown. Valkey reports a compatible version of Redis.
     public var outdatedVersion: String? { Self.outdatedVersion(values) }
 
     public static func outdatedVersion(_ values: [String: String]) -> String? {
@@ -24,7 +24,7 @@ public struct InfoText: Sendable {
     }
 
     public static func sentence(outdated version: String, _ server: EngineServer?) -> String {
-        "\(server?.description ?? "the engine") is Redis \(version): 7.0 at least is needed, or Valkey"
+        "\(server?.description ?? "the engine") is Redis \(version): Redis 7.0 or later, or Valkey, is required"
     }
 }
 
@@ -33,7 +33,7 @@ extension FleetLog {
         reply.text.flatMap { UInt64(String(decoding: $0, as: UTF8.self), radix: 16) }
     }
 
-    /// Whether the key holds something else.
+    /// Returns whether the key holds something other than an epoch.
     static func isNoEpoch(_ reply: EngineReply) -> Bool {
         switch reply {
         case .bytes: epoch(reply) == nil
@@ -49,7 +49,7 @@ extension FleetLog {
         return seconds * 1_000 + micros / 1_000
     }
 
-    /// Changes with each server, and each time that it becomes the primary.
+    /// Returns an identifier that differs between servers and changes each time a server becomes the primary.
     static func primary(_ server: InfoText, _ replication: InfoText) -> [UInt8] {
         Array((server["run_id"] ?? "").utf8) + Array((replication["master_replid"] ?? "").utf8)
     }
@@ -66,7 +66,7 @@ extension FleetLog {
         reply.integer ?? reply.text.flatMap { Int64(String(decoding: $0, as: UTF8.self)) }
     }
 
-    /// A missing stream has no entries.
+    /// Parses the reply to `XINFO STREAM`. A missing stream has no entries.
     static func stream(
         _ reply: EngineReply
     ) -> (last: LogPosition, first: LogPosition?, lastDeleted: LogPosition, count: UInt64, added: UInt64)? {

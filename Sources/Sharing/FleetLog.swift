@@ -1,5 +1,5 @@
-// The log of the fleet: the shell of Fleet's two machines, on a separate event loop. It performs the machines' actions in order, and
-// decides nothing.
+// The fleet's log: the I/O shell around the state machines of module Fleet, on a separate event loop. It performs the machines' actions in
+// order and makes no decisions.
 
 import CachePolicy
 import Engine
@@ -8,14 +8,14 @@ import Logging
 import Reactor
 import ResponseCache
 
-/// `@unchecked Sendable` because it is touched on its loop only; others carry it there.
+/// `@unchecked Sendable` because its state is used on its loop only; other threads only pass the reference.
 public final class FleetLog: @unchecked Sendable {
     let loop: EventLoop
     let settings: FleetSettings
     let keys: EngineKeys
     let logger: Logger
     let files: FleetFiles
-    /// Two clients: a blocking read delays all commands behind it.
+    /// Separate from the writer's client, because a blocking read delays all commands behind it.
     let reader: EngineClient
     let writer: EngineClient
     var follower: LogFollower
@@ -40,30 +40,30 @@ public final class FleetLog: @unchecked Sendable {
     private var writerTimer: LoopTimer?
     private var isStopped = false
     var logConnection: UInt64?
-    /// `LogInfo.primary` of the server that was met. The writer has to reach it.
+    /// `LogInfo.primary` of the connected server. The writer must reach the same primary.
     var logPrimary: [UInt8] = []
     var writerConnection: UInt64?
-    /// Number of the meeting with the log.
+    /// Number of the current connection to the log. Replies from earlier connections are ignored.
     var session = 0
     var isResting = false
-    /// When epoch and time were requested last, and the earliest time of the next reading.
+    /// When epoch and time were last requested, and the earliest time of the next read.
     var lastCheck = Int64.min / 2
     var nextReading = Int64.min / 2
     private var warned: Set<String> = []
-    /// Value beside the epoch, as last read; nil: unknown.
+    /// Admission value as last read; nil if unknown.
     var admission: FleetAdmission?
-    /// When this node was last refused, and when it last greeted for a foreign entry: milliseconds of the loop's clock.
+    /// When this node was last refused, and when it last sent a greeting for a foreign entry: milliseconds of the loop's clock.
     var refusedAt: Int64?
     var lastHello: Int64?
     private var warnedOfUnopened: Int64?
     var lastRefusal: EngineFailure?
     private var isUntrimmed = false
 
-    /// Orders to apply, and the report that follows them.
+    /// Orders to apply, and the report that is sent after them.
     private struct Batch {
         var orders: [FleetOrder] = []
         var report: UInt64?
-        /// `linkNumber` when all orders before it complete a catch-up.
+        /// `linkNumber` of the connection if all orders before it complete a catch-up; nil otherwise.
         var linkNumber: UInt64?
     }
     /// Number of changes between connected and disconnected.
@@ -71,11 +71,11 @@ public final class FleetLog: @unchecked Sendable {
     private var batch = Batch()
     private var batches: [Batch] = []
     private var isApplying = false
-    /// Whether all orders before the connection are applied.
+    /// Whether all orders that preceded the connection are applied.
     private var isLinked = false
 
     private static let tickMilliseconds = 250
-    /// Minimum of `LogFollower.Limits.quiet`.
+    /// Minimum of `LogFollower.Limits.quiet`, in milliseconds.
     private static let leastQuiet: Int64 = 500
     private static let ordersAtATime = 2_048
 
@@ -109,7 +109,7 @@ public final class FleetLog: @unchecked Sendable {
         loop.start()
     }
 
-    /// The former process has ended: its pending purges are this one's.
+    /// Adopts the pending purges of the previous process, which has ended.
     public func takeLeftPurges() {
         loop.execute { [self] in
             if !isStopped { takeLeft() }
@@ -118,7 +118,7 @@ public final class FleetLog: @unchecked Sendable {
 
     public func stop(then: @escaping @Sendable () -> Void) {
         loop.execute { [self] in
-            // Purges in progress are kept for the next process, and so are writes that are not in the log.
+            // Purges in progress and writes that are not in the log are stored for the next process.
             handle(LogWriter.Event.lost)
             keepWrites()
             pendingFile.finish()
@@ -161,7 +161,7 @@ public final class FleetLog: @unchecked Sendable {
         publish()
     }
 
-    /// Each reply counts for a while.
+    /// Extends the time until which the connection counts as live. Each reply does so.
     private func extendLink() {
         guard isLinked, let end = follower.connectedUntil else { return }
         node?.logLink.see(until: Timestamp(milliseconds: loop.time.wallMilliseconds + end - now))
@@ -197,7 +197,7 @@ public final class FleetLog: @unchecked Sendable {
         case .upToDate:
             linkNumber += 1
             batch.linkNumber = linkNumber
-            // Age is reported for live entries only.
+            // Age is reported only for entries read after the catch-up.
             figures.lagMilliseconds = 0
         case .disconnected(let since, let cause):
             linkNumber += 1
@@ -219,20 +219,21 @@ public final class FleetLog: @unchecked Sendable {
         figures.disconnectedSince = nil
         figures.trouble = nil
         warned = []
-        logger.notice("the fleet's log is followed: what other nodes purge is seen")
+        logger.notice("connected to the fleet's log: purges of other nodes are applied")
     }
 
-    /// Logs the cause once, and once more if it turns out to be a mistake in the settings.
+    /// Logs the cause once, and again if it turns out to be a mistake in the settings.
     func logDisconnection() {
         guard !isLinked, let trouble = figures.trouble else { return }
         guard warned.isEmpty || trouble.isMisconfiguration && !warned.contains(trouble.label) else { return }
         warned.insert(trouble.label)
-        logger.warning(
-            "the fleet's log cannot be seen: \(trouble.sentence(fleet: settings.name)). Copies count as fresh for share.blind_limit only, and nothing is taken from other nodes"
-        )
+        let sentence =
+            "disconnected from the fleet's log: \(trouble.sentence(fleet: settings.name)). Stored responses count as fresh for "
+            + "share.blind_limit only, and responses of other nodes are not used"
+        logger.warning("\(sentence)")
     }
 
-    /// - Parameter failure: why the log is not trimmed; nil: it is.
+    /// - Parameter failure: why the log is not trimmed; nil if trimming succeeds.
     func noteTrimming(_ failure: EngineFailure?) {
         guard let failure else {
             isUntrimmed = false
@@ -240,9 +241,10 @@ public final class FleetLog: @unchecked Sendable {
         }
         guard !isUntrimmed, failure.isMisconfiguration else { return }
         isUntrimmed = true
-        logger.warning(
-            "the fleet's log is not trimmed (XTRIM): the engine \(failure.sentence(fleet: settings.name)). Entries go by their age only, as others are appended"
-        )
+        let sentence =
+            "the fleet's log is not trimmed (XTRIM): the engine \(failure.sentence(fleet: settings.name)). "
+            + "Old entries are removed only when new ones are appended"
+        logger.warning("\(sentence)")
     }
 
     func noteUnopened(isForeign: Bool) {
@@ -255,11 +257,13 @@ public final class FleetLog: @unchecked Sendable {
         figures.lastUnopened = loop.time.wallMilliseconds
         if let last = warnedOfUnopened, now - last < Self.unopenedRestMilliseconds { return }
         warnedOfUnopened = now
-        logger.warning(
+        let sentence =
             isForeign
-                ? "an entry of the log of fleet \(settings.name) has the key of no node of the fleet: another program writes to the log. It is ignored (\(figures.foreign) so far)"
-                : "an entry of the fleet's log does not open: a node of fleet \(settings.name) has another share.secret_file, and shares nothing with this one. What it purges or changes may be anything, so all that is stored here counts as stale each time (\(figures.unopened) so far)"
-        )
+            ? "ignored an entry in the log of fleet \(settings.name): its key belongs to no node of the fleet, so another program "
+                + "writes to the log (\(figures.foreign) so far)"
+            : "cannot decrypt an entry of the fleet's log: a node of fleet \(settings.name) has another share.secret_file. The entry "
+                + "may be a purge of anything, so all responses stored here become stale (\(figures.unopened) entries so far)"
+        logger.warning("\(sentence)")
     }
 
     private static let unopenedRestMilliseconds: Int64 = 60_000
@@ -269,13 +273,12 @@ public final class FleetLog: @unchecked Sendable {
         figures.gaps[gap, default: 0] += 1
         node?.logLink.doubt(FleetDoubt(rawValue: gap.rawValue) ?? .lostEntries, at: Timestamp(milliseconds: loop.time.wallMilliseconds))
         if gap == .neverFollowed {
-            logger.notice("the responses stored here were never compared with the fleet's log: they count as stale once")
+            logger.notice("the responses stored here are older than this node's connection to the fleet's log: they become stale once")
             return batch.orders.append(.everything(isSoft: true))
         }
         let isSoft = settings.afterGap == .stale
-        logger.error(
-            "entries of other nodes were lost (\(gap.rawValue)), possibly purges: all responses stored here \(isSoft ? "count as stale" : "are dropped")"
-        )
+        let effect = isSoft ? "become stale" : "are removed"
+        logger.error("entries of other nodes were lost (\(gap.rawValue)), possibly purges: all responses stored here \(effect)")
         batch.orders.append(.everything(isSoft: isSoft))
     }
 
@@ -288,9 +291,9 @@ public final class FleetLog: @unchecked Sendable {
         positionFile.keep(write) { [weak self] isKept in
             guard let self else { return }
             if isKept { return handle(LogFollower.Event.kept(position)) }
-            // Another process may have taken over meanwhile.
+            // Another process may have taken over meanwhile, and owns the file then.
             guard following.mayKeepPosition else { return }
-            logger.warning("the position in the fleet's log cannot be written: it is read again after a restart")
+            logger.warning("cannot write the position in the fleet's log: after a restart, the log is read again from an older position")
         }
     }
 
@@ -301,7 +304,7 @@ public final class FleetLog: @unchecked Sendable {
         }
         guard !isApplying, !batches.isEmpty, let following else { return }
         isApplying = true
-        // A catch-up may have a million orders.
+        // A catch-up may have a million orders, so they are applied in parts.
         var orders: [FleetOrder] = []
         var taken = 0
         while taken < batches.count, taken == 0 || orders.count + batches[taken].orders.count <= Self.ordersAtATime {
@@ -313,7 +316,7 @@ public final class FleetLog: @unchecked Sendable {
         batches.removeFirst(taken)
         let marks = orders.prefix(while: \.isMark)
         following.follow(marks)
-        // Long orders end in another turn of the loop, which bounds the stack.
+        // Long lists of orders continue in another turn of the loop, which bounds the stack.
         guard marks.count < orders.count || !batches.isEmpty else { return finishApplying(report, linkNumber) }
         following.apply(Array(orders.dropFirst(marks.count))) { [weak self] in
             guard let self else { return }
@@ -325,7 +328,7 @@ public final class FleetLog: @unchecked Sendable {
         isApplying = false
         if let report { handle(.applied(report: report)) }
         if let linkNumber {
-            // Responses stored from now on can be offered: the ceiling of their position is on the disk.
+            // Responses stored from now on can be offered: the upper bound of their position is on disk.
             positionFile.whenWritten { [weak self] in
                 if let self, linkNumber == self.linkNumber { see() }
             }
@@ -333,7 +336,8 @@ public final class FleetLog: @unchecked Sendable {
         flushBatch()
     }
 
-    /// - Parameter then: called on this loop once: a write is in the log or was given up, or the durability of a purge is known.
+    /// - Parameter then: called once on this loop: when a write is in the log or no longer waited for, or when the durability of a purge
+    ///   is known.
     func append(_ message: LogMessage, _ purpose: LogWriter.Purpose, then: @escaping (LogWriter.Outcome) -> Void) {
         loop.assertOnLoop()
         guard !isStopped else { return then(.later) }
@@ -350,7 +354,7 @@ public final class FleetLog: @unchecked Sendable {
     }
 
     func perform(_ actions: [LogWriter.Action]) {
-        // A pending purge is reported when it is on the disk.
+        // A pending purge is reported once it is on disk.
         let pendingReports = actions.filter(\.isReportingPending)
         keepPending(actions) { [self] in for action in pendingReports { perform(action) } }
         for action in actions where !action.isReportingPending { perform(action) }
@@ -373,7 +377,7 @@ public final class FleetLog: @unchecked Sendable {
     }
 
     private func reportOutcome(_ token: LogWriter.Token, _ outcome: LogWriter.Outcome) {
-        // A purge waits for more than that.
+        // A purge waits for durability, not only for the append.
         if case .appended = outcome, purges.contains(token) { return }
         purges.remove(token)
         waiting.removeValue(forKey: token)?(outcome)

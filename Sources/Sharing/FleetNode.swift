@@ -14,7 +14,7 @@ public final class FleetNode: Sendable {
     public let membership: FleetMembership
     public let log: FleetLog
     let keys: EngineKeys
-    /// Random for each process.
+    /// Random number that identifies this process.
     public let number: UInt64
     let name: [UInt8]
     private let state = Mutex(State())
@@ -24,7 +24,7 @@ public final class FleetNode: Sendable {
     private let upstreams = Mutex<[String: String]>([:])
     private let logger: Logger
 
-    /// Written by the log's loop, read by the shards.
+    /// State that the log's loop writes and the shards read.
     struct State {
         var table = MarkTable()
         var applied = AppliedPositions()
@@ -47,21 +47,21 @@ public final class FleetNode: Sendable {
     var logLink: FleetLogLink { membership.logLink }
 
     public var isUpToDate: Bool { !logLink.isDisconnected(at: Timestamp(milliseconds: log.loop.time.wallMilliseconds)) }
-    /// Engine's clock minus this machine's, in milliseconds, less the error of measurement; nil: unknown.
+    /// Engine's clock minus this machine's clock, in milliseconds, reduced by the measurement error; nil if unknown.
     public var clockSkew: Int64? {
         let (now, wall) = (log.now, log.loop.time.wallMilliseconds)
         return change { $0.clock.skew(wallNow: wall, now: now) }
     }
     public var nodeName: String { String(decoding: name, as: UTF8.self) }
 
-    /// Number of other processes that have written to the log within the last hour, former ones of this node included.
+    /// Number of other processes that have written to the log within the last hour. Earlier processes of this node count too.
     public var otherNodeCount: Int {
         let figures = log.publishedFigures
         let now = change { $0.clock.now(log.now) }
         return now.map { figures.nodes(since: $0 - 3_600_000, besides: number) } ?? 0
     }
 
-    /// A failing server that has the log, or is alone, is reported with the log.
+    /// Logs a server's failure, unless the log's own messages report it: the server holds the log, or is the only one.
     func note(_ server: EngineServer, _ change: EngineServerChange, by client: EngineClient) {
         let mayLog = client.isCluster && server != log.publishedFigures.server
         watch.withLock { $0.note(server, change, by: ObjectIdentifier(client), mayLog: mayLog, now: log.now) }.map(logNews)
@@ -74,14 +74,14 @@ public final class FleetNode: Sendable {
         watch.withLock { $0.due(now: log.now) { $0 != server } }.forEach(logNews)
     }
 
-    /// A shard's round trips have become longer, or shorter, than the look-up timeout.
+    /// Logs that the shards' round trips have become longer, or shorter, than the lookup timeout.
     func noteRoundTrip(_ microseconds: Int64, isSlow: Bool, of client: EngineClient) {
         let (wasSlow, isSlow) = slow.withLock { slow in
             defer { if isSlow { slow.insert(ObjectIdentifier(client)) } else { slow.remove(ObjectIdentifier(client)) } }
             return (!slow.isEmpty, isSlow || slow.count > 1)
         }
         guard wasSlow != isSlow else { return }
-        guard isSlow else { return logger.notice("the engine is fast enough again: misses look for what other nodes have stored") }
+        guard isSlow else { return logger.notice("the engine is fast enough again: misses are looked up at other nodes") }
         logger.warning(
             "a round trip to the engine takes \(microseconds / 1_000) ms, longer than \(settings.timeout) ms: until it is faster, misses do not query other nodes. Bring the nodes and the engine closer together"
         )
@@ -92,13 +92,13 @@ public final class FleetNode: Sendable {
     private func logNews(_ news: EngineWatch.News) {
         switch news {
         case .fails(let server, let failure):
-            logger.warning("what \(server) of the engine has is not shared: it \(failure.sentence(fleet: settings.name))")
+            logger.warning("responses on \(server) of the engine are not shared: the server \(failure.sentence(fleet: settings.name))")
         case .recovered(let server): logger.notice("\(server) of the engine is used again")
-        case .dropped(let server): logger.notice("\(server) of the engine is needed no more: the Cluster has given its part to others")
+        case .dropped(let server): logger.notice("\(server) of the engine is no longer used: its slots have moved")
         }
     }
 
-    /// Upstreams' URLs by API. Nodes with different ones are not admitted to one fleet.
+    /// Upstream URLs by API. Nodes with different URLs are not admitted to one fleet.
     public var served: [String: String] {
         get { upstreams.withLock { $0 } }
         set { upstreams.withLock { $0 = newValue } }
@@ -108,7 +108,7 @@ public final class FleetNode: Sendable {
 
     func change<Result>(_ body: (inout State) -> Result) -> Result { state.withLock { body(&$0) } }
 
-    /// Position and fleet time of a response that was stored here; nil: unknown.
+    /// Returns the log position and fleet time of a response stored here; nil if unknown.
     func stamp(_ recency: Recency, wallNow: Int64, now: Int64) -> (version: RecordVersion, fleetTime: Int64)? {
         state.withLock { state in
             guard let version = state.applied.version(before: recency.requestTime.milliseconds),
@@ -118,13 +118,13 @@ public final class FleetNode: Sendable {
         }
     }
 
-    /// By this node's wall clock; nil: impossible.
+    /// Converts a fleet time to this node's wall clock; nil if the time is implausible.
     func wallTime(ofFleet time: Int64, wallNow: Int64, now: Int64) -> Int64? {
         state.withLock { $0.clock.wallTime(ofFleet: time, wallNow: wallNow, now: now) }
     }
 
-    /// Why a record may not be taken; nil: it may.
-    /// - Parameter marks: keys of all marks that may concern it.
+    /// Returns why a record may not be used; nil if it may.
+    /// - Parameter marks: keys of all marks that may concern the record.
     func refusal(
         of version: RecordVersion, concerning marks: [[UInt8]], isMeant: (_ selection: [UInt8]) -> Bool
     ) -> TakeRefusal? {
@@ -132,9 +132,9 @@ public final class FleetNode: Sendable {
         return state.withLock { $0.table.refusal(of: version, reached: $0.reached, concerning: hashes, isSelected: isMeant) }
     }
 
-    /// - Parameter then: called from any thread once the write is in the log or was given up.
+    /// - Parameter then: called from any thread once the write is in the log or is no longer waited for.
     func propagate(_ message: LogMessage, then: @escaping @Sendable (_ isPropagated: Bool) -> Void) {
-        // Until the log's loop holds it.
+        // Refuses affected records until the log's loop does so.
         hold(message)
         log.loop.execute { [self] in
             log.append(message, .write) { outcome in if case .appended = outcome { then(true) } else { then(false) } }
@@ -142,8 +142,8 @@ public final class FleetNode: Sendable {
         }
     }
 
-    /// Older records of a purge's responses are refused from now on.
-    /// - Parameter message: nil: no other node can be concerned.
+    /// Publishes a purge. Older records of the purged responses are refused from now on.
+    /// - Parameter message: nil if no other node can be affected.
     public func announce(_ message: LogMessage?) -> any AnnouncedPurge {
         message.map(hold)
         return Announcement(node: self, message: message)
@@ -187,14 +187,14 @@ extension PurgeReach {
     }
 }
 
-/// Positions in the log by time: a response counts as of the position when it was requested.
+/// Log positions by time: a response gets the position that applied when its request was sent.
 struct AppliedPositions: Sendable {
     private var entries: [(time: Int64, version: RecordVersion?)] = []
 
     private static let limit = 4_096
 
     /// - Parameters:
-    ///   - version: nil: disconnected.
+    ///   - version: nil if disconnected.
     ///   - time: wall clock. If it goes back, earlier positions are dropped.
     mutating func note(_ version: RecordVersion?, at time: Int64) {
         guard entries.last?.version != version || entries.isEmpty else { return }
@@ -204,7 +204,7 @@ struct AppliedPositions: Sendable {
         entries.append((time, version))
     }
 
-    /// Position when a request was sent; nil: unknown.
+    /// Returns the position when a request was sent; nil if unknown.
     func version(before time: Int64) -> RecordVersion? {
         var (low, high) = (0, entries.count)
         while low < high {

@@ -1,17 +1,17 @@
-// What the log makes this node do, and the protocol of the store's side.
+// Orders that the log gives to this node's store, and the protocol that the store implements.
 
 import CachePolicy
 import Fleet
 import ResponseCache
 
-/// An entry of another node, as the local store applies it.
+/// The effect of another node's entry on the local store.
 public enum FleetOrder: Sendable, Equatable {
-    /// Key of a mark (`FleetStorage.invalidated`). Soft: stored responses become stale and are kept.
+    /// Key of a mark (`FleetStorage.invalidated`). If soft, stored responses become stale and are kept.
     case mark([UInt8], isSoft: Bool = false)
     case purge(FleetSelection, isSoft: Bool)
     case everything(isSoft: Bool)
 
-    /// A message that cannot be read may mean anything.
+    /// Returns the orders of a message. A message that cannot be parsed has the widest possible effect.
     static func orders(of message: LogMessage) -> [FleetOrder] {
         switch message.kind {
         case .target, .collection, .group, .entry: [.mark(message.argument, isSoft: message.isSoft)]
@@ -27,10 +27,10 @@ public enum FleetOrder: Sendable, Equatable {
 }
 
 public protocol FleetOrderReceiver: Sendable {
-    /// Applies marks before it returns. No response that was requested earlier is stored where a mark concerns it.
+    /// Applies marks before it returns. A response requested before a mark is not stored if the mark concerns it.
     func follow(_ marks: ArraySlice<FleetOrder>)
 
-    /// Applies orders that are no marks, in their order.
+    /// Applies orders other than marks, in their order.
     /// - Parameter done: called once, from any thread.
     func apply(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void)
 
@@ -41,7 +41,7 @@ public protocol FleetOrderReceiver: Sendable {
 
     var hasStored: Bool { get }
 
-    /// Whether this process may write the files: not after another has taken over. Called from any thread.
+    /// Whether this process may write the position file: false after another process has taken over. May be called from any thread.
     var mayKeepPosition: Bool { get }
 }
 

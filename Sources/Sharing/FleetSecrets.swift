@@ -1,9 +1,9 @@
-// The secrets that only the fleet's nodes have: they derive names of records, seal records and hash credentials. The engine's owner can
-// neither read nor forge nor swap records.
+// The secrets that only the fleet's nodes have. Keys derived from them name and seal records and hash credentials. An operator of the
+// engine cannot read, forge or exchange records.
 
 import CHash
 
-/// One secret, as the keys derived from it.
+/// Keys derived from one secret.
 struct FleetSecret: Sendable {
     private let nameKey: [UInt8]
     private let credentialKey: [UInt8]
@@ -12,7 +12,7 @@ struct FleetSecret: Sendable {
     let id: [UInt8]
     static let idBytes = 8
 
-    /// - Parameter text: of any length; the settings check it.
+    /// - Parameter text: secret of any length; the settings check the length.
     init(_ text: [UInt8]) {
         let root = Self.hash(text, key: [], bytes: 32)
         func key(_ purpose: String) -> [UInt8] { Self.hash(Array("cistern fleet: \(purpose)".utf8), key: root, bytes: 32) }
@@ -31,7 +31,7 @@ struct FleetSecret: Sendable {
     /// Name of a stored key in the engine: 16 bytes.
     func name(of key: [UInt8]) -> [UInt8] { Self.hash(key, key: nameKey, bytes: 16) }
 
-    /// Hash of credentials, equal on all nodes: 16 bytes.
+    /// Returns the hash of credentials, equal on all nodes: 16 bytes.
     func partition(of credentials: [UInt8]) -> [UInt8] { Self.hash(credentials, key: credentialKey, bytes: 16) }
 
     static let nonceBytes = Int(crypto_aead_xchacha20poly1305_ietf_NPUBBYTES)
@@ -39,7 +39,7 @@ struct FleetSecret: Sendable {
 
     static let sealBytes = nonceBytes + tagBytes
 
-    /// - Parameter context: key in the engine. The seal opens for this key only.
+    /// - Parameter context: key in the engine. The sealed value can be opened under this key only.
     func seal(_ plain: [UInt8], at context: [UInt8]) -> [UInt8] {
         var sealed: [UInt8] = []
         sealed.reserveCapacity(Self.sealBytes + plain.count)
@@ -48,12 +48,12 @@ struct FleetSecret: Sendable {
         return sealed
     }
 
-    /// - Returns: nil: another prefix, secret or place, or altered.
+    /// - Returns: nil if the prefix, the secret or the key in the engine differs, or the value was altered.
     func open(_ sealed: [UInt8], at context: ArraySlice<UInt8>, behind prefix: [UInt8] = []) -> [UInt8]? {
         let plainCount = sealed.count - Self.sealBytes - prefix.count
         guard plainCount >= 0, sealed.starts(with: prefix) else { return nil }
         var isTrue = false
-        // The buffer of an empty array is shared, so it has one byte at least.
+        // Arrays without elements share one buffer, so at least one byte is allocated.
         let plain = [UInt8](unsafeUninitializedCapacity: max(1, plainCount)) { buffer, count in
             context.withUnsafeBufferPointer { context in
                 sealed.withUnsafeBufferPointer { bytes in
@@ -83,8 +83,8 @@ extension [UInt8] {
     }
 }
 
-/// Seals with one secret many times. A nonce is 16 random bytes of this sealer and a counter, so the first step of XChaCha20
-/// (HChaCha20, draft-irtf-cfrg-xchacha §2.3) runs once.
+/// Seals many values with one secret. A nonce is 16 random bytes of this sealer and a counter, so the first step of XChaCha20 (HChaCha20,
+/// draft-irtf-cfrg-xchacha §2.3) runs once.
 struct FleetSealer: ~Copyable {
     private let start: [UInt8]
     private let key: [UInt8]
@@ -100,10 +100,10 @@ struct FleetSealer: ~Copyable {
         (self.start, self.key) = (start, key)
     }
 
-    /// Appends a sealed text that `append` writes in place.
+    /// Appends sealed text that `append` writes directly into the buffer.
     /// - Parameter context: key in the engine.
     mutating func appendSealed(to bytes: inout [UInt8], at context: ArraySlice<UInt8>, _ append: (inout [UInt8]) -> Void) {
-        // Rest of the nonce in the second step: four zero bytes precede it.
+        // Rest of the nonce for the second step, after four zero bytes.
         let nonce = (UInt32(0), UInt32(truncatingIfNeeded: count).littleEndian, UInt32(truncatingIfNeeded: count >> 32).littleEndian)
         count += 1
         bytes += start
@@ -111,7 +111,7 @@ struct FleetSealer: ~Copyable {
         let textStart = bytes.count
         append(&bytes)
         let plainCount = bytes.count - textStart
-        // Room for the tag.
+        // Reserves space for the tag.
         for _ in 0..<FleetSecret.tagBytes { bytes.append(0) }
         bytes.withUnsafeMutableBufferPointer { bytes in
             guard let text = bytes.baseAddress.map({ $0 + textStart }) else { return }
@@ -126,7 +126,7 @@ struct FleetSealer: ~Copyable {
     }
 }
 
-/// The secrets of a fleet: the first seals, each of them opens.
+/// The secrets of a fleet. The first one seals; each of them opens.
 public struct FleetSecrets: Sendable {
     let all: [FleetSecret]
 
@@ -139,10 +139,10 @@ public struct FleetSecrets: Sendable {
         case tooShort(line: Int)
     }
 
-    /// - Parameter file: a secret on each line, empty lines, and comments that begin with #.
+    /// - Parameter file: one secret per line; empty lines and comments that begin with # are ignored.
     public init(file: [UInt8]) throws(Problem) {
         // The first call initializes the library; later calls do nothing.
-        precondition(chash_start() >= 0, "no random numbers can be had")
+        precondition(chash_start() >= 0, "no source of random numbers is available")
         var secrets: [FleetSecret] = []
         for (number, line) in file.split(separator: 0x0a, omittingEmptySubsequences: false).enumerated() {
             let blanks: Set<UInt8> = [0x20, 0x09, 0x0d]

@@ -7,18 +7,18 @@ import ResponseCache
 
 public struct FleetSettings: Sendable {
     public var engine: EngineSettings
-    /// Part of every key in the engine.
+    /// Name of the fleet; part of every key in the engine.
     public var name: String
     public var secrets: FleetSecrets
     /// Maximum time to keep a record, milliseconds.
     public var keep: Int64 = 7 * 86_400_000
-    /// Milliseconds a disconnected node serves stored responses as fresh; nil: unlimited.
+    /// How long a disconnected node serves stored responses as fresh, in milliseconds; nil means unlimited.
     public var blindLimit: Int64? = 30_000
-    /// Milliseconds that a client waits for the engine before the request is sent, and the response to a write for the log.
+    /// Maximum time that a request waits for a lookup, and the response to a write for the log, in milliseconds.
     public var timeout: Int64 = 10
     public var afterGap = FleetLogLink.AfterGap.stale
     public var collapses = true
-    /// Maximum content of a shared response, bytes: sealing it holds the loop.
+    /// Maximum content of a shared response in bytes. Sealing it blocks the loop.
     public var contentLimitBytes = 1 << 20
 
     public init(engine: EngineSettings, name: String, secrets: FleetSecrets) {
@@ -29,14 +29,14 @@ public struct FleetSettings: Sendable {
 extension FleetSettings {
     public var logKey: [UInt8] { EngineKeys(fleet: name).log }
 
-    /// All commands that nodes use, in forms that change nothing, on an unused key.
-    /// - Parameter isTheirs: whether the tested server has a key.
+    /// Returns all commands that nodes use, in forms without effect, on an unused key.
+    /// - Parameter isTheirs: returns whether the tested server is responsible for a key.
     public func checkedCommands(isCluster: Bool, where isTheirs: (_ key: [UInt8]) -> Bool) -> [CheckedCommand] {
         let keys = EngineKeys(fleet: name)
         func key(_ number: Int) -> [UInt8] {
             Array(keys.recordKeys(of: secrets.first.name(of: Array("check \(number)".utf8))).record.bytes)
         }
-        // Each server of a Cluster has some hundred slots at least.
+        // Each server of a Cluster has at least some hundred slots.
         let key = key((0..<4_096).first { isTheirs(key($0)) } ?? 0)
         func command(_ words: [String], _ rest: [[UInt8]] = [], named name: String? = nil) -> CheckedCommand {
             CheckedCommand(name: name ?? words[0], command: EngineCommand(words.map { Array($0.utf8) } + rest, key: key))
@@ -47,7 +47,7 @@ extension FleetSettings {
             command(["UNLINK"], [key]),
             command(["EXISTS"], [key]), command(["XINFO", "STREAM"], [key], named: "XINFO STREAM"),
             command(["XREAD", "COUNT", "1", "STREAMS"], [key, Array("0".utf8)]),
-            // Does nothing without the stream.
+            // NOMKSTREAM: the command has no effect if the stream does not exist.
             command(["XADD"], [key] + ["NOMKSTREAM", "*", "k", "h"].map { Array($0.utf8) }),
             command(["XTRIM"], [key] + ["MAXLEN", "0"].map { Array($0.utf8) }), command(["WAIT", "0", "1"]),
         ] + (isCluster ? [command(["CLUSTER", "SLOTS"], named: "CLUSTER SLOTS"), command(["ASKING"])] : [])
@@ -66,7 +66,7 @@ extension FleetSettings {
 
     private static let keyName = Array("i".utf8)
 
-    /// Key id that an entry names; nil: none (an older version), or several. It is not trusted.
+    /// Key id that an entry names, not authenticated. nil if the entry has none (older version) or several.
     static func keyID(_ fields: [LogField]) -> [UInt8]? {
         let ids = fields.filter { $0.name == keyName }
         return ids.count == 1 ? ids[0].value : nil
@@ -95,7 +95,7 @@ public struct CheckedCommand: Sendable {
     public let command: EngineCommand
 }
 
-/// Keys of a record and of its lease, in one slot.
+/// Keys of a record and of its lease, in one Cluster slot.
 struct RecordKeys: Equatable {
     let lease: EngineKey
     fileprivate static let leaseEnd = Array(":l".utf8)

@@ -1,4 +1,4 @@
-// Why the log cannot be followed, and why a server fails: sentences for the log, `cistern check` and `cistern share status`.
+// Reasons why the log cannot be followed or a server fails, as sentences for the log, `cistern check` and `cistern share status`.
 
 import Engine
 import Fleet
@@ -9,13 +9,13 @@ public enum LogTrouble: Sendable, Equatable {
     case otherSecret
     case otherUpstream
     case disconnected(DisconnectCause)
-    /// The engine can be read and refuses entries.
+    /// The engine allows reading and refuses entries.
     case refused(EngineFailure?, EngineServer?)
     case outdated(String, EngineServer?)
 
     /// - Parameters:
     ///   - known: cause known to the caller.
-    ///   - refusal: the engine's last refusal.
+    ///   - refusal: last refusal by the engine.
     init(_ cause: DisconnectCause, known: LogTrouble?, refusal: EngineFailure? = nil, _ server: EngineServer?) {
         switch cause {
         case .lost: self = known ?? .failed(.connectionLost, server)
@@ -45,14 +45,15 @@ public enum LogTrouble: Sendable, Equatable {
     public func sentence(fleet: String) -> String {
         switch self {
         case .failed(let failure, let server): "\(server?.description ?? "the engine") \(failure.sentence(fleet: fleet))"
-        case .notUnderstood: "what the engine says of the log cannot be understood"
+        case .notUnderstood: "the engine's replies about the log cannot be parsed"
         case .otherSecret:
             "fleet \(fleet) has another share.secret_file than this node, so they share nothing. Give this node the fleet's secret, or another share.fleet. If this node has the right one, remove cistern:\(fleet):{log}:nodes from the engine"
         case .otherUpstream:
             "other nodes of fleet \(fleet) have another upstream for an API that this node serves. Give this node another share.fleet. While an upstream's address changes, this node connects half a minute after the last node with the former one"
         case .disconnected(let cause): cause.sentence
         case .refused(let failure, let server):
-            "\(server?.description ?? "the engine") can be read, and refuses entries: it \(failure?.sentence(fleet: fleet) ?? "does not say why")"
+            "\(server?.description ?? "the engine") allows reading but refuses new entries: it "
+                + "\(failure?.sentence(fleet: fleet) ?? "does not say why")"
         case .outdated(let version, let server): InfoText.sentence(outdated: version, server)
         }
     }
@@ -71,44 +72,46 @@ extension DisconnectCause {
     fileprivate var sentence: String {
         switch self {
         case .lost, .silence, .refused: "the engine does not say why"
-        case .stopped: "this process, or its machine, did not run for a while, and reads first what was said meanwhile"
-        case .otherLog: "the engine has another log than it had, which is read first"
-        case .otherPrimary: "another server has the log now, which is read first"
-        case .removed: "the log was removed from the engine, and is read anew"
-        case .missing: "entries of another node are missing, and are waited for"
+        case .stopped: "this process, or its machine, was suspended for a while; it reads the missed entries first"
+        case .otherLog: "the engine has another log than before, which is read first"
+        case .otherPrimary: "another server now has the log, which is read first"
+        case .removed: "the log was removed from the engine; the new log is read from its beginning"
+        case .missing: "entries of another node are missing; this node waits for them"
         case .unheard:
-            "what this node appends is not what it reads: an address in share.servers leads to several servers, and has to lead to one primary"
+            "this node does not read the entries that it appends: an address in share.servers leads to several servers. It must lead to "
+                + "one primary"
         }
     }
 }
 
 extension EngineFailure {
-    /// Follows a server's name, or "the engine".
+    /// Clause that follows a server's name, or "the engine".
     public func sentence(fleet: String) -> String {
         switch self {
         case .unreachable: "cannot be reached"
         case .connectionLost: "has ended the connection"
         case .timedOut: "does not reply in time"
-        case .breakerOpen: "has failed lately and is not asked"
+        case .breakerOpen: "has failed recently and is not contacted for a while"
         case .queueFull: "refuses a command because of a limit"
         case .denied:
-            "does not know the user or the password, or requires one (share.user, share.password_file; each server has its users)"
+            "rejects the user or the password, or requires one (share.user, share.password_file; each server has its own users)"
         case .commandForbidden:
-            "does not let the user use a command that is needed (the ACL line in Configuration/Guides/Several-Nodes.md has all; cistern check names it)"
-        case .keyForbidden: "does not let the user use the keys of this fleet: its ACL needs ~cistern:\(fleet):*"
-        case .loading: "is reading its data in"
+            "denies the user a required command (cistern check names it; Configuration/Guides/Several-Nodes.md has the complete ACL line)"
+        case .keyForbidden: "denies the user the keys of this fleet: its ACL needs ~cistern:\(fleet):*"
+        case .loading: "is loading its data"
         case .readOnly: "is a replica, or has lost its primary"
-        case .clusterDown: "says that the Cluster is down: some slots have no server, or most primaries cannot be reached"
+        case .clusterDown: "reports that the Cluster is down: some slots have no server, or most primaries cannot be reached"
         case .notCluster:
-            "is not a Cluster, and share.servers has several addresses. Name one address that leads to the primary (of a managed engine, a balancer or Sentinel), or servers of one Cluster"
+            "is not a Cluster, and share.servers has several addresses. Specify one address that leads to the primary (a managed engine, "
+                + "a load balancer or Sentinel), or servers of one Cluster"
         case .redirected: "does not serve the slot, and neither does any other server"
-        case .full: "takes nothing more: its memory or its disk is full, or it has too few replicas"
-        case .protocolError: "says what no Redis says"
+        case .full: "refuses writes: its memory or its disk is full, or it has too few replicas"
+        case .protocolError: "sends replies that are not valid RESP"
         case .untrusted: "has a certificate that is not trusted (share.tls.ca_file), or does not trust ours"
-        case .noTLS: "can be reached, and does not agree on TLS: has it TLS on that port? rediss:// asks for it, redis:// does not"
+        case .noTLS: "can be reached, but the TLS handshake fails. Check whether the port uses TLS: rediss:// uses TLS, redis:// does not"
         case .noDatabase:
-            "does not give the database that share.servers names behind the port: a Cluster has 0 only, and the user needs +select for another"
-        case .closed: "is not asked any more"
+            "does not allow the database number in share.servers: a Cluster has database 0 only, and the user needs +select for another one"
+        case .closed: "is no longer used"
         }
     }
 

@@ -1,4 +1,4 @@
-// Purges that were answered as pending, in their order, and writes that a process could not append before it ended.
+// Purges that were answered as pending, in order, and writes that a process could not append before it ended.
 
 import Fleet
 
@@ -7,7 +7,7 @@ struct PendingMessage: Hashable {
     var isWrite = false
 }
 
-/// There may be thousands for days: to keep or drop one touches no other.
+/// Stores pending purges. Thousands may exist for days, so storing or dropping one does not touch the others.
 struct PendingPurges {
     private var kept: [LogWriter.Token: PendingMessage] = [:]
     private var writeCount = 0
@@ -23,10 +23,10 @@ struct PendingPurges {
 
     var messages: Set<LogMessage> { Set(kept.values.lazy.map(\.message)) }
 
-    /// Tokens ascend with the requests.
+    /// Purges in the order of their requests: tokens ascend.
     var all: [PendingMessage] { kept.sorted { $0.key < $1.key }.map(\.value) }
 
-    /// Number of pending purges by cause, without writes.
+    /// Returns the number of pending purges by cause, without writes.
     /// - Parameter unreached: purges that are not in the log. All others wait for a replica.
     func counts(unreached: [LogWriter.Token: LogWriter.Pending]) -> [LogWriter.Pending: Int] {
         var counts: [LogWriter.Pending: Int] = [:]
@@ -38,14 +38,14 @@ struct PendingPurges {
 }
 
 enum PendingContent {
-    /// In the second byte. Earlier versions used other bits, and appended other content.
+    /// Bits in the second byte. Earlier versions used other bits, and appended other content.
     private static let (softBit, writeBit): (UInt8, UInt8) = (1, 4)
-    /// A kind, bits, and the length of the argument.
+    /// Length of a kind, the bits, and the length of the argument.
     private static let headBytes = 10
-    /// Longer files are neither written nor read.
+    /// Maximum file size; longer files are neither written nor read.
     static let limitBytes = 64 << 20
 
-    /// - Parameter limit: one message covers all that exceed it.
+    /// - Parameter limit: maximum size in bytes. If the messages exceed it, one message replaces the rest.
     static func bytes(_ messages: [PendingMessage], limit: Int = limitBytes) -> [UInt8] {
         var bytes: [UInt8] = []
         for (index, message) in messages.enumerated() {

@@ -13,12 +13,12 @@ struct VersionedRecord {
     var record: FleetRecord
     /// Position in the log when the request was sent.
     var version: RecordVersion
-    /// Time of the response, milliseconds of the fleet's time.
+    /// Time of the response, in milliseconds of the fleet's time.
     var fleetTime: Int64
 
     private static let plain: [UInt8] = [1]
     private static let compressed: [UInt8] = [2]
-    /// Shorter records hardly shrink; longer ones would hold the loop. Bytes.
+    /// Lengths in bytes that are compressed: shorter records shrink little, and longer ones would block the loop.
     private static let worthCompressing = 512...1 << 20
 
     private var plainBytes: Int {
@@ -28,7 +28,7 @@ struct VersionedRecord {
 
     struct Packed {
         fileprivate let record: VersionedRecord
-        /// nil: the record is sealed as it is.
+        /// Compressed record; nil if the record is sealed uncompressed.
         fileprivate let compressed: [UInt8]?
 
         var sealedBytes: Int { VersionedRecord.plain.count + FleetSecret.sealBytes + (compressed?.count ?? record.plainBytes) }
@@ -40,7 +40,7 @@ struct VersionedRecord {
         }
     }
 
-    /// Coded content is compressed already.
+    /// Compresses the record, unless its content already has a content coding.
     func packed(by zstd: QuickZstd) -> Packed {
         guard record.body.form.coding == 0, Self.worthCompressing.contains(plainBytes) else { return Packed(record: self, compressed: nil) }
         var plain: [UInt8] = []
@@ -73,8 +73,8 @@ struct VersionedRecord {
         return secret.open(value, at: context + compressed, behind: compressed).flatMap { zstd.decompress($0, limit: limit) }
     }
 
-    /// - Parameter limit: of the record without seal and compression, bytes.
-    /// - Returns: nil: another layout, secret or place; altered, cut, or too long.
+    /// - Parameter limit: maximum size of the record without seal and compression, in bytes.
+    /// - Returns: nil if the layout, the secret or the key in the engine differs, or the record is altered, truncated or too long.
     init?(_ value: [UInt8], sealedBy secret: FleetSecret, at context: ArraySlice<UInt8>, by zstd: QuickZstd, limit: Int) {
         guard let plain = Self.open(value, sealedBy: secret, at: context, by: zstd, limit: limit) else { return nil }
         var rest = plain[...]

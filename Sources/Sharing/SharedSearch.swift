@@ -1,5 +1,5 @@
-// One look-up in the shared level. Record and lease are read in one round trip; a marker of Vary leads to a variant in a second one. While
-// another node has the lease, `LeaseWait` names the next question. Without `wait` it looks once, without a lease.
+// One lookup in the shared level. Record and lease are read in one round trip; a marker of Vary leads to a variant in a second one. While
+// another node has the lease, `LeaseWait` determines the next question. Without `wait`, the lookup reads once and takes no lease.
 
 import CachePolicy
 import Engine
@@ -8,30 +8,30 @@ import HTTPCore
 import Reactor
 import ResponseCache
 
-/// Touched on its level's loop only.
+/// Used on its level's loop only.
 final class SharedSearch {
     private let level: FleetLevel
     let lookUp: FleetLookUp
     let key: HashedKey
     private let cache: ResponseCache
-    /// nil: without a lease.
+    /// State of the wait for another node's lease; nil if the lookup takes no lease.
     private var wait: LeaseWait?
     private var question = LeaseWait.Question.check
     private var waiting: [any FleetWaiter] = []
-    /// Requests that continued without it.
+    /// Requests that continued before the lookup ended.
     private var departed: [any FleetWaiter] = []
     private var missing = 0
-    /// Places of the look-up, then those of variants.
+    /// Records to read: first those of the lookup, then those of variants.
     private var records: [WantedRecord] = []
     private var hasTaken = false
     private var refusal: FleetRefusal?
     private var hasFailed = false
-    /// Requests that join later continue at once.
+    /// True if requests that join later continue at once.
     private var isLate = false
     private var isOver = false
     private var lease = LeaseState.unknown
     private var hasWaited = false
-    /// Its number in the level's line; nil: none.
+    /// Number in the level's queue; nil if it is not queued.
     private var waitingNumber: Int?
     private var timer: LoopTimer?
 
@@ -40,7 +40,7 @@ final class SharedSearch {
         let recordKeys: RecordKeys
     }
 
-    /// - Parameter wait: longest wait for another node's lease, in milliseconds; nil: none.
+    /// - Parameter wait: maximum wait for another node's lease, in milliseconds; nil: the lookup takes no lease.
     init(_ level: FleetLevel, _ lookUp: FleetLookUp, _ key: HashedKey, _ cache: ResponseCache, wait: Int64?) {
         (self.level, self.lookUp, self.key, self.cache) = (level, lookUp, key, cache)
         self.wait = wait.map { LeaseWait(deadline: level.loop.batchMilliseconds + $0) }
@@ -114,7 +114,7 @@ final class SharedSearch {
         noteReply()
     }
 
-    /// Patience of the commands. A request continues earlier.
+    /// Timeout of the commands in milliseconds. A waiting request continues earlier.
     private static let patience: Int64 = 250
 
     private func use(_ replies: [EngineReply], _ number: Int) {
@@ -125,7 +125,7 @@ final class SharedSearch {
     private func noteLease(_ reply: EngineReply) {
         switch reply {
         case .nothing where question != .take: lease = .free
-        // The request may have its response by now, so the lease is of no use.
+        // The request may have its response by now, so it does not need the lease.
         case .nothing where isLate || isOver: level.releaseLease(records[0].recordKeys)
         case .nothing: lease = .taken
         case .bytes(let holder) where holder == node.name: lease = .ofThisNode
@@ -227,7 +227,7 @@ final class SharedSearch {
         if outcome == .found { for one in late { one.fleetResponseCameLate() } }
     }
 
-    /// A lease is given back if no request follows.
+    /// Resumes requests. Releases the lease if no request sends a fetch.
     private func resume(_ continuing: [any FleetWaiter], _ outcome: FleetOutcome) {
         guard lease == .taken else {
             for one in continuing { _ = one.fleetLookUpEnded(outcome, refusal) }
@@ -239,11 +239,11 @@ final class SharedSearch {
         var isLeaseUsed = false
         for one in continuing where one.fleetLookUpEnded(outcome, refusal) { isLeaseUsed = true }
         if !isLeaseUsed { level.ended(own, .free, by: 0) }
-        // Late replies do not concern it.
+        // Late replies no longer apply to this lease.
         lease = .unknown
     }
 
-    /// The request continues without the look-up.
+    /// Resumes the request without the lookup's result.
     func giveUp() {
         stopTiming()
         if hasWaited, !isLate { level.waitingForNodes -= 1 }

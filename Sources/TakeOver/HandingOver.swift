@@ -1,11 +1,11 @@
-// State machine of the old process in a take-over. Until it has committed, any failure lets it continue as before. Afterwards it cannot
-// return. It alone decides to commit, and does so once.
+// State machine of the old process in a take-over. It alone decides to commit, and does so once. Before the commit, any failure lets it
+// continue as before. After the commit it cannot return.
 
 public struct HandingOver: Sendable {
     public enum State: Sendable, Equatable {
         /// A process has connected.
         case greeted
-        /// Everything has been offered.
+        /// All parts have been offered.
         case offering
         /// The new process may have received the commit message.
         case committed
@@ -28,12 +28,12 @@ public struct HandingOver: Sendable {
         case nothing
         /// Send the reason to the other process and end the dialogue.
         case refuse(String)
-        /// Hand over everything.
+        /// Hand over all parts.
         case offer(Greeting)
-        /// Send changes that have occurred meanwhile, then the commit message.
+        /// Send the changes made since the offer, then the commit message.
         /// - Parameter listeners: indices of the listeners that the new process uses.
         case commit(listeners: [Int])
-        /// Continue as before.
+        /// Cancel the take-over and continue as before.
         case takeBack(String)
         case noteAcknowledged(UInt64)
         /// Apply a change of the new process.
@@ -62,15 +62,15 @@ public struct HandingOver: Sendable {
     private mutating func greeted(_ event: Event) -> Action {
         guard case .received(.hello(let greeting)) = event else {
             state = .over
-            return event == .gone ? .nothing : .refuse("it said nothing that this process understands")
+            return event == .gone ? .nothing : .refuse("it sent no valid message")
         }
         guard greeting.dialogue == Greeting.dialogue else {
             state = .over
-            return .refuse("version \(greeting.version) cannot take over from version \(version): the two hand over in different ways")
+            return .refuse("version \(greeting.version) cannot take over from version \(version): their take-over protocols differ")
         }
         guard greeting.storeFormat == storeFormat else {
             state = .over
-            return .refuse("version \(greeting.version) keeps responses in another format than version \(version)")
+            return .refuse("version \(greeting.version) stores responses in another format than version \(version)")
         }
         state = .offering
         return .offer(greeting)
@@ -84,7 +84,7 @@ public struct HandingOver: Sendable {
         case .received(.failed(let sentence)): return end(sentence)
         case .silent: return end("it was not ready within \(TakeOverMessage.patienceMilliseconds / 1_000) s")
         case .gone: return end("it ended before it was ready")
-        case .received, .garbled, .notCommitted: return end("it said something that does not belong here")
+        case .received, .garbled, .notCommitted: return end("it sent an unexpected message")
         }
     }
 
@@ -100,7 +100,7 @@ public struct HandingOver: Sendable {
         case .notCommitted:
             state = .over
             return .takeBack("it ended before it could be started")
-        // Silence is normal while nothing changes.
+        // Receiving no message is normal while nothing changes.
         case .silent: return .nothing
         case .received, .garbled, .gone:
             state = .over

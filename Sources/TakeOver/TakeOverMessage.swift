@@ -24,9 +24,9 @@ public enum TakeOverMessage: Sendable, Equatable {
     /// Accompanied by the listening socket of this dialogue.
     case takeOverListener
     case ticketKeys([UInt8])
-    /// Everything has been handed over. The new process may prepare.
+    /// All parts have been handed over. The new process may prepare.
     case offered
-    /// The new process owns everything from now on, and the old one cannot take it back. Nothing may be served before `begin`.
+    /// The new process owns everything from now on; the old one cannot cancel the take-over. Nothing may be served before `begin`.
     case committed(HandedPosition)
     /// The old process accepts no more connections and treats its stored responses as stale, so that no client receives an outdated
     /// response from it.
@@ -103,7 +103,7 @@ public enum PassedChange: Sendable, Equatable {
     case staleAll
 }
 
-/// The modes of one API: the initial ones of the settings, and the present ones.
+/// The modes of one API: the initial ones of the settings, and the current ones.
 public struct PassedModes: Sendable, Equatable {
     public struct Table: Sendable, Equatable {
         public var all: String

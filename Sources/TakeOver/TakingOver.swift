@@ -38,11 +38,11 @@ public struct TakingOver: Sendable {
         case say(TakeOverMessage)
         /// Apply a change: in order after the commit, or at once if that has happened.
         case follow(TakeOverMessage)
-        /// Take over the directory, and write behind the old process's records.
+        /// Take over the directory, and continue writing after the old process's records.
         case own(HandedPosition)
         case serve
         case noteAcknowledged(UInt64)
-        /// No more messages follow.
+        /// Record that the other process has ended and sends no more messages.
         case noteAlone
         /// End the process with this message. It has written nothing.
         case end(String)
@@ -96,7 +96,7 @@ public struct TakingOver: Sendable {
         }
     }
 
-    /// Serve whatever happens to the old process, because no other process serves.
+    /// Serves regardless of what happens to the old process, because no other process serves.
     private mutating func committed(_ event: Event) -> Action {
         if case .received(let message) = event, message.isNumbered { return .follow(message) }
         state = .serving
@@ -117,9 +117,9 @@ public struct TakingOver: Sendable {
     private mutating func end(_ event: Event) -> Action {
         switch event {
         case .received(.refused(let reason)): end(reason)
-        case .silent: end("the running process said nothing for \(TakeOverMessage.patienceMilliseconds / 1_000) s")
-        case .gone: end("the running process went away, or on without us")
-        default: end("the running process said something that does not belong here")
+        case .silent: end("the running process sent no message for \(TakeOverMessage.patienceMilliseconds / 1_000) s")
+        case .gone: end("the running process has ended, or has cancelled the take-over")
+        default: end("the running process sent an unexpected message")
         }
     }
 

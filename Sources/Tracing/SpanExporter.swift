@@ -68,7 +68,7 @@ public final class SpanExporter: @unchecked Sendable {
     }
 
     /// Whether one more request may be recorded. May be called from any shard.
-    /// - Parameter now: seconds.
+    /// - Parameter now: seconds since 1970.
     public func takeRoom(now: Int64) -> Bool { state.withLock { $0.limit.take(settings.limit, now: now) } }
 
     /// Counts a request that was not recorded because of the limit.

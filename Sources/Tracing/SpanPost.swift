@@ -55,7 +55,7 @@ final class SpanPost {
 
     /// - Parameter patience: maximum time in milliseconds; nil for the default.
     func send(_ body: [UInt8], patience: Int? = nil) -> PostResult {
-        guard let handle else { return .failed("libcurl cannot be used") }
+        guard let handle else { return .failed("cannot initialize libcurl") }
         (received.bytes, received.isTooLong) = ([], false)
         _ = cistern_easy_set_long(handle, CURLOPT_TIMEOUT_MS, min(patience ?? Self.timeoutMilliseconds, Self.timeoutMilliseconds))
         _ = cistern_easy_set_long(handle, CURLOPT_POSTFIELDSIZE, body.count)

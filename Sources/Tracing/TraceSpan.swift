@@ -108,7 +108,7 @@ public final class TraceSpan: Sendable {
 }
 
 /// Converts a shard's monotonic times to wall-clock times in microseconds with a constant offset, so that a span never begins before its
-/// parent. The offset is updated when the clock was set.
+/// parent. The offset is updated when the wall clock is set.
 public struct SpanClock: Sendable {
     private var offset: Int64?
     /// Tolerance in microseconds. Wall-clock times have millisecond resolution, and batches begin slightly earlier.

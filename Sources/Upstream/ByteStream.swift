@@ -26,7 +26,7 @@ final class ByteStream {
         case nothing
         /// TLS must write before bytes can be read.
         case wantsWrite
-        /// The end of the stream. `isClean`: the peer has closed its sending side in order; in TLS a truncated connection is not clean.
+        /// The end of the stream. `isClean`: the peer has closed its sending side properly; a truncated TLS connection is not clean.
         case ended(isClean: Bool)
     }
 
@@ -41,7 +41,7 @@ final class ByteStream {
     private var socket: Descriptor
     var descriptor: Int32 { socket.number }
     private let tls: TLSConnection?
-    /// Other sockets do not report how many bytes have arrived.
+    /// True for TCP. Other sockets do not report how many bytes have arrived.
     private let isTCP: Bool
     private var sent = 0
     /// errno of the failed read; 0 if none failed.
@@ -53,7 +53,7 @@ final class ByteStream {
         self.tls = tls
     }
 
-    /// Whether the kernel holds no unread bytes of the peer, including TLS's own messages.
+    /// Whether the kernel holds no unread bytes from the peer. TLS protocol messages count too.
     var isSilent: Bool { csystem_is_quiet(descriptor) != 0 }
 
     /// Whether readable bytes may exist that the kernel does not report, because TLS has buffered them.
@@ -62,7 +62,7 @@ final class ByteStream {
     /// Number of bytes passed to the kernel so far.
     var written: Int { tls?.written ?? sent }
 
-    /// Number of bytes that have reached the peer's kernel, as far as can be known.
+    /// Number of bytes that the peer's kernel has acknowledged; for other sockets than TCP, the number written.
     var arrived: Int { isTCP ? written - Int(csystem_unacknowledged(descriptor)) : written }
 
     /// Whether the connection is open and no unread bytes of the peer are waiting.

@@ -1,6 +1,6 @@
 // Establishes one connection to the upstream: libcurl connects, then TLS is negotiated if the upstream uses it, both within the connect
-// timeout. The attempt continues if its request is given up. Clients that come and go then do not start connections repeatedly, and the
-// outcome becomes known.
+// timeout. The attempt continues if its request is cancelled. So disconnecting clients do not cause repeated attempts, and the outcome is
+// recorded.
 
 import HTTPCore
 import Reactor
@@ -15,19 +15,19 @@ final class ConnectionAttempt: EventHandler {
         let spoken: SpokenProtocol
     }
 
-    /// The requests that wait for the connection: none if they were given up, several if HTTP/2 is expected.
+    /// The requests that wait for the connection: none if they were cancelled, several if HTTP/2 is expected.
     private(set) var transfers: [Transfer]
-    /// Whether HTTP/2 is not offered. This is so for a protocol upgrade, a connection with a signed-in user, or a request that may have
-    /// broken HTTP/2.
+    /// True if HTTP/2 must not be offered: for a protocol upgrade, a connection with connection-based credentials, or a request that may
+    /// have broken HTTP/2.
     let isForHTTP1: Bool
     /// Whether HTTP/2 was offered to the upstream.
     private(set) var hasOfferedHTTP2 = false
-    /// Whether the connection is for a request that is kept apart (`SeparatedRequests`).
+    /// Whether the connection is for a request that gets its own connection (`SeparatedRequests`).
     let isApart: Bool
     private let connections: OriginConnections
     private var phase = Phase.beginning
     private var timer: LoopTimer?
-    /// Whether the name was not found, and only the resolver's reason is awaited.
+    /// True if the name was not found and only the resolver's error is still awaited.
     private var isNameUnknown = false
     private let began = SystemTime.monotonicMicroseconds
     /// Milliseconds of the loop's clock.
@@ -36,7 +36,7 @@ final class ConnectionAttempt: EventHandler {
     private enum Phase {
         case beginning
         case connecting(CurlConnector.Task)
-        /// The TLS handshake uses the socket, so the socket is closed after it.
+        /// TLS handshake in progress. The socket must be closed after the handshake has ended.
         case securing(TLSConnection, CurlConnector.Connected)
         case ended
     }
@@ -50,7 +50,7 @@ final class ConnectionAttempt: EventHandler {
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.noteConnecting()
-        // The task holds this attempt until it has called.
+        // The task retains this attempt until it has called the closure.
         let task = connections.connector.connect(to: connections.lastAddresses) { [self] result in connected(result) }
         if let task {
             phase = .connecting(task)
@@ -85,7 +85,7 @@ final class ConnectionAttempt: EventHandler {
         return transfers.prefix(count)
     }
 
-    /// Removes a request that was given up. The attempt continues.
+    /// Removes a cancelled request. The attempt continues.
     func abandon(_ transfer: Transfer) {
         guard let index = transfers.firstIndex(where: { $0 === transfer }) else { return }
         transfers.remove(at: index)
@@ -153,7 +153,7 @@ final class ConnectionAttempt: EventHandler {
 
     private func secure(_ connected: CurlConnector.Connected) {
         guard let context = connections.tlsContext(isForHTTP1: isForHTTP1) else {
-            // A file of the TLS settings cannot be used.
+            // A file of the TLS settings is unusable.
             return end(.failure(UpstreamError(.tlsCertificateError, .tlsFiles)))
         }
         hasOfferedHTTP2 = connections.settings.http2 == .auto && connections.offersHTTP2 && !isForHTTP1

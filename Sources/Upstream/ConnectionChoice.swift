@@ -28,7 +28,7 @@ struct ConnectionChoice {
         case make
         /// Establish a new connection after closing an unused one.
         case replace
-        /// A stream of any connection, although it may be dead, because no other is possible.
+        /// A stream of any connection, even a possibly dead one, because no other option remains.
         case anyStream
     }
 

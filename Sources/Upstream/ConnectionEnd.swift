@@ -3,7 +3,7 @@
 public enum ConnectionEnd: String, Sendable, CaseIterable {
     /// The upstream sent bytes after the end of a response, or without a request.
     case surplus
-    /// The upstream sent a response, or similar bytes, before the request's head was completely written, or before any of it had arrived.
+    /// The upstream sent a response, or similar bytes, before the request's head was written completely or any of it had arrived.
     case earlyBytes = "early_bytes"
     /// The upstream closed the connection, or announced that in a response.
     case closedByPeer = "closed_by_peer"
@@ -15,7 +15,7 @@ public enum ConnectionEnd: String, Sendable, CaseIterable {
     case unused
     /// The upstream's name no longer resolves to this address.
     case addressGone = "address_gone"
-    /// The connection belonged to a client's connection that has ended or was idle for too long.
+    /// The connection belonged to a client connection that has ended or was idle for too long.
     case ownerGone = "owner_gone"
     /// HTTP/2: the upstream did not respond to a PING within the connect timeout.
     case unresponsive

@@ -1,11 +1,11 @@
-// The queue of requests that wait for a connection: first in, first out among requests with free shares, background requests last. It knows
-// no connections, only their limit and the number of requests that have one. A step takes logarithmic time in the number of waiting
-// requests, plus a visit of each share that holds requests back. There are at most as many such shares as connections.
+// The queue of requests that wait for a connection. It is first in, first out among requests whose shares are not full; background
+// requests come last. It contains no connections, only their limit and the number in use. A step takes logarithmic time in the number of
+// waiting requests, plus a visit of each share that blocks requests. There are at most as many such shares as connections.
 
-/// A share of the connections. While it is full, requests that name it wait, and other requests pass them. Equal names must have equal
+/// A limited part of the connections. While it is full, its requests wait, and other requests overtake them. Equal names must have equal
 /// limits.
 public struct ConnectionShare: Hashable, Sendable {
-    /// An enum with a number instead of text, because each request looks it up twice.
+    /// Identified by a number instead of text, because each request looks it up twice.
     public enum Name: Hashable, Sendable {
         /// Requests with content that is streamed.
         case streamedContent
@@ -15,7 +15,7 @@ public struct ConnectionShare: Hashable, Sendable {
         case failing
         /// Requests with streaming responses.
         case streams
-        /// Requests that may break HTTP/2.
+        /// Requests that may break HTTP/2 connections.
         case separatedRequests
         /// Requests of one client.
         case client(UInt64)
@@ -23,8 +23,8 @@ public struct ConnectionShare: Hashable, Sendable {
 
     public enum Limit: Hashable, Sendable {
         case connections(Int)
-        /// As many connections as are free. Healthy requests may be slow, as with long polling. One such share then gets half of the
-        /// connections, and each of several gets less, so that a further share always finds a free connection.
+        /// No more connections than remain free. For healthy requests that may be slow, as with long polling. One such share then gets
+        /// half of the connections, and each of several gets less, so that a further share always finds a free connection.
         case free
     }
 
@@ -56,11 +56,11 @@ public struct ConnectionShares: Sendable, RandomAccessCollection, ExpressibleByA
 }
 
 struct ConnectionQueue<Element> {
-    /// An entry of the queue. A request that leaves the queue is removed from its entry.
+    /// An entry of the queue. When a request leaves the queue, its entry becomes empty.
     final class Waiter {
         fileprivate let number: Int
         fileprivate let shares: ConnectionShares
-        /// Whether one of its shares was full at its entry.
+        /// Whether one of the request's shares was full when it entered the queue.
         fileprivate let isHeldBack: Bool
         fileprivate(set) var element: Element?
 
@@ -77,7 +77,7 @@ struct ConnectionQueue<Element> {
         var held = 0
         /// Number of waiting requests that name this share.
         var waiting = 0
-        /// Waiting requests that were found to be blocked by this share. Each release lets one of them try again.
+        /// Waiting requests that this share blocks. Each release lets one of them try again.
         var blocked = WaiterHeap<Element>()
 
         var isUnused: Bool { held == 0 && waiting == 0 }
@@ -88,21 +88,21 @@ struct ConnectionQueue<Element> {
     private var numbers = 0
     /// Number of requests that have a connection, or a stream.
     private(set) var running = 0
-    /// Entries that may be served, as far as is known.
+    /// Entries that may be ready to be served.
     private var ready = WaiterHeap<Element>()
     /// All shares, including some unused ones, which are usually needed again soon.
     private var shares: [ConnectionShare.Name: Share] = [:]
     private var sweepAt = 64
-    /// The last share that was looked up. It is usually looked up again.
+    /// The share looked up last, which is usually looked up again.
     private var latest: (name: ConnectionShare.Name, share: Share)?
-    /// Shares with the limit `free` that block entries. Each has a connection, otherwise it would not be full, so their number is limited.
+    /// Shares with the limit `free` that block entries. Each has at least one connection, so their number is limited.
     private var waitingForFree: Set<ConnectionShare.Name> = []
     /// Number of waiting requests, and number of those that found a share full at their entry.
     private(set) var count = 0
     private var heldBack = 0
 
-    /// Number of later requests that precede a background request: twice the number of connections. A background request is thus served
-    /// eventually; its result shortens the wait of other requests.
+    /// Number of later requests that may overtake a background request: twice the number of connections. So a background request is served
+    /// eventually. Its result can shorten the wait of other requests.
     private var postponement: Int { 2 * connections }
 
     /// - Parameters:
@@ -114,7 +114,7 @@ struct ConnectionQueue<Element> {
         self.limit = limit
     }
 
-    /// Whether no waiting request may be served, as far as is known.
+    /// Whether no waiting request is ready to be served.
     var isReadyEmpty: Bool { ready.isEmpty }
 
     /// Whether the queue has space for another request with these shares.
@@ -142,11 +142,11 @@ struct ConnectionQueue<Element> {
     mutating func leave(_ waiter: Waiter) {
         guard waiter.element != nil else { return }
         remove(waiter)
-        // The entry may have been unblocked in favor of another one, which can now be tried.
+        // This entry may have been unblocked instead of another one, which can be tried now.
         for share in waiter.shares { unblock(share) }
     }
 
-    /// Removes and returns the first request that may be served. It holds its shares from then on.
+    /// Removes and returns the first request that can be served. It holds its shares from then on.
     mutating func next() -> Element? {
         while let waiter = ready.popFirst() {
             guard let element = waiter.element else { continue }

@@ -1,5 +1,5 @@
-// Slots for work of several kinds, divided like connections (`ConnectionShare`). A share with as many slots as are free gets no other one,
-// so that a slot remains for shares without any.
+// Slots for work of several kinds, divided like connections (`ConnectionShare`). A share cannot take more slots than remain free, so that
+// a slot remains for other shares.
 
 /// Callers never wait for a slot.
 public struct ConnectionSlots {

@@ -9,7 +9,7 @@ import Reactor
 
 /// Belongs to one event loop and is used on it only.
 final class CurlConnector {
-    /// A connection that libcurl has established. Closed with this object, unless a caller has taken the socket.
+    /// A connection that libcurl has established. Closed on deinitialization, unless a caller has taken the socket.
     final class Connected {
         private var socket: Descriptor
         /// Microseconds since the start of the attempt.
@@ -46,7 +46,7 @@ final class CurlConnector {
     private static let initialised: Bool = curl_global_init(cistern_global_all()) == CURLE_OK
 
     init(loop: EventLoop, settings: UpstreamSettings) {
-        precondition(Self.initialised, "libcurl cannot be initialised")
+        precondition(Self.initialised, "cannot initialize libcurl")
         guard let multi = curl_multi_init() else { preconditionFailure("no memory for libcurl") }
         self.loop = loop
         self.settings = settings
@@ -198,7 +198,8 @@ final class CurlConnector {
             case CURL_POLL_INOUT: [.readable, .writable]
             default: []
             }
-        // Must happen at once: libcurl closes the sockets of its resolver threads without notice, and their numbers are then reused.
+        // Must happen at once, because libcurl closes the sockets of its resolver threads without notice and the kernel reuses their
+        // descriptors.
         if wanted.isEmpty { return forget(socket) }
         if sockets[socket] != nil { return loop.modify(socket, wanted) }
         let new = WatchedSocket { [unowned self] in act(socket, $0) }

@@ -33,7 +33,7 @@ struct EasyHandle: ~Copyable {
         long(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         long(CURLOPT_NOSIGNAL, 1)
         long(CURLOPT_NOPROGRESS, 1)
-        // With an unresponsive name server, ending an attempt must not wait for libcurl's resolver thread.
+        // If the name server does not respond, ending an attempt must not wait for libcurl's resolver thread.
         long(CURLOPT_QUICK_EXIT, 1)
         // The attempt has its own timer, which must precede libcurl's default of 300 s.
         long(CURLOPT_CONNECTTIMEOUT_MS, 86_400_000)

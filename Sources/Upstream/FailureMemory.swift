@@ -1,8 +1,7 @@
-// The failure memory (circuit breaker). It records attempts, and decides from this evidence alone whether a stored response is served
-// without waiting for the upstream. Pure: the time is an argument. Only failed attempts open a scope. A stored response is served at once
-// only within two rechecks after a failure in its scope. Failures of one client affect only its own requests, until a second witness has
-// seen them. Only an unreachable address stops a request without a stored response. All tables are bounded; a request without evidence is
-// sent.
+// The failure memory (circuit breaker). It records attempts, and decides from them whether a stored response is served without waiting for
+// the upstream. Pure: the time is an argument. Only failed attempts open a scope. A stored response is served at once only within two
+// rechecks after a failure in its scope. Failures of one client affect only its own requests until a second client confirms them. Only an
+// unreachable address stops a request without a stored response. All tables are bounded; a request without recorded failures is sent.
 
 import HTTPCore
 
@@ -11,7 +10,7 @@ public struct FailureSettings: Sendable, Equatable {
     public var isOn = true
     /// Consecutive failed connection attempts after which the address counts as unreachable.
     public var threshold = 5
-    /// Minimum time without a success after which the upstream, or a route, counts as failing. Also how long a stopped request is repeated.
+    /// Minimum time without a success after which the upstream or a route counts as failing. Stopped requests are repeated for this long.
     public var window: Int64 = 10_000
     /// Interval between checks of a failing scope.
     public var recheck: Int64 = 1_000
@@ -36,7 +35,7 @@ public struct FailureMemory: Sendable {
     }
 
     public enum CheckState: Sendable, Equatable {
-        /// The check must be sent now. It is recorded as sent.
+        /// The check must be sent now. It has been recorded as sent.
         case due
         /// The check must wait for this many milliseconds.
         case notYet(Int64)
@@ -56,7 +55,7 @@ public struct FailureMemory: Sendable {
     /// Scopes of routes, by the index of the route.
     private var routes: [Int: WideScope] = [:]
     private var keys = RecentTable<KeyScope>(limit: keyLimit) { $0.isWorthKeeping }
-    /// The last success of each key, and whether any was quicker than the time that a request with a stored response waits.
+    /// The last success of each key, and whether any success was faster than the wait limit of requests with a stored response.
     private var successes = RecentTable<(at: Int64, wasQuick: Bool)>(limit: knownLimit) { _ in false }
     /// Users with credentials that have received a good response.
     private var provenUsers = RecentTable<Bool>(limit: knownLimit) { _ in false }
@@ -66,9 +65,9 @@ public struct FailureMemory: Sendable {
     /// Whether a stored response may be served at once. Set when a scope opens; cleared when a search finds no open scope.
     private var mayStop = false
     private var nextSearchAt = Int64.min
-    /// The last success if nothing has failed since. A second success within one millisecond adds no information.
+    /// The last success, if nothing has failed since. Lets repeated successes within one millisecond skip the update.
     private var lastSuccess: (key: UInt64, client: UInt64, isQuick: Bool, at: Int64)?
-    /// Whether a key may be slow by nature.
+    /// Whether some key may be slow even while the upstream works.
     public private(set) var knowsSlowKeys = false
 
     public init(_ settings: FailureSettings) { self.settings = settings }
@@ -99,7 +98,7 @@ public struct FailureMemory: Sendable {
         guard let (kind, row) = failing(scopes, key, witness), now - row.failedAt <= settings.right else { return .go }
         let isCheckDue = isCheckDue(kind, row, key, witness, now)
         noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
-        // A request that cannot be repeated in the background is its own check.
+        // A request that cannot be repeated in the background is sent as the check.
         if isCheckDue, !mayCheckInBackground { return .go }
         let wait = isCheckDue ? 0 : row.timeToCheck(interval(kind, row, witness), now: now)
         return .serveCopy(row.stop(kind, wait: wait), checksInBackground: isCheckDue)
@@ -123,11 +122,11 @@ public struct FailureMemory: Sendable {
         let isCheckDue = isCheckDue(kind, row, key, witness, now)
         noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
         let interval = interval(kind, row, witness)
-        // The turn of another client may pass unused.
+        // Another client's turn may expire unused.
         return isCheckDue ? .due : .notYet(max(row.timeToCheck(interval, now: now), interval / 8))
     }
 
-    /// Whether the request is in a scope that fails for its client. All such requests share a part of the connections.
+    /// Whether the request is in a scope that fails for its client. All such requests share a limited part of the connections.
     public func isFailing(_ scopes: borrowing RequestScopes) -> Bool {
         failing(scopes, keys[scopes.key], witness(of: scopes)) != nil
     }
@@ -138,7 +137,7 @@ public struct FailureMemory: Sendable {
         switch requestKind {
         case .withCopy: return .serveCopy(stop, checksInBackground: false)
         case .reading: return .refuse(stop)
-        // The address may be reachable again, and no other request can make the change that this one makes.
+        // The address may be reachable again, and an unsafe request cannot be replaced by a stored response.
         case .writing: return now - address.row.failedAt < settings.recheck ? .refuse(stop) : .go
         }
     }
@@ -147,7 +146,7 @@ public struct FailureMemory: Sendable {
         Witness(address: scopes.client, user: scopes.user != 0 && provenUsers.contains(scopes.user) ? scopes.user : 0)
     }
 
-    /// The widest scope that fails for this witness, whether or not stored responses may still be served at once.
+    /// The widest scope that fails for this client, whether or not stored responses may still be served at once.
     private func failing(
         _ scopes: borrowing RequestScopes, _ key: KeyScope?, _ witness: Witness
     ) -> (kind: FailureScopeKind, row: FailureRow)? {
@@ -159,12 +158,12 @@ public struct FailureMemory: Sendable {
         return (.key, key.row)
     }
 
-    /// Number of successes of the narrowest wide scope around a key.
+    /// Number of successes of the narrowest wide scope that contains a key.
     private func successesAround(_ route: Int?) -> Int { (route.map { routes[$0] } ?? upstream)?.successes ?? 0 }
 
     // MARK: Checks
 
-    /// The interval between checks. A wide scope has more of them at first. An unfinished check delays the next one of its client.
+    /// The interval between checks. A wide scope is checked more often at first. An unfinished check delays the next one of its client.
     private func interval(_ kind: FailureScopeKind, _ row: FailureRow, _ witness: Witness? = nil) -> Int64 {
         if kind == .key { return witness.map(row.turns.isUnderWay) == true ? settings.recheck * 3 / 2 : settings.recheck }
         return settings.recheck >> max(0, 4 - row.turns.sent)
@@ -201,10 +200,10 @@ public struct FailureMemory: Sendable {
         }
     }
 
-    // MARK: Keys that are slow by nature
+    // MARK: Keys that are slow even while the upstream works
 
-    /// How long a request with a stored response waits for the upstream, in milliseconds. This is `limit`, or twice the usual time of a key
-    /// that was never quicker.
+    /// Maximum time that a request with a stored response waits for the upstream, in milliseconds: `limit`, or twice the usual time of a
+    /// key that was always slower.
     public func patience(_ scopes: borrowing RequestScopes, limit: Int64, atMost longest: Int64) -> Int64 {
         guard knowsSlowKeys, settings.isOn, let slowness = keys[scopes.key]?.slowness, slowness.isNature(for: witness(of: scopes)) else {
             return limit
@@ -253,7 +252,7 @@ public struct FailureMemory: Sendable {
     }
 
     /// Records that a safe request was sent and received no good response.
-    /// - Parameter began: when it was sent. A later success has precedence.
+    /// - Parameter began: time at which the request was sent. If a success was recorded later, the failure is ignored.
     public mutating func fail(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         guard settings.isOn else { return }
         lastSuccess = nil
@@ -295,7 +294,7 @@ public struct FailureMemory: Sendable {
         guard wasOpen else { return }
         address.returnedAt = now
         changes.append(Change(scope: .address, cause: nil))
-        // Earlier failures are no evidence about the upstream and its routes.
+        // Failures from before the address was reachable are no evidence about the upstream and its routes.
         if upstream.close(now: now) { changes.append(Change(scope: .upstream, cause: nil)) }
         for route in routes.keys.sorted() where routes[route]?.close(now: now) == true {
             changes.append(Change(scope: .route(route), cause: nil))
@@ -303,7 +302,7 @@ public struct FailureMemory: Sendable {
     }
 
     /// Records a failed connection attempt.
-    /// - Parameter began: when it was started. A later contact has precedence.
+    /// - Parameter began: start of the attempt. If the address was reached later, the failure is ignored.
     public mutating func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
         guard settings.isOn, began >= address.reachedAt else { return }
         address.row.add(Witness(address: 0, user: 0), .transfer(error), now: now)

@@ -1,5 +1,5 @@
-// The scopes of failure and their evidence: the address, single keys, and the wide scopes (the upstream, each configured route). Plain
-// values; `FailureMemory` makes the decisions.
+// The scopes of failure with their recorded attempts: the address, single keys, and the wide scopes (the upstream, each configured route).
+// Plain values; `FailureMemory` makes the decisions.
 
 import HTTPCore
 
@@ -128,7 +128,7 @@ public enum FailureAdmission: Sendable, Equatable {
 
 // MARK: Evidence
 
-/// Failed attempts since the last success, and the checks since they opened their scope.
+/// Failed attempts since the last success, and the checks since these opened the scope.
 struct FailureRow: Sendable {
     private(set) var count = 0
     private(set) var witnesses = Witnesses()
@@ -163,7 +163,7 @@ struct FailureRow: Sendable {
     }
 }
 
-/// Determines which client sends the next check: the one with the least recent check, so that no client sends all of them.
+/// Determines which client sends the next check: the one whose last check is the oldest, so that the clients share the checks.
 struct CheckTurns: Sendable {
     /// Maximum number of clients in the recorded order.
     static let limit = 8
@@ -173,7 +173,7 @@ struct CheckTurns: Sendable {
     private var hasEnded = true
     /// The clients of the last checks, the latest last.
     private var checked: [Witness] = []
-    /// The stopped client with the least recent check.
+    /// The stopped client whose last check is the oldest.
     private var waiting: Witness?
 
     private func rank(_ witness: Witness) -> Int { checked.lastIndex { !$0.isAnother(than: witness) } ?? -1 }
@@ -206,7 +206,7 @@ struct CheckTurns: Sendable {
     }
 }
 
-/// Limits the checks of single keys per recheck. A client may send another check while it has sent fewer than remain.
+/// Limits the checks of single keys per recheck. A client may send a check while it has sent fewer checks than remain in the budget.
 struct CheckBudget: Sendable {
     static let limit = 16
 
@@ -225,13 +225,13 @@ struct CheckBudget: Sendable {
     }
 }
 
-/// Response times of a key that was never quicker than the time that a request with a stored response waits.
+/// Response times of a key that was always slower than the wait limit of requests with a stored response.
 struct Slowness: Sendable {
-    /// Good responses after which a key counts as slow by nature.
+    /// Number of good responses after which a key counts as slow.
     static let responses = 20
 
     private(set) var count = 0
-    /// Milliseconds.
+    /// Usual response time in milliseconds.
     private(set) var usual: Int64
     private var witnesses = Witnesses()
 
@@ -252,11 +252,11 @@ struct Pause: Sendable {
     let status: Status
     let since: Int64
     let until: Int64
-    /// Successes of the enclosing scope when the upstream last requested the pause.
+    /// Number of successes of the enclosing scope when the upstream last requested the pause.
     let successes: Int
 
-    /// Whether the pause still applies. After 503 (Service Unavailable) any success ends it. 429 is a limit of this client, which no other
-    /// request lifts.
+    /// Whether the pause still applies. After 503 (Service Unavailable) any success ends it. 429 is a rate limit of this client, so
+    /// successes of other requests do not end it.
     func holds(after successes: Int, _ now: Int64) -> Bool { until > now && (status == 429 || successes == self.successes) }
 
     func stop(now: Int64) -> FailureStop { FailureStop(scope: .pause, cause: .status(status), since: since, wait: max(0, until - now)) }
@@ -266,23 +266,23 @@ struct Pause: Sendable {
 
 struct AddressScope: Sendable {
     var row = FailureRow()
-    /// When bytes were last received from the address.
+    /// Time when bytes were last received from the address.
     var reachedAt = Int64.min
-    /// When the address became reachable after a failure. Earlier attempts are no evidence about keys.
+    /// Time when the address became reachable after a failure. Earlier attempts are no evidence about keys.
     var returnedAt = Int64.min
 }
 
 /// The upstream, or a configured route.
 struct WideScope: Sendable {
-    /// Failed attempts since the last success, and different keys among them, that open the scope. If fewer keys were seen within `keyAge`,
-    /// all of them must have failed.
+    /// Number of failed attempts since the last success, and of different keys among them, that opens the scope. If fewer keys were seen
+    /// within `keyAge`, all of them must have failed.
     static let attempts = 5
     static let keys = 5
     static let keyAge: Int64 = 3_600_000
 
     var row = FailureRow()
     private(set) var succeededAt: Int64?
-    /// When the scope was last open. Earlier attempts are no evidence about the present.
+    /// Time when the scope was last open. Attempts that began earlier are ignored.
     private(set) var closedAt = Int64.min
     /// Number of times that the scope succeeded, or that all its failures were discarded.
     private(set) var successes = 0
@@ -292,7 +292,7 @@ struct WideScope: Sendable {
     /// The keys of the last attempts, and when each was seen.
     private var seenKeys: [(key: UInt64, at: Int64)] = []
 
-    /// Whether the scope is open and covers this key. A key that failed while other keys succeeded has its own failure.
+    /// Whether the scope is open and covers this key. A key that failed while other keys succeeded is judged by its own failures.
     func includes(_ key: KeyScope?) -> Bool { row.isOpen && !isOwn(key) }
 
     private func isOwn(_ key: KeyScope?) -> Bool {
@@ -355,9 +355,9 @@ struct KeyScope: Sendable {
     let route: Int?
     let user: UInt64
     var row = FailureRow()
-    /// Whether other keys succeeded between its failures, so the key itself fails.
+    /// Whether other keys succeeded between this key's failures, so that the cause is the key itself.
     private var isOwn = false
-    /// The successes of the enclosing scope at the key's last failure.
+    /// Number of successes of the enclosing scope at the key's last failure.
     private var successes = 0
     private(set) var pauses: [Pause] = []
     var slowness: Slowness?
@@ -365,8 +365,8 @@ struct KeyScope: Sendable {
     init(_ scopes: borrowing RequestScopes) { (path, route, user) = (scopes.shownPath, scopes.route, scopes.user) }
 
     /// Whether the key fails now.
-    /// - Parameter successes: number of successes of the enclosing scope. Failures before the last of them no longer count, unless the key
-    ///   itself fails.
+    /// - Parameter successes: number of successes of the enclosing scope. A success since the key's last failure cancels its earlier
+    ///   failures, unless the cause is the key itself.
     func counts(after successes: Int) -> Bool { row.isOpen && (isOwn || successes == self.successes) }
 
     var isWorthKeeping: Bool { row.isOpen || !pauses.isEmpty || slowness != nil }

@@ -22,7 +22,7 @@ public struct FaultTable: Sendable {
 
     /// Maximum number of rules, because each is compared with every request to the upstream.
     public static let ruleLimit = 32
-    /// Maximum duration in milliseconds. A forgotten drill must not become an outage.
+    /// Maximum duration in milliseconds, so that a forgotten drill does not cause a permanent outage.
     public static let durationLimit: Int64 = 24 * 3_600_000
 
     public init() {}

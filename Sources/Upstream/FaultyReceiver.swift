@@ -1,5 +1,5 @@
-// Injects faults: it is placed between a transfer and its receiver, and applies the effect of a fault. To the receiver the result looks
-// like a response of the upstream.
+// Injects faults: stands between a transfer and its receiver, and applies the effect of a fault. For the receiver, the result looks like a
+// response of the upstream.
 
 import HTTPCore
 import Reactor
@@ -30,22 +30,22 @@ final class FaultyReceiver: TransferReceiver {
     /// - Parameter isSent: whether the request is sent to the upstream.
     func begin(_ transfer: Transfer, delay: Int64, isSent: Bool) {
         if !isSent { transfer.beginRequest(TransferTimes()) }
-        // With a longer delay, the first-byte timeout ends the transfer earlier.
+        // With a longer delay, the first-byte timeout ends the transfer first.
         guard delay < transfer.client.limits.firstByte, delay > 0 || !isSent else { return }
         timer = transfer.client.loop.schedule(after: .milliseconds(delay)) { [self] in
             if isSent { release(transfer) } else { respond(transfer) }
         }
     }
 
-    /// Responds instead of the upstream.
+    /// Sends a generated response instead of the upstream's.
     private func respond(_ transfer: Transfer) {
         _ = response.handle(.waitOver)
         switch fault.effect {
         case .refuse: transfer.giveUp(.connectionRefused)
         case .reset: transfer.giveUp(.connectionTerminated)
         case .status(let status):
-            respond(transfer, status, "{\"error\":\"This response was injected by Cistern to practise an outage.\"}")
-        case .badJSON: respond(transfer, 200, "{\"error\":\"This response was injected by Cistern, and breaks off h")
+            respond(transfer, status, "{\"error\":\"This response was injected by Cistern to simulate an outage.\"}")
+        case .badJSON: respond(transfer, 200, "{\"error\":\"This response was injected by Cistern, and is cut off h")
         case .none, .cut, .slow: break
         }
     }

@@ -14,7 +14,7 @@ public struct FaultyResponse: Sendable {
         case passOn
         /// Hold the received part until the wait has ended.
         case hold
-        /// Hold the received part and start a wait of this many milliseconds.
+        /// Hold the received part, and wait for this many milliseconds.
         case holdFor(milliseconds: Int64)
         /// Process the held parts as if they arrived now.
         case release
@@ -58,7 +58,7 @@ public struct FaultyResponse: Sendable {
             if effect == .cut { bytesLeft = length.map { $0 / 2 } ?? Self.cutBytes }
             return .passOn
         case .contentCame(let bytes): return content(bytes)
-        // The content was shorter than the position of the break.
+        // The content was shorter than the position where the connection should break.
         case .ended: return bytesLeft == nil ? .passOn : .breakAfter(bytes: 0)
         case .waitOver: return .release
         }

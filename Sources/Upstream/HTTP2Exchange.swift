@@ -1,4 +1,4 @@
-// One exchange on a connection with several: an HTTP/2 stream and its transfer.
+// One exchange on a multiplexed connection: an HTTP/2 stream and its transfer.
 
 import HTTPCore
 

@@ -1,5 +1,5 @@
-// Handles the events of an HTTP/2 connection to the upstream, and what they mean for its exchanges. Events arrive while the session reads
-// or writes, so resulting output is only queued.
+// Handles the events of an HTTP/2 connection to the upstream and their effect on its exchanges. Events arrive while the session reads or
+// writes, so resulting output is only queued.
 
 import HTTP2
 import HTTPCore
@@ -7,7 +7,7 @@ import Reactor
 
 extension HTTP2OriginConnection: HTTP2SessionDelegate {
     func received(_ section: borrowing HTTP2FieldSection, _ kind: HTTP2SectionKind, on stream: Int32, endsStream: Bool) {
-        // Trailer fields are not passed on, as in HTTP/1.1; the end that they mark is.
+        // Trailer fields are not forwarded, as in HTTP/1.1, but they end the stream.
         guard kind == .head, let exchange = exchanges[stream] else { return }
         switch exchange.reader.take(section, isLast: endsStream) {
         case .informational(let head): exchange.transfer.take(informational: head)
@@ -39,7 +39,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         guard exchange.reader.isWhole else { return refuse(exchange, UpstreamError(.responseIncomplete, .response(.contentTooShort))) }
         exchange.hasEnded = true
         wasUsed = true
-        // The rest of the request's content is not needed (RFC 9113 §8.1).
+        // The upstream does not need the rest of the request's content (RFC 9113 §8.1).
         if !exchange.isRequestWhole { session.reset(stream, .cancel) }
         forgetStream(of: exchange, .whole)
         if exchange.held == nil { complete(exchange) } else { connections.noteFree() }
@@ -82,9 +82,9 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         if !isByPeer { exchanges[stream]?.isInvalid = true }
     }
 
-    /// Handles a stream that closed before its response was complete. Streams that ended in order were removed before.
+    /// Handles a stream that closed before its response was complete. Streams that ended properly were removed before.
     func streamClosed(_ stream: Int32, _ code: HTTP2ErrorCode) {
-        // Closing the connection also closes streams. The caller handles those.
+        // Closing the connection also closes its streams, which the caller handles.
         guard isOpen, let exchange = exchanges[stream] else { return }
         switch code {
         case _ where exchange.isInvalid: endInvalid(exchange, code)

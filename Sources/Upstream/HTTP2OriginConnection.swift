@@ -1,7 +1,7 @@
 // An HTTP/2 connection to the upstream, with or without TLS: many concurrent exchanges, each on a stream. `HTTP2Session` handles frames,
 // flow control and field compression; `HTTP2ResponseReader` validates responses; `HTTP2OriginConnection+Events.swift` handles events.
-// Tricky: a stream's window is replenished when its client has taken the content, the connection's at once. A slow client thus holds at
-// most its stream's window and does not block other streams.
+// Tricky: the window of a stream grows when its client has taken the content, the window of the connection immediately. A slow client thus
+// buffers at most its stream's window and does not block other streams.
 
 import Figures
 import HTTP2
@@ -16,9 +16,9 @@ final class HTTP2OriginConnection: EventHandler {
         case closed
     }
 
-    /// The remote address if the upstream's name is followed; nil otherwise.
+    /// The remote address if addresses of the upstream's name are tracked; nil otherwise.
     var peer: NamedAddress?
-    /// Whether the connection is for requests that are kept apart, one at a time.
+    /// Whether the connection is for separated requests (`SeparatedRequests`), one at a time.
     let isApart: Bool
     /// Number of the connection, counted from 1 among all connections of this loop.
     let number: Int
@@ -31,7 +31,7 @@ final class HTTP2OriginConnection: EventHandler {
     /// Time of the last received bytes, and of the last exchange, in milliseconds of the loop's clock.
     private(set) var heardAt: Int64
     private(set) var usedAt: Int64
-    /// Time of a PING that was not followed by received bytes; nil if there is none.
+    /// Time of a PING after which no bytes were received; nil if there is none.
     private var askedAt: Int64?
     /// Maximum number of concurrent streams that the upstream allows.
     private var limit: Int
@@ -41,19 +41,19 @@ final class HTTP2OriginConnection: EventHandler {
     private let stream: ByteStream
     private let times: TransferTimes
     private var state = State.open
-    /// Whether the session is reading or writing. It must not be called to read or write then.
+    /// True while the session reads or writes. It must not be called to read or write again then.
     private var isInSession = false
     private var isFlushQueued = false
-    /// Reason for which either side ends the connection; nil before that.
+    /// Why either side ends the connection; nil before that.
     var breach: UpstreamCause?
-    /// Whether no byte was read before.
+    /// True until the first bytes were read.
     private var isFirstRead = true
-    /// Why Cistern has announced the end of the connection after a violation by the upstream; nil before that.
+    /// Why Cistern announced the end of the connection after a violation by the upstream; nil before that.
     private var renounced: ConnectionEnd?
     private var walk = HTTP2FrameWalk(skipping: 0)
     /// Limit on frames without content.
     var conduct: HTTP2ControlBudget
-    /// Output that the kernel has not accepted.
+    /// Output that the kernel has not accepted yet.
     private var output: [UInt8] = []
     private var sent = 0
     private var readWaitsForWrite = false
@@ -65,11 +65,11 @@ final class HTTP2OriginConnection: EventHandler {
     /// connection.
     static let streamWindowBytes: Int32 = 256 << 10
     static let connectionWindowBytes: Int32 = 8 << 20
-    /// Maximum number of frames without content per second. Sent content increases it.
+    /// Maximum number of frames without content per second. Sending content raises the limit.
     private static let controlFrames = 1_000
-    /// Time without received bytes after which the next request is accompanied by a PING.
+    /// Milliseconds without received bytes after which the next request is accompanied by a PING.
     private static let silenceMilliseconds: Int64 = 1_000
-    /// Maximum bytes read, TLS records read, and bytes sent per event. Other connections of the loop then have their turn.
+    /// Maximum bytes read, TLS records read, and bytes sent per event, so that other connections of the loop are served.
     private static let bytesPerEvent = 64 * 1024
     private static let recordsPerEvent = 64
     private static let sentBytesPerEvent = 1 << 20
@@ -99,12 +99,12 @@ final class HTTP2OriginConnection: EventHandler {
     /// Number of further exchanges that the connection accepts.
     var freeStreams: Int { state == .open && session.mayRequest ? max(0, limit - exchanges.count) : 0 }
     var hasCapacity: Bool { freeStreams > 0 }
-    /// Whether the connection is open, but the upstream has set its stream limit to 0 after `time`.
+    /// Whether the connection is open, but the upstream has set its stream limit to 0 since `time`.
     func takesNone(since time: Int64) -> Bool { state == .open && limit == 0 && session.mayRequest && limitedAt > time }
 
     // MARK: Exchanges
 
-    /// Sends a request on a new stream. During this call the transfer receives only the event that it begins.
+    /// Sends a request on a new stream. During this call the transfer receives only `sendingBegan`.
     func begin(_ transfer: Transfer) {
         let now = connections.client.coarseNow
         let exchange = HTTP2Exchange(transfer, self)
@@ -138,7 +138,7 @@ final class HTTP2OriginConnection: EventHandler {
         queueFlush()
     }
 
-    /// Ends an exchange with a response that is no longer needed.
+    /// Ends an exchange whose response is no longer needed.
     func abandon(_ exchange: HTTP2Exchange) {
         if exchanges[exchange.stream] === exchange { session.reset(exchange.stream, .cancel) }
         release(exchange, .givenUp)
@@ -154,7 +154,7 @@ final class HTTP2OriginConnection: EventHandler {
         connections.releaseShares(of: exchange.transfer)
     }
 
-    /// Removes the stream of an exchange. A held part of the response may still be delivered.
+    /// Removes the stream of an exchange. A buffered part of the response may still be delivered.
     func forgetStream(of exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd) {
         exchanges[exchange.stream] = nil
         usedAt = connections.client.coarseNow
@@ -240,7 +240,8 @@ final class HTTP2OriginConnection: EventHandler {
         if writeWaitsForRead { flush() }
     }
 
-    /// Reads available bytes, within limits. TLS may have buffered bytes that the kernel does not report, so it is read until it has none.
+    /// Reads available bytes, within limits. TLS may have buffered bytes that the kernel does not report, so reading continues until TLS
+    /// has none.
     private func read() {
         var count = 0
         for _ in 0..<Self.recordsPerEvent where count < Self.bytesPerEvent {
@@ -275,13 +276,13 @@ final class HTTP2OriginConnection: EventHandler {
         let result = session.receive(bytes, notifying: self)
         isInSession = false
         guard isOpen, result == .ended else { return }
-        // The session may still have to send an error.
+        // The session may have an error to send.
         flush()
         if case .draining(let cause) = state, exchanges.isEmpty { return close(cause) }
         fail(.error, .protocolError)
     }
 
-    /// Recognizes an HTTP/1.1 server by its first bytes. The library only reports that they are not a frame.
+    /// Detects an HTTP/1.1 server by its first bytes. The library only reports an invalid frame.
     private func noteFirst(_ bytes: UnsafeRawBufferPointer) {
         guard isFirstRead else { return }
         isFirstRead = false
@@ -342,7 +343,7 @@ final class HTTP2OriginConnection: EventHandler {
                 writeWaitsForRead = true
                 break sending
             case .broken:
-                // Bytes that have arrived are still read, followed by the end of the stream.
+                // Bytes that have already arrived are still read, then the end of the stream.
                 clearOutput()
                 break sending
             }
@@ -356,7 +357,7 @@ final class HTTP2OriginConnection: EventHandler {
     func renounce(_ cause: ConnectionEnd) {
         guard isOpen, renounced == nil else { return }
         renounced = cause
-        // A violation on a connection that is kept apart affects no other request.
+        // A violation on a separate connection affects no other request.
         if !isApart { connections.note(.broken) }
     }
 

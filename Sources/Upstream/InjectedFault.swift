@@ -4,7 +4,7 @@ import HTTPCore
 
 public struct InjectedFault: Sendable, Equatable {
     public enum Effect: Sendable, Equatable {
-        /// Only the delay.
+        /// No fault besides the delay.
         case none
         /// The upstream refuses the connection.
         case refuse

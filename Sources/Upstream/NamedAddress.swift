@@ -1,9 +1,9 @@
-// An IP address to which a name resolves, or with which a connection is established.
+// An IP address to which a name resolves, or to which a connection is established.
 
 import Glibc
 
 public struct NamedAddress: Hashable, Sendable {
-    /// The address in network byte order; an IPv4 address has the first four bytes.
+    /// The address in network byte order; an IPv4 address occupies the first four bytes.
     private var high: UInt64 = 0
     private var low: UInt64 = 0
     private let isIPv6: Bool

@@ -1,5 +1,5 @@
-// An HTTP/1.1 connection to the upstream, with or without TLS: one request at a time. Bytes of one response are never taken for another one
-// (RFC 9112 §9). `ResponseReader` parses responses; `RequestOutput` keeps the output.
+// An HTTP/1.1 connection to the upstream, with or without TLS: one request at a time. Bytes of one response are never attributed to
+// another one (RFC 9112 §9). `ResponseReader` parses responses; `RequestOutput` holds the output.
 
 import HTTPCore
 import Reactor
@@ -15,35 +15,35 @@ final class OriginConnection: EventHandler {
 
     /// Milliseconds of the loop's clock.
     var idleSince: Int64 = 0
-    /// The remote address if the upstream's name is followed; nil otherwise.
+    /// The remote address if addresses of the upstream's name are tracked; nil otherwise.
     var peer: NamedAddress?
     /// The client's connection that this connection belongs to; nil if it belongs to the pool.
     var owner: OwnedConnection?
-    /// Whether the upstream may associate a user with the connection. It then never carries requests of other clients.
+    /// Whether the upstream may associate a user with the connection, so that it must not carry requests of other clients.
     private var isSignedIn = false
-    /// Number of uses since the connection last rested.
+    /// Number of uses since the connection last paused.
     var usesInARow = 0
 
     private let stream: ByteStream
     private let connections: OriginConnections
     private let times: TransferTimes
     private var state = State.idle
-    /// Reader of the present or last response.
+    /// Reader of the current or last response.
     private var reader: ResponseReader
     private var output = RequestOutput()
     /// Whether a complete response was received on the connection.
     private var wasUsed = false
     /// Number of bytes written before this request.
     private var writtenBefore = 0
-    /// Bytes that were read while the transfer is paused. No more are read then; nil while the transfer is not paused.
+    /// Bytes read while the transfer is paused, after which reading stops; nil while the transfer is not paused.
     private var held: [UInt8]?
-    /// False if the peer has closed the connection while reading is paused, because the kernel would report that repeatedly.
+    /// False after the peer closed the connection while reading is paused, because the kernel would report that repeatedly.
     private var isWatched = true
-    /// The direction that TLS needs before it can continue in the other one.
+    /// True if TLS must write before it can continue reading, or read before it can continue writing.
     private var readWaitsForWrite = false
     private var writeWaitsForRead = false
 
-    /// Maximum bytes and TLS records read per event. Other connections of the loop then have their turn.
+    /// Maximum bytes and TLS records read per event, so that other connections of the loop are served.
     private static let bytesPerEvent = 64 * 1024
     private static let recordsPerEvent = 64
     /// Maximum bytes sent per event: about a millisecond if the peer is on this machine.
@@ -70,25 +70,25 @@ final class OriginConnection: EventHandler {
 
     // MARK: Requests
 
-    /// Sends the first request on the connection. Bytes received before it belong to no request.
+    /// Sends the first request on the connection. Bytes received before it do not belong to a request.
     func beginFirst(_ transfer: Transfer) {
         prepare(transfer)
         read()
         resumeSending()
     }
 
-    /// Selects the connection for a request, which is sent with all others of this batch of events. A sleeping peer is then woken only
+    /// Selects the connection for a request. All requests of this batch of events are sent together, so that a sleeping peer is woken only
     /// once.
     func choose(for transfer: Transfer) {
         state = .chosen(transfer)
         transfer.carrier = .connection(self)
-        // The request no longer waits for a connection.
+        // The request has a connection and no longer waits.
         transfer.noteConnecting()
         connections.sendAtEndOfBatch(self)
     }
 
     /// Sends the selected request if the connection is open and no unexpected bytes have arrived since the last response. During this call
-    /// the transfer receives only the event that it begins.
+    /// the transfer receives only `sendingBegan`.
     func sendChosen() {
         guard case .chosen(let transfer) = state else { return }
         guard stream.isQuiet else { return startElsewhere(transfer, .surplus) }
@@ -204,7 +204,7 @@ final class OriginConnection: EventHandler {
             case .broken: output.breakOff()
             }
         }
-        // The client has ended its side of the tunnel, so this side is ended towards the upstream.
+        // The client has ended its side of the tunnel, so the sending side to the upstream is ended too.
         if reader.isTunnel, output.isAllSent { stream.endSending() }
         watch()
     }
@@ -218,9 +218,10 @@ final class OriginConnection: EventHandler {
 
     // MARK: Reading
 
-    /// Reads available bytes, within limits. TLS may have buffered bytes that the kernel does not report, so it is read until it has none.
+    /// Reads available bytes, within limits. TLS may have buffered bytes that the kernel does not report, so reading continues until TLS
+    /// has none.
     private func read() {
-        // Without TLS no bytes are buffered, and `before` is not used.
+        // Without TLS no bytes are buffered, and `before` is unused.
         let before = stream.mayHoldBytes ? state : .idle
         var count = 0
         for _ in 0..<Self.recordsPerEvent where count < Self.bytesPerEvent {
@@ -260,8 +261,8 @@ final class OriginConnection: EventHandler {
     private func take(_ bytes: Span<UInt8>) {
         if case .chosen(let transfer) = state { return startElsewhere(transfer, .surplus) }
         guard case .busy(let transfer) = state else { return close(.surplus) }
-        // These bytes belong to no request: they were sent before the request was (RFC 9112 §9.2), or before any of it arrived. A peer that
-        // responds acknowledges the request with its first packet at the latest (RFC 9293 §3.8).
+        // These bytes belong to no response: they were sent before the request was (RFC 9112 §9.2), or before any of it arrived. A peer
+        // that responds acknowledges the request with its first packet at the latest (RFC 9293 §3.8).
         guard output.isHeadSent, reader.hasBegun || stream.arrived > writtenBefore else {
             return endWithoutResponse(transfer, .earlyBytes, UpstreamError(ResponseProblem.inStart(bytes) ?? .earlyBytes))
         }
@@ -313,7 +314,7 @@ final class OriginConnection: EventHandler {
         }
     }
 
-    /// Ends a request without a usable byte of a response. The only decision whether such a request is sent again is made here.
+    /// Ends a request without a usable byte of a response. The decision whether to send it again is made only here.
     private func endWithoutResponse(_ transfer: Transfer, _ cause: ConnectionEnd, _ error: UpstreamError) {
         let isUnwritten = stream.written == writtenBefore
         guard connections.client.mayRepeat(transfer, onKept: wasUsed, isUnwritten: isUnwritten) else { return fail(cause, error) }

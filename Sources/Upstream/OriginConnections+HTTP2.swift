@@ -1,4 +1,4 @@
-// HTTP/2 connections of one address: which of them a request gets, when another one is established, and how waiting requests continue.
+// HTTP/2 connections of one address: which connection a request uses, when another one is established, and how waiting requests continue.
 // `ConnectionChoice` makes the choice.
 
 import Figures
@@ -7,12 +7,12 @@ import HTTPCore
 import Reactor
 
 extension OriginConnections {
-    /// Whether there may be HTTP/2 connections to choose from. While the upstream's protocol is unknown, each request has a connection
-    /// established for it, as in HTTP/1.1, so no request waits longer. The first connection that negotiates HTTP/2 takes over the other
+    /// Whether HTTP/2 connections may exist or are expected. While the upstream's protocol is unknown, a connection is established for
+    /// each request, as in HTTP/1.1, so that no request waits longer. The first connection that negotiates HTTP/2 takes over the other
     /// requests.
     var speaksHTTP2: Bool { expected == .http2 || !multiplexed.isEmpty }
 
-    /// Whether the next request finds a stream or a connection, or a connection may be established for it.
+    /// Whether a stream or a connection is available for the next request, or a connection may be established for it.
     var hasCapacityInHTTP2: Bool {
         (mayMake && !isHeld) || !idle.isEmpty || joinable != nil
             || multiplexed.contains { (!$0.isApart && $0.hasCapacity) || ($0.isUnused && !isHeld) }
@@ -22,11 +22,11 @@ extension OriginConnections {
     var offersHTTP2: Bool { settings.http2 != .auto || offer.offersHTTP2(at: client.coarseNow) }
 
     /// Whether new connections are delayed because the upstream has just set its stream limit to 0 on an open one. It usually raises the
-    /// limit soon (RFC 9113 §6.5.2), and another connection would cost a handshake without need.
+    /// limit soon (RFC 9113 §6.5.2), and another connection would cost an unnecessary handshake.
     private var isHeld: Bool { multiplexed.contains { !$0.isApart && $0.takesNone(since: client.coarseNow - Self.joinableMilliseconds) } }
 
-    /// A connection that is being established and can carry one more request; nil if there is none. Attempts that take long are excluded: a
-    /// packet may be lost, and a new connection is then available sooner, for all requests.
+    /// A connection that is being established and can carry one more request; nil if there is none. Attempts that take long are excluded:
+    /// a packet may be lost, and a new connection is then available sooner.
     private var joinable: ConnectionAttempt? {
         guard expected == .http2 else { return nil }
         return attempts.values.first {
@@ -37,7 +37,7 @@ extension OriginConnections {
 
     private static let joinableMilliseconds: Int64 = 1_000
 
-    /// If the last connection allowed no streams, the limit of the next one is unknown until it states it.
+    /// If the last connection allowed no streams, the limit of the next one is unknown until the upstream states it.
     private var joinedAtMost: Int { expectedStreams > 0 ? expectedStreams : HTTP2OriginConnection.maximumExchanges }
 
     func serveInHTTP2(_ transfer: Transfer) {
@@ -56,11 +56,11 @@ extension OriginConnections {
         case .kept: serveInHTTP1(transfer)
         case .join: joined?.take(transfer)
         case .make, .replace:
-            // An existing connection that does not suit this request would not suit others either.
+            // An existing connection that does not suit this request does not suit others either.
             unused?.close(.unused)
             if mayMake { makeConnection(for: transfer) } else { serveInHTTP1(transfer) }
         case .anyStream: any?.begin(transfer)
-        // An idle connection has just turned out to be dead.
+        // An idle connection turned out to be dead.
         case nil: startElsewhere(transfer)
         }
     }
@@ -77,8 +77,8 @@ extension OriginConnections {
         makeConnection(for: transfer)
     }
 
-    /// Marks requests of a connection on which the HTTP/2 rules were broken. A single request caused the violation itself. Several are kept
-    /// apart, because any of them may have caused it.
+    /// Marks the requests of a connection on which the HTTP/2 rules were broken, so that each uses a separate connection. A single request
+    /// caused the violation itself. Of several, any may have caused it.
     func separate(_ transfers: [Transfer]) {
         if transfers.count == 1 {
             let request = transfers[0].request
@@ -88,8 +88,8 @@ extension OriginConnections {
         for transfer in transfers { transfer.isSeparated = true }
     }
 
-    /// Validates an HTTP/1.1 response of an upstream that prefers HTTP/2. Such servers may respond to every HTTP/1.1 request with an error.
-    /// A good response proves that HTTP/1.1 is supported.
+    /// Returns whether an HTTP/1.1 response of an upstream that prefers HTTP/2 can be used. Such servers may respond to every HTTP/1.1
+    /// request with an error. A good response proves that HTTP/1.1 is supported.
     /// - Returns: false if the response is inconclusive.
     func isMeant(_ status: Status, to transfer: Transfer) -> Bool {
         guard hasSpokenHTTP2, settings.http2 == .auto, !offer.isHTTP1Known else { return true }
@@ -107,7 +107,8 @@ extension OriginConnections {
 
     private func isFitting(_ connection: HTTP2OriginConnection, for transfer: Transfer) -> Bool {
         guard connection.hasCapacity, !connection.isApart else { return false }
-        // After a dead connection, the request uses a newer one without a response so far. Older or used connections may be dead too.
+        // After finding a dead connection, the request uses a newer one that has had no response yet. Older or used connections may be
+        // dead too.
         if let dead = transfer.newestWhenFoundDead, connection.wasUsed || connection.number <= dead { return false }
         let isForWrite = !transfer.request.isRepeatable
         return !isForWrite || client.coarseNow - connection.heardAt <= settings.idleForWrites.wholeMilliseconds
@@ -164,7 +165,7 @@ extension OriginConnections {
         serveWaiting()
     }
 
-    /// A stream has become free. A draining connection may also have ended.
+    /// Called when a stream has become free. A draining connection may also have ended.
     func noteFree() { serveWaiting() }
 
     func remove(_ connection: HTTP2OriginConnection, _ cause: ConnectionEnd) {
@@ -173,7 +174,7 @@ extension OriginConnections {
         offerCapacity()
     }
 
-    /// Records a problem with HTTP/2. HTTP/1.1 may then be used for a while.
+    /// Records a problem with HTTP/2. HTTP/1.1 may be used for a while afterwards.
     func note(_ event: ProtocolOffer.Event) {
         guard settings.http2 == .auto, offer.handle(event, at: client.coarseNow) else { return }
         expected = .http1

@@ -1,11 +1,11 @@
-// Follows the DNS name of an address. New connections use the current addresses; connections to former addresses finish their requests and
+// Tracks the addresses of a DNS name. New connections use the current addresses; connections to former addresses finish their requests and
 // are closed.
 
 import Glibc
 import Reactor
 
 extension OriginConnections {
-    /// The name that must be resolved regularly; nil if the host is an address, or if a proxy or Unix socket is used.
+    /// The name that must be resolved regularly; nil if the host is an IP address, or if a proxy or Unix socket is used.
     static func followedName(_ settings: UpstreamSettings) -> String? {
         let isDirect = settings.unixSocket == nil && settings.proxy == nil
         return isDirect && NamedAddress(settings.host) == nil ? settings.host : nil
@@ -57,7 +57,7 @@ extension OriginConnections {
         return !knownAddresses.contains(peer)
     }
 
-    /// The remote address of a new connection; nil if no name is followed.
+    /// The remote address of a new connection; nil if no name is tracked.
     func peer(of stream: ByteStream) -> NamedAddress? { name == nil ? nil : NamedAddress(peerOf: stream.descriptor) }
 
     private func reportName(_ name: String) {

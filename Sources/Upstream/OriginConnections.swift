@@ -7,7 +7,7 @@ import Reactor
 /// Belongs to one event loop and is used on it only.
 final class OriginConnections {
     unowned let client: UpstreamClient
-    /// The client's values, stored here because reading them from the unowned client costs a slow reference count.
+    /// Copies of the client's values, because reading them from the unowned client needs slow reference counting.
     let loop: EventLoop
     let limits: TransferLimits
     let readBuffer = ReadBuffer()
@@ -20,15 +20,15 @@ final class OriginConnections {
     let name: String?
     var isFollowingName = false
     var nameHasFailed = false
-    /// Recent addresses of the name when connections were last checked; nil before that.
+    /// Addresses of the name when connections were last checked; nil before that.
     var knownAddresses: Set<NamedAddress>?
-    /// Idle connections. The last one is used next; those that must rest are at the front.
+    /// Idle connections. The last one is used next; those that must pause are at the front.
     private(set) var idle: [OriginConnection] = []
     /// Connections with requests to be sent at the end of the batch of events.
     private var chosen: [OriginConnection] = []
     /// Connections of the batch that is being sent.
     private var sending: [OriginConnection] = []
-    /// Number of connections being established for a request, in use or idle, of both HTTP versions.
+    /// Number of connections of both HTTP versions: those being established for a request, in use, or idle.
     private(set) var count = 0
     private var waiting: ConnectionQueue<Transfer>
     /// The HTTP/2 connections, the oldest first.
@@ -131,8 +131,8 @@ final class OriginConnections {
         serveWaiting()
     }
 
-    /// Serves waiting requests. Must be called whenever a connection may have become available. A dead connection that is found while a
-    /// request is served makes space for that request.
+    /// Serves waiting requests. Must be called whenever a connection may have become available. If a connection turns out to be dead, a
+    /// new one may be established for its request.
     func serveWaiting() {
         guard !isServing else { return }
         isServing = true
@@ -164,7 +164,8 @@ final class OriginConnections {
         makeConnection(for: transfer)
     }
 
-    /// Serves a request that needs a separate HTTP/1.1 connection: a protocol upgrade (RFC 9110 §7.8), or a request of a signed-in client.
+    /// Serves a request that needs a separate HTTP/1.1 connection: a protocol upgrade (RFC 9110 §7.8), or a request with connection-based
+    /// credentials.
     private func serveApart(_ transfer: Transfer) {
         if !transfer.needsNewConnection, let connection = transfer.request.owned?.takeIdle(at: self) {
             return connection.choose(for: transfer)
@@ -173,14 +174,15 @@ final class OriginConnections {
         makeConnection(for: transfer)
     }
 
-    /// Ends a request because no separate connection is available for it.
+    /// Ends a request because the limits allow no separate connection for it.
     func failForCapacity(_ transfer: Transfer) {
         releaseShares(of: transfer)
         transfer.carrier = .none
         loop.atEndOfBatch { transfer.giveUp(.connectionLimitReached) }
     }
 
-    /// - Returns: whether another connection may be established, perhaps after closing an unused one.
+    /// Makes space for a connection by closing an unused one if necessary.
+    /// - Returns: whether another connection may be established.
     func makeSpace() -> Bool {
         if !mayMake, !idle.isEmpty { idle.removeFirst().close(.unused) }
         if !mayMake { multiplexed.first { $0.isUnused }?.close(.unused) }
@@ -228,8 +230,8 @@ final class OriginConnections {
 
     func noteResumed(_ transfer: Transfer) { heldBack.removeAll { $0 === transfer } }
 
-    /// If requests wait, paused responses may hold at most half of the connections. Clients that hardly read could otherwise block all
-    /// others.
+    /// Ends paused responses if requests wait and such responses hold more than half of the connections. Otherwise clients that hardly
+    /// read could block all others.
     private func giveUpSlowest() {
         guard heldBack.count > settings.maximumConnections / 2 else { return }
         loop.atEndOfBatch { [self] in
@@ -241,10 +243,10 @@ final class OriginConnections {
 
     // MARK: Connections
 
-    /// Takes an idle connection that was used recently. Whether it is still open and silent (RFC 9112 §9.2) is checked when the request is
-    /// sent.
-    /// - Parameter isForWrite: whether the request must not be sent again if the connection turns out to be dead. It then gets a connection
-    ///   that was used so recently that the upstream will not have closed it; older ones are left for other requests.
+    /// Takes an idle connection that was used recently. When the request is sent, it is checked whether the connection is still open and
+    /// no bytes have arrived (RFC 9112 §9.2).
+    /// - Parameter isForWrite: whether the request must not be sent again if the connection turns out to be dead. It then gets a
+    ///   connection that was used so recently that the upstream will not have closed it; older ones are left for other requests.
     private func takeIdle(isForWrite: Bool) -> OriginConnection? {
         while let connection = idle.last {
             let unused = client.coarseNow - connection.idleSince
@@ -267,7 +269,7 @@ final class OriginConnections {
     }
 
     private func sendChosen() {
-        // Connections that are selected meanwhile have their turn next. Both arrays keep their memory.
+        // Connections selected meanwhile are sent next. Both arrays keep their memory.
         swap(&chosen, &sending)
         for connection in sending { connection.sendChosen() }
         sending.removeAll(keepingCapacity: true)
@@ -277,9 +279,9 @@ final class OriginConnections {
         min(settings.idleForWrites.wholeMilliseconds, connection.keepAlive.map { max(0, $0 - 1000) } ?? .max)
     }
 
-    /// Number of consecutive uses before a connection must rest, and minimum time of a rest in milliseconds. HTTP/1.1 does not number
-    /// responses. A surplus response that arrives during the next request would be taken for its response, and so on while requests follow
-    /// closely. It is detected when the connection rests.
+    /// Number of consecutive uses after which a connection must pause, and minimum pause in milliseconds. HTTP/1.1 does not number
+    /// responses. A surplus response that arrives during the next request would count as its response, and so on for each following
+    /// request. It is detected during the pause.
     private static let usesBeforeRest = 16
     private static let restMilliseconds: Int64 = 1_000
 
@@ -298,14 +300,14 @@ final class OriginConnections {
         serveWaiting()
     }
 
-    /// Establishes a spare connection, because no busy connection could rest otherwise. There is one, plus one for each eight busy ones. No
-    /// request waits for it. After a failure no other one is tried for a while.
+    /// Establishes a spare connection, so that busy connections can pause: one, plus one for each eight busy ones. No request waits for
+    /// it. After a failure no other one is attempted for a while.
     private func makeSpare() {
         let busy = count - idle.count
         guard !isClosed, count < settings.maximumConnections, idle.count <= 1 + busy / 8, spareCompletions.isEmpty,
             client.coarseNow >= nextSpareAt
         else { return }
-        // The closure is held until the attempt has ended or all connections are closed.
+        // The closure is retained until the attempt has ended or all connections are closed.
         attemptConnection { [self] error in
             guard error != nil else { return }
             nextSpareAt = client.coarseNow + Self.restMilliseconds
@@ -358,8 +360,8 @@ final class OriginConnections {
         completion?(error)
     }
 
-    /// Ends the requests of a failed attempt. Requests that joined another request's attempt retry once, all together, so that not more
-    /// attempts are made than in HTTP/1.1. After a timeout they do not, because their own timeout has passed too.
+    /// Ends the requests of a failed attempt. Requests that joined another request's attempt retry once, all together, so that no more
+    /// attempts are made than in HTTP/1.1. After a timeout they do not retry, because their own timeout has passed too.
     private func failed(_ attempt: ConnectionAttempt, _ error: UpstreamError, isCounted: Bool) {
         let mayTryAgain = !isClosed && error.kind != .connectionTimeout && error.kind != .dnsTimeout
         for transfer in attempt.transfers { releaseShares(of: transfer) }

@@ -1,7 +1,7 @@
 // An upstream connection that belongs to one client connection, because the upstream authenticates the connection
-// (`ConnectionAuthentication`, RFC 4559 §6). It carries no request of other clients. It ends with the client's connection, or after
-// `idleLimit`. A connection on which the upstream has only offered such a scheme is set aside. The client's next request may start the
-// handshake on it. A connection that is set aside gives way to signed-in connections, and returns to the pool when the client's connection
+// (`ConnectionAuthentication`, RFC 4559 §6). It carries no request of other clients. It ends with the client connection, or after
+// `idleLimit`. A connection on which the upstream has only offered such a scheme is set aside, so that the client's next request can start
+// the handshake on it. It is given up if an authenticated connection needs its slot, and returns to the pool when the client connection
 // ends.
 
 import Figures
@@ -11,10 +11,10 @@ import Reactor
 public final class OwnedConnection: @unchecked Sendable {
     /// Number of the client, for limits.
     public let owner: UInt64
-    /// Whether a request has carried credentials for the connection. All requests of the owner then use this connection.
+    /// Whether a request has carried credentials for the connection. From then on, all requests of the owner use this connection.
     public private(set) var isSignedIn: Bool
     private weak var upstream: UpstreamClient?
-    /// nil if there is none yet, or it has ended.
+    /// The connection; nil before it is established and after it has ended.
     private var connection: OriginConnection?
     private var isIdle = false
     private var hasOwner = true
@@ -40,7 +40,7 @@ public final class OwnedConnection: @unchecked Sendable {
     /// Whether the object holds no state and no connection, so that it can be dropped.
     public var isUnused: Bool { !isSignedIn && running == 0 && permit == nil }
 
-    /// Whether the connection is only set aside and may be given up for a signed-in one.
+    /// Whether the connection is only set aside and may be given up for an authenticated one.
     var isOnlySetAside: Bool { !isSignedIn && running == 0 && permit != nil }
 
     // MARK: The client's side
@@ -66,7 +66,7 @@ public final class OwnedConnection: @unchecked Sendable {
             }
             upstream.addOwned(self)
         }
-        // A request that is refused after this never begins, so the timer is needed.
+        // A request that is refused later never begins, so the timer is started here.
         if running == 0 { startTimer() }
         return true
     }
@@ -112,7 +112,7 @@ public final class OwnedConnection: @unchecked Sendable {
         if hasOwner, connection != nil { startTimer() } else { releaseIfUnused() }
     }
 
-    /// Makes a connection that is used for the owner's request belong to the owner.
+    /// Assigns a connection that carries the owner's request to the owner.
     func use(_ new: OriginConnection) {
         guard connection !== new else { return }
         let former = connection
@@ -166,8 +166,8 @@ public final class OwnedConnection: @unchecked Sendable {
 }
 
 extension Transfer {
-    /// Assigns the connection to the owner after the upstream has offered a connection-based scheme. If the limits do not allow that, the
-    /// connection stays in the pool, which is safe because it has no user.
+    /// Assigns the connection to the owner after the upstream has offered a connection-based scheme. If the limits forbid that, the
+    /// connection stays in the pool, which is safe because no user is associated with it.
     public func setAside(for owned: OwnedConnection, _ takePermit: () -> AnyObject?) {
         guard case .connection(let connection) = carrier, connection.owner == nil, owned.home == nil, !owned.isSignedIn,
             owned.reserve(replacingOthers: false, takePermit)

@@ -1,4 +1,4 @@
-// A request's content on its way from the flow to the connection: buffers it, and decides when the flow must pause. A pure state machine.
+// A request's content between the flow and the connection: buffers it, and decides when the flow must pause. A pure state machine.
 
 import HTTPCore
 
@@ -6,7 +6,7 @@ struct PendingContent {
     enum State: Equatable {
         /// More content will follow.
         case open
-        /// More content will follow. The connection has taken all of it so far and must be notified of more.
+        /// More content will follow. The connection has taken all of it so far and expects to be notified of more.
         case awaited
         /// The content is complete. A buffered part has not been taken.
         case closed
@@ -133,7 +133,7 @@ struct PendingContent {
     }
 
     /// Must be called after content was taken.
-    /// - Returns: whether the paused flow must be notified that it may resume. True once per pause.
+    /// - Returns: whether to notify the paused flow that it may resume. True once per pause.
     mutating func releaseFlow() -> Bool {
         guard isFlowWaiting, held <= Self.lowWaterBytes else { return false }
         isFlowWaiting = false

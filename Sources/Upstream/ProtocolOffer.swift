@@ -8,7 +8,7 @@
 
 struct ProtocolOffer {
     enum Event: Equatable {
-        /// A connection ended because the upstream broke the HTTP/2 rules. Only one of several servers, or one response, may be at fault.
+        /// A connection ended because the upstream broke the HTTP/2 rules. The cause may be only one of several servers, or one response.
         case broken
         /// The upstream allows no streams (SETTINGS_MAX_CONCURRENT_STREAMS is 0).
         case takesNoStreams
@@ -58,7 +58,7 @@ struct ProtocolOffer {
     }
 
     private mutating func pause(for milliseconds: Int64, from now: Int64) {
-        // The next event counts at least as the second one.
+        // The next event counts at least as the second one, so that it starts a pause.
         count = max(count, 2)
         http1Until = now + milliseconds
         lastAt = http1Until

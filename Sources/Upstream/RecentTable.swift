@@ -1,5 +1,5 @@
-// A table of bounded size that drops entries that were not used recently. It has two halves: used entries move to the young half; when that
-// is full, the old half is dropped. Each step costs one look-up, and no order of ages is kept.
+// A table of bounded size that drops entries that were not used recently. It has two halves. Used entries move to the young half; when
+// that is full, the old half is dropped. Each operation needs one lookup, and no order by age is kept.
 
 import HTTPCore
 

@@ -1,21 +1,20 @@
-// The output of one request on a connection: its head, then its content in pieces. Keeps what was sent. Pure; the connection performs the
-// sending.
+// The output of one request on a connection: its head, then its content in pieces. Tracks how much was sent. Pure; the connection sends.
 
 import HTTPCore
 
 struct RequestOutput {
     private enum Rest {
-        /// More of the content must be taken.
+        /// More content must be taken.
         case content
         case nothing
-        /// The peer accepts no more bytes. It may have responded nevertheless.
+        /// The peer accepts no more bytes. It may have sent a response nevertheless.
         case broken
     }
 
-    /// The present output, of which the part from `sent` on must be sent.
+    /// The current output; the part from `sent` on remains to be sent.
     private(set) var bytes: [UInt8] = []
     private(set) var sent = 0
-    /// Number of bytes of the head that the kernel has not accepted.
+    /// Number of bytes of the head that the kernel has not accepted yet.
     private var unsentHead = 0
     private var rest = Rest.nothing
 
@@ -35,7 +34,7 @@ struct RequestOutput {
     var isBroken: Bool { rest == .broken }
     var isHeadSent: Bool { unsentHead == 0 }
     var isAllSent: Bool { rest == .nothing && isEmpty }
-    /// Whether the next piece of the content must be taken when the present output was sent.
+    /// Whether the next piece of the content must be taken when the current output was sent.
     var takesContent: Bool { rest == .content }
 
     mutating func noteSent(_ count: Int) {

@@ -1,9 +1,9 @@
-// The failure scopes that a request belongs to, and its client as a witness.
+// The failure scopes to which a request belongs, and its client as a witness.
 
 import HTTPCore
 
-/// Keys and users are represented by hashes with a secret seed. Created once per request and borrowed by all readers, because copies would
-/// count references.
+/// Keys and users are represented by hashes with a secret seed. Created once per request and borrowed by all readers, because copies need
+/// reference counting.
 public struct RequestScopes: ~Copyable, Sendable {
     /// The path without its query.
     public let path: ArraySlice<UInt8>
@@ -39,7 +39,7 @@ public struct RequestScopes: ~Copyable, Sendable {
         family = Self.number(route == nil ? Self.hasher(0, host, directory) : Self.hasher(UInt64((route ?? 0) + 1), host, []))
     }
 
-    /// Creates a second object for the same request.
+    /// Creates a copy for the same request.
     public init(_ other: borrowing RequestScopes) {
         (path, route, key, family) = (other.path, other.route, other.key, other.family)
         (user, client) = (other.user, other.client)
@@ -64,7 +64,7 @@ public struct RequestScopes: ~Copyable, Sendable {
     private static func number(_ hasher: Hasher) -> UInt64 { UInt64(truncatingIfNeeded: hasher.finalize()) }
 }
 
-/// A client, as far as it is distinguishable: its address, and its user if these credentials have received a good response before.
+/// A client, as far as it can be identified: by its address, and by its user if these credentials have received a good response before.
 struct Witness: Sendable, Equatable {
     let address: UInt64
     /// The user; 0 for none, or for credentials without a good response.
@@ -76,7 +76,7 @@ struct Witness: Sendable, Equatable {
     }
 }
 
-/// The clients that have seen something. An observation of one client does not count for others.
+/// The clients that made an observation. An observation of one client has no effect on other clients.
 struct Witnesses: Sendable, Equatable {
     private enum Seen: Equatable {
         case nobody

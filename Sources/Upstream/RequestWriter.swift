@@ -14,7 +14,7 @@ final class RequestWriter {
     private let scheme: [UInt8]
     private let authority: [UInt8]
 
-    /// The authority that requests name and that this address replaces by its own; nil if both are equal.
+    /// The authority in requests that this address replaces by its own; nil if both are equal.
     private let named: [UInt8]?
 
     /// - Parameter named: the authority that requests name, if this address has another one; nil otherwise.
@@ -29,7 +29,7 @@ final class RequestWriter {
         proxyAuthorization = credentials.map { Array("Proxy-Authorization: Basic \(Base64.encode($0))\r\n".utf8) } ?? []
     }
 
-    /// Maximum bytes of the parts that are added here.
+    /// Maximum bytes of the parts added here.
     private static let ownBytes = 64
 
     /// The request's fields, with this address's Host.
@@ -70,7 +70,7 @@ final class RequestWriter {
 
     // MARK: HTTP/2
 
-    /// Credentials, which HPACK must not index. Otherwise requests of other users could be compared with them.
+    /// Credentials, which HPACK must not index: an attacker could otherwise test guesses against them.
     private static let secret: KnownFieldSet = [.authorization, .cookie, .xAPIKey]
     /// Fields that pseudo-header fields replace, or that HTTP/2 forbids (RFC 9113 §8.2.2).
     private static let omitted: KnownFieldSet = [

@@ -1,10 +1,10 @@
-// Addresses of the upstreams' DNS names. Names in use are resolved regularly, off the event loops. A failed or unanswered look-up changes
-// nothing: the last result remains valid.
+// Addresses of the upstreams' DNS names. Names in use are resolved regularly, off the event loops. After a failed or unanswered lookup the
+// last result remains valid.
 
 import Glibc
 import Reactor
 
-/// Resolves a name. Blocks.
+/// A function that resolves a name. Blocks the calling thread.
 public struct NameLookUp: Sendable {
     /// Returns the addresses in order of preference, and the result of getaddrinfo(3).
     let find: @Sendable (String) -> (addresses: [NamedAddress]?, code: Int32)
@@ -39,7 +39,7 @@ public struct NameLookUp: Sendable {
     })
 }
 
-/// Process-wide: each name is resolved once for all shards and APIs. Thread-safe.
+/// Resolves each name once for all shards and APIs of the process. Thread-safe.
 public final class ResolvedNames: Sendable {
     public static let shared = ResolvedNames(.system)
 
@@ -88,7 +88,7 @@ public final class ResolvedNames: Sendable {
             let found = lookUp.find(host)
             note(found.addresses, found.code, of: host)
         }
-        // No thread could be created. A later call tries again.
+        // No thread could be created. A later call will try again.
         if !isRunning { note(nil, EAI_SYSTEM, of: host) }
     }
 

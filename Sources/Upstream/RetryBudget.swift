@@ -1,11 +1,11 @@
-// Limits retries to a share of all requests, so that they never worsen an upstream's overload.
+// Limits retries to a share of all requests, so that retries do not worsen an overload of the upstream.
 
 public struct RetryBudget: Sendable {
-    /// Hundredths of a retry.
+    /// Available retries, in hundredths.
     private var balance: Int
     private let percent: Int
 
-    /// Maximum number of retries that can be saved up, so that a proxy with few requests has some too.
+    /// Maximum number of retries that can accumulate, so that a proxy with few requests can retry too.
     private static let limit = 10
 
     public init(percent: Int) {

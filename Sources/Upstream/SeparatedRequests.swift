@@ -1,5 +1,5 @@
 // Requests that get separate connections, because a similar request has broken the HTTP/2 rules on a connection without other exchanges.
-// Requests are matched by path with any query, and by client if this has happened on several of its paths. Plain values; the time is an
+// Requests match by path with any query. They match by client if this has happened on several of its paths. Plain values; the time is an
 // argument.
 
 import HTTPCore
@@ -7,9 +7,9 @@ import HTTPCore
 struct SeparatedRequests {
     private struct Mark {
         let number: UInt64
-        /// Milliseconds of the loop's clock.
+        /// End of the mark, in milliseconds of the loop's clock.
         var until: Int64
-        /// Number of paths, for a client.
+        /// For a client: number of paths.
         var count = 1
     }
 
@@ -20,13 +20,13 @@ struct SeparatedRequests {
     private static let duration: Int64 = 10 * 60_000
     /// Maximum number of marks. A new one replaces the oldest.
     private static let limit = 64
-    /// Number of marked paths from which all requests of a client are kept apart.
+    /// Number of marked paths after which all requests of a client get separate connections.
     private static let pathsOfClient = 3
 
     var isEmpty: Bool { paths.isEmpty && clients.isEmpty }
 
-    /// Records that such a request alone has broken the HTTP/2 rules.
-    /// - Parameter client: nil if no client waits for it.
+    /// Records that a request was alone on a connection and broke the HTTP/2 rules.
+    /// - Parameter client: nil if no client waits for the request.
     mutating func note(path: UInt64, client: UInt64?, at now: Int64) {
         let isNew = Self.mark(path, in: &paths, at: now)
         if let client, isNew { _ = Self.mark(client, in: &clients, at: now) }

@@ -51,7 +51,7 @@ private struct FileIdentity: Equatable {
     }
 }
 
-/// TLS on one socket, which it uses and does not own.
+/// TLS on one socket, which its caller owns.
 final class TLSConnection {
     enum Handshake {
         case agreed, wantsRead, wantsWrite
@@ -60,7 +60,7 @@ final class TLSConnection {
 
     /// nil after it was closed.
     private var pointer: OpaquePointer?
-    /// Held because `pointer` uses it.
+    /// Retained because `pointer` uses it.
     private let context: TLSContext
 
     init?(_ context: TLSContext, _ descriptor: Int32) {

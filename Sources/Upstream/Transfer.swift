@@ -4,7 +4,7 @@
 import HTTPCore
 import Reactor
 
-/// What a transfer waits for, or is carried by.
+/// What a transfer waits for, or what carries it.
 enum TransferCarrier {
     /// The transfer has not started or has ended.
     case none
@@ -47,35 +47,35 @@ public final class Transfer {
     var carrier = TransferCarrier.none
     /// The connections of the address that it uses; nil before it starts.
     var connections: OriginConnections?
-    /// Index of the upstream's address that it uses.
+    /// Index of the upstream address in use.
     public var address: Int { connections?.addressIndex ?? 0 }
     /// Number of times that it has moved to another address.
     var moves = 0
     /// Index in the client's array of active transfers.
     var activeIndex = 0
-    /// Whether it holds the shares that its request names.
+    /// Whether the transfer holds the shares that its request names.
     var holdsShares = false
-    /// Another share that it holds in addition; nil for none.
+    /// An additional share that the transfer holds; nil for none.
     var joinedShare: ConnectionShare?
     /// The newest connection (`HTTP2OriginConnection.number`) when the connection that carried this transfer was found dead; nil if none
     /// was.
     var newestWhenFoundDead: Int?
-    /// Whether it, or its response, may break the HTTP/2 rules. It then uses a connection without other exchanges.
+    /// Whether the transfer, or its response, may break the HTTP/2 rules. It then uses a connection without other exchanges.
     var isSeparated = false
     /// Whether it must use HTTP/1.1, because it was alone on an HTTP/2 connection that it broke.
     var needsHTTP1 = false
-    /// Whether it has connection-based credentials. No other request may then share its connection.
+    /// Whether the transfer has connection-based credentials, so that no other request may share its connection.
     let signsIn: Bool
-    /// Whether it waited for a connection that was established for another request.
+    /// Whether the transfer waited for a connection that was established for another request.
     var joining = Joining.no
-    /// HTTP version of the present or last connection; nil if there was none.
+    /// HTTP version of the current or last connection; nil if there was none.
     public internal(set) var spoken: SpokenProtocol?
-    /// Held until the transfer ends, so a fetch continues after its client has left.
+    /// Retained until the transfer ends, so that a fetch continues after its client has disconnected.
     private(set) var receiver: (any TransferReceiver)?
-    /// The fault that is injected to practise an outage; nil for none.
+    /// The fault that is injected to simulate an outage; nil for none.
     public let fault: InjectedFault?
     private var isPausedByFlow = false
-    /// Whether the flow has cancelled it and receives no more events.
+    /// Whether the flow has cancelled the transfer; it receives no more events then.
     private(set) var isCancelled = false
     public private(set) var times = TransferTimes()
     private var progress: TransferProgress
@@ -99,7 +99,7 @@ public final class Transfer {
 
     // MARK: The flow's side
 
-    /// Whether it waits for a connection and nothing was sent.
+    /// Whether the transfer waits for a connection and nothing was sent.
     public var isQueued: Bool { progress.state == .queued }
 
     /// Adds content of the request. Returns false if the flow should pause until `transferDrained`.
@@ -166,9 +166,9 @@ public final class Transfer {
 
     // MARK: The carrier's side
 
-    /// Treats the response as a stream after its head. Only its pauses are limited, and it counts among the streams, which may hold half of
-    /// the connections.
-    /// - Returns: false if they already do.
+    /// Treats the response as a stream after its head. Only pauses in it are limited, and it counts among the streams, which may hold half
+    /// of the connections.
+    /// - Returns: false if streams already hold that many.
     public func becomeStream() -> Bool {
         client.loop.assertOnLoop()
         guard !progress.hasEnded, client.admitStream(self) else { return false }
@@ -181,13 +181,13 @@ public final class Transfer {
 
     private func note(_ event: TransferProgress.Event) { _ = progress.handle(event, at: client.coarseNow) }
 
-    /// A connection is being established for the transfer.
+    /// Called when a connection is being established for the transfer.
     func noteConnecting() { note(.connectionBegan) }
 
-    /// The request will be sent again on another connection.
+    /// Called when the request will be sent again on another connection.
     func noteQueuedAgain() { note(.queuedAgain) }
 
-    /// A connection is available, and the request is sent now.
+    /// Called when a connection is available and the request is sent.
     /// - Parameter connection: times of the connection's phases; other times are ignored.
     func beginRequest(_ connection: TransferTimes) {
         receiver?.transferBegins(self)
@@ -196,7 +196,7 @@ public final class Transfer {
         note(.sendingBegan)
     }
 
-    /// Bytes of the request were sent.
+    /// Called when bytes of the request were sent.
     func noteSent() { note(.bytesSent) }
 
     /// Takes the next piece of the request's content. If none is available, the connection is notified later.
@@ -217,7 +217,7 @@ public final class Transfer {
         if content.releaseFlow() { client.loop.atEndOfBatch { self.receiver?.transferDrained(self) } }
     }
 
-    /// The connection has taken the whole content of the request.
+    /// Called when the connection has taken the whole content of the request.
     func noteRequestEnd() {
         note(.bytesSent)
         content.noteEnd()
@@ -225,7 +225,7 @@ public final class Transfer {
 
     var needsNewConnection: Bool { progress.needsNewConnection }
 
-    /// Whether it needs an HTTP/1.1 connection that is in no pool.
+    /// Whether the transfer needs an HTTP/1.1 connection that is in no pool.
     var needsOwnConnection: Bool { signsIn || request.owned != nil }
 
     /// Whether the request may be sent again, after its connection ended without a line of a response.
@@ -233,7 +233,7 @@ public final class Transfer {
         progress.mayBeRepeated(request, content, onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused)
     }
 
-    /// Whole lines of a head, or a complete one, have arrived.
+    /// Called when whole lines of a head, or a complete head, have arrived.
     func noteHeadLines() {
         if times.firstByte < 0 { times.firstByte = elapsed }
         note(.headLinesCame)
@@ -252,7 +252,7 @@ public final class Transfer {
     }
 
     /// Reports that content has arrived.
-    /// - Returns: whether it is taken now. Otherwise the connection keeps it until it is notified.
+    /// - Returns: whether the flow takes it now. Otherwise the connection buffers it until it is notified.
     func offerContent() -> Bool {
         if case .holdBack = progress.handle(.contentCame, at: client.coarseNow) { false } else { true }
     }
@@ -268,7 +268,7 @@ public final class Transfer {
         note(.ended)
         carrier = .none
         connections = nil
-        // The flow may hold the transfer for longer, so the content is released.
+        // The flow may retain the transfer for longer, so the content is released here.
         content = PendingContent(isEmpty: true)
         times.ended = elapsed
         guard let receiver else { return }
@@ -279,7 +279,7 @@ public final class Transfer {
         }
     }
 
-    /// Ends the transfer from our side, after removing it from its carrier.
+    /// Ends the transfer with a local error, after removing it from its carrier.
     func giveUp(_ error: UpstreamError) {
         guard !progress.hasEnded else { return }
         switch carrier {
@@ -298,7 +298,7 @@ public final class Transfer {
 
     /// The error of the timeout that has passed; nil if none has.
     func overdue(at now: Int64) -> UpstreamError? {
-        // Content of a tunnel follows the response's head. Before that the upstream has the complete request.
+        // Content of a tunnel follows the response's head, so before that the request counts as completely sent.
         let content = request.content == .tunnel ? .taken : content.state
         return progress.overdue(at: now, client.limits, content, hasResolved: carrier.hasResolved)
     }

@@ -1,10 +1,10 @@
-// Timeouts and limits of one exchange with the upstream, as numbers, because every transfer reads them.
+// Timeouts and limits of one exchange with the upstream. Stored as plain numbers, because every transfer reads them.
 
 import HTTPCore
 import Reactor
 
 struct TransferLimits: Sendable {
-    /// Milliseconds for each phase and in total. A `total` or `stream` of 0 means no limit.
+    /// Maximum milliseconds for each phase and in total. A `total` or `stream` of 0 means no limit.
     let connect: Int64
     let firstByte: Int64
     let betweenBytes: Int64

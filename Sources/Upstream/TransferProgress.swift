@@ -1,5 +1,5 @@
-// State machine of an exchange with the upstream. It determines the timeout that applies and whether the request may be sent again.
-// It performs no actions; `Transfer` does.
+// State machine of an exchange with the upstream. It determines the applicable timeout and whether the request may be sent again. It has
+// no side effects; `Transfer` performs the actions.
 //
 //     queued ► connecting ► asking ► receiving ► (streaming) ► ended
 //        ▲                    │ ▲        │
@@ -26,7 +26,7 @@ struct TransferProgress {
         case steady
         /// The flow accepts no more content for now.
         case paused
-        /// The flow accepts no more content for now, and the connection buffers content that has arrived.
+        /// The flow accepts no more content for now, and the connection buffers arriving content.
         case heldBack
     }
 
@@ -74,7 +74,7 @@ struct TransferProgress {
 
     var hasEnded: Bool { state == .ended }
 
-    /// Whether the transfer needs a new connection. It has found one dead, and other kept connections may be dead too.
+    /// Whether the transfer needs a new connection, because it found one dead and other kept connections may be dead too.
     var needsNewConnection: Bool { sendings > 0 }
 
     mutating func handle(_ event: Event, at now: Int64) -> Action {
@@ -149,7 +149,7 @@ struct TransferProgress {
     private func timeOut(_ limits: TransferLimits, _ content: PendingContent.State) -> (limit: Int64, error: UpstreamError)? {
         switch (state, content) {
         case (.queued, _): (limits.connect, .connectionLimitReached)
-        // The attempt has its own timeout.
+        // The connection attempt has its own timeout.
         case (.connecting, _): nil
         // The timeouts of the client's connection apply.
         case (.requesting, .awaited): nil

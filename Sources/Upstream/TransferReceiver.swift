@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-/// A request to the upstream, sent as it is. Hop-by-hop fields are already removed, and Host and the forwarding fields are set.
+/// A request to the upstream, sent unchanged. Hop-by-hop fields are already removed, and Host and the forwarding fields are set.
 public struct UpstreamRequest: Sendable {
     public var method: Method
     /// The request target, byte for byte as in the request line.
@@ -57,19 +57,19 @@ extension Method {
 
 /// Receives the events of a transfer. `transferEnded` or `transferFailed` is the last one.
 public protocol TransferReceiver: AnyObject {
-    /// Sending of the request begins. This may happen twice if a connection turns out to be dead, and before `start` returns.
+    /// Called when sending of the request begins. It may be called twice if a connection turns out to be dead, and before `start` returns.
     func transferBegins(_ transfer: Transfer)
-    /// A 1xx response other than 101. A 100 response is passed only if the request has Expect.
+    /// Delivers a 1xx response other than 101. A 100 response is delivered only if the request has Expect.
     func transfer(_ transfer: Transfer, informational head: ResponseHead)
-    /// The final response's head. Fields are as sent, including the framing fields (Transfer-Encoding, Content-Length).
+    /// Delivers the final response's head. Fields are as sent, including the framing fields (Transfer-Encoding, Content-Length).
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead)
-    /// More content, without transfer coding and with content coding as sent. `transfer.pause()`, here or later, stops further content. No
-    /// content is delivered twice.
+    /// Delivers content, without transfer coding and with content coding as sent. `transfer.pause()`, here or later, stops further
+    /// delivery. No content is delivered twice.
     func transfer(_ transfer: Transfer, content: Span<UInt8>)
-    /// The response is complete by its framing. `isDelimited` is false if only the end of the connection marked the end.
+    /// Called when the response is complete by its framing. `isDelimited` is false if only the end of the connection marked the end.
     func transferEnded(_ transfer: Transfer, isDelimited: Bool)
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError)
-    /// The upstream has taken the request's content, and more may be written.
+    /// Called when the upstream has accepted the request's content, and more may be written.
     func transferDrained(_ transfer: Transfer)
 }
 

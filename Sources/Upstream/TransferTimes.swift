@@ -1,7 +1,7 @@
 // End times of the phases of a transfer, in microseconds from its start; -1 if a phase was not reached.
 
 public struct TransferTimes: Sendable {
-    /// Name resolution, connecting and the TLS handshake. 0 if a kept connection was used.
+    /// End of name resolution, of connecting and of the TLS handshake. 0 if a kept connection was used.
     public var resolved: Int32 = -1
     public var connected: Int32 = -1
     public var secured: Int32 = -1

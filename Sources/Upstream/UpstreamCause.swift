@@ -1,5 +1,6 @@
-// The cause of an upstream error, as numbers and small enums. Passing it through the layers allocates nothing; outputs format it as text.
-// The text comes from the library that found the cause (OpenSSL, the C library), from the TLS and HTTP/2 registries, or from the parser.
+// The cause of an upstream error, as numbers and small enums, so that passing it between modules allocates nothing. Outputs format it as
+// text, which comes from the library that detected the error (OpenSSL, the C library), from the TLS and HTTP/2 registries, or from the
+// parser.
 
 import CTLS
 import Glibc
@@ -10,7 +11,7 @@ import Reactor
 public enum UpstreamCause: Hashable, Sendable {
     /// The certificate was refused: OpenSSL's verification error (X509_V_ERR_…).
     case certificate(Int32)
-    /// One of the files of the upstream's TLS settings cannot be used.
+    /// A file of the upstream's TLS settings is unusable.
     case tlsFiles
     /// TLS failed locally: OpenSSL's packed error.
     case tls(UInt)
@@ -24,13 +25,13 @@ public enum UpstreamCause: Hashable, Sendable {
     case handshakeTimeout
     case response(ResponseProblem)
     case chunks(ChunkProblem)
-    /// The upstream ended the stream, or the connection.
+    /// The upstream ended the stream or the connection.
     case streamReset(HTTP2ErrorCode)
     case goAway(HTTP2ErrorCode)
-    /// Cistern ended the stream, or the connection, because of a protocol error of the upstream.
+    /// Cistern ended the stream or the connection because of a protocol error of the upstream.
     case sentReset(HTTP2ErrorCode)
     case sentGoAway(HTTP2ErrorCode)
-    /// An inconclusive response over HTTP/1.1 from an upstream that speaks HTTP/2.
+    /// An inconclusive response over HTTP/1.1 from an upstream that uses HTTP/2.
     case unprovenHTTP1
     /// An errno of the C library.
     case system(Int32)
@@ -44,18 +45,18 @@ public enum UpstreamCause: Hashable, Sendable {
     public var words: String {
         switch self {
         case .certificate(let code): String(cString: ctls_verification_text(Int(code)))
-        case .tlsFiles: "a file of the TLS settings cannot be used"
+        case .tlsFiles: "a file of the TLS settings is unusable"
         case .tls(let error): ctls_error_text(error).map { String(cString: $0) } ?? "TLS failed"
         case .noHTTP2: "the upstream does not agree on HTTP/2"
         case .alert(let alert, _): alert.words
         case .cutInHandshake: "the upstream closed the connection during the TLS handshake"
-        case .handshakeTimeout: "the TLS handshake did not end in time"
+        case .handshakeTimeout: "the TLS handshake timed out"
         case .response(let problem): problem.words
         case .chunks(let problem): problem.words
         case .streamReset(let code): "the upstream reset the HTTP/2 stream with \(code)"
         case .goAway(let code): "the upstream ended the HTTP/2 connection with \(code)"
-        case .sentReset(let code): "the response breaks the rules of HTTP/2: \(code)"
-        case .sentGoAway(let code): "the upstream breaks the rules of HTTP/2: \(code)"
+        case .sentReset(let code): "the response violates HTTP/2: \(code)"
+        case .sentGoAway(let code): "the upstream violates HTTP/2: \(code)"
         case .unprovenHTTP1: "the upstream speaks HTTP/2, and this response over HTTP/1.1 is not reliable"
         case .system(let number): SystemError.words(number)
         case .name(let code): String(cString: gai_strerror(code))

@@ -69,7 +69,7 @@ extension UpstreamClient {
         connections[index].startAgain(transfer)
     }
 
-    /// Attempts to connect to an unreachable address at intervals, without a client that waits for it.
+    /// Attempts to connect to an unreachable address at intervals. No client waits for the result.
     private func checkAgain(at index: Int) {
         guard !checking.contains(index) else { return }
         checking.insert(index)

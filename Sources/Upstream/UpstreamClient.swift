@@ -70,7 +70,7 @@ public final class UpstreamClient {
     /// Limit on `openConnections`, for all addresses together.
     public var connectionLimit: Int { connections.count * settings.maximumConnections }
 
-    /// Requests with a connection, and requests that wait for one. Each number is the maximum over the addresses.
+    /// Requests with a connection, and requests that wait for one. Each number is the largest among the addresses.
     public var busiest: (running: Int, waiting: Int) {
         connections.reduce((0, 0)) { (max($0.0, $1.runningCount), max($0.1, $1.waitingCount)) }
     }
@@ -78,8 +78,8 @@ public final class UpstreamClient {
     /// Requests that wait for a connection now.
     public var waitingCount: Int { connections.reduce(0) { $0 + $1.waitingCount } }
 
-    /// Starts a request. The receiver is held until the end. Its callbacks come from the loop; only `transferBegins` may come during this
-    /// call.
+    /// Starts a request. The receiver is retained until the end. Its callbacks come from the loop; only `transferBegins` may come during
+    /// this call.
     /// - Returns: nil if too many requests wait already.
     public func start(_ request: consuming UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
         loop.assertOnLoop()
@@ -95,7 +95,7 @@ public final class UpstreamClient {
         return run(transfer) ? transfer : nil
     }
 
-    /// Divisor of the connection limit. The quotient is the share of requests that are kept apart.
+    /// Divisor of the connection limit. The quotient is the maximum number of connections for separated requests.
     private static let apartShare = 8
 
     private func isSeparated(_ request: borrowing UpstreamRequest) -> Bool {

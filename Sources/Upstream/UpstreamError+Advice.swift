@@ -19,24 +19,24 @@ public struct SettingAdvice: Sendable, Equatable {
 
     fileprivate static let http = SettingAdvice(url, "must begin with http:// if the upstream does not speak TLS on this port")
     fileprivate static let https = SettingAdvice(url, "must begin with https://: the upstream speaks TLS on this port")
-    fileprivate static let server = SettingAdvice(url, "must name the host and port of an HTTP server")
-    fileprivate static let name = SettingAdvice(url, "must have a host that the certificate is for")
-    fileprivate static let resolved = SettingAdvice(url, "must have a host that the name servers of this machine know")
-    fileprivate static let listening = SettingAdvice(url, "must name the host and port where the upstream listens")
-    fileprivate static let socket = SettingAdvice("upstream.unix_socket", "must name the upstream's socket, to which Cistern may write")
+    fileprivate static let server = SettingAdvice(url, "must have the host and port of an HTTP server")
+    fileprivate static let name = SettingAdvice(url, "must have a host for which the certificate is valid")
+    fileprivate static let resolved = SettingAdvice(url, "must have a host that the DNS servers of this machine can resolve")
+    fileprivate static let listening = SettingAdvice(url, "must have the host and port on which the upstream listens")
+    fileprivate static let socket = SettingAdvice("upstream.unix_socket", "must be the path of the upstream's socket, writable for Cistern")
     fileprivate static let proxy = SettingAdvice("upstream.proxy", "is the forward proxy")
     fileprivate static let authority = SettingAdvice(
-        "upstream.ca_file", "must name the certificates of the authority that signed the upstream's, or the upstream's own")
+        "upstream.ca_file", "must name a file with the CA that signed the upstream's certificate, or with that certificate")
     fileprivate static let files = SettingAdvice(
         "upstream.ca_file", "upstream.client_certificate and upstream.client_key must name readable PEM files")
     fileprivate static let noCheck = SettingAdvice(
         "upstream.verify",
         "can stay true: renew the upstream's certificate, or correct the clock of this machine (false accepts any certificate)")
     fileprivate static let own = SettingAdvice(
-        "upstream.client_certificate", "and upstream.client_key are shown to an upstream that asks for a certificate")
-    fileprivate static let bothVersions = SettingAdvice("upstream.http2", "asks an upstream without HTTP/2 in HTTP/1.1 if it is auto")
-    fileprivate static let clearHTTP2 = SettingAdvice("upstream.http2", "speaks HTTP/2 without TLS if it is prior-knowledge")
-    fileprivate static let connectTimeout = SettingAdvice("upstream.connect_timeout", "is how long connecting may take")
+        "upstream.client_certificate", "and upstream.client_key are required, because the upstream requests a client certificate")
+    fileprivate static let bothVersions = SettingAdvice("upstream.http2", "must be auto to use HTTP/1.1 if the upstream has no HTTP/2")
+    fileprivate static let clearHTTP2 = SettingAdvice("upstream.http2", "must be prior-knowledge for HTTP/2 without TLS")
+    fileprivate static let connectTimeout = SettingAdvice("upstream.connect_timeout", "limits the time for connecting")
 }
 
 extension UpstreamError {
@@ -47,9 +47,9 @@ extension UpstreamError {
         case .dnsTimeout, .connectionTimeout: .connectTimeout
         case .connectionReadTimeout:
             SettingAdvice(
-                "upstream.first_byte_timeout", "upstream.between_bytes_timeout and, of streams, timeouts.stream are its longest pauses")
-        case .responseTimeout: SettingAdvice("upstream.total_timeout", "is how long a whole exchange may take")
-        case .connectionLimitReached: SettingAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
+                "upstream.first_byte_timeout", "upstream.between_bytes_timeout and, of streams, timeouts.stream limit pauses in responses")
+        case .responseTimeout: SettingAdvice("upstream.total_timeout", "limits the time of a whole exchange")
+        case .connectionLimitReached: SettingAdvice("upstream.queue", "and upstream.connections limit waiting and active requests")
         case .tunnelRefused: .proxy
         case .connectionRefused: .listening
         // Many servers without TLS end the connection at the first bytes of a handshake.
@@ -78,7 +78,7 @@ extension UpstreamCause {
         case .name(EAI_NONAME): .resolved
         case .handshakeTimeout:
             SettingAdvice(
-                "upstream.connect_timeout", "is how long connecting may take; an upstream without TLS needs an upstream.url with http://")
+                "upstream.connect_timeout", "limits the time for connecting; an upstream without TLS needs an upstream.url with http://")
         case .response, .chunks, .streamReset, .goAway, .sentReset, .sentGoAway, .unprovenHTTP1, .system, .name, .tunnel, .noResponse: nil
         }
     }

@@ -48,8 +48,8 @@ public struct UpstreamError: Error, Hashable, Sendable {
 
     public var rawValue: String { kind.rawValue }
 
-    /// Text of the library or parser that found the cause; nil if unknown. It names neither the upstream nor anything that it sent, so
-    /// clients may read it.
+    /// Text of the library or parser that detected the error; nil if unknown. It contains neither the upstream's name nor data from the
+    /// upstream, so clients may read it.
     public var details: String? { cause?.words }
 
     /// Label and details, for the log and for messages.

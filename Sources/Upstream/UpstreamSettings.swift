@@ -39,7 +39,7 @@ public struct UpstreamSettings: Sendable, Equatable {
     /// Maximum time of a whole exchange; 0 for no limit.
     public var totalTimeout = Duration.seconds(120)
 
-    /// Maximum pause within a streaming response, which has neither of the two previous limits; 0 for no limit.
+    /// Maximum pause within a streaming response, to which the two previous limits do not apply; 0 for no limit.
     public var streamTimeout = Duration.seconds(300)
 
     /// Maximum number of open connections per shard. Further requests wait.
@@ -49,7 +49,7 @@ public struct UpstreamSettings: Sendable, Equatable {
     /// Maximum number of retries of requests without a byte of a response, in percent of all requests. 0 disables them.
     public var retryBudget = 10
     public var failure = FailureSettings()
-    /// Interval between look-ups of the upstream's name while connections to it are established, and the resolver.
+    /// Interval between lookups of the upstream's name while connections to it are established. The next property is the resolver.
     public var resolveInterval = Duration.seconds(30)
     public var names = ResolvedNames.shared
     /// Maximum idle time of a pooled connection in seconds. Shorter than the limit of most servers.

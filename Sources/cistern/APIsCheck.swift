@@ -13,12 +13,12 @@ enum APIsCheck {
     static func check(_ reader: inout SettingsReader) {
         let settings = reader.settings
         if !settings.upstreamURL.isEmpty {
-            reader.add(about: "upstream.url", "upstream.url is for one API: where there are apis, each has its own upstream")
+            reader.add(about: "upstream.url", "upstream.url and apis exclude each other: remove upstream.url, and set upstream of each API")
         }
         if !settings.routes.isEmpty {
-            reader.add(about: "routes", "routes are for one API: where there are apis, each has its own routes")
+            reader.add(about: "routes", "routes and apis exclude each other: move the routes into the APIs")
         }
-        if settings.apis.count > limit { reader.add(about: "apis", "there can be \(limit) apis, not \(settings.apis.count)") }
+        if settings.apis.count > limit { reader.add(about: "apis", "apis has \(settings.apis.count) entries; the maximum is \(limit)") }
         checkScopes(settings.apis, &reader)
         for api in settings.apis {
             checkNames(api, settings, &reader)
@@ -33,7 +33,7 @@ enum APIsCheck {
         guard settings.proxy.access.isForwardProxy, settings.servedNames.isEmpty else { return }
         func hasPath(_ urls: [String]) -> Bool { urls.contains { UpstreamURL($0)?.path.isEmpty == false } }
         let reason =
-            "by which clients of a forward proxy name it: its upstream's name does not do, since clients' paths are not the upstream's"
+            "because its paths differ from the upstream's, so the upstream's host name cannot identify it"
         if settings.apis.isEmpty, hasPath([settings.upstreamURL]) {
             reader.add(about: "forwarding.forward_proxy", "forwarding.forward_proxy needs forwarding.names, \(reason)")
         }
@@ -63,7 +63,7 @@ enum APIsCheck {
                     let of = host.map { "\($0) " } ?? ""
                     reader.add(
                         about: settingPath,
-                        "API \(api.name): \(other) is for the same host and path already, so nothing of \(of)would ever be asked of this one"
+                        "API \(api.name): \(other) has the same host and path, so no request for \(of)would reach this API: change one of them"
                     )
                 }
             }
@@ -79,15 +79,15 @@ enum APIsCheck {
         }
         reader.add(
             about: "apis.\(api.name).",
-            "API \(api.name) would never be asked: it has no host, and all hosts of forwarding.names are other APIs'")
+            "API \(api.name) gets no requests: it has no host, and other APIs have all hosts of forwarding.names")
     }
 
     private static func checkRoutes(_ api: CisternSettings.API, _ reader: inout SettingsReader) {
         for route in api.settings.routes where route.path.hasPrefix("/") && !RoutePattern(route.path).mayMatch(below: api.pathBytes) {
             reader.add(
                 about: "apis.\(api.name).routes.\(route.name).path",
-                "API \(api.name): route \(route.name): \(route.path) is outside of the API's path \(api.path), so no request would ever come to it: "
-                    + "routes have the paths that clients ask for")
+                "API \(api.name): route \(route.name): \(route.path) is outside the API's path \(api.path), so no request would match it: "
+                    + "a route's path must begin with the API's path")
         }
     }
 
@@ -102,14 +102,14 @@ enum APIsCheck {
         if upstream.unixSocket != nil {
             reader.add(
                 about: settingPath,
-                "API \(api.name): upstream.unix_socket leads to one upstream, but several URLs are given")
+                "API \(api.name): upstream.unix_socket connects to a single upstream: give one URL")
         }
         let isAskedThroughProxy = upstream.proxy.map { !$0.lowercased().hasPrefix("socks") } ?? false
         if isAskedThroughProxy, api.upstream.contains(where: { UpstreamURL($0)?.isTLS == false }) {
             reader.add(
                 about: settingPath,
-                "API \(api.name): of several upstreams none can be http through upstream.proxy: that one is out of reach would be a response of "
-                    + "the forward proxy's, and the next would never be asked (https and socks proxies tell)")
+                "API \(api.name): failover does not work for http URLs through an http forward proxy, because the proxy answers "
+                    + "for an unreachable upstream: use https URLs or a socks proxy")
         }
     }
 }

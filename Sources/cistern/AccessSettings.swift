@@ -23,7 +23,7 @@ enum AccessCheck {
             for listener in listeners where listener.proxyProtocol && settings.trustedProxies.isEmpty && !isUnix(listener) {
                 reader.add(
                     about: name,
-                    "\(name): \(listener.address) takes the PROXY protocol from trusted_proxies only, and there are none: name the balancer's address"
+                    "\(name): \(listener.address) expects the PROXY protocol, but trusted_proxies is empty: add the load balancer's address to it"
                 )
             }
         }
@@ -47,11 +47,11 @@ enum AccessCheck {
         ].filter { $0.1 > 0 }
         let everybody = settings.trustedProxies.filter { $0.hasSuffix("/0") }
         if let all = everybody.first {
-            return ["trusted_proxies has \(all): every client can name any address as its own, and limits by address have no effect"]
+            return ["trusted_proxies has \(all): every client can claim any address, so limits by address have no effect"]
         }
         guard settings.trustedProxies.isEmpty else { return [] }
         return limits.map { name, _ in
-            "limits.\(name) is set, and trusted_proxies is not: behind a balancer all clients are one address"
+            "limits.\(name) is set without trusted_proxies: behind a load balancer, all clients count as one address"
         }
     }
 

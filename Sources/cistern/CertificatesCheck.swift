@@ -11,11 +11,12 @@ enum CertificatesCheck {
         let listeners = (settings.listen + settings.adminListen).map { (settings: $0, listener: ListenerSettings($0)) }
         let secured = listeners.filter { $0.listener?.isTLS == true }
         for one in listeners where one.listener?.isTLS == false && one.settings.clientVerify != nil {
-            reader.add(about: "listen", "client_verify of \(one.settings.address) needs https: in clear there are no certificates")
+            reader.add(
+                about: "listen", "client_verify of \(one.settings.address) needs https, because only TLS connections have certificates")
         }
         if settings.tls.certificates.isEmpty, let first = secured.first {
             reader.add(
-                about: "listen", "\(first.settings.address) needs tls.certificates; for local work there is cistern serve --tls-self-signed"
+                about: "listen", "\(first.settings.address) needs tls.certificates; for local tests use cistern serve --tls-self-signed"
             )
         }
         let tls = ServerTLSSettings(settings)

@@ -40,7 +40,7 @@ struct Cistern: ParsableCommand {
         subcommands: [Serve.self, Check.self, Demo.self, Record.self, ReplayCommand.self],
         groupedSubcommands: [
             CommandGroup(
-                name: "Looking into a running Cistern",
+                name: "Inspecting a running Cistern",
                 subcommands: [
                     StatusCommand.self, List.self, Show.self, Purge.self, Why.self, Mode.self, UpstreamCommand.self, Export.self,
                     Import.self,

@@ -38,18 +38,18 @@ enum CredentialsCheck {
             return
         }
         if tokens.issuers.isEmpty { add("keys", "needs \(group).issuer: the accepted issuers must be named") }
-        if tokens.audiences.isEmpty { add("keys", "needs \(group).audience: for whom the tokens are is never left open") }
+        if tokens.audiences.isEmpty { add("keys", "needs \(group).audience: the accepted audiences must be named") }
         if tokens.subject.isEmpty || ["iss", "aud"].contains(tokens.subject) || TokenSettings.alwaysVolatile.contains(tokens.subject) {
-            add("subject", "must be a claim that says whom a token belongs to, not \"\(tokens.subject)\"")
+            add("subject", "must be a claim that identifies the user, not \"\(tokens.subject)\"")
         }
         for claim in tokens.volatileClaims where TokenSettings.alwaysIdentity.contains(claim) || claim == tokens.subject {
-            add("ignore_claims", "cannot name \(claim): without it two users could be one")
+            add("ignore_claims", "cannot contain \(claim): without this claim, two users could share a partition")
         }
         if !reader.settings.proxy.policy.credentials.fields.contains(where: { $0.lowercased() == "authorization" }) {
             add("keys", "needs authorization among cache.credential_fields")
         }
         if let file = route.tokens.authorities {
-            if !keys.lowercased().hasPrefix("https://") { add("ca_file", "is only for keys of an https URL") }
+            if !keys.lowercased().hasPrefix("https://") { add("ca_file", "applies only if keys is an https URL") }
             if let reason = SystemError.whyUnreadable(file) { add("ca_file", reason) }
         }
         if !RouteTokens.isURL(keys), let problem = problem(ofFile: keys) { add("keys", "\(keys) \(problem)") }
@@ -69,7 +69,7 @@ enum CredentialsCheck {
         }
         if !route.tokens.keys.isEmpty { add("path", "and credentials.identity.jwt.keys cannot both identify users") }
         if lookUp.pointers.isEmpty, lookUp.fields.isEmpty {
-            add("path", "needs \(group).identity or \(group).fields: what says who a user is")
+            add("path", "needs \(group).identity or \(group).fields: select the values that identify the user")
         }
         for pointer in lookUp.pointers where pointer.isEmpty || JSONPointer(pointer) == nil {
             add("identity", "\"\(pointer)\" is not a JSON Pointer, such as /user/id")
@@ -81,9 +81,9 @@ enum CredentialsCheck {
 
     private static func problem(ofFile path: String) -> String? {
         guard let text = FileContent.read(path) else {
-            return "is no http or https URL, and as a file it cannot be read: \(SystemError.words())"
+            return "is not an http or https URL, and cannot be read as a file: \(SystemError.words())"
         }
-        guard let set = KeySet(text) else { return "is no JWK Set (RFC 7517)" }
+        guard let set = KeySet(text) else { return "is not a JWK Set (RFC 7517)" }
         return set.keys.isEmpty ? "has \(set.unusableReason)" : nil
     }
 }

@@ -23,14 +23,14 @@ extension SettingsCheck {
         let origins = words(rules.origins)
         for origin in origins where origin != "*" && origin != "null" && !isOrigin(origin) {
             mistakes.append(
-                ("cors.origins", "cors.origins: \"\(origin)\" is not a whole origin as browsers send it: https://app.example.com"))
+                ("cors.origins", "cors.origins: \"\(origin)\" is not an origin as browsers send it, such as https://app.example.com"))
         }
         if origins.contains("*"), origins.contains(where: { $0 != "*" && $0 != "null" }) {
-            mistakes.append(("cors.origins", "cors.origins: * stands for all, so only null can be named beside it"))
+            mistakes.append(("cors.origins", "cors.origins: * includes all origins except null: remove the others"))
         }
         if origins.contains("*"), rules.allowsCredentials {
             mistakes.append(
-                ("cors.credentials", "cors.credentials needs origins that are named: browsers let none through with *"))
+                ("cors.credentials", "cors.credentials needs a list of origins, because browsers reject credentials with *"))
         }
         for (name, list) in [("cors.methods", words(rules.methods)), ("cors.fields", words(rules.fields))] {
             for word in list where word.isEmpty || !word.utf8.allSatisfy(isTokenByte) {

@@ -24,7 +24,7 @@ enum DescriptorLimit {
         let needed = clients + settings.shards * upstream + others
         guard let hard = limit?.rlim_max, hard < rlim_t(needed) else { return nil }
         return """
-            \(needed) descriptors may be needed, but this process may open no more than \(hard): raise its hard limit (ulimit -Hn), or lower \
+            up to \(needed) file descriptors are needed, but the process may open only \(hard): raise its hard limit (ulimit -Hn), or lower \
             limits.connections (\(clients)) or upstream.connections (\(upstream) for each of \(settings.shards) shards, over all APIs and \
             addresses)
             """

@@ -70,13 +70,13 @@ struct EngineFindings {
         let open = facts.filter { $0.isOpenToAll && (hasUser || !$0.server.isOnThisMachine) }
         let remedy = hasUser ? "user default off" : "a separate user (share.user, share.password_file)"
         warn(
-            open, "the engine requires no password (the user default is on)",
-            "whoever reaches it may delete what is shared, and all else there. Set requirepass, or \(remedy)")
+            open, "Redis requires no password (the user default is on)",
+            "any client that reaches it can delete all its data. Set requirepass, or \(remedy)")
         // Without permission to read the slots, a server of a Cluster looks like a standalone server.
         if let log, log.slot != nil || !facts.contains(where: \.isClusterServer) { noteLog(log.server, log.slot) }
         if isOtherSecret {
             mistakes.append(
-                "share.secret_file: fleet \(fleet) has another secret, so this node would share nothing with it. If this secret is right, remove cistern:\(fleet):{log}:nodes from the engine"
+                "share.secret_file: fleet \(fleet) has another secret, so this node could share nothing with it. If this secret is right, delete the key cistern:\(fleet):{log}:nodes in Redis"
             )
         }
         if loops > 0, !isAllLost { noteCosts(loops) }
@@ -91,7 +91,7 @@ struct EngineFindings {
         let responses = [Self.plainBytes, Self.compressedBytes].map { memory / $0 }
         let capacity = memory > 0 ? "; its memory holds \(responses[0]) to \(responses[1]) responses of 4 KB" : ""
         notes.append(
-            "This node makes \(2 + loops * max(1, asked.count)) connections to the engine (two for the log, and one of each event loop to each server with responses)\(capacity)."
+            "This node opens \(2 + loops * max(1, asked.count)) connections to Redis: two for the log, and one per event loop and server with responses\(capacity)."
         )
     }
 
@@ -123,7 +123,7 @@ struct EngineFindings {
             }
         }
         if isAllLost, mistakes.isEmpty {
-            warnings.append("share.servers: until the engine can be asked nothing is shared, and nothing else is lost")
+            warnings.append("share.servers: until Redis is reachable, nothing is shared; everything else works")
         }
     }
 
@@ -131,13 +131,13 @@ struct EngineFindings {
         let keyless = facts.filter(\.isKeyForbidden)
         if !keyless.isEmpty {
             mistakes.append(
-                "share.fleet: at \(names(keyless)) the user may not use the keys of this fleet: its ACL needs ~cistern:\(fleet):*")
+                "share.fleet: at \(names(keyless)) the user may not access the keys of this fleet: its ACL needs ~cistern:\(fleet):*")
         }
         // One line for all servers with equal permissions.
         for lacking in Set(facts.map(\.forbidden)).sorted(by: { $0.count > $1.count }) where !lacking.isEmpty {
             let some = facts.filter { $0.forbidden == lacking }
             mistakes.append(
-                "share.user: at \(names(some)) the user may not use \(lacking.joined(separator: ", ")) (the ACL line in Configuration/Guides/Several-Nodes.md has all)"
+                "share.user: at \(names(some)) the user may not use \(lacking.joined(separator: ", ")) (Configuration/Guides/Several-Nodes.md has the complete ACL line)"
             )
         }
     }
@@ -153,15 +153,15 @@ struct EngineFindings {
         for policy in Set(described.map(\.hasPolicy)).sorted() where policy.hasPrefix("allkeys") {
             warn(
                 described.filter { $0.hasPolicy == policy }, "maxmemory-policy is \(policy)",
-                "it may drop the log, and with it purges. Set volatile-lfu")
+                "Redis may evict the log, and purges with it. Set volatile-lfu")
         }
         warn(
             described.filter { $0.isBounded && $0.hasPolicy == "noeviction" },
-            "maxmemory-policy is noeviction", "once memory is full nothing is shared any more, purges neither. Set volatile-lfu"
+            "maxmemory-policy is noeviction", "once memory is full, neither responses nor purges are shared. Set volatile-lfu"
         )
         warn(
             described.filter { !$0.isBounded },
-            "maxmemory is not set", "what is shared grows until share.keep ends it. Set maxmemory, and maxmemory-policy volatile-lfu"
+            "maxmemory is not set", "memory use grows until share.keep expires entries. Set maxmemory, and maxmemory-policy volatile-lfu"
         )
     }
 
@@ -169,35 +169,35 @@ struct EngineFindings {
         let described = facts.filter { !$0.info.isEmpty }
         let alone = described.filter { $0.isPrimary && !$0.hasReplica }
         warn(
-            alone.filter { $0.role == .alone || $0.server == log }, "there is no replica of the log",
-            "purges are answered with 202, and those of its last second are lost if it is lost with its disk")
+            alone.filter { $0.role == .alone || $0.server == log }, "the log has no replica",
+            "purges are answered with 202, and the last second of purges is lost if the server loses its disk")
         warn(
-            alone.filter { $0.role != .alone && $0.role != .unlisted && $0.server != log }, "there is no replica",
-            "what is shared there is lost with it")
+            alone.filter { $0.role != .alone && $0.role != .unlisted && $0.server != log }, "the server has no replica",
+            "its responses are lost if it fails")
         warn(
-            described.filter { $0.info["aof_enabled"] != "1" }, "nothing is kept on the disk (appendonly no)",
-            "back before a replica has taken its place, it is empty, and its replicas with it; of the log's server all copies of all nodes count as stale then"
+            described.filter { $0.info["aof_enabled"] != "1" }, "persistence is disabled (appendonly no)",
+            "if it restarts before a failover, it and its replicas are empty. For the log's server, all responses of all nodes then become stale"
         )
         let cutOff = described.filter { $0.info["role"] == "slave" && $0.info["master_link_status"] == "down" }
         warn(
-            cutOff, "a replica is not connected with its primary",
-            "one that is new is so for some seconds; else it may lack masterauth, and masteruser, which it says to its primary")
+            cutOff, "a replica is not connected to its primary",
+            "this is normal for some seconds after its start; otherwise check its masterauth and masteruser")
     }
 
     private mutating func noteCluster() {
         warn(
             facts.filter { $0.needsFullCoverage == true }, "cluster-require-full-coverage is yes",
-            "with one part lost nothing is shared at all. Set no")
+            "if one part of the Cluster is lost, nothing is shared. Set it to no")
         let unknown = facts.filter { $0.isClusterServer && $0.failure == nil && $0.needsFullCoverage == nil }
         if !unknown.isEmpty {
             notes.append(
-                "cluster-require-full-coverage was not looked at, at \(names(unknown)): the user may not use CONFIG GET. It has to be no: with yes, nothing is shared once one part is lost."
+                "cluster-require-full-coverage is unknown at \(names(unknown)), because the user may not use CONFIG GET. It must be no: otherwise nothing is shared once one part is lost."
             )
         }
         let isCluster = facts.contains { if case .primary = $0.role { true } else { false } }
         let outside = facts.filter { $0.role == .unlisted && $0.failure == nil && !$0.info.isEmpty }
         if isCluster {
-            warn(outside, "there is none of the Cluster's servers", "it is not asked")
+            warn(outside, "an address is not a server of the Cluster", "it is not used")
         } else if let one = outside.first(where: { !$0.isClusterServer }) {
             mistakes.append("share.servers: \(one.server) \(EngineFailure.notCluster.sentence(fleet: fleet))")
         }
@@ -207,12 +207,12 @@ struct EngineFindings {
         guard let server else {
             if let slot {
                 warnings.append(
-                    "share.servers: no server of the Cluster has slot \(slot), which has the log of fleet \(fleet). Until one has it, no node sees purges of others"
+                    "share.servers: no server of the Cluster serves slot \(slot), which contains the log of fleet \(fleet). Until one does, no node reads purges of others"
                 )
             }
             return
         }
-        let location = slot.map { "is in slot \($0), at" } ?? "lies at"
+        let location = slot.map { "is in slot \($0), at" } ?? "is at"
         let holder = facts.first { $0.server == server }
         guard let failure = holder?.failure else {
             let replicas = holder?.replicas.map(\.description).joined(separator: ", ") ?? ""
@@ -221,7 +221,7 @@ struct EngineFindings {
         }
         guard !isAllLost, failure != .denied, failure != .untrusted else { return }
         warnings.append(
-            "share.servers: the log of fleet \(fleet) \(location) \(server), which does not respond. Until it or a replica does, no node sees purges of others"
+            "share.servers: the log of fleet \(fleet) \(location) \(server), which does not respond. Until it or a replica does, no node reads purges of others"
         )
     }
 }

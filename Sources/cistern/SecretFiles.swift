@@ -10,7 +10,7 @@ enum SecretFiles {
         files(settings).compactMap { name, file in
             guard !file.isEmpty, isOpen(file) else { return nil }
             return
-                "\(name): other users of this machine may read \(file), which holds a secret: run chmod 600 \(file), and chown it to who runs Cistern"
+                "\(name): other users can read \(file), which contains a secret: run chmod 600 \(file), and chown it to the user that runs Cistern"
         }
     }
 

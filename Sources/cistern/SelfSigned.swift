@@ -40,7 +40,7 @@ enum SelfSigned {
             if facts.keyFits, facts.daysLeft(now: Int64(time(nil))) >= leastDays { return file }
         }
         guard let made = CertificateFacts.makeSelfSigned(names: names(settings), days: days) else {
-            throw AdminFailure("--tls-self-signed: no certificate could be made")
+            throw AdminFailure("--tls-self-signed: the certificate could not be created")
         }
         try write(made, to: file, in: directory)
         return file

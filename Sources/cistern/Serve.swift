@@ -68,7 +68,8 @@ struct Serve: ParsableCommand {
         let service = Service(server, manager, logger)
         service.allowTakeOver(signals)
         if options.tlsSelfSigned {
-            logger.notice("the certificate is self-signed, SHA-256 fingerprint \(SelfSigned.fingerprint(settings)): for local work only")
+            logger.notice(
+                "the certificate is self-signed, SHA-256 fingerprint \(SelfSigned.fingerprint(settings)): use it for local tests only")
         }
         if let url = server.urls.first { try readiness.write(url) }
         // About half of the resident pages were used only during startup: for settings, help texts and linking.
@@ -76,30 +77,30 @@ struct Serve: ParsableCommand {
         service.run(until: signals)
         service.stop(followed.current.stopping, signals, logger)
         guard server.hasLostSuccessor else { return }
-        logger.critical("the process that took over ended before it served: no process serves now")
+        logger.critical("the process that took over exited before it served requests: no Cistern is running now; start one")
         LogSetup.writer.finish()
         throw ExitCode.failure
     }
 }
 
 struct Check: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Check the settings, tell every mistake, start nothing.")
+    static let configuration = CommandConfiguration(abstract: "Check the settings and report every mistake, without starting the proxy.")
 
     @OptionGroup var options: SettingsOptions
 
     @Flag(
         name: .customLong("print"),
-        help: "Print the settings in effect as a settings file, each with its origin: default, file and line, environment or command line.")
+        help: "Print the effective settings as a settings file, each with its origin: default, file and line, environment or command line.")
     var prints = false
 
-    @Flag(name: .customLong("schema"), help: "Print the JSON Schema of a settings file, for editors. No settings are read.")
+    @Flag(name: .customLong("schema"), help: "Print the JSON Schema of the settings file, for editors. Reads no settings.")
     var printsSchema = false
 
     func run() throws {
         if printsSchema { return print(String(decoding: SettingsSchema.document, as: UTF8.self), terminator: "") }
         var options = options
         if !options.namesUpstream, let file = AdminOptions.serviceFile {
-            if !prints { print("Of the service: \(file)") }
+            if !prints { print("Settings file of the service: \(file)") }
             options.config = file
         }
         let reader = try options.checkedReader(isStoring: true)
@@ -121,7 +122,7 @@ struct Check: ParsableCommand {
             }
         }
         guard isShared else { throw ExitCode.configuration }
-        print("The settings are good.")
+        print("The settings are valid.")
     }
 
     /// Checks what a fleet needs, if the settings enable sharing.
@@ -179,7 +180,7 @@ enum Startup {
 
     /// Logs why the take-over failed.
     static func notTakenOver(_ reason: String, _ logger: Logger) -> ExitCode {
-        logger.critical("not taken over: \(reason)")
+        logger.critical("the take-over failed: \(reason)")
         LogSetup.writer.finish()
         return ExitCode.failure
     }
@@ -242,10 +243,10 @@ enum Startup {
     /// Advice for an address that cannot be listened on.
     private static func advice(_ code: Int32) -> String {
         switch code {
-        case EADDRINUSE: "; stop what listens there, or give another address"
-        case EACCES: "; ports below 1024 and others' directories need more rights"
+        case EADDRINUSE: "; stop the program that listens on this address, or choose another address"
+        case EACCES: "; ports below 1024 and directories of other users need more permissions"
         case EADDRNOTAVAIL: "; this machine has no such address"
-        case ENOENT: "; its directory is missing"
+        case ENOENT: "; create its directory"
         default: ""
         }
     }

@@ -88,12 +88,13 @@ enum SettingsCheck {
         if upstream.http2 == .priorKnowledge, isAskedThroughProxy {
             reader.add(
                 about: "upstream.http2",
-                "upstream.http2 can be prior-knowledge only without an upstream.proxy for http URLs: forward proxies speak HTTP/1.1")
+                "upstream.http2: prior-knowledge is not possible for http URLs through upstream.proxy, because forward proxies use HTTP/1.1"
+            )
         }
         let schemes = ["http", "socks4", "socks4a", "socks5", "socks5h"]
         if let end = proxy.firstRange(of: "://"), !schemes.contains(String(proxy[..<end.lowerBound])) {
             reader.add(
-                about: "upstream.proxy", "upstream.proxy must be an http or socks URL: the forward proxy itself is not spoken to in TLS")
+                about: "upstream.proxy", "upstream.proxy must be an http or socks URL: TLS to the forward proxy is not supported")
         }
     }
 
@@ -115,7 +116,7 @@ enum SettingsCheck {
                 }
                 if case .ipv4(_, 0) = address { continue }
                 if case .ipv6(_, 0) = address { continue }
-                if !seen.insert("\(address)").inserted { reader.add(about: name, "\(name): \(address) is listened on already") }
+                if !seen.insert("\(address)").inserted { reader.add(about: name, "\(name): \(address) is listed twice") }
             }
         }
         if settings.admin.socket != "off", let sentence = tooLong("unix:" + AdminSettings.socketPath(settings)) {
@@ -127,7 +128,7 @@ enum SettingsCheck {
     static func tooLong(_ address: String) -> String? {
         let count = address.utf8.count - 5
         guard address.hasPrefix("unix:"), count > ListenAddress.unixPathLimit else { return nil }
-        return "the path of a Unix socket can have \(ListenAddress.unixPathLimit) bytes, and \(address.dropFirst(5)) has \(count)"
+        return "the path of a Unix socket can have at most \(ListenAddress.unixPathLimit) bytes, but \(address.dropFirst(5)) has \(count)"
     }
 
     /// An upstream that is a listener of this process would cause an endless loop of requests.
@@ -139,7 +140,7 @@ enum SettingsCheck {
             let isLoop = settings.unixSocket.map { address == .unix(path: $0) } ?? (address.port == url.port && isOwn(url.host, address))
             guard isLoop else { continue }
             let name = settings.unixSocket == nil ? "upstream.url" : "upstream.unix_socket"
-            reader.add(about: name, "\(name): Cistern itself listens on \(address), so its requests would come back to it")
+            reader.add(about: name, "\(name): Cistern itself listens on \(address), so requests would loop: set the API's address")
         }
     }
 
@@ -189,18 +190,18 @@ enum SettingsCheck {
             ("cache.credential_fields", policy.credentials.fields), ("cache.group_credentials", policy.credentials.groupFields),
         ] {
             for field in fields where field == "*" || field.dropFirst().contains("*") {
-                reader.add(about: name, "\(name): \"\(field)\" is not a field name, nor * and how names end")
+                reader.add(about: name, "\(name): \"\(field)\" is not a field name, nor * followed by the end of one")
             }
         }
         for change in settings.cache.harmlessFields where !"+-".contains(change.first ?? " ") || !isToken(String(change.dropFirst())) {
-            reader.add(about: "cache.harmless_fields", "cache.harmless_fields: \"\(change)\" is not + or - and a field name")
+            reader.add(about: "cache.harmless_fields", "cache.harmless_fields: \"\(change)\" is not + or - followed by a field name")
         }
         let credentials = CredentialNames(policy.credentials.fields.map { $0.lowercased() })
         for change in settings.cache.harmlessFields where change.first == "+" && credentials.contains(Array(change.dropFirst().utf8)) {
             let name = change.dropFirst()
             reader.add(
                 about: "cache.harmless_fields",
-                "cache.harmless_fields: \(name) is a credential by cache.credential_fields, so it cannot be harmless; remove it there first"
+                "cache.harmless_fields: \(name) is in cache.credential_fields, so it cannot be harmless: remove it there first"
             )
         }
         for (name, patterns) in [
@@ -216,10 +217,10 @@ enum SettingsCheck {
         if let all = settings.memory.requestBuffers, all < settings.proxy.downstream.requestBufferBytes {
             reader.add(
                 about: "limits.request_buffers",
-                "limits.request_buffers is for all requests: it must not be less than limits.request_buffer, for one")
+                "limits.request_buffers, for all requests, must not be less than limits.request_buffer, for one request")
         }
         if policy.keepsAnyError, !policy.keepsAny {
-            reader.add(about: "cache.store_errors", "cache.store_errors: letter needs cache.store: any, since json keeps no errors")
+            reader.add(about: "cache.store_errors", "cache.store_errors: letter needs cache.store: any, because json stores no errors")
         }
         if settings.log.access.isEmpty { reader.add(about: "log.access", "log.access must be off, stdout or a file") }
         if !settings.proxy.tracing.endpoint.isEmpty, TracingSettings.endpoint(settings.proxy.tracing.endpoint) == nil {
@@ -251,7 +252,7 @@ enum SettingsCheck {
                 let isName = !name.isEmpty && name.utf8.allSatisfy(isTokenByte)
                 if !isName { report(&reader, "upgrade", "\"\(name)\" is not a protocol's name, such as websocket") }
                 if ["h2c", "http", "tls"].contains(name.lowercased()) {
-                    report(&reader, "upgrade", "upgrade cannot be \(name): unchecked requests would pass through")
+                    report(&reader, "upgrade", "upgrade cannot be \(name), because its requests would bypass all checks")
                 }
             }
             for (group, demands) in [("good", route.good), ("keep_if", route.keepIf)] {
@@ -292,7 +293,7 @@ enum SettingsCheck {
         for word in freshness.negativeStatuses where UInt16(word).map(FreshnessRules.mayBeNegative) != true {
             report(
                 "negative_statuses",
-                ": \"\(word)\" is not a status from 400 to 599 that is about the resource, as 404 and 410 are (401 and 429 are about a request)"
+                ": \"\(word)\" must be a status from 400 to 599 that describes the resource, such as 404 or 410, not the request, such as 401 or 429"
             )
         }
     }
@@ -302,7 +303,7 @@ enum SettingsCheck {
         let upstream = settings.proxy.upstream
         if (upstream.clientCertificate == nil) != (upstream.clientKey == nil) {
             let given = upstream.clientKey == nil ? "upstream.client_certificate" : "upstream.client_key"
-            reader.add(about: given, "upstream.client_certificate and upstream.client_key go together")
+            reader.add(about: given, "upstream.client_certificate and upstream.client_key must both be set")
         }
         for (name, file) in [
             ("upstream.ca_file", upstream.caFile), ("upstream.client_certificate", upstream.clientCertificate),
@@ -314,7 +315,7 @@ enum SettingsCheck {
         if !settings.admin.tokenFile.isEmpty, let text = FileContent.read(settings.admin.tokenFile), AdminToken.parse(text) == nil {
             reader.add(
                 about: "admin.token_file",
-                "admin.token_file: \(settings.admin.tokenFile) must hold one word of at least \(AdminToken.shortest) letters and digits")
+                "admin.token_file: \(settings.admin.tokenFile) must contain one word of at least \(AdminToken.shortest) letters and digits")
         }
     }
 }

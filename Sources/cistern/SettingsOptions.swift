@@ -9,69 +9,73 @@ import Settings
 
 struct SettingsOptions: ParsableArguments {
     @Option(
-        name: [.short, .long], help: "A YAML file with any of the settings; see Configuration/cistern.yaml. CISTERN_CONFIG names it too.")
+        name: [.short, .long], help: "YAML file with settings; see Configuration/cistern.yaml. The variable CISTERN_CONFIG also sets it.")
     var config: String?
 
-    @Option(help: "The API's base URL, such as https://api.example.com.")
+    @Option(help: "Base URL of the API, such as https://api.example.com.")
     var upstream: String?
 
     @Option(
         name: .long,
         help: ArgumentHelp(
-            "Where to listen: HOST:PORT, [IPV6]:PORT, :PORT or unix:/path. May be repeated. (default: 127.0.0.1:8080)",
+            "Address to listen on: HOST:PORT, [IPV6]:PORT, :PORT or unix:/path. May be repeated. (default: 127.0.0.1:8080)",
             valueName: "address"))
     var listen: [String] = []
 
     @Option(
         help: ArgumentHelp(
-            "Addresses of their own for /metrics, the health pages and the admin interface. May be repeated.", valueName: "address"))
+            "Separate address for /metrics, the health pages and the admin interface. May be repeated.", valueName: "address"))
     var adminListen: [String] = []
 
-    @Option(help: "Where responses are kept. (default: cistern in the user's cache directory)")
+    @Option(help: "Directory of the stored responses. (default: cistern in the user's cache directory)")
     var cacheDir: String?
 
-    @Option(help: ArgumentHelp("The maximum size of the store, such as 512MiB. (default: 1GiB)", valueName: "size"))
+    @Option(help: ArgumentHelp("Maximum size of the store, such as 512MiB. (default: 1GiB)", valueName: "size"))
     var cacheSize: String?
 
-    @Flag(help: "RFC 9111 to the letter, also while the upstream is down.")
+    @Flag(help: "Follow RFC 9111 to the letter, also while the upstream is down.")
     var strict = false
 
-    @Option(help: ArgumentHelp("Longest wait for a connection to the upstream. (default: 5s)", valueName: "duration"))
+    @Option(help: ArgumentHelp("Maximum time to wait for a connection to the upstream. (default: 5s)", valueName: "duration"))
     var connectTimeout: String?
 
-    @Option(help: ArgumentHelp("Longest wait for the first byte of the upstream's response. (default: 30s)", valueName: "duration"))
+    @Option(help: ArgumentHelp("Maximum time to wait for the first byte of the upstream's response. (default: 30s)", valueName: "duration"))
     var firstByteTimeout: String?
 
-    @Option(help: ArgumentHelp("Longest exchange with the upstream; 0 for no limit. (default: 2m)", valueName: "duration"))
+    @Option(help: ArgumentHelp("Maximum time for an exchange with the upstream. 0 for no limit. (default: 2m)", valueName: "duration"))
     var totalTimeout: String?
 
     @Option(
         help: ArgumentHelp(
-            "How long the upstream has where a stored copy could be served instead; 0 for no limit. (default: 1.5s)", valueName: "duration")
+            "Maximum time to wait for the upstream if a stored response can be served. 0 for no limit. (default: 1.5s)",
+            valueName: "duration")
     )
     var rescueAfter: String?
 
-    @Option(help: ArgumentHelp("Longest response taken whole, and so the largest that is kept. (default: 8MiB)", valueName: "size"))
+    @Option(help: ArgumentHelp("Maximum size of a buffered, and so of a stored, response. (default: 8MiB)", valueName: "size"))
     var bufferLimit: String?
 
-    @Option(help: ArgumentHelp("trace, debug, info, notice, warning, error or critical. (default: info)", valueName: "level"))
+    @Option(
+        help: ArgumentHelp(
+            "Minimum level of messages: trace, debug, info, notice, warning, error or critical. (default: info)", valueName: "level"))
     var logLevel: String?
 
-    @Option(help: ArgumentHelp("text or json. (default: text)", valueName: "format"))
+    @Option(help: ArgumentHelp("Format of messages: text or json. (default: text)", valueName: "format"))
     var logFormat: String?
 
     @Option(help: ArgumentHelp("The access log: off, stdout or a file. (default: off)", valueName: "where"))
     var accessLog: String?
 
-    @Option(help: ArgumentHelp("Event loops; 0 for one a core. (default: 0)", valueName: "number"))
+    @Option(help: ArgumentHelp("Number of event loops. 0 for one per core. (default: 0)", valueName: "number"))
     var shards: String?
 
-    @Flag(help: "For local work: speak TLS with a certificate of our own making, kept in the cache directory.")
+    @Flag(help: "For local tests: use TLS with a self-signed certificate, which is stored in the cache directory.")
     var tlsSelfSigned = false
 
     @Option(
         name: .customLong("set"),
-        help: ArgumentHelp("Any setting by its name in the file; a list is joined by commas. May be repeated.", valueName: "name=value"))
+        help: ArgumentHelp(
+            "Set any setting by its name in the file. Separate list items by commas. May be repeated.", valueName: "name=value"))
     var others: [String] = []
 
     /// The settings with all mistakes found.

@@ -30,10 +30,12 @@ enum SharingCheck {
                 reader.add(about: "share.servers", "share.servers: \"\(text)\" \(error.rawValue)")
             }
         }
-        if areByTLS.count > 1 { reader.add(about: "share.servers", "share.servers: all are asked by TLS, or none") }
-        if databases.count > 1 { reader.add(about: "share.servers", "share.servers: all must name one database, or none") }
+        if areByTLS.count > 1 { reader.add(about: "share.servers", "share.servers: use rediss:// for all servers or for none") }
+        if databases.count > 1 {
+            reader.add(about: "share.servers", "share.servers: all servers must have the same database number, or none")
+        }
         if share.secretFile.isEmpty {
-            reader.add(about: "share.secret_file", "share.secret_file is missing: what is shared is sealed by it")
+            reader.add(about: "share.secret_file", "share.secret_file is missing: it encrypts the shared responses")
         } else if let text = FileContent.read(share.secretFile) {
             do throws(FleetSecrets.Problem) { _ = try FleetSecrets(file: text) } catch {
                 reader.add(about: "share.secret_file", "share.secret_file: \(share.secretFile) \(sentence(error))")
@@ -44,11 +46,13 @@ enum SharingCheck {
         if !share.user.isEmpty, share.passwordFile.isEmpty {
             reader.add(
                 about: "share.user",
-                "share.user needs share.password_file: without a password the engine uses the user named default")
+                "share.user needs share.password_file: without a password, Redis uses the user named default")
         }
         let password = share.passwordFile.isEmpty ? nil : FileContent.read(share.passwordFile)?.prefix { $0 != 0x0a && $0 != 0x0d }
         if password?.isEmpty == true {
-            reader.add(about: "share.password_file", "share.password_file: \(share.passwordFile) has nothing in its first line")
+            reader.add(
+                about: "share.password_file", "share.password_file: \(share.passwordFile) has an empty first line: write the password there"
+            )
         }
         for (name, file) in [
             ("password_file", share.passwordFile), ("tls.ca_file", share.caFile), ("tls.certificate", share.certificate),
@@ -61,7 +65,7 @@ enum SharingCheck {
     /// Warns about a missing fleet name, because two installations on one Redis server would both use the default.
     static func warnings(_ settings: CisternSettings) -> [String] {
         guard !settings.share.servers.isEmpty, settings.share.fleet.isEmpty else { return [] }
-        return ["share.fleet is missing: the fleet is called \(FleetSettings.unnamed) in this version, and a later one will demand a name"]
+        return ["share.fleet is not set: the fleet's name is \(FleetSettings.unnamed); a later version will require the setting"]
     }
 
     /// Checks settings that an API may override.
@@ -70,7 +74,7 @@ enum SharingCheck {
         guard !settings.share.servers.isEmpty, settings.apis.isEmpty, settings.proxy.policy.isPrivate else { return }
         reader.add(
             about: "cache.role",
-            "cache.role cannot be private where nodes share (share.servers): a private cache does not distinguish users")
+            "cache.role cannot be private with share.servers, because a private cache does not distinguish users")
     }
 
     /// A warning about sharing settings that have no effect; nil if there are none.
@@ -78,14 +82,15 @@ enum SharingCheck {
         guard reader.settings.share.servers.isEmpty else { return nil }
         let given = SettingsTable.all.map(\.path).filter { $0.hasPrefix("share.") && $0 != "share.servers" && reader.isGiven($0) }
         return given.isEmpty
-            ? nil : "share.servers is empty, so nothing is shared with other nodes: \(given.joined(separator: ", ")) changes nothing"
+            ? nil
+            : "share.servers is empty, so nothing is shared with other nodes, and these settings have no effect: \(given.joined(separator: ", "))"
     }
 
     private static func sentence(_ problem: FleetSecrets.Problem) -> String {
         switch problem {
-        case .none: "holds no secret"
-        case .tooMany: "holds more than \(FleetSecrets.limit) secrets"
-        case .tooShort(let line): "has less than \(FleetSecrets.leastBytes) characters in line \(line)"
+        case .none: "contains no secret"
+        case .tooMany: "contains more than \(FleetSecrets.limit) secrets"
+        case .tooShort(let line): "has fewer than \(FleetSecrets.leastBytes) characters in line \(line)"
         }
     }
 }

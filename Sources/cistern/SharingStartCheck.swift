@@ -33,7 +33,7 @@ enum SharingStartCheck {
                 let server = client.server(forKey: fleet.logKey)
                 let sentence: String? =
                     if reply.failure == .notCluster {
-                        "the engine \(EngineFailure.notCluster.sentence(fleet: fleet.name))"
+                        "the server \(EngineFailure.notCluster.sentence(fleet: fleet.name))"
                     } else {
                         InfoText(reply.text ?? []).outdatedVersion.map { InfoText.sentence(outdated: $0, server) }
                     }

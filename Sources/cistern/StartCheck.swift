@@ -18,7 +18,7 @@ enum StartCheck {
         guard reader.settings.store.directory.isEmpty, ProxySettings.defaultDirectory == nil else { return }
         reader.add(
             about: "store.directory",
-            "store.directory is missing: neither HOME nor XDG_CACHE_HOME of the environment is an absolute path; name a directory")
+            "store.directory is missing: neither HOME nor XDG_CACHE_HOME of the environment is an absolute path; set it to a directory")
     }
 
     /// Reports a cache directory that is implausible, or that other users can change.
@@ -42,13 +42,13 @@ enum StartCheck {
         let directory = ProxySettings.storeDirectory(settings)
         if let holder = DirectoryState.holder(of: directory) {
             return [
-                "store.directory: process \(holder) runs with the cache directory \(directory): it may take these settings by cistern reload, or a new one by "
-                    + "serve --take-over; another cannot start beside it"
+                "store.directory: process \(holder) already uses the cache directory \(directory): apply these settings with cistern reload, replace it with "
+                    + "cistern serve --take-over, or choose another directory"
             ]
         }
         let code = DirectoryState.writeError(at: directory)
         guard code != 0 else { return [] }
-        let effect = settings.store.required ? "serve would not start (store.required)" : "responses would be passed on and not kept"
+        let effect = settings.store.required ? "serve would not start (store.required)" : "responses would be forwarded and not stored"
         return ["store.directory: \(directory) cannot be written to (\(SystemError.words(code))): \(effect)"]
     }
 
@@ -85,7 +85,9 @@ enum StartCheck {
     private static func nameWarnings(_ upstream: UpstreamSettings, _ listeners: [ListenerSettings]) -> [String] {
         guard upstream.unixSocket == nil, upstream.proxy == nil else { return [] }
         guard let found = lookUp(upstream.host) else {
-            return ["upstream.url: the name \(upstream.host) does not resolve within \(lookUpPatience) s: the upstream would count as down"]
+            return [
+                "upstream.url: the name \(upstream.host) does not resolve within \(lookUpPatience) s: the upstream would count as down until it does"
+            ]
         }
         guard found.code == 0 else {
             let reason = String(cString: gai_strerror(found.code))
@@ -94,8 +96,8 @@ enum StartCheck {
         for address in found.addresses {
             for listener in listeners where listener.address.port == upstream.port && address.reaches(listener.address) {
                 return [
-                    "upstream.url: \(upstream.host) leads to \(address.text), and Cistern itself listens on \(listener.address), so its requests "
-                        + "would come back to it"
+                    "upstream.url: \(upstream.host) resolves to \(address.text), and Cistern itself listens on \(listener.address), so requests "
+                        + "would loop: set the API's address"
                 ]
             }
         }

@@ -62,8 +62,8 @@ enum UsageHint {
         let argument = String(line[start...].prefix { $0 != "'" })
         let isServe = usage.hasPrefix("Usage: cistern serve")
         guard takesSettings(usage) else { return nil }
-        if argument.contains("://") { return "\(line); the upstream is given with --upstream" }
-        if argument.hasSuffix(".yaml") || argument.hasSuffix(".yml") { return "\(line); a file with settings is given with --config" }
+        if argument.contains("://") { return "\(line); give the upstream with --upstream" }
+        if argument.hasSuffix(".yaml") || argument.hasSuffix(".yml") { return "\(line); give the settings file with --config" }
         // Without a command, serve gets the arguments.
         guard isServe else { return nil }
         let word = argument.lowercased()

@@ -49,7 +49,7 @@ struct ProxyHeaderTests {
         Row("PROXY \(String(repeating: "x", count: 101))", source: nil),
         Row("version 2, IPv4", 0x21, 0x11, four, source: "192.0.2.1 4711"),
         Row("version 2, IPv6", 0x21, 0x21, six, source: "::1 80"),
-        Row("version 2 with more behind the addresses", 0x21, 0x11, four + [0x03, 0x00, 0x04, 1, 2, 3, 4], source: "192.0.2.1 4711"),
+        Row("version 2 with data after the addresses", 0x21, 0x11, four + [0x03, 0x00, 0x04, 1, 2, 3, 4], source: "192.0.2.1 4711"),
         Row("version 2, LOCAL", 0x20, 0x11, four, source: "-"),
         Row("version 2, LOCAL without addresses", 0x20, 0x00, [], source: "-"),
         Row("version 2, unspecified", 0x21, 0x00, [1, 2, 3], source: "-"),
@@ -58,7 +58,7 @@ struct ProxyHeaderTests {
         Row("version 2, another family", 0x21, 0x41, four, source: nil),
         Row("version 3", 0x31, 0x11, four, source: nil),
         Row("version 2, another command", 0x22, 0x11, four, source: nil),
-        Row("version 2, longer than anybody writes", 0x21, 0x11, four, length: 4_097, source: nil),
+        Row("version 2, longer than the limit", 0x21, 0x11, four, length: 4_097, source: nil),
     ]
 
     @Test("a valid header yields the client address, and everything else is rejected", arguments: rows)

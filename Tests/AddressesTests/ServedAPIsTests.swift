@@ -56,7 +56,7 @@ struct ServedAPIsTests {
     @Test(
         "the APIs that may serve a target are found for any host",
         arguments: [("/items/1", [0, 3, 5]), ("/items/new/1", [0, 4, 5]), ("/v1/a", [0, 1, 2, 5]), ("/one", [0, 2, 5])])
-    func mayBe(_ target: String, _ expected: [Int]) {
+    func possibleAPIs(_ target: String, _ expected: [Int]) {
         let apis = ServedAPIs([
             Self.scope(["a.test"], ""), Self.scope(["b.test"], "/v1"), Self.scope([], ""), Self.scope([], "/items"),
             Self.scope([], "/items/new"), Self.scope(["c.test"], ""),
@@ -66,7 +66,7 @@ struct ServedAPIsTests {
     }
 
     @Test("if every API has hosts, a request to another host is refused")
-    func strangers() {
+    func unknownHosts() {
         let apis = ServedAPIs([Self.scope(["a.example.com"], ""), Self.scope(["b.example.com"], "/b")])
         #expect(apis.choose(Array("c.example.com".utf8)[...], Array("/".utf8)[...]) == .noHost)
         #expect(apis.choose([], Array("/b".utf8)[...]) == .noHost)

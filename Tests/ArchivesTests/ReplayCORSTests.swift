@@ -21,18 +21,21 @@ struct ReplayCORSTests {
         Row(testDescription: "nothing was recorded", allowed: nil),
         Row(testDescription: "the origin was recorded", recorded: [one], allowed: "http://a"),
         Row(
-            testDescription: "with credentials", recorded: [one + "; Allow-Credentials: true"], allowed: "http://a", credentials: true),
+            testDescription: "the origin was recorded with credentials", recorded: [one + "; Allow-Credentials: true"], allowed: "http://a",
+            credentials: true),
         Row(testDescription: "another origin was recorded", recorded: ["Allow-Origin: http://b"], allowed: nil),
-        Row(testDescription: "all were let in", recorded: ["Allow-Origin: *"], allowed: "*"),
-        Row(testDescription: "all, and so without credentials", recorded: ["Allow-Origin: *; Allow-Credentials: true"], allowed: "*"),
-        Row(testDescription: "one's own comes before that for all", recorded: [one, "Allow-Origin: *"], allowed: "http://a"),
-        Row(testDescription: "no origin asks", recorded: ["Allow-Origin: *"], origin: nil, allowed: nil),
-        Row(testDescription: "given, and nothing was recorded", given: ["http://a"], allowed: "http://a", credentials: true),
+        Row(testDescription: "any origin was recorded", recorded: ["Allow-Origin: *"], allowed: "*"),
         Row(
-            testDescription: "given, and another was recorded", recorded: ["Allow-Origin: http://b"], given: ["http://a"],
+            testDescription: "any origin was recorded, therefore without credentials",
+            recorded: ["Allow-Origin: *; Allow-Credentials: true"], allowed: "*"),
+        Row(testDescription: "the own origin takes precedence over any origin", recorded: [one, "Allow-Origin: *"], allowed: "http://a"),
+        Row(testDescription: "a request without Origin", recorded: ["Allow-Origin: *"], origin: nil, allowed: nil),
+        Row(testDescription: "an origin is configured, nothing was recorded", given: ["http://a"], allowed: "http://a", credentials: true),
+        Row(
+            testDescription: "an origin is configured, another was recorded", recorded: ["Allow-Origin: http://b"], given: ["http://a"],
             allowed: "http://a", credentials: true),
-        Row(testDescription: "another is given than was recorded", recorded: [one], given: ["http://b"], allowed: nil),
-        Row(testDescription: "all are given", given: ["*"], allowed: "*"),
+        Row(testDescription: "another origin is configured than was recorded", recorded: [one], given: ["http://b"], allowed: nil),
+        Row(testDescription: "any origin is configured", given: ["*"], allowed: "*"),
     ]
 
     @Test(arguments: rows)

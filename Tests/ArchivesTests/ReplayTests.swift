@@ -45,17 +45,17 @@ struct ReplayTests {
 
     static let rows: [ReplayRow] = [
         ReplayRow(
-            sentence: "method and target tell requests apart", recorded: ["GET /a", "POST /a", "GET /b"], order: .repeating,
+            sentence: "requests are matched by method and target", recorded: ["GET /a", "POST /a", "GET /b"], order: .repeating,
             steps: [("GET /b", .serve(2)), ("POST /a", .serve(1)), ("GET /a", .serve(0))]),
         ReplayRow(
-            sentence: "arguments in another order, and another spelling of the same bytes, are the same request",
+            sentence: "argument order and percent-encoding do not matter",
             recorded: ["GET /a?x=1&y=%41"], order: .repeating, steps: [("GET /a?y=A&x=1", .serve(0))]),
         ReplayRow(
-            sentence: "several responses to one request go out in their order, the last again and again",
+            sentence: "several responses to one request are served in order, the last one repeatedly",
             recorded: ["GET /a", "GET /b", "GET /a"],
             order: .repeating, steps: [("GET /a", .serve(0)), ("GET /a", .serve(2)), ("GET /a", .serve(2)), ("GET /b", .serve(1))]),
         ReplayRow(
-            sentence: "once: each goes out once", recorded: ["GET /a", "GET /a"], order: .once,
+            sentence: "once: each response is served once", recorded: ["GET /a", "GET /a"], order: .once,
             steps: [("GET /a", .serve(0)), ("GET /a", .serve(1)), ("GET /a", .refuse(.usedUp(count: 2)))]),
         ReplayRow(
             sentence: "strict: the next request must be the next recorded one", recorded: ["GET /a", "GET /b"], order: .strict,
@@ -63,17 +63,17 @@ struct ReplayTests {
                 ("GET /b", .refuse(.outOfOrder(next: 0))), ("GET /a", .serve(0)), ("GET /b", .serve(1)), ("GET /b", .refuse(.atEnd)),
             ]),
         ReplayRow(
-            sentence: "JSON content is compared by what it says", recorded: ["POST /a\n\(json)\n\n{\"a\":1,\"b\":2}"], order: .repeating,
+            sentence: "JSON content is compared by value", recorded: ["POST /a\n\(json)\n\n{\"a\":1,\"b\":2}"], order: .repeating,
             steps: [
                 ("POST /a\n\(json); charset=utf-8\n\n{\"b\": 2, \"a\": 1.0}", .serve(0)),
                 ("POST /a\n\(json)\n\n{\"a\":2}", .refuse(.otherContent(nearest: [0]))),
             ]),
         ReplayRow(
-            sentence: "any credential is as good as the recorded one",
+            sentence: "any credential matches the recorded one",
             recorded: ["GET /a?api_key=REDACTED\nAuthorization: Bearer REDACTED"],
             order: .repeating, steps: [("GET /a?api_key=x\nAuthorization: Bearer y", .serve(0)), ("GET /a?api_key=z", .serve(0))]),
         ReplayRow(
-            sentence: "so are a password and a token in the content, and what the operator names",
+            sentence: "any password, token or configured member in the content matches",
             recorded: ["POST /login?customer=REDACTED\n\(json)\n\n{\"user\":\"a\",\"password\":\"REDACTED\"}"], order: .repeating,
             steps: [
                 ("POST /login?customer=7\n\(json)\n\n{\"user\":\"a\",\"password\":\"x\"}", .serve(0)),
@@ -83,11 +83,11 @@ struct ReplayTests {
                 ),
             ]),
         ReplayRow(
-            sentence: "with credentials comes what was recorded with some, without what was recorded without",
+            sentence: "requests with and without credentials are matched separately",
             recorded: ["GET /me", "GET /me\nX-Tenant-Key: REDACTED"], order: .repeating,
             steps: [("GET /me\nX-Tenant-Key: t", .serve(1)), ("GET /me", .serve(0)), ("GET /me\nX-Tenant-Key: t", .serve(1))]),
         ReplayRow(
-            sentence: "the fields that Vary names choose", recorded: ["GET /a\nAccept-Language: de", "GET /a\nAccept-Language: fr"],
+            sentence: "responses are selected by Vary", recorded: ["GET /a\nAccept-Language: de", "GET /a\nAccept-Language: fr"],
             order: .repeating,
             steps: [
                 ("GET /a\nAccept-Language: fr", .serve(1)), ("GET /a\nAccept-Language: de", .serve(0)),
@@ -95,10 +95,12 @@ struct ReplayTests {
             ],
             vary: "Vary: Accept-Language, Accept-Encoding"),
         ReplayRow(
-            sentence: "HEAD gets what GET would; a recorded HEAD comes first", recorded: ["GET /a", "HEAD /b", "GET /b"], order: .repeating,
+            sentence: "HEAD is answered with the GET response, unless a HEAD was recorded", recorded: ["GET /a", "HEAD /b", "GET /b"],
+            order: .repeating,
             steps: [("HEAD /a", .serve(0)), ("HEAD /b", .serve(1))]),
         ReplayRow(
-            sentence: "a part goes to who asks for that part, else the whole", recorded: ["GET /a\nRange: bytes=0-1", "GET /b"],
+            sentence: "a recorded range matches only that range; other ranges get the whole response",
+            recorded: ["GET /a\nRange: bytes=0-1", "GET /b"],
             order: .repeating,
             steps: [
                 ("GET /a\nRange: bytes=0-1", .serve(0)), ("GET /b\nRange: bytes=0-1", .serve(1)),
@@ -112,7 +114,7 @@ struct ReplayTests {
                 ("OPTIONS /a\nAccess-Control-Request-Method: POST", .serve(1)), ("GET /b", .serve(2)), ("GET /b", .refuse(.atEnd)),
             ]),
         ReplayRow(
-            sentence: "a preflight goes by the method that it asks for",
+            sentence: "preflights are matched by the requested method",
             recorded: ["OPTIONS /a\nAccess-Control-Request-Method: GET", "OPTIONS /a\nAccess-Control-Request-Method: PUT"],
             order: .repeating,
             steps: [
@@ -121,7 +123,7 @@ struct ReplayTests {
                 ("OPTIONS /a\nAccess-Control-Request-Method: DELETE", .refuse(.otherContent(nearest: [0, 1]))),
             ]),
         ReplayRow(
-            sentence: "three nearest are told, the nearest first",
+            sentence: "the three nearest recordings are reported, the nearest first",
             recorded: ["DELETE /orders", "GET /users", "GET /users/1", "POST /users", "GET /x/y/z"], order: .repeating,
             steps: [("GET /userz", .refuse(.notRecorded(nearest: [1, 3, 2])))]),
     ]
@@ -156,7 +158,7 @@ struct ReplayTests {
         let recorded = (0..<count).map { request($0 == count - 1 ? "wanted" : "b\($0)", "") }
         var replay = Replay(recorded.map { ($0, Fields()) }, order: .repeating)
         guard case .refuse(.notRecorded(let found)) = replay.respond(to: request("wantee", "")) else {
-            Issue.record("it was recorded")
+            Issue.record("the request matches a recording")
             return
         }
         #expect(Array(found.prefix(1)) == nearest)
@@ -193,7 +195,8 @@ struct ReplayTests {
         let sentence = replay.sentence(.notRecorded(nearest: [0, 1]), to: request)
         #expect(
             sentence
-                == "GET /user?token=REDACTED was not recorded. The nearest recorded requests are GET /users?token=REDACTED and GET /b.")
+                == "GET /user?token=REDACTED was not recorded. The most similar recorded requests are GET /users?token=REDACTED and GET /b."
+        )
         let problem = String(decoding: replay.problem(.outOfOrder(next: 1), to: request, status: 404), as: UTF8.self)
         #expect(problem.contains("In strict order the next request must be GET /b, number 2 of 2, not GET /user?token=REDACTED."))
         #expect(problem.contains("\"target\": \"/b\"") && !problem.contains("mine"))

@@ -16,15 +16,15 @@ struct AuthorizedSharingTests {
     }
 
     static let rows = [
-        Row("nothing is said", "max-age=60", .own),
-        Row("public is for everybody", "public", .everybody),
-        Row("public with s-maxage still is", "public, s-maxage=1", .everybody),
-        Row("s-maxage alone: while it is validated", "s-maxage=0", .whileValidated),
-        Row("must-revalidate alone: the same", "must-revalidate", .whileValidated),
-        Row("proxy-revalidate is no leave", "proxy-revalidate", .own),
-        Row("private wins over all", "public, s-maxage=60, private", .own),
-        Row("so does dependence on the field itself", "public", vary: "Accept, AUTHORIZATION", .own),
-        Row("dependence on another does not", "public", vary: "Cookie", .everybody),
+        Row("no directive", "max-age=60", .own),
+        Row("public permits sharing", "public", .everybody),
+        Row("public with s-maxage permits sharing", "public, s-maxage=1", .everybody),
+        Row("s-maxage alone permits sharing with validation", "s-maxage=0", .whileValidated),
+        Row("must-revalidate alone permits sharing with validation", "must-revalidate", .whileValidated),
+        Row("proxy-revalidate does not permit sharing", "proxy-revalidate", .own),
+        Row("private overrides public", "public, s-maxage=60, private", .own),
+        Row("Vary: Authorization forbids sharing", "public", vary: "Accept, AUTHORIZATION", .own),
+        Row("Vary with other fields does not forbid sharing", "public", vary: "Cookie", .everybody),
     ]
 
     @Test("each response directive gives the expected sharing", arguments: rows)

@@ -39,11 +39,11 @@ struct CredentialCookiesTests {
             CookieRow("with other white space", ["a=1;b=2"], [" a = 1 ;\tb=2; "]),
             CookieRow("in several fields", ["a=1; b=2"], ["b=2", "a=1"]),
             CookieRow("with a load balancer's cookie", ["a=1"], ["a=1; AWSALB=x/+==; AWSALBCORS=y"]),
-            CookieRow("with analytics of other values", ["_ga=GA1.2.3; a=1"], ["a=1; _ga=GA1.9.9; _gid=7"]),
+            CookieRow("with other values of analytics cookies", ["_ga=GA1.2.3; a=1"], ["a=1; _ga=GA1.9.9; _gid=7"]),
             CookieRow("with an ignored cookie in quotes", ["a=1"], ["a=1; _ga=\"x\""]),
-            CookieRow("with nothing but empty pieces more", ["a=1"], ["; ;a=1;;"]),
-            CookieRow("nobody: only ignored names", [], ["_ga=1; __cf_bm=2; ARRAffinitySameSite=3"]),
-            CookieRow("nobody: nothing in the field", [], [" ; "]),
+            CookieRow("with additional empty members", ["a=1"], ["; ;a=1;;"]),
+            CookieRow("no user: only ignored names", [], ["_ga=1; __cf_bm=2; ARRAffinitySameSite=3"]),
+            CookieRow("no user: an empty field", [], [" ; "]),
         ])
     func same(_ row: CookieRow) {
         #expect(parts(row.left) == parts(row.right))
@@ -53,16 +53,16 @@ struct CredentialCookiesTests {
         "different cookies identify different users",
         arguments: [
             CookieRow("another value", ["a=1"], ["a=2"]),
-            CookieRow("one more cookie", ["a=1"], ["a=1; b=2"]),
+            CookieRow("an additional cookie", ["a=1"], ["a=1; b=2"]),
             CookieRow("names are case-sensitive", ["SID=1"], ["sid=1"]),
-            CookieRow("ignored names too", [], ["_GA=1"]),
-            CookieRow("only the beginning of an ignored name", [], ["_gi=1"]),
-            CookieRow("more than an ignored name", [], ["_gidx=1"]),
-            CookieRow("two of one name in another order", ["a=1; a=2"], ["a=2; a=1"]),
-            CookieRow("two of one name instead of one", ["a=1"], ["a=1; a=1"]),
+            CookieRow("ignored names are case-sensitive", [], ["_GA=1"]),
+            CookieRow("a prefix of an ignored name", [], ["_gi=1"]),
+            CookieRow("an ignored name with a suffix", [], ["_gidx=1"]),
+            CookieRow("two cookies with one name in another order", ["a=1; a=2"], ["a=2; a=1"]),
+            CookieRow("two cookies with one name instead of one", ["a=1"], ["a=1; a=1"]),
             CookieRow("quotes are part of a value", ["a=1"], ["a=\"1\""]),
-            CookieRow("an empty value is not none", [], ["a="]),
-            CookieRow("parts never run together", ["a=b; c=d"], ["a=bc; =d"]),
+            CookieRow("an empty value differs from an absent cookie", [], ["a="]),
+            CookieRow("names and values are delimited", ["a=b; c=d"], ["a=bc; =d"]),
             CookieRow("white space within a value", ["a=b c"], ["a=bc"]),
         ])
     func different(_ row: CookieRow) {
@@ -105,7 +105,7 @@ struct CredentialCookiesTests {
     }
 
     @Test("an ambiguous Cookie field never equals an unambiguous one")
-    func apart() {
+    func ambiguousDiffers() {
         #expect(parts(["a"]) != parts(["a="]))
         #expect(parts(["cookie pairs"]) != parts(["cookie pairs="]))
     }

@@ -65,7 +65,7 @@ struct CrowdsTests {
     }
 
     @Test("a crowd that lasts thirty windows is accepted as intended and does not form again")
-    func meant() {
+    func acceptedAsIntended() {
         var crowds = Crowds<Int>(window: window)
         #expect(turn(&crowds, 1..<12, at: 1) && turn(&crowds, 1..<12, at: longest))
         #expect(!turn(&crowds, 1..<12, at: longest + 1) && !turn(&crowds, 1..<12, at: longest * 2))
@@ -189,7 +189,7 @@ struct CrowdScheduleTests {
     }
 
     @Test("a healthy upstream is never overruled if one client gets all unexpected responses", .slow)
-    func oneWitness() {
+    func singleClient() {
         RandomSchedules.run(2_000, steps: 60) {
             Healthy(&$0, clients: 2...6)
         } step: {

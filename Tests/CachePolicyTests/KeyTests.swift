@@ -104,7 +104,7 @@ struct KeyTests {
         var rules = ArgumentRules()
         rules.drop = [ArgumentPattern("gclid"), ArgumentPattern("utm_*")]
         #expect(rules.sent(Array(target.utf8)[...]).map { String(decoding: $0, as: UTF8.self) } == expected)
-        #expect(key(target, rules: rules) == key(expected ?? target), "the key is that of what is sent")
+        #expect(key(target, rules: rules) == key(expected ?? target), "the key matches the forwarded target")
     }
 
     @Test("arguments of form content are never dropped, because the content is sent unchanged")

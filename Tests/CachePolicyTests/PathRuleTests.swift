@@ -66,7 +66,7 @@ struct PathRuleTests {
                 try demand(isRight, "\(server.name) reads \(target) as \(read)")
             }
         }
-        #expect(!isWhole || (protected > 250 && opened > 25), "the walk has both")
+        #expect(!isWhole || (protected > 250 && opened > 25), "the schedule contains both kinds")
     }
 
     @Test(
@@ -99,7 +99,7 @@ struct PathRuleTests {
     func unclear() {
         let target = Array("/open/a%2f..\\..;x//%2e%2e/b;c/../d%5c../open/e".utf8)[...]
         #expect(Self.table.holdsForAny(target) { $0 == .innerFile } && !Self.table.holdsForAll(target) { $0 == .open })
-        #expect(PathTable(rest: Rule.open).holdsForAll(target) { $0 == .open }, "nothing is told apart by path")
+        #expect(PathTable(rest: Rule.open).holdsForAll(target) { $0 == .open }, "no rule depends on the path")
     }
 
     @Test("a pattern with non-ASCII letters matches the percent-encoded path")
@@ -123,7 +123,7 @@ struct PathRuleTests {
         for (target, holds) in [("/open/a%2fb", true), ("/open/..%2fme", false)] {
             let bytes = Array(target.utf8)[...]
             #expect((arguments.rules(for: bytes) == rules) == holds)
-            #expect(arguments.rules(for: bytes).drop == rules.drop, "what is sent and what is in the key go together")
+            #expect(arguments.rules(for: bytes).drop == rules.drop, "the forwarded target and the key use the same rules")
             #expect(times.rules(for: bytes).ignored == (holds ? [.noStore, .expires] : [.expires]))
             #expect(times.rules(for: bytes).standard == 60)
         }

@@ -30,7 +30,7 @@ struct RequestFieldKindsTests {
         Sender("wget", "User-Agent Accept Accept-Encoding Connection"),
         Sender("Chrome", "Sec-CH-UA Sec-CH-UA-Mobile Sec-CH-UA-Platform Sec-Fetch-Site Sec-Fetch-Mode Sec-Fetch-Dest Sec-GPC DNT Priority"),
         Sender("Chrome, signed in to Google", "X-Client-Data X-Chrome-Connected X-Chrome-UMA-Enabled"),
-        Sender("Chrome, client hints of old", "DPR Width Viewport-Width Device-Memory RTT Downlink ECT Save-Data"),
+        Sender("Chrome, legacy client hints", "DPR Width Viewport-Width Device-Memory RTT Downlink ECT Save-Data"),
         Sender("Firefox", "User-Agent Accept Accept-Language Accept-Encoding Referer Origin TE Upgrade-Insecure-Requests Alt-Used X-Moz"),
         Sender("Safari", "User-Agent Accept-Language Accept-Encoding Purpose X-Purpose Cache-Control Pragma"),
         Sender("a preflight", "Access-Control-Request-Method Access-Control-Request-Headers Access-Control-Request-Private-Network"),
@@ -154,8 +154,8 @@ struct RequestFieldKindsTests {
         Sender("Notion and Shopify, by version", "", unknown: "Notion-Version Api-Version X-Api-Version Accept-Version"),
         Sender("Salesforce", "", unknown: "Sforce-Query-Options"),
         Sender("Harvest", "", credentials: "Harvest-Account-Id"),
-        Sender("an app of one's own", "", unknown: "X-Device-Id X-Timestamp X-Signature X-App-Version X-Locale"),
-        Sender("what looks like a browser's", "Sec-Anything", unknown: "Secret-Santa X-Sec-Fetch-Site"),
+        Sender("a custom app", "", unknown: "X-Device-Id X-Timestamp X-Signature X-App-Version X-Locale"),
+        Sender("fields that resemble browser fields", "Sec-Anything", unknown: "Secret-Santa X-Sec-Fetch-Site"),
         Sender("other spellings", "", unknown: "X_Request_Id User_Agent X.Request.Id"),
     ]
 

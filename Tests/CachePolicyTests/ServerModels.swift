@@ -41,7 +41,7 @@ struct ServerModel: Sendable {
             return !whole.hasSuffix("/") && read.last == "" && read.count > 1 ? read.dropLast() : read
         },
         ServerModel(name: "wsgi") { path in segments(decoded(path)) },
-        ServerModel(name: "spring behind parameters that are encoded") { path in
+        ServerModel(name: "spring with encoded path parameters") { path in
             resolved(segments(collapsed(withoutParameters(decoded(path)))))
         },
     ]

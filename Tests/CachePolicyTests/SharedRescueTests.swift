@@ -17,23 +17,28 @@ struct SharedRescueRow: Sendable, CustomTestStringConvertible {
     var testDescription: String { says }
 
     static let all: [SharedRescueRow] = [
-        .init(says: "public is for everyone", setting: .own, flags: .isPublic, expected: .allowed(.isPublic)),
-        .init(says: "so is s-maxage", setting: .own, flags: .sharedMaxAge, expected: .allowed(.isPublic)),
+        .init(says: "a public response", setting: .own, flags: .isPublic, expected: .allowed(.isPublic)),
+        .init(says: "a response with s-maxage", setting: .own, flags: .sharedMaxAge, expected: .allowed(.isPublic)),
         .init(says: "own cookies", setting: .own, hasOwnCookies: true, expected: .allowed(.ownCookies)),
-        .init(says: "others' cookies", setting: .own, expected: .forbidden(.otherCookies)),
-        .init(says: "public, also with own cookies", setting: .own, flags: .isPublic, hasOwnCookies: true, expected: .allowed(.isPublic)),
+        .init(says: "another client's cookies", setting: .own, expected: .forbidden(.otherCookies)),
         .init(
-            says: "what varies by them is public for nobody", setting: .own, flags: .isPublic, varies: true, expected: .forbidden(.varies)),
+            says: "public, with own cookies", setting: .own, flags: .isPublic, hasOwnCookies: true, expected: .allowed(.isPublic)),
         .init(
-            says: "but own cookies came with that very response", setting: .own, flags: .isPublic, varies: true, hasOwnCookies: true,
+            says: "a public response that varies by credentials", setting: .own, flags: .isPublic, varies: true,
+            expected: .forbidden(.varies)),
+        .init(
+            says: "own cookies set by the response itself", setting: .own, flags: .isPublic, varies: true, hasOwnCookies: true,
             expected: .allowed(.ownCookies)),
         .init(
-            says: "to the letter Vary is Vary (RFC 9111 §4.1)", setting: .own, varies: true, hasOwnCookies: true, strictness: .strict,
+            says: "own cookies, response varies, strict mode (RFC 9111 §4.1)", setting: .own, varies: true, hasOwnCookies: true,
+            strictness: .strict,
             expected: .forbidden(.varies)),
-        .init(says: "only public", setting: .publicOnly, hasOwnCookies: true, expected: .forbidden(.notPublic)),
-        .init(says: "only public, and it is", setting: .publicOnly, flags: .isPublic, expected: .allowed(.isPublic)),
+        .init(says: "public only, with another response", setting: .publicOnly, hasOwnCookies: true, expected: .forbidden(.notPublic)),
+        .init(says: "public only, with a public response", setting: .publicOnly, flags: .isPublic, expected: .allowed(.isPublic)),
         .init(says: "always", setting: .always, varies: true, expected: .allowed(.always)),
-        .init(says: "always, to the letter", setting: .always, varies: true, strictness: .strict, expected: .forbidden(.varies)),
+        .init(
+            says: "always, response varies, strict mode", setting: .always, varies: true, strictness: .strict, expected: .forbidden(.varies)
+        ),
         .init(says: "never", setting: .never, flags: .isPublic, hasOwnCookies: true, expected: .forbidden(.never)),
     ]
 }
@@ -54,24 +59,24 @@ struct ClientCookieRow: Sendable, CustomTestStringConvertible {
 
     static let all: [ClientCookieRow] = [
         .init("the first cookies", "", ["b=2; Path=/; HttpOnly", "a=1"], "a=1; b=2"),
-        .init("one more", "a=1", ["b=2"], "a=1; b=2"),
+        .init("an additional cookie", "a=1", ["b=2"], "a=1; b=2"),
         .init("another value", "a=1; b=2", ["a=3"], "a=3; b=2"),
-        .init("the last of one name counts", "", ["a=1", "a=2"], "a=2"),
-        .init("taken away by Max-Age", "a=1; b=2", ["a=; Max-Age=0"], "b=2"),
-        .init("taken away by a negative one", "a=1; b=2", ["a=x; max-age=-1"], "b=2"),
-        .init("taken away by Expires", "a=1; b=2", ["a=; expires=Thu, 01 Jan 1970 00:00:00 GMT"], "b=2"),
+        .init("the last of several cookies with one name counts", "", ["a=1", "a=2"], "a=2"),
+        .init("deleted by Max-Age: 0", "a=1; b=2", ["a=; Max-Age=0"], "b=2"),
+        .init("deleted by a negative Max-Age", "a=1; b=2", ["a=x; max-age=-1"], "b=2"),
+        .init("deleted by Expires", "a=1; b=2", ["a=; expires=Thu, 01 Jan 1970 00:00:00 GMT"], "b=2"),
         .init(
-            "Max-Age counts before Expires", "a=1", ["b=2; expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=60"], "a=1; b=2"),
-        .init("a Max-Age that is no number says nothing", "", ["a=1; Max-Age=soon"], "a=1"),
+            "Max-Age overrides Expires", "a=1", ["b=2; expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=60"], "a=1; b=2"),
+        .init("an invalid Max-Age is ignored", "", ["a=1; Max-Age=soon"], "a=1"),
         .init("for this path", "", ["a=1; Path=/api"], "a=1"),
         .init("for another path", "a=1", ["b=2; Path=/apis"], nil),
         .init("ignored names make no difference", "a=1", ["_ga=2", "AWSALB=3"], nil),
-        .init("the same as before", "a=1", ["a=1"], nil),
+        .init("an unchanged value", "a=1", ["a=1"], nil),
         .init("no cookies", "a=1", [], nil),
-        .init("quotes stay", "", ["a=\"1\""], "a=\"1\""),
+        .init("quotes are kept", "", ["a=\"1\""], "a=\"1\""),
         .init("a cookie without a name is unclear", "", ["a=1", "secret"], nil),
-        .init("a quote within is unclear", "", ["a=1", "b=x\"y"], nil),
-        .init("two of one name were sent: unclear which is replaced", "a=1; a=2", ["b=2"], nil),
+        .init("a quote within a value is unclear", "", ["a=1", "b=x\"y"], nil),
+        .init("two cookies with one name were sent: unclear which one is replaced", "a=1; a=2", ["b=2"], nil),
     ]
 }
 

@@ -117,7 +117,7 @@ struct UnknownFieldsTests {
         fields.note(account, 7, by: 1)
         #expect(!fields.changes(account, for: 1) && fields.changes(account, for: 2) && !fields.changes(account, for: 3))
         for value in 100...200 as ClosedRange<UInt64> { fields.note(account, value, by: 1) }
-        #expect(!fields.changes(account, for: 1), "what has selected once may select again")
+        #expect(!fields.changes(account, for: 1), "a field that selected once may select again")
     }
 
     @Test("two equal values in a row restart the count")
@@ -144,7 +144,7 @@ struct UnknownFieldsTests {
             return fields
         }
         let alone = attacked { $0.note(account, 7, by: 3) }
-        #expect(!alone.changes(account, for: 3), "the second time it has its value again")
+        #expect(!alone.changes(account, for: 3), "the second request has the same value")
         #expect(alone.changes(account, for: 4))
         let server = attacked { fields in for _ in 1...2 { fields.note(account, 7, by: 3) } }
         #expect(!server.changes(account, for: 3) && !server.changes(account, for: 4))

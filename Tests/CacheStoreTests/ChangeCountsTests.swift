@@ -20,32 +20,34 @@ struct ChangeCountsTests {
         "a basis ends with each change under its keys, including insertions where nothing was stored",
         arguments: [
             Row("the item is replaced") { $0.insert(item(1)) },
-            Row("something comes where nothing lay") { $0.insert(item(2)) },
+            Row("an item is inserted under an empty key") { $0.insert(item(2)) },
             Row("the item is removed") { $0.remove(key(1).span) },
-            Row("what lies on the disk is removed") {
+            Row("the item is removed on disk") {
                 $0.flush()
                 $0.remove(key(1).span)
             },
-            Row("it is removed by one who saw it") { store in _ = store.see(key(1).span).item.map { store.remove(key(1).span, ifStill: $0) }
+            Row("the item is removed if unchanged") { store in
+                _ = store.see(key(1).span).item.map { store.remove(key(1).span, ifStill: $0) }
             },
-            Row("somebody wanted it removed where nothing lay") { $0.remove(key(2).span) },
-            Row("it is marked as stale while it waits") { _ = $0.markStale($0.id(of: key(1))) },
-            Row("it is marked as stale on the disk") {
+            Row("an empty key is removed") { $0.remove(key(2).span) },
+            Row("the item is marked stale before it is written") { _ = $0.markStale($0.id(of: key(1))) },
+            Row("the item is marked stale on disk") {
                 $0.flush()
                 _ = $0.markStale($0.id(of: key(1)))
             },
-            Row("all is marked as stale") { $0.markAllStale() },
-            Row("all is removed") { $0.removeAll() },
-            Row("it gets a note") { store in store.see(key(1).span).item.map { store.setNote(7, of: key(1).span, ifStill: $0) } },
-            Row("look-ups look elsewhere from now on") { $0.noteChange() },
-            Row("it is evicted") { store in
+            Row("all items are marked stale") { $0.markAllStale() },
+            Row("all items are removed") { $0.removeAll() },
+            Row("a note is set on the item") { store in store.see(key(1).span).item.map { store.setNote(7, of: key(1).span, ifStill: $0) }
+            },
+            Row("lookups use other keys from now on") { $0.noteChange() },
+            Row("the item is evicted") { store in
                 for number in 100..<180 { store.insert(item(number, 100_000)) }
                 store.flush()
             },
-            Row("another item comes", holds: true) { $0.insert(item(3)) },
-            Row("another is removed", holds: true) { $0.remove(key(3).span) },
-            Row("what waits is written", holds: true) { $0.flush() },
-            Row("it is looked up", holds: true) { _ = $0.lookUp(key(1).span) },
+            Row("another item is inserted", holds: true) { $0.insert(item(3)) },
+            Row("another item is removed", holds: true) { $0.remove(key(3).span) },
+            Row("waiting items are written", holds: true) { $0.flush() },
+            Row("the item is looked up", holds: true) { _ = $0.lookUp(key(1).span) },
         ])
     func changes(_ row: Row) throws {
         let directory = try Directory()

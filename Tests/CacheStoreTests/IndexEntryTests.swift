@@ -40,6 +40,6 @@ struct IndexEntryTests {
         table.markAllStale()
         #expect(table.find(hash)?.note == Self.largestNote && table.find(hash)?.inMemoryMark == 9)
         table.noteInMemory(IndexEntry(hash: hash, segment: 1, byteOffset: 8, isMarkedStale: false), 3)
-        #expect(table.find(hash)?.inMemoryMark == 9, "what was known of another place says nothing of this one")
+        #expect(table.find(hash)?.inMemoryMark == 9, "a mark of another address does not apply")
     }
 }

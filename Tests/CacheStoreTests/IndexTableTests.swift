@@ -42,7 +42,7 @@ struct IndexTableTests {
     }
 
     @Test("a gap at the end of the slots is filled by entries that wrapped to the beginning")
-    func goingRound() {
+    func wrapAround() {
         var table = IndexTable()
         // Their home slot is the last of the smallest part, whatever its size.
         let hashes = (1...3).map { KeyHash(low: .max, high: 64 * UInt64($0)) }

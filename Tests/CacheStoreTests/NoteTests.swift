@@ -34,7 +34,7 @@ struct NoteTests {
         try set(store, Self.largest, of: 1)
         #expect(note(store, 1) == Self.largest)
         try set(store, 9, of: 1)
-        #expect(note(store, 1) == Self.largest, "an older one changes nothing")
+        #expect(note(store, 1) == Self.largest, "an older value does not replace a newer one")
         for number in 100..<104 {
             for other in 0..<1_500 { store.insert(item(number * 10_000 + other)) }
             store.flush()

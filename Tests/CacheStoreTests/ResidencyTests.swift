@@ -37,19 +37,19 @@ struct ResidencyTests {
     }
 
     @Test("an item that is only on disk is loaded once, and then found")
-    func bringsIn() throws {
+    func loads() throws {
         let directory = try Directory()
         let residency = ScriptedResidency()
         let store = try open(directory, residency)
         store.insert(item(1))
-        #expect(onDisk(store, 1) == nil, "what waits to be written is in memory")
+        #expect(onDisk(store, 1) == nil, "an item that is not yet written is in memory")
         store.flush()
         residency.takeAway()
         let wanted = try #require(onDisk(store, 1))
         load(wanted, store)
         #expect(onDisk(store, 1) == nil && stored(store, 1) == body(1))
         #expect(store.statistics.loaded == 1)
-        #expect(onDisk(store, 2) == nil, "what is not stored is not waited for")
+        #expect(onDisk(store, 2) == nil, "an unstored key causes no wait")
     }
 
     @Test("an item that was removed or replaced during its loading is not found, or found in its new version")
@@ -91,7 +91,7 @@ struct ResidencyTests {
         for number in 1...3 { store.insert(item(number, 9_000)) }
         store.flush()
         #expect(truncate(directory.path + "/" + (try #require(directory.segments.first)), 4_096) == 0)
-        if onLoop { #expect(onDisk(store, 2) == nil, "it was written a moment ago") }
+        if onLoop { #expect(onDisk(store, 2) == nil, "a recently written item is in the page cache") }
         #expect(stored(store, 2) == nil)
         #expect(store.statistics.damaged == 1)
         store.insert(item(4))
@@ -106,7 +106,7 @@ struct ResidencyTests {
             let store = try directory.open(64 << 20, segment: 8 << 20)
             store.insert(item(1, 3 << 20))
             store.flush()
-            #expect(onDisk(store, 1) == nil, "it was written a moment ago")
+            #expect(onDisk(store, 1) == nil, "a recently written item is in the page cache")
             store.close()
         }
         let store = try directory.open(64 << 20, segment: 8 << 20)
@@ -151,7 +151,7 @@ struct ResidencyTests {
             (100, 100, -60, true), (100, 129, -60, true), (100, 130, -60, false), (100, 100, 90, true), (100, 101, 90, false),
             (100, 120, 50, true), (65_534, 65_536, -60, true), (100, 99, -60, false),
         ] as [(Int, Int, Int, Bool)])
-    func trust(known: Int, now: Int, lastAway: Int, holds: Bool) {
+    func seenInMemory(known: Int, now: Int, lastAway: Int, holds: Bool) {
         #expect(ResidencyTrust.holds(ResidencyTrust.mark(known), now: now, lastAway: lastAway) == holds)
         #expect(!ResidencyTrust.holds(0, now: now, lastAway: lastAway))
     }

@@ -24,18 +24,18 @@ struct SnapshotRow: CustomTestStringConvertible, Sendable {
 struct SnapshotTests {
     private static let rows = [
         SnapshotRow(testDescription: "an entry in segment 2^63", place: SnapshotRow.segmentOfEntry, number: 1 << 63),
-        SnapshotRow(testDescription: "an entry in the last segment there can be", place: SnapshotRow.segmentOfEntry, number: .max),
+        SnapshotRow(testDescription: "an entry in the last possible segment", place: SnapshotRow.segmentOfEntry, number: .max),
         SnapshotRow(testDescription: "an entry in segment 2^48 + 1", place: SnapshotRow.segmentOfEntry, number: 1 << 48 + 1),
-        SnapshotRow(testDescription: "an entry in a segment that is not there", place: SnapshotRow.segmentOfEntry, number: 2),
-        SnapshotRow(testDescription: "an entry behind its segment's end", place: SnapshotRow.placeOfEntry, number: UInt64(UInt32.max)),
-        SnapshotRow(testDescription: "an entry behind the end of what was written", place: SnapshotRow.placeOfEntry, number: 100_000),
-        SnapshotRow(testDescription: "an end that is no multiple of 8", place: SnapshotRow.end, number: 4_097),
-        SnapshotRow(testDescription: "an end behind its segment", place: SnapshotRow.end, number: 1 << 20 + 8),
-        SnapshotRow(testDescription: "an end that is no Int", place: SnapshotRow.end, number: .max),
+        SnapshotRow(testDescription: "an entry in a missing segment", place: SnapshotRow.segmentOfEntry, number: 2),
+        SnapshotRow(testDescription: "an entry after its segment's end", place: SnapshotRow.placeOfEntry, number: UInt64(UInt32.max)),
+        SnapshotRow(testDescription: "an entry after the end of the written data", place: SnapshotRow.placeOfEntry, number: 100_000),
+        SnapshotRow(testDescription: "an end that is not a multiple of 8", place: SnapshotRow.end, number: 4_097),
+        SnapshotRow(testDescription: "an end after its segment", place: SnapshotRow.end, number: 1 << 20 + 8),
+        SnapshotRow(testDescription: "an end that exceeds Int", place: SnapshotRow.end, number: .max),
         SnapshotRow(testDescription: "an end near the largest Int", place: SnapshotRow.end, number: UInt64(Int.max) & ~7),
         SnapshotRow(testDescription: "an end before the entries", place: SnapshotRow.end, number: 0),
-        SnapshotRow(testDescription: "a last entry that is cut", place: 16, number: 20, growth: 8),
-        SnapshotRow(testDescription: "an entry less than it says", place: 16, number: 20, growth: -32),
+        SnapshotRow(testDescription: "a truncated last entry", place: 16, number: 20, growth: 8),
+        SnapshotRow(testDescription: "one entry fewer than declared", place: 16, number: 20, growth: -32),
     ]
 
     @Test("the snapshot is refused, all records are found without it, and new ones are stored", arguments: rows)

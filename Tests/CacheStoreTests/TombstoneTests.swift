@@ -114,7 +114,7 @@ struct TombstoneTests {
     }
 
     @Test("a disk with space only for a smaller store is reported once, and the store continues")
-    func toldOnce() throws {
+    func reportedOnce() throws {
         let directory = try Directory()
         let told = Mutex<[WritingEvent]>([])
         let disk = ModelDisk(bytes: 4 << 20)

@@ -206,7 +206,7 @@ struct CollapsingTests {
     }
 
     @Test("a follower that has waited too long sends its own request")
-    func impatience() throws {
+    func waitTimeout() throws {
         let gate = Gate()
         let counter = Counter()
         let origin = ScriptedOrigin { _ in counter.next() == 1 ? [.pass(gate), .json("1")] : [.json("2")] }
@@ -222,7 +222,7 @@ struct CollapsingTests {
     }
 
     @Test("followers are released by the head of an unshareable response, even if a stored response could replace it")
-    func unshareableBesideCopy() throws {
+    func unshareableWithStoredResponse() throws {
         let (head, content) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.json("0", ["Cache-Control: max-age=0"])] }
         let play = try ProxyPlay(origin)

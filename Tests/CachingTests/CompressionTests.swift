@@ -72,7 +72,7 @@ struct CompressionTests {
     }
 
     @Test("content compressed by the upstream is stored and served unchanged")
-    func asItCame() throws {
+    func compressedByUpstream() throws {
         let coded = try #require(Array(Self.text.utf8).withUnsafeBytes { GzipEncoder(.thorough).encode($0) })
         let origin = ScriptedOrigin { _ in
             let head =

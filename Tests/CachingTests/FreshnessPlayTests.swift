@@ -56,7 +56,7 @@ struct FreshnessPlayTests {
     }
 
     @Test("no-store and only-if-cached in requests still apply when other client directives are ignored")
-    func alwaysObeyed() throws {
+    func alwaysApplied() throws {
         let play = try start(numbered(["Cache-Control: max-age=60"])) { $0.usesClientDirectives = false }
         #expect(try play.get("/b", [("Cache-Control", "no-store")]).text == "{\"n\":1}")
         #expect(try play.get("/b").text == "{\"n\":2}")
@@ -146,7 +146,7 @@ struct FreshnessPlayTests {
     }
 
     @Test("a fresh stored 404 does not rescue a no-cache request")
-    func negativeIsNoRescue() throws {
+    func negativeDoesNotRescue() throws {
         let origin = numbered([], status: "404 Not Found")
         let play = try start(origin) { $0.freshness.negative = 60 }
         #expect(try play.get("/a").status == 404)
@@ -156,7 +156,7 @@ struct FreshnessPlayTests {
     }
 
     @Test("a 404 is served briefly although a good response is stored; that response returns once the upstream has it again")
-    func besideCopy() throws {
+    func negativeWithStoredResponse() throws {
         let (counter, isGone) = (Counter(), Flag())
         let origin = ScriptedOrigin { _ in
             let number = counter.next()

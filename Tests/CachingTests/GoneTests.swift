@@ -66,7 +66,7 @@ struct GoneTests {
             [.send("HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{}"), .close],
             [.json("{}", status: "403 Forbidden")],
         ] as [[OriginStep]])
-    func notBelieved(_ steps: [OriginStep]) throws {
+    func unreliableNotFound(_ steps: [OriginStep]) throws {
         let play = try play()
         #expect(try play.get("/a").status == 200)
         play.origin.react { _ in steps }
@@ -110,7 +110,7 @@ struct GoneTests {
     }
 
     @Test("a gone record applies only to its partition and variant")
-    func places() throws {
+    func partitionsAndVariants() throws {
         let origin = ScriptedOrigin { request in
             [.json("{\"for\":\"\(request["Accept-Language"] ?? "")\(request["Authorization"] ?? "")\"}", ["Vary: Accept-Language"])]
         }

@@ -39,7 +39,7 @@ struct ImportTests {
     private func offlinePlay() throws -> ProxyPlay { try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.mode = .offline } }
 
     @Test("per-response fields, other upstream addresses and links to the upstream are adjusted on import")
-    func momentaryFields() throws {
+    func perResponseFields() throws {
         let play = try offlinePlay()
         let fields =
             [("Content-Type", "application/json"), ("X-Kept", "1")]

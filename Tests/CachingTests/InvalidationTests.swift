@@ -113,7 +113,7 @@ struct InvalidationTests {
     }
 
     @Test("a POST response in flight during a purge or write is not stored", arguments: ["/search", "/own"])
-    func underWay(target: String) throws {
+    func inFlight(target: String) throws {
         for how in ["purge", "PUT"] where how == "purge" || target == "/search" {
             let gate = Gate()
             let origin = ScriptedOrigin { request in
@@ -143,7 +143,7 @@ struct InvalidationTests {
     @Test(
         "a response in flight during a write is not stored, even if the store has evicted the mark", .slow,
         arguments: ["", "Bearer x"])
-    func underWayWhileEvicting(credentials: String) throws {
+    func inFlightWhileEvicting(credentials: String) throws {
         let gate = Gate()
         let counter = Counter()
         let long = "\"" + String(repeating: "x", count: 100_000) + "\""

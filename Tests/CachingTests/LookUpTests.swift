@@ -40,7 +40,7 @@ struct LookUpPlays {
     private func text(_ token: String) -> String { "{\"token\":\"\(token)\"}" }
 
     @Test("tokens of one user with equal rights share responses; others do not")
-    func told() throws {
+    func sharedByUser() throws {
         let play = try play()
         for (index, token) in ["ann-rw-1", "ann-rw-2", "ann-r-3", "bob-rw-4"].enumerated() {
             try introduce(play, token, count: Double(index + 1))

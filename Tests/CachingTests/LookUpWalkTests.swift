@@ -81,7 +81,7 @@ private struct Walk {
     private var isDown = false
     private(set) var (shared, rescued) = (0, 0)
 
-    /// `stay` tokens never change their user. They must never get what was stored with `move` after its change.
+    /// `stay` tokens never change their user. They must never get responses stored with the `move` token after it changed its user.
     init() throws {
         var users: [String: String] = [:]
         for carrier in Carrier.allCases {
@@ -171,7 +171,7 @@ struct LookUpWalk {
         #expect(clients.map { $0.readResponse()?.text } == ["\"ann red\"", "\"ann red\"", "\"ann blue\"", "\"ann blue\""])
     }
 
-    /// Requests, or upstream responses, that end what was learned about a session.
+    /// Requests or upstream responses that invalidate the user learned for a session.
     @Test(
         "after a session changes its user, the former user's other devices see none of the new user's responses",
         arguments: ["POST /login/bob", "GET /callback", "GET /expired", "POST /login/bob X-Tenant"])
@@ -203,7 +203,7 @@ struct LookUpWalk {
     }
 
     @Test("a response in flight while the session changes its user is not stored for the former user")
-    func underWay() throws {
+    func inFlight() throws {
         let sessions = Sessions([Self.moved: "ann", Self.other: "ann"])
         let origin = ScriptedOrigin { sessions.answer($0) }
         let play = try ProxyPlay(origin, Sessions.settings)

@@ -19,13 +19,13 @@ struct RefreshAheadTests {
     }
 
     @Test("a refresh is due at the third hit within the last share of the lifetime")
-    func third() throws {
+    func dueAtThirdHit() throws {
         var rule = try Self.rule(percent: 10)
         #expect(Self.due(&rule, ttl: [9, 9, 9, 9]) == [false, false, true, true])
     }
 
     @Test("earlier hits count, but no refresh is due while enough lifetime is left")
-    func enough() throws {
+    func enoughLifetimeLeft() throws {
         var rule = try Self.rule(percent: 10)
         #expect(Self.due(&rule, ttl: [50, 40, 30, 10, 9]) == [false, false, false, false, true])
     }

@@ -274,7 +274,7 @@ struct RepeatedHitTests {
     }
 
     @Test("requests with explanation fields, and routes with refresh_ahead, have no repeated hits")
-    func longWay() throws {
+    func neverRepeated() throws {
         let play = try play { $0.ownFields.allowsWhy = true }
         for fields in [[("Cistern-Why", "?1")], [("Cistern-Key", "?1")]] {
             try warm(play, "/a", fields)

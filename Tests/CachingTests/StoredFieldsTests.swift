@@ -45,8 +45,8 @@ struct StoredFieldsTests {
         play.time.advance(by: .seconds(61))
         let confirmed = try play.get("/a")
         #expect(confirmed["Cache-Status"]?.contains("fwd-status=304") == true)
-        expectNone(confirmed, "a copy that a 304 has confirmed")
-        expectNone(try play.get("/a"), "and a hit on that")
+        expectNone(confirmed, "a response confirmed by a 304")
+        expectNone(try play.get("/a"), "a hit after the confirmation")
         origin.down()
         play.time.advance(by: .seconds(61))
         expectNone(try play.get("/a"), "a rescue")
@@ -158,7 +158,7 @@ struct ColdConditionTests {
     }
 
     @Test("if the response was not stored, later requests keep their conditions until one is")
-    func unkept() throws {
+    func notStored() throws {
         let origin = origin("no-store")
         let play = try ProxyPlay(origin)
         let condition = [("If-None-Match", "\"a\"")]
@@ -179,7 +179,7 @@ struct ColdConditionTests {
 }
 
 @Suite("Content-Encoding values that are not codings", .play, .clientProtocols)
-struct OddCodingTests {
+struct InvalidCodingTests {
     @Test("JSON with an invalid Content-Encoding is stored without it", arguments: ["utf-8", "UTF8", "none", "binary", "identity, none"])
     func none(_ coding: String) throws {
         let origin = ScriptedOrigin { _ in [.json("{\"a\":1}", ["Content-Encoding: \(coding)", "Cache-Control: max-age=60"])] }

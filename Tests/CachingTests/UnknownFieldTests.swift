@@ -67,7 +67,7 @@ struct UnknownFieldTests {
         let play = try ProxyPlay(accountOrigin("Stripe-Account", "ETag: \"1\""))
         #expect(try play.get("/a").text == "\"none\"")
         #expect(try play.get("/a", [("Stripe-Account", "A")]).text == "\"A\"")
-        #expect(play.origin.requests.last?["If-None-Match"] == nil, "validators of another account's copy")
+        #expect(play.origin.requests.last?["If-None-Match"] == nil, "validators of another account's stored response are not sent")
         #expect(try play.get("/a").status == 200)
         #expect(play.origin.requests.last?["If-None-Match"] == "\"1\"")
         play.origin.down()
@@ -189,7 +189,7 @@ struct UnknownFieldTests {
         #expect(clients.map { $0.readResponse()?.text } == ["\"19\"", "\"20\""])
         play.origin.down()
         #expect(try play.get("/a", [("X-Timestamp", "30")]).text == "1")
-        #expect(try play.get("/a").status >= 502, "what is for those who send the field is for nobody else")
+        #expect(try play.get("/a").status >= 502, "a response to requests with the field is not served without it")
     }
 
     @Test("a field that repeats a value selects again, and responses stored without it are not served")

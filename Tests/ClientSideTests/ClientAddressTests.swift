@@ -41,7 +41,7 @@ struct ClientAddressTests {
             let client = try client(of: play)
             for piece in pieces { client.send(piece) }
             #expect(client.readResponse()?.text == "1")
-            #expect(client.get("/a")?.text == "1", "the header is there once for all requests")
+            #expect(client.get("/a")?.text == "1", "one PROXY header applies to all requests")
             #expect(play.origin.requests.suffix(2).allSatisfy { $0["Forwarded"] == forwarded })
         }
     }
@@ -145,7 +145,7 @@ struct TrustedProxyTests {
     private static let forwarded = [("X-Forwarded-For", "198.51.100.9, 192.0.2.7"), ("X-Forwarded-Proto", "https")]
 
     @Test("upstream, log and why name the client given by a trusted proxy, but the peer if it is untrusted")
-    func told() throws {
+    func reportedAddress() throws {
         let play = try play()
         _ = try play.get("/a", Self.forwarded)
         #expect(play.origin.requests.last?["Forwarded"] == "for=192.0.2.7;proto=https")
@@ -160,7 +160,7 @@ struct TrustedProxyTests {
     }
 
     @Test("forwarding fields are passed on only from trusted clients", arguments: [ForwardedPolicy.trust, .add])
-    func strangers(_ policy: ForwardedPolicy) throws {
+    func untrustedFields(_ policy: ForwardedPolicy) throws {
         let fields = Self.forwarded + [("X-Forwarded-Host", "evil.example"), ("True-Client-IP", "192.0.2.66")]
         let known = try play { $0.forwarding.forwarded = policy }
         _ = try known.get("/a", fields)
@@ -195,7 +195,7 @@ struct AccessTests {
         for _ in 0..<4 { #expect(try play.get("/a", from("198.51.100.1")).text == "1") }
         for _ in 0..<4 {
             let refused = try play.get("/a", from("192.0.2.7"))
-            #expect(refused.status == 403 && refused.text == "Clients at this address may not ask for this here.\n")
+            #expect(refused.status == 403 && refused.text == "Clients at this address may not access this resource.\n")
             #expect(try play.get("/a", from("198.51.100.1")).text == "1")
         }
         #expect(try play.get("/metrics", from("192.0.2.7")).status == 403)

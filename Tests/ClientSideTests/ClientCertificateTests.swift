@@ -89,7 +89,7 @@ struct ClientCertificateTests {
     }
 
     @Test("the upstream receives the client certificate only if configured, and never forged certificate fields")
-    func sentOn() throws {
+    func forwarded() throws {
         let forged = [("Client-Cert", ":AAAA:"), ("X-SSL-Client-Verify", "SUCCESS"), ("client_cert", "x")]
         for isSent in [false, true] {
             let play = try play(.required) { $0.listening.tls.sendsCertificate = isSent }

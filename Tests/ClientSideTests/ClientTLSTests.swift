@@ -202,7 +202,7 @@ struct ClientTLSTests {
     }
 
     @Test("beyond the handshake limit the oldest handshake is closed and new ones are served")
-    func crowd() throws {
+    func tooManyHandshakes() throws {
         let play = try ProxyPlay(Self.echo()) { $0.listening.tls.handshakeLimit = 3 }
         _ = try play.get("/a")
         let half = try (0..<3).map { _ in try TestClient(port: play.port) }
@@ -213,7 +213,7 @@ struct ClientTLSTests {
     }
 
     @Test("an address beyond its share of handshakes loses its own handshakes, not those of others")
-    func crowdOfOne() throws {
+    func handshakeShareOfAddress() throws {
         let play = try ProxyPlay(Self.echo()) { $0.listening.tls.handshakeLimit = 16 }
         let other = try TestClient(port: play.port, from: "127.0.0.2")
         while try play.metric("cistern_tls_handshakes_running") != 1 {}

@@ -14,7 +14,7 @@ import TestSupport
 import Testing
 import Upstream
 
-/// State of such an upstream: the user of each connection, and the step of an NTLM handshake.
+/// State of an upstream that authenticates connections: the user of each connection and the step of its NTLM handshake.
 private final class SignedIn: Sendable {
     private struct State {
         var users: [Int: String] = [:]

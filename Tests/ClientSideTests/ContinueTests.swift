@@ -93,7 +93,7 @@ struct ContinueTests {
     }
 
     @Test("a client that sends its content at once gets no 100")
-    func impatient() throws {
+    func contentSentAtOnce() throws {
         let play = try play(echo())
         let client = try play.client()
         client.send(head("/a", 20) + String(repeating: "x", count: 20))

@@ -110,7 +110,7 @@ struct DiscardedUploadTests {
         }
         #expect(client.resetCode(of: stream) == .noError)
         #expect(try play.waitFor(cut, 1))
-        #expect([502, 503].contains(client.get("/b")?.status), "the connection goes on")
+        #expect([502, 503].contains(client.get("/b")?.status), "the connection stays open")
     }
 
     @Test("at most eight uploads per address are discarded at once; other addresses are unaffected")

@@ -72,7 +72,7 @@ struct DownloadTests {
     }
 
     @Test("beyond the buffer limits the upstream is read only as fast as the client reads", .slow, arguments: ["longer", "no memory"])
-    func heldBack(_ why: String) throws {
+    func backpressure(_ why: String) throws {
         // Exceeds the kernel's buffers on both sides.
         let length = 16 * Self.content.utf8.count
         let head = OriginStep.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \(length)\r\n\r\n")

@@ -54,7 +54,7 @@ struct HTTP2FloodTests {
         Flood(testDescription: "parts of a head without end (CVE-2024-28182)") { number in
             number == 0 ? RawHTTP2.frame(.headers, 0, 1) : RawHTTP2.frame(.continuation, 0, 1)
         },
-        Flood(testDescription: "a head that is small on the wire and large behind it") { number in
+        Flood(testDescription: "a head that is small when compressed and large when decoded") { number in
             // Adds one long field to the table, then refers to it repeatedly by index.
             let entry: [UInt8] = [0x40, 1, 0x78, 0x7f, 0x81, 0x1e] + [UInt8](repeating: 0x61, count: 4_000)
             return RawHTTP2.frame(

@@ -46,7 +46,7 @@ struct NameTests {
         for answers in [2.0, 3, 4] {
             proxy.time.advance(by: .seconds(30))
             #expect(try proxy.waitFor(Self.lookUps("found"), answers))
-            if answers < 4 { #expect(try proxy.get("/\(answers)").text.hasPrefix("\"first"), "the kept connection goes on") }
+            if answers < 4 { #expect(try proxy.get("/\(answers)").text.hasPrefix("\"first"), "the kept-alive connection stays in use") }
         }
         #expect(try proxy.waitFor(Self.gone, 1))
         #expect(try proxy.get("/5").text == "\"second /5\"")

@@ -125,7 +125,7 @@ struct StreamTests {
         let clients = try (0..<2).map { try start(play, "/stream/\($0)/x") }
         #expect(try play.waitFor(open, 2))
         let refused = try play.get("/stream/2/x", [("Accept", "text/plain")])
-        #expect(refused.status == 503 && refused["Retry-After"] != nil && refused.text.contains("as many streams are open as may be"))
+        #expect(refused.status == 503 && refused["Retry-After"] != nil && refused.text.contains("the limit on open streams is reached"))
         #expect(refused["Proxy-Status"]?.contains("connection_limit_reached") == true)
         #expect(try play.get("/other").status == 200)
         #expect(try play.metric("cistern_streams_turned_away_total") == 1)
@@ -136,7 +136,7 @@ struct StreamTests {
     }
 
     @Test("a stream in place of a stored response is forwarded without replacing it")
-    func besideCopy() throws {
+    func streamWithStoredResponse() throws {
         let origin = ScriptedOrigin { _ in [.json("1", ["ETag: \"1\""])] }
         let play = try ProxyPlay(origin)
         #expect(try play.get("/stream").text == "1")

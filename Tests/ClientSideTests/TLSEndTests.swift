@@ -19,7 +19,7 @@ struct TLSEndTests {
     }
 
     @Test("close_notify that arrives with a request takes effect after its response")
-    func goodbye() throws {
+    func closeNotify() throws {
         let play = try ProxyPlay(Self.origin(1, until: Gate()))
         let client = try play.client()
         client.tls?.sendLast(Array("GET /a HTTP/1.1\r\nHost: a\r\n\r\n".utf8))

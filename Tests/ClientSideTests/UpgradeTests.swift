@@ -138,7 +138,7 @@ struct UpgradeTests {
     @Test(
         "an unrequested 101, or one for another protocol, is a failure",
         arguments: [("/ws/a", "h2c"), ("/ws/a", "websocket, h2c"), ("/other", "websocket")])
-    func unasked(_ path: String, _ chosen: String) throws {
+    func unrequestedUpgrade(_ path: String, _ chosen: String) throws {
         let play = try play { _ in
             [.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: \(chosen)\r\n\r\nsecret"), .hang]
         }

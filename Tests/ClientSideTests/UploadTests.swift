@@ -196,7 +196,7 @@ struct StreamedUploadTests {
     }
 
     @Test("without buffer space content streams, while small requests are still buffered")
-    func noRoom() throws {
+    func noBufferSpace() throws {
         let play = try ProxyPlay(echo()) { ($0.downstream.requestBufferBytes, $0.downstream.requestBuffersBytes) = (1_000, 2_000) }
         let text = String(repeating: "x", count: 900)
         let slow = try (0..<2).map { number in
@@ -262,7 +262,7 @@ struct StreamedUploadTests {
 }
 
 @Suite("Request content in the cache key", .play, .clientProtocols)
-struct KeptByContentTests {
+struct ContentKeyTests {
     private static let type = [("Content-Type", "application/json")]
 
     private func play(_ origin: ScriptedOrigin, contentLimit: Int = 64 << 10) throws -> ProxyPlay {

@@ -45,18 +45,18 @@ struct CheckTests {
         #expect(
             outcome.lines == [
                 #"2: upstream.url must be an http or https URL without user, query or fragment, not "ftp://x""#,
-                "3: upstream.client_certificate and upstream.client_key go together",
+                "3: upstream.client_certificate and upstream.client_key must both be set",
                 "3: upstream.client_key: /none cannot be read: No such file or directory",
                 "4: listen: \"example\" is not an address: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path or systemd:NAME, with numbers for hosts",
-                "4: listen: 0.0.0.0:8080 is listened on already", #"6: cache.policy must be one of rescue, strict, rfc9111, not "loose""#,
+                "4: listen: 0.0.0.0:8080 is listed twice", #"6: cache.policy must be one of rescue, strict, rfc9111, not "loose""#,
                 #"7: cache.content_types: "json" is not type/subtype, +suffix or *"#,
                 #"11: route a: methods can be POST and QUERY, not "GET""#,
                 #"13: route a: "x" is not a JSON Pointer, such as /items/0/id"#, "14: log.access must be off, stdout or a file",
-                "15: limits.request_buffers is for all requests: it must not be less than limits.request_buffer, for one",
+                "15: limits.request_buffers, for all requests, must not be less than limits.request_buffer, for one request",
                 "16: tracing.sample must be between 0 and 1, not 1.5",
                 "16: tracing.endpoint must be an http or https URL, such as http://127.0.0.1:4318",
                 "16: tracing.service_name must not be empty",
-                "command line: admin_listen: 0.0.0.0:8080 is listened on already",
+                "command line: admin_listen: 0.0.0.0:8080 is listed twice",
                 "command line: forwarding.name must be one word of letters, digits, - and _",
                 #"environment, CISTERN_FAILURE_PROBE_PATH: failure.probe must be \#(HealthCheckText.form), not "GET x 200 every 10s""#,
             ])
@@ -65,7 +65,7 @@ struct CheckTests {
     @Test("a retired setting is accepted, and a warning names its replacement")
     func retired() throws {
         let outcome = try check("upstream: {url: \"http://127.0.0.1:1\"}\nadmin:\n  names: [a.test]")
-        #expect(outcome.status == 0 && outcome.lines.last == "The settings are good.")
+        #expect(outcome.status == 0 && outcome.lines.last == "The settings are valid.")
         let warnings = outcome.lines.filter { $0.contains("admin.names") }
         #expect(warnings.count == 1 && warnings.first?.hasPrefix("warning: ") == true)
         #expect(
@@ -87,7 +87,7 @@ struct CheckTests {
         ])
     func loop(upstream: String, listen: String, isLoop: Bool) throws {
         let outcome = try check("upstream: {url: \"\(upstream)\"}\nlisten: \"\(listen)\"")
-        #expect(outcome.text.contains("so its requests would come back to it") == isLoop, "\(outcome.text)")
+        #expect(outcome.text.contains("so requests would loop: set the API's address") == isLoop, "\(outcome.text)")
         #expect(isLoop ? outcome.status == 78 : outcome.status == 0)
     }
 
@@ -101,29 +101,31 @@ struct CheckTests {
     func resolvedLoop(upstream: String, listen: String, isLoop: Bool) throws {
         let outcome = try check("upstream: {url: \"\(upstream)\"}\nlisten: \"\(listen)\"")
         #expect(outcome.status == 0 && outcome.text.contains("warning: upstream.url: ") == isLoop, "\(outcome.text)")
-        #expect(outcome.text.contains("so its requests would come back to it") == isLoop)
+        #expect(outcome.text.contains("so requests would loop: set the API's address") == isLoop)
     }
 
     @Test("a Unix socket that is both upstream and listener is rejected as a loop")
     func socketLoop() throws {
         let outcome = try check("upstream: {url: \"http://a\", unix_socket: /tmp/c.sock}\nlisten: \"unix:/tmp/c.sock\"")
         #expect(
-            outcome.lines == ["1: upstream.unix_socket: Cistern itself listens on unix:/tmp/c.sock, so its requests would come back to it"])
+            outcome.lines == [
+                "1: upstream.unix_socket: Cistern itself listens on unix:/tmp/c.sock, so requests would loop: set the API's address"
+            ])
     }
 
     @Test("a Unix socket path of more than 107 bytes is rejected with its length and the limit")
     func longSocketPath() throws {
         let path = "/" + String(repeating: "x", count: 107)
         let outcome = try check("upstream: {url: \"http://a.test\"}\nlisten: \"unix:\(path)\"")
-        #expect(outcome.lines.first == "2: listen: the path of a Unix socket can have 107 bytes, and \(path) has 108")
+        #expect(outcome.lines.first == "2: listen: the path of a Unix socket can have at most 107 bytes, but \(path) has 108")
         let upstream = try check("upstream: {url: \"http://a.test\", unix_socket: \(path)}")
-        #expect(upstream.lines == ["1: upstream.unix_socket: the path of a Unix socket can have 107 bytes, and \(path) has 108"])
+        #expect(upstream.lines == ["1: upstream.unix_socket: the path of a Unix socket can have at most 107 bytes, but \(path) has 108"])
         let command = try CommandLineTool.run("status --admin unix:\(path)")
-        #expect(command.text.contains("the path of a Unix socket can have 107 bytes, and \(path) has 108"))
+        #expect(command.text.contains("the path of a Unix socket can have at most 107 bytes, but \(path) has 108"))
         let admin = try check("upstream: {url: \"http://a.test\"}\nadmin: {socket: \(path)}")
         #expect(
             admin.lines == [
-                "2: admin.socket: the path of a Unix socket can have 107 bytes, and \(path) has 108; set admin.socket to a shorter path, or to off"
+                "2: admin.socket: the path of a Unix socket can have at most 107 bytes, but \(path) has 108; set admin.socket to a shorter path, or to off"
             ])
     }
 
@@ -145,7 +147,7 @@ struct CheckTests {
         let outcome = try check("listen: \":8080\"", environment: "CISTERN_UPSTREAM_URL=\"$(printf 'http://a.test\\r')\"")
         #expect(
             outcome.text.contains(
-                "environment: CISTERN_UPSTREAM_URL has a carriage return at its end; remove it (files with Windows line ends have them)"))
+                "environment: CISTERN_UPSTREAM_URL has a carriage return at its end, as in files with Windows line ends: remove it"))
         #expect(!outcome.text.contains("\r"))
     }
 
@@ -203,13 +205,13 @@ struct CheckTests {
         #expect(
             outcome.lines == [
                 "3: API a: host names A.TEST. twice",
-                "4: API b: a is for the same host and path already, so nothing of a.test would ever be asked of this one",
-                "14: API c: route out: /big/** is outside of the API's path /c/, so no request would ever come to it: "
-                    + "routes have the paths that clients ask for",
-                "15: API left would never be asked: it has no host, and all hosts of forwarding.names are other APIs'",
-                "16: API socket: upstream.unix_socket leads to one upstream, but several URLs are given",
-                "17: API proxied: of several upstreams none can be http through upstream.proxy: that one is out of reach would be a response of "
-                    + "the forward proxy's, and the next would never be asked (https and socks proxies tell)",
+                "4: API b: a has the same host and path, so no request for a.test would reach this API: change one of them",
+                "14: API c: route out: /big/** is outside the API's path /c/, so no request would match it: "
+                    + "a route's path must begin with the API's path",
+                "15: API left gets no requests: it has no host, and other APIs have all hosts of forwarding.names",
+                "16: API socket: upstream.unix_socket connects to a single upstream: give one URL",
+                "17: API proxied: failover does not work for http URLs through an http forward proxy, because the proxy answers "
+                    + "for an unreachable upstream: use https URLs or a socks proxy",
                 "20: API twice: upstream names http://127.0.0.1:1 twice",
             ])
     }
@@ -217,7 +219,7 @@ struct CheckTests {
     @Test("a forward proxy needs forwarding.names if client paths differ from upstream paths")
     func forwardProxy() throws {
         let reason =
-            "by which clients of a forward proxy name it: its upstream's name does not do, since clients' paths are not the upstream's"
+            "because its paths differ from the upstream's, so the upstream's host name cannot identify it"
         let on = "forwarding: {forward_proxy: true}"
         #expect(
             try check("\(on)\nupstream: {url: \"http://127.0.0.1:1/v1\"}").lines == [
@@ -281,14 +283,14 @@ struct CheckTests {
             """)
         #expect(wrong.status == 78)
         #expect(wrong.text.contains("2: cache.freshness.minimum must not be more than cache.freshness.maximum"))
-        for word in ["429", "200", "x"] { #expect(wrong.text.contains("2: cache.negative_statuses: \"\(word)\" is not a status")) }
+        for word in ["429", "200", "x"] { #expect(wrong.text.contains("2: cache.negative_statuses: \"\(word)\" must be a status")) }
         #expect(wrong.text.contains("6: route a: freshness.ignore: \"nocache\" is none of no-store, no-cache, private"))
         let harmful = try check("upstream: {url: http://x}\ncache: {freshness: {ignore: [no-store, private, vary], minimum: 5s}}")
         #expect(harmful.status == 0 && harmful.lines.count == 5)
         for word in ["no-store", "private", "vary"] {
             #expect(harmful.lines.contains { $0.hasPrefix("warning: cache.freshness.ignore has \(word): ") })
         }
-        #expect(harmful.lines.contains { $0.hasPrefix("warning: cache.freshness.minimum does not change responses that say") })
+        #expect(harmful.lines.contains { $0.hasPrefix("warning: cache.freshness.minimum does not apply to responses that require") })
     }
 
     @Test(
@@ -318,10 +320,11 @@ struct CheckTests {
             """)
         #expect(wrong.status == 78)
         for origin in ["https://app.test/", "https://App.test", "app.test", "https://*.test", "https://a.test:443"] {
-            #expect(wrong.text.contains("3: cors.origins: \"\(origin)\" is not a whole origin"), "\(origin)")
+            #expect(wrong.text.contains("3: cors.origins: \"\(origin)\" is not an origin"), "\(origin)")
         }
         for sentence in [
-            "3: cors.origins: * stands for all", "4: cors.credentials needs origins that are named", "5: cors.methods: \"G ET\"",
+            "3: cors.origins: * includes all origins except null", "4: cors.credentials needs a list of origins",
+            "5: cors.methods: \"G ET\"",
             "9: route a: cors.origins: \"https://a.test/x\"", "9: route a: cors.fields: \"\"",
         ] {
             #expect(wrong.text.contains(sentence), "\(sentence)")
@@ -356,12 +359,12 @@ struct CheckTests {
         #expect(wrong.status == 78)
         for sentence in [
             "5: credentials.identity.jwt.keys needs credentials.identity.jwt.issuer: the accepted issuers must be named",
-            "5: credentials.identity.jwt.keys needs credentials.identity.jwt.audience: for whom the tokens are is never left open",
-            "5: credentials.identity.jwt.keys \(directory.path)/none is no http or https URL, and as a file it cannot be read: No such file or directory",
-            "6: credentials.identity.jwt.subject must be a claim that says whom a token belongs to, not \"jti\"",
-            "7: credentials.identity.jwt.ignore_claims cannot name sub: without it two users could be one",
+            "5: credentials.identity.jwt.keys needs credentials.identity.jwt.audience: the accepted audiences must be named",
+            "5: credentials.identity.jwt.keys \(directory.path)/none is not an http or https URL, and cannot be read as a file: No such file or directory",
+            "6: credentials.identity.jwt.subject must be a claim that identifies the user, not \"jti\"",
+            "7: credentials.identity.jwt.ignore_claims cannot contain sub: without this claim, two users could share a partition",
             "11: route a: credentials.identity.jwt.issuer needs credentials.identity.jwt.keys: without keys no token can be verified",
-            "14: route b: credentials.identity.jwt.ignore_claims cannot name id: without it two users could be one",
+            "14: route b: credentials.identity.jwt.ignore_claims cannot contain id: without this claim, two users could share a partition",
         ] { #expect(wrong.lines.contains(sentence), "\(sentence)") }
         #expect(wrong.lines.count == 7)
         let trust = try check(
@@ -371,15 +374,15 @@ struct CheckTests {
             """)
         #expect(
             trust.lines == [
-                "2: credentials.identity.jwt.ca_file is only for keys of an https URL",
+                "2: credentials.identity.jwt.ca_file applies only if keys is an https URL",
                 "2: credentials.identity.jwt.ca_file \(directory.path)/none cannot be read: No such file or directory",
             ])
         let good = try check(
             "upstream: {url: http://x}\ncredentials: {identity: {jwt: {keys: \(keys), issuer: [x], audience: [y]}}}")
-        #expect(good.text == "The settings are good.\n")
+        #expect(good.text == "The settings are valid.\n")
         try TextFile.write("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"s\"}]}", to: keys)
         let useless = try check("upstream: {url: http://x}\ncredentials: {identity: {jwt: {keys: \(keys), issuer: [x], audience: [y]}}}")
-        #expect(useless.status == 78 && useless.text.contains("has no key that can be used (s: not of kty RSA, EC or OKP"))
+        #expect(useless.status == 78 && useless.text.contains("has no usable key (s: its kty is not RSA, EC or OKP"))
     }
 
     @Test("invalid identity lookup settings are rejected, and a lookup with a single value causes a warning")
@@ -401,21 +404,21 @@ struct CheckTests {
             "4: credentials.identity.lookup.identity \"id\" is not a JSON Pointer, such as /user/id",
             "4: credentials.identity.lookup.fields \"X Scopes\" is not a field name",
             "8: route a: credentials.identity.lookup.path needs credentials.identity.lookup.identity or credentials.identity.lookup.fields: "
-                + "what says who a user is",
+                + "select the values that identify the user",
         ] { #expect(wrong.lines.contains(sentence), "\(sentence)") }
         let one = try check("upstream: {url: http://x}\ncredentials: {identity: {lookup: {path: /me, identity: [/id]}}}")
         #expect(one.status == 0 && one.lines.count == 2)
-        #expect(one.lines.first?.hasPrefix("warning: credentials.identity.lookup names one value only: name everything") == true)
+        #expect(one.lines.first?.hasPrefix("warning: credentials.identity.lookup uses one value only: add all values") == true)
     }
 
     @Test("a descriptor limit below what the settings may need causes a warning")
     func descriptors() throws {
         let file = "upstream: {url: http://x, connections: 100}\nshards: 2\nlimits: {connections: 300}"
-        #expect(try check(file, environment: "ulimit -n 628;").text == "The settings are good.\n")
+        #expect(try check(file, environment: "ulimit -n 628;").text == "The settings are valid.\n")
         let outcome = try check(file, environment: "ulimit -n 627;")
         #expect(outcome.status == 0 && outcome.lines.count == 2)
-        #expect(outcome.lines.first?.hasPrefix("warning: 628 descriptors may be needed, but") == true)
-        #expect(outcome.lines.first?.contains("no more than 627") == true && outcome.text.contains("limits.connections (300)"))
+        #expect(outcome.lines.first?.hasPrefix("warning: up to 628 file descriptors are needed, but") == true)
+        #expect(outcome.lines.first?.contains("may open only 627") == true && outcome.text.contains("limits.connections (300)"))
     }
 
     @Test("a cookie name with a separator or a misplaced * is rejected")
@@ -434,8 +437,8 @@ struct CheckTests {
         #expect(outcome.status == 78)
         #expect(
             Set(outcome.lines) == [
-                "3: \(names)\"*\" is not a field name, nor * and how names end",
-                "3: \(names)\"x-*\" is not a field name, nor * and how names end",
+                "3: \(names)\"*\" is not a field name, nor * followed by the end of one",
+                "3: \(names)\"x-*\" is not a field name, nor * followed by the end of one",
                 "4: cache.key_fields: \"a b\" is not a field name",
             ])
     }
@@ -448,8 +451,8 @@ struct CheckTests {
         #expect(outcome.status == 78)
         #expect(
             Set(outcome.lines) == [
-                "\(name)\"x-plain\" is not + or - and a field name", "\(name)\"+a b\" is not + or - and a field name",
-                "\(name)X-Session is a credential by cache.credential_fields, so it cannot be harmless; remove it there first",
+                "\(name)\"x-plain\" is not + or - followed by a field name", "\(name)\"+a b\" is not + or - followed by a field name",
+                "\(name)X-Session is in cache.credential_fields, so it cannot be harmless: remove it there first",
             ])
         #expect(try check("upstream: {url: http://x}\ncache: {harmless_fields: [+x-device-id, -user-agent]}").status == 0)
     }
@@ -457,15 +460,16 @@ struct CheckTests {
     @Test("valid settings are reported as good")
     func good() throws {
         let outcome = try check("upstream: {url: http://x}\nlisten: [\"127.0.0.1:0\", \"127.0.0.1:0\"]")
-        #expect(outcome.status == 0 && outcome.lines.last == "The settings are good.")
+        #expect(outcome.status == 0 && outcome.lines.last == "The settings are valid.")
         let profiled = try check("upstream: {url: http://x}\ncache: {policy: rfc9111, set_cookie: strip}")
         #expect(
-            profiled.status == 0 && profiled.lines.first == "cache.policy: rfc9111 sets:" && profiled.lines.last == "The settings are good."
+            profiled.status == 0 && profiled.lines.first == "cache.policy: rfc9111 sets:"
+                && profiled.lines.last == "The settings are valid."
         )
         #expect(profiled.lines.contains("  cache.store_errors: letter") && !profiled.text.contains("set_cookie"))
         // Explicit settings conflict with the policy, which is reported.
         let conflict = try check("upstream: {url: http://x}\ncache: {policy: rfc9111, store: json}")
-        #expect(conflict.lines == ["settings: cache.store_errors: letter needs cache.store: any, since json keeps no errors"])
+        #expect(conflict.lines == ["settings: cache.store_errors: letter needs cache.store: any, because json stores no errors"])
     }
 
     @Test(
@@ -474,16 +478,16 @@ struct CheckTests {
             ("http2: on", "upstream.http2 must be one of auto, off, prior-knowledge, not \"on\""),
             (
                 "proxy: https://proxy:3128",
-                "upstream.proxy must be an http or socks URL: the forward proxy itself is not spoken to in TLS"
+                "upstream.proxy must be an http or socks URL: TLS to the forward proxy is not supported"
             ),
         ])
-    func waysToTheUpstream(line: String, sentence: String) throws {
+    func upstreamProtocols(line: String, sentence: String) throws {
         let outcome = try check("upstream:\n  url: https://api.test\n  \(line)\n")
         #expect(outcome.status == 78)
         #expect(outcome.lines.count == 1 && outcome.lines[0].hasSuffix(sentence))
         let clear = try check("upstream: {url: http://api.test, http2: prior-knowledge, proxy: proxy:3128}")
         let sentence =
-            "upstream.http2 can be prior-knowledge only without an upstream.proxy for http URLs: forward proxies speak HTTP/1.1"
+            "upstream.http2: prior-knowledge is not possible for http URLs through upstream.proxy, because forward proxies use HTTP/1.1"
         #expect(clear.status == 78 && clear.lines.count == 1 && clear.lines[0].hasSuffix(sentence))
         for good in [
             "http2: off", "http2: auto", "http2: prior-knowledge", "http2: prior-knowledge\n  proxy: proxy:3128", "proxy: proxy:3128",

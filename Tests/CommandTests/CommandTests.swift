@@ -84,13 +84,13 @@ struct CommandTests {
     }
 
     @Test("drill adds, lists and clears faults, and rejects invalid options", .slow)
-    func practising() throws {
+    func drillFaults() throws {
         #expect(try tool.run("drill add --refuse").status == 1 && tool.run("drill ls").text == "no fault is injected\n")
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.admin.allowsFaults = true }
         let tool = CommandLineTool(play: play)
         let added = try tool.run("drill add --path /orders/** --delay 2s..4s --status 503 --rate 20% --for 5m")
         #expect(added.lines.count == 3 && added.lines[2].contains("/orders/**  delay 2000–4000 ms, status 503         20 %    300 s"))
-        #expect(try tool.run("drill add --cut body").text.hasPrefix("fault 2 begins\n"))
+        #expect(try tool.run("drill add --cut body").text.hasPrefix("fault 2 injected\n"))
         #expect(try tool.run("drill clear 1").text == "1 fault ended\n" && tool.run("drill clear").text == "1 fault ended\n")
         for wrong in [
             "", "--refuse --reset", "--delay 4s..2s", "--delay x", "--rate 0% --refuse", "--for 25h --refuse", "--slow x", "--cut head",
@@ -98,7 +98,7 @@ struct CommandTests {
             #expect(try tool.run("drill add " + wrong).status == 64, "\(wrong)")
         }
         let drill = try tool.run("drill --for 1s").lines
-        #expect(drill.first == "the upstream is away for /**, for 1 s" && drill.last?.hasPrefix("No request was seen") == true)
+        #expect(drill.first == "the upstream is unreachable for /**, for 1 s" && drill.last?.hasPrefix("No request was recorded") == true)
         #expect(try tool.run("drill ls").text == "no fault is injected\n")
     }
 
@@ -111,10 +111,10 @@ struct CommandTests {
         let shown = try tool.run("upstream")
         #expect(shown.text.contains(": up, last good response ") && shown.text.contains("pause:/users/1"))
         #expect(shown.text.contains("status_503") && shown.text.contains("failure.retry_after_limit"))
-        #expect(shown.lines.contains { $0.hasPrefix("pause: this client's copies are served at once") })
+        #expect(shown.lines.contains { $0.hasPrefix("pause: stored responses for this client are served at once") })
         #expect(try tool.run("status").text.contains("failing: pause 1"))
         let unknown = try tool.run("upstream reset key:/users/2")
-        #expect(unknown.status == 1 && unknown.text.contains("No scope that fails is called key:/users/2"))
+        #expect(unknown.status == 1 && unknown.text.contains("No failing scope is called key:/users/2"))
         #expect(try tool.run("upstream reset pause:/users/1").text == "requests of 1 scope are sent as usual\n")
         #expect(try tool.run("upstream reset").text == "requests of 0 scopes are sent as usual\n")
     }
@@ -125,13 +125,13 @@ struct CommandTests {
         _ = try play.get("/users/2", [("Authorization", "Bearer secret")])
         let file = play.directory + "/export.har"
         let exported = try tool.run("export --har \(file)")
-        #expect(exported.lines.first == "3 responses written, 1 left out:")
-        #expect(exported.text.contains("1 asked for with credentials; --with-partitions") && exported.text.contains("--with-secrets"))
+        #expect(exported.lines.first == "3 responses written, 1 omitted:")
+        #expect(exported.text.contains("1 requested with credentials; --with-partitions") && exported.text.contains("--with-secrets"))
         let archive = try tool.run("export --har -").text
         #expect(archive.contains("/posts?a=1&b=2") && archive.contains("api_key=REDACTED") && !archive.contains("Bearer"))
         let colleague = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.mode = .offline }
         let imported = try CommandLineTool(play: colleague).run("import \(file) --origin http://127.0.0.1:\(play.origin.port)")
-        #expect(imported.lines == ["2 of 3 responses stored", "  1 left out: redacted"])
+        #expect(imported.lines == ["2 of 3 responses stored", "  1 omitted: redacted"])
         #expect(try colleague.get("/posts?b=2&a=1").text == "{\"target\":\"/posts?b=2&a=1\"}")
         #expect(try colleague.get("/users/2").status == 504)
         let empty = try tool.run("import /dev/null")
@@ -140,8 +140,8 @@ struct CommandTests {
         let broken = try tool.run("import \(file)")
         #expect(
             broken.lines.contains("cistern: \(file): log.entries[0], line 1: request is missing")
-                && broken.text.contains("1 left out: malformed"))
-        #expect(broken.text.contains("1 left out: no_response (the request got no response (status 0))"))
+                && broken.text.contains("1 omitted: malformed"))
+        #expect(broken.text.contains("1 omitted: no_response (the request got no response (status 0))"))
     }
 
     @Test("importing a browser's archive stores cacheable responses and counts the rest by reason")
@@ -166,7 +166,7 @@ struct CommandTests {
         let imported = try tool.run("import \(file) --origin https://api.test")
         #expect(imported.status == 0 && imported.lines.first == "1 of 6 responses stored" && imported.lines.count == 6)
         for reason in ["content_coding", "content_elsewhere", "cut_content", "no_response", "websocket"] {
-            #expect(imported.text.contains("  1 left out: \(reason)"))
+            #expect(imported.text.contains("  1 omitted: \(reason)"))
         }
         let coded = try tool.run("show /users/9 --content")
         #expect(coded.text == "{\"a\":1}")
@@ -206,7 +206,7 @@ struct CommandTests {
         try TextFile.write("  /h  # spaces around it\n", to: list)
         #expect(try tool.run("warm \(list)", proxy: true).text.contains("1 stored"))
         try TextFile.write("/i j\n", to: list)
-        #expect(try tool.run("warm \(list)", proxy: true).text.contains("must be percent-encoded"))
+        #expect(try tool.run("warm \(list)", proxy: true).text.contains("percent-encode spaces"))
     }
 
     @Test("status prints counters once, and one line per interval with --watch if there is no terminal")
@@ -223,8 +223,9 @@ struct CommandTests {
     @Test(
         "an impossible or invalid command prints one sentence and sets the exit code", .slow,
         arguments: [
-            ("show /none", 1, "nothing is stored for /none"), ("show xyz", 1, "32 hexadecimal digits"), ("purge", 64, "Say what to purge"),
-            ("purge --all --tag x", 64, "Say what to purge"), ("purge --prefix users", 1, "must begin with a slash"),
+            ("show /none", 1, "nothing is stored for /none"), ("show xyz", 1, "32 hexadecimal digits"),
+            ("purge", 64, "Give one of: a target"),
+            ("purge --all --tag x", 64, "Give one of: a target"), ("purge --prefix users", 1, "must begin with a slash"),
             ("ls --limit 0", 64, "must be more than 0"), ("status --watch --interval 0", 64, "--interval"),
             ("mode offline --route none", 1, "No route is called none: there is none."),
             ("mode offline --route a --prefix /a", 64, "not both"), ("mode --route a", 64, "Give a mode for --prefix or --route"),
@@ -264,11 +265,11 @@ struct CommandTests {
             ("start", "'start' is not a command; did you mean cistern serve?"), ("statuss", "did you mean cistern status?"),
             ("ping", "did you mean cistern status --check?"),
             ("get /a", "'get' is not a command; did you mean cistern show?"),
-            ("validate", "did you mean cistern check?"), ("serve http://a.test", "the upstream is given with --upstream"),
-            ("check a.yaml", "a file with settings is given with --config"), ("--nonsense", "Unknown option '--nonsense'\n"),
+            ("validate", "did you mean cistern check?"), ("serve http://a.test", "give the upstream with --upstream"),
+            ("check a.yaml", "give the settings file with --config"), ("--nonsense", "Unknown option '--nonsense'\n"),
             ("xyzzy", "Unexpected argument 'xyzzy'\n"),
         ])
-    func habits(_ arguments: String, _ words: String) throws {
+    func hintsForOtherTools(_ arguments: String, _ words: String) throws {
         let outcome = try CommandLineTool.run(arguments)
         #expect(outcome.status == 64 && outcome.text.contains(words) && outcome.text.contains("Usage: cistern"), "\(outcome.text)")
     }
@@ -317,7 +318,7 @@ struct CommandTests {
     }
 
     @Test("the commands and settings that usage hints name exist")
-    func habitsExist() {
+    func hintsNameExistingSettings() {
         for command in UsageHint.commands.values where command != "--version" {
             #expect(UsageHint.names.contains(String(command.prefix { $0 != " " })), "\(command)")
         }
@@ -330,11 +331,14 @@ struct CommandTests {
         play.stop()
         let outcome = try tool.run("ls")
         #expect(outcome.status == 1 && outcome.text.contains("no Cistern responds on unix:"))
-        #expect(!outcome.text.contains("--admin") && outcome.text.hasSuffix("and is this one of its admin_listen or its admin.socket?\n"))
+        #expect(
+            !outcome.text.contains("--admin")
+                && outcome.text.hasSuffix("and that the address is in its admin_listen, or is its admin.socket\n"))
         let directory = try CommandLineTool.run("ls --cache-dir \(play.directory)/none")
         #expect(
-            directory.status == 1 && directory.text.contains("(No such file or directory): is it running, and is this its cache directory"))
+            directory.status == 1
+                && directory.text.contains("(No such file or directory): check that it is running, and that this is its cache directory"))
         let off = try CommandLineTool.run("ls", environment: "CISTERN_ADMIN_SOCKET=off")
-        #expect(off.status == 1 && off.text.contains("admin.socket is off and admin_listen is empty"))
+        #expect(off.status == 1 && off.text.contains("set admin.socket or admin_listen"))
     }
 }

@@ -18,7 +18,7 @@ private final class RunningDemo {
         }
         self.pipe = pipe
         process = pid_t(Self.line(pipe)?.dropLast() ?? "") ?? 0
-        while !text.contains("Ctrl-C ends both."), let line = Self.line(pipe) { text += line }
+        while !text.contains("Ctrl-C stops the API and Cistern."), let line = Self.line(pipe) { text += line }
     }
 
     deinit {
@@ -44,7 +44,7 @@ private final class RunningDemo {
     /// Runs a chapter in the printed way.
     func play(_ chapter: String) throws -> String {
         let show = try command("/\(chapter) ").split(separator: " #")[0]
-        #expect(text.contains("with | sh -v behind it"))
+        #expect(text.contains("Append | sh -v to run them"))
         return try run("\(show) | sh -v")
     }
 }
@@ -96,7 +96,7 @@ struct DemoTests {
         let replayed = try #require(text.components(separatedBy: "The sample API is down.").last)
         #expect(replayed.contains("[{\"id\":1,\"name\":\"Ada\"") && replayed.contains("{\"access_token\":\"REDACTED\""))
         #expect(replayed.contains("2 requests served, 0 without a recorded response"))
-        #expect(replayed.contains("GET /user was not recorded. The nearest recorded requests are GET /users and POST /login."))
+        #expect(replayed.contains("GET /user was not recorded. The most similar recorded requests are GET /users and POST /login."))
     }
 }
 

@@ -35,7 +35,7 @@ struct DrillTests {
         for target in ["/stored", "/fresh", "/html", "/events", "/no-store", "/stored?page=2"] { _ = try play.get(target) }
         _ = try play.request("POST", "/orders", content: "x")
         var report = DrillReport(before: try exchanges(play))
-        #expect(report.text.hasPrefix("No request was seen"))
+        #expect(report.text.hasPrefix("No request was recorded"))
         play.time.advance(by: .seconds(61 - 30))
         _ = try play.admin("POST", "/-/faults?path=/**&effect=refuse&for=60")
         for target in ["/stored", "/stored?page=2", "/fresh", "/html", "/events", "/no-store", "/never"] { _ = try play.get(target) }
@@ -47,22 +47,22 @@ struct DrillTests {
         #expect(lines.first == "METHOD PATH REQUESTS FROM STORE RESCUED OLDEST FAILED")
         for line in [
             "GET /stored 3 0 2 31 s 1", "GET /fresh 1 1 0 - 0", "GET /html 1 0 0 - 1", "POST /orders 1 0 0 - 1",
-            "9 requests: 1 from the store as usual, 2 rescued (the oldest 31 s old), 6 failed.", "Why there was nothing:",
+            "9 requests: 1 from the store as usual, 2 rescued (the oldest 31 s old), 6 failed.", "Why requests failed:",
         ] { #expect(lines.contains(line), "\(line)\n\(report.text)") }
         let reasons: [(sentence: String, path: String, advice: String?)] = [
-            ("1 × Writes, and what else is not read, are never rescued.", "POST /orders", nil),
+            ("1 × Writes, and other requests that are not reads, are never rescued.", "POST /orders", nil),
             (
-                "1 × Not stored: the response's media type is not one that is kept.", "GET /html",
-                "→ cache.content_types names the media types that are kept"
+                "1 × Not stored: responses with this media type are not stored.", "GET /html",
+                "→ cache.content_types lists the media types that are stored"
             ),
             (
-                "1 × Not stored: the response said Cache-Control: no-store.", "GET /no-store",
-                "→ routes.freshness.ignore with no-store in it, the route's responses are kept although they say so"
+                "1 × Not stored: the response has Cache-Control: no-store.", "GET /no-store",
+                "→ routes.freshness.ignore containing no-store: the route's responses are stored although they have no-store"
             ),
-            ("1 × There are copies, but none for these users, arguments or contents.", "GET /stored", nil),
+            ("1 × Responses are stored, but none for these users, arguments or contents.", "GET /stored", nil),
             (
-                "1 × Nothing was stored: no earlier request is on record.", "GET /never",
-                "→ cistern warm fetches beforehand what is named"
+                "1 × No response was stored, and no earlier request is recorded.", "GET /never",
+                "→ cistern warm fetches responses in advance"
             ),
         ]
         for reason in reasons {
@@ -79,10 +79,10 @@ struct DrillTests {
         func exchange(_ id: String) -> JSONValue { ["id": .string(id), "method": "GET", "target": "/a", "result": "rescued"] }
         var report = DrillReport(before: [exchange("0-7"), exchange("0-6")])
         report.add([exchange("0-9"), exchange("0-8")])
-        #expect(!report.text.contains("not seen"))
+        #expect(!report.text.contains("more are missing"))
         report.add([exchange("0-15"), exchange("1-2")])
-        #expect(report.text.contains("6 more began and were not seen"))
-        #expect(report.line == "4 requests, 4 rescued, 0 failed" && report.text.contains("Everybody got a response."))
+        #expect(report.text.contains("6 more are missing: "))
+        #expect(report.line == "4 requests, 4 rescued, 0 failed" && report.text.contains("Every request got a response."))
     }
 
     @Test("the report summarizes many paths and their causes in a few lines")
@@ -93,7 +93,8 @@ struct DrillTests {
         }
         report.add(failed)
         #expect(report.text.contains("and 175 more paths with 175 requests, 175 of them failed\n"))
-        #expect(report.text.contains("200 × Nothing was stored") && report.text.contains(", and 197 more\n"))
+        #expect(report.text.contains("200 × No response was stored, and no earlier request is recorded.\n"))
+        #expect(report.text.contains(", and 197 more\n"))
         #expect(report.text.split(separator: "\n").count < 40)
     }
 }

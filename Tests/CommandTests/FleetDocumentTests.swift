@@ -96,7 +96,7 @@ struct FleetDocumentTests {
         for outcome in [try check(share), started] {
             #expect(outcome.status == 78)
             #expect(
-                outcome.text.contains("is not a Cluster, and share.servers has several addresses. Name one address"), "\(outcome.text)")
+                outcome.text.contains("is not a Cluster, and share.servers has several addresses. Specify one address"), "\(outcome.text)")
         }
         #expect(try check(try settings("b", [servers[0]])).status == 0)
     }
@@ -107,8 +107,8 @@ struct FleetDocumentTests {
         let outcome = try check(try settings("a", [redis]))
         #expect(outcome.status == 0)
         let told = outcome.lines.filter { $0.contains("share") }
-        #expect(told.count == 1 && told[0].contains("there is no replica of the log at 127.0.0.1:\(redis.port)"), "\(outcome.text)")
-        #expect(outcome.text.contains("The log of fleet shop lies at 127.0.0.1:\(redis.port) (replicas: none)."))
+        #expect(told.count == 1 && told[0].contains("the log has no replica at 127.0.0.1:\(redis.port)"), "\(outcome.text)")
+        #expect(outcome.text.contains("The log of fleet shop is at 127.0.0.1:\(redis.port) (replicas: none)."))
         let (each, cluster) = try SharingPage().engine()
         let one = try RedisProcess(configuration: each + cluster, ["--cluster-port", "\(TestTools.freePort())"])
         #expect(one.direct.ask("AUTH ADMIN-PASSWORD\r\nCLUSTER INFO", until: "cluster_state").contains("cluster_state:fail"))
@@ -125,14 +125,14 @@ struct FleetDocumentTests {
         #expect(redis.direct.ask("AUTH ADMIN-PASSWORD\r\nINFO replication", until: "state=online").contains("state=online"))
         let good = try check(try settings("a", [redis]))
         #expect(good.status == 0 && !good.text.contains("warning: share"), "\(good.text)")
-        #expect(good.text.contains("lies at 127.0.0.1:\(redis.port) (replicas: 127.0.0.1:\(replica.port))."))
+        #expect(good.text.contains("The log of fleet shop is at 127.0.0.1:\(redis.port) (replicas: 127.0.0.1:\(replica.port))."))
         // Deviations of a replica are found before it becomes the primary.
         administer(replica, "ACL SETUSER cistern off")
         administer(replica, "CONFIG SET appendonly no")
         administer(replica, "CONFIG SET maxmemory-policy allkeys-lru")
         let bad = try check(try settings("a", [redis]))
-        #expect(bad.status == 78 && !bad.text.contains("The settings are good"))
-        #expect(bad.text.contains("cistern: share.user: 127.0.0.1:\(replica.port) does not know the user or the password"), "\(bad.text)")
+        #expect(bad.status == 78 && !bad.text.contains("The settings are valid"))
+        #expect(bad.text.contains("cistern: share.user: 127.0.0.1:\(replica.port) rejects the user or the password"), "\(bad.text)")
         administer(replica, "ACL SETUSER cistern on")
         let poor = try check(try settings("a", [redis]))
         #expect(poor.status == 0)
@@ -175,7 +175,8 @@ struct FleetDocumentTests {
     func mistakes() throws {
         let redis = try redis()
         let denied = try check(try settings("a", [redis], password: "WRONG"))
-        #expect(denied.status == 78 && denied.text.contains("share.user: 127.0.0.1:\(redis.port) does not know the user"), "\(denied.text)")
+        let rejection = "share.user: 127.0.0.1:\(redis.port) rejects the user or the password"
+        #expect(denied.status == 78 && denied.text.contains(rejection), "\(denied.text)")
         let other = try check(try settings("a", [redis], fleet: "else"))
         #expect(other.status == 78)
         #expect(
@@ -184,7 +185,7 @@ struct FleetDocumentTests {
         administer(redis, "CONFIG SET requirepass \"\"")
         let open = try check(try settings("a", [redis]))
         #expect(
-            open.status == 0 && open.text.contains("the engine requires no password (the user default is on) at 127.0.0.1:\(redis.port)"),
+            open.status == 0 && open.text.contains("Redis requires no password (the user default is on) at 127.0.0.1:\(redis.port)"),
             "\(open.text)")
         redis.die()
         let gone = try check(try settings("a", [redis]))
@@ -197,19 +198,19 @@ struct FleetDocumentTests {
         administer(redis, "ACL SETUSER cistern off")
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
         let node = try serve("a", try settings("a", [redis]), to: origin)
-        let cause = "127.0.0.1:\(redis.port) does not know the user or the password"
-        #expect(try eventually { node.text.contains("the fleet's log cannot be seen: \(cause)") })
+        let cause = "127.0.0.1:\(redis.port) rejects the user or the password"
+        #expect(try eventually { node.text.contains("disconnected from the fleet's log: \(cause)") })
         let status = try command("share status", "a")
         #expect(status.status == 1 && status.text.contains("BLIND since the start: \(cause)"), "\(status.text)")
         #expect(try node.get("/a").status == 200)
         let why = try command("why", "a").text
-        #expect(why.contains("What other nodes had stored was not looked for: the engine fails"), "\(why)")
+        #expect(why.contains("Responses of other nodes were not looked up: Redis fails"), "\(why)")
         let purge = try command("purge /a", "a")
-        #expect(purge.status == 75 && purge.text.contains("NOT told yet"), "\(purge.text)")
-        #expect(try command("share status", "a").text.contains("purges    pending: 1 not_reached: NOT told"))
+        #expect(purge.status == 75 && purge.text.contains("NOT notified yet"), "\(purge.text)")
+        #expect(try command("share status", "a").text.contains("purges    pending: 1 not_reached: other nodes NOT notified"))
         administer(redis, "ACL SETUSER cistern on")
-        #expect(try eventually { node.text.contains("the fleet's log is followed") })
-        #expect(node.text.split(separator: "\n").count { $0.contains("cannot be seen") } == 1, "\(node.text)")
+        #expect(try eventually { node.text.contains("connected to the fleet's log") })
+        #expect(node.text.split(separator: "\n").count { $0.contains("disconnected from the fleet's log") } == 1, "\(node.text)")
         let seeing = try command("share status", "a")
         #expect(seeing.status == 0 && seeing.text.contains("engine    127.0.0.1:\(redis.port)  alone, has the log"), "\(seeing.text)")
         #expect(try eventually { try command("purge /a", "a").status == 0 })
@@ -221,20 +222,21 @@ struct FleetDocumentTests {
         let redis = try redis()
         let origin = ScriptedOrigin { _ in [.json("{}")] }
         let node = try serve("a", try settings("a", [redis]), to: origin)
-        #expect(try eventually { node.text.contains("the fleet's log is followed") })
+        #expect(try eventually { node.text.contains("connected to the fleet's log") })
         administer(redis, "ACL SETUSER cistern -xadd")
         for _ in 0..<2 {
             let purge = try command("purge /a", "a")
-            #expect(purge.status == 75 && purge.text.contains("the engine does not take it (refused)"), "\(purge.text)")
+            #expect(purge.status == 75 && purge.text.contains("Redis rejects the purge (refused)"), "\(purge.text)")
         }
-        let warning = "cannot be seen: 127.0.0.1:\(redis.port) can be read, and refuses entries: it does not let the user use a command"
+        let warning =
+            "disconnected from the fleet's log: 127.0.0.1:\(redis.port) allows reading but refuses new entries: it denies the user a required command"
         #expect(node.text.split(separator: "\n").count { $0.contains(warning) } == 1, "\(node.text)")
         let write = try node.request("PUT", "/a", content: "{}")
         #expect(write.status == 200 && write["Cache-Status"]?.hasSuffix("; detail=nodes_not_told") == true, "\(write)")
         // A purge of a target is one message per scheme.
-        #expect(try command("share status", "a").text.contains("purges    pending: 2 refused: NOT told"))
+        #expect(try command("share status", "a").text.contains("purges    pending: 2 refused: other nodes NOT notified"))
         administer(redis, "ACL SETUSER cistern +xadd")
-        #expect(try eventually { node.text.split(separator: "\n").count { $0.contains("the fleet's log is followed") } == 2 })
+        #expect(try eventually { node.text.split(separator: "\n").count { $0.contains("connected to the fleet's log") } == 2 })
         #expect(node.stop().status == 0)
         origin.down()
     }
@@ -242,7 +244,7 @@ struct FleetDocumentTests {
     @Test(
         "the first node of a fleet reports a missing write permission or full memory as the cause",
         arguments: [false, true])
-    func nothingTaken(isFull: Bool) throws {
+    func writesRejected(isFull: Bool) throws {
         let redis = try redis()
         if isFull {
             administer(redis, "CONFIG SET maxmemory-policy noeviction")
@@ -251,13 +253,13 @@ struct FleetDocumentTests {
             administer(redis, "ACL SETUSER cistern -set")
         }
         let node = try serve("a", try settings("a", [redis]), to: ScriptedOrigin { _ in [.json("{}")] })
-        let cause = isFull ? "takes nothing more" : "does not let the user use a command that is needed"
-        let sentence = "the fleet's log cannot be seen: 127.0.0.1:\(redis.port) \(cause)"
-        #expect(try eventually { node.text.contains("cannot be seen") })
+        let cause = isFull ? "refuses writes" : "denies the user a required command"
+        let sentence = "disconnected from the fleet's log: 127.0.0.1:\(redis.port) \(cause)"
+        #expect(try eventually { node.text.contains("disconnected from the fleet's log") })
         #expect(node.text.contains(sentence), "\(node.text)")
         #expect(try command("share status", "a").text.contains("BLIND since the start: 127.0.0.1:\(redis.port) \(cause)"))
         if isFull { administer(redis, "CONFIG SET maxmemory 100mb") } else { administer(redis, "ACL SETUSER cistern +set") }
-        #expect(try eventually { node.text.contains("the fleet's log is followed") })
+        #expect(try eventually { node.text.contains("connected to the fleet's log") })
         #expect(node.stop().status == 0)
     }
 
@@ -267,9 +269,9 @@ struct FleetDocumentTests {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
         let one = try serve("one", try settings("one", [redis]), to: origin)
         let other = try serve("other", try settings("other", [redis], secret: "elsewhere"), to: origin)
-        #expect(try eventually { one.text.contains("the fleet's log is followed") })
+        #expect(try eventually { one.text.contains("connected to the fleet's log") })
         let refusal = "fleet shop has another share.secret_file than this node"
-        #expect(try eventually { other.text.contains("the fleet's log cannot be seen: \(refusal)") })
+        #expect(try eventually { other.text.contains("disconnected from the fleet's log: \(refusal)") })
         #expect(try command("share status", "other").text.contains("BLIND since the start: \(refusal)"))
         #expect(try one.get("/a").status == 200 && one.get("/a")["Cache-Status"]?.contains("; hit") == true)
         #expect(try command("purge /none", "other").status == 75)
@@ -278,11 +280,11 @@ struct FleetDocumentTests {
         // An entry as written by a version without admission.
         func append() { administer(redis, "XADD cistern:shop:{log} * k t n 0000000000000001 s 1 v x") }
         append()
-        let warning = "an entry of the fleet's log does not open: a node of fleet shop has another share.secret_file"
+        let warning = "cannot decrypt an entry of the fleet's log: a node of fleet shop has another share.secret_file"
         #expect(try eventually { one.text.contains(warning) })
-        #expect(try command("share status", "one").text.contains("did not open, the last at 2"))
+        #expect(try command("share status", "one").text.contains("could not be decrypted, the last at 2"))
         #expect(try eventually { try one.get("/a")["Cache-Status"]?.contains("; fwd=stale") == true || origin.requests.count > 1 })
-        #expect(try command("why", "one").text.contains("since a node with another secret has purged or changed something"))
+        #expect(try command("why", "one").text.contains("because a node with another secret purged or changed responses"))
         #expect(try command("purge /none", "one").status == 0)
         #expect(try command("purge /none", "one").text.contains("note: a node of this fleet has another share.secret_file"))
         #expect(try !command("purge /none --json", "one").text.contains("note:"))
@@ -290,7 +292,7 @@ struct FleetDocumentTests {
         // The warning appears at most once a minute.
         for _ in 0..<3 { append() }
         #expect(try eventually { try command("share status", "one").text.contains("secret    ") })
-        #expect(one.text.split(separator: "\n").count { $0.contains("does not open") } == 1)
+        #expect(one.text.split(separator: "\n").count { $0.contains("cannot decrypt an entry") } == 1)
         #expect(one.stop().status == 0 && other.stop().status == 0)
     }
 }

@@ -98,11 +98,11 @@ struct FollowTests {
         #expect(try tool.run("why --result hit").lines.filter { $0.contains("GET ") }.count == 1)
         #expect(try tool.run("why --status 500").text.contains("GET /bad/1"))
         let rows: [(arguments: String, status: Int32, text: String)] = [
-            ("why --status 404", 1, "no such exchange is remembered"), ("why --reason nostore", 1, "No reason is called"),
+            ("why --status 404", 1, "no such exchange is recorded"), ("why --reason nostore", 1, "No reason is called"),
             ("why --result fine", 1, "result must be"), ("why --status 5", 1, "status must be"),
             ("why --slower soon", 64, "--slower must be"),
-            ("why --last 0", 64, "--last must be"), ("why 0-1 --follow", 64, "Give an id, or"),
-            ("why 0-1 --status 200", 64, "Give an id, or"),
+            ("why --last 0", 64, "--last must be"), ("why 0-1 --follow", 64, "Give either an ID or"),
+            ("why 0-1 --status 200", 64, "Give either an ID or"),
         ]
         for row in rows {
             let outcome = try tool.run(row.arguments)

@@ -188,7 +188,7 @@ struct GuideTests {
     }
 
     @Test("offline demo guide: a recorded session is replayed for any visitor")
-    func stand() throws {
+    func offlineDemo() throws {
         let origin = ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
         let temporary = TestTools.temporaryDirectory()
         let lines = try Guide("CI-and-Test-Stubs", section: "An offline demo").blocks("sh").map {

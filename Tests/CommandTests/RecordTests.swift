@@ -31,7 +31,7 @@ struct RecordTests {
     private func text(_ path: String) throws -> String { String(decoding: try #require(FileContent.read(path)), as: UTF8.self) }
 
     @Test("recorded exchanges of all methods and statuses are replayed without upstream and secrets, for any credentials")
-    func thereAndBack() throws {
+    func roundTrip() throws {
         let origin = Self.origin()
         let adminPort = TestTools.freePort()
         let record = try RunningCommand(
@@ -50,7 +50,8 @@ struct RecordTests {
             #expect(metrics.contains("cistern_recorded_exchanges_total{result=\"\(line)\n"))
         }
         let recorded = record.stop(SIGINT)
-        #expect(recorded.status == 0 && recorded.text.contains("7 exchanges recorded; left out: 1 since the response broke off"))
+        let summary = "7 exchanges recorded; omitted: 1 because the response was truncated, or the client disconnected before its end"
+        #expect(recorded.status == 0 && recorded.text.contains(summary))
         let archive = try text(har)
         #expect(!archive.contains("tell-nobody") && archive.contains(#"{\"access_token\":\"REDACTED\",\"name\":\"Ada\"}"#))
         origin.down()
@@ -65,7 +66,8 @@ struct RecordTests {
         #expect(image.content == [0xff, 0, 0xfe] && image["Content-Type"] == "image/png")
         #expect(try replay.get("/moved")["Location"] == "/users")
         let unknown = try replay.get("/mee")
-        #expect(unknown.status == 404 && unknown.text.hasPrefix("GET /mee was not recorded. The nearest recorded requests are GET /me"))
+        #expect(
+            unknown.status == 404 && unknown.text.hasPrefix("GET /mee was not recorded. The most similar recorded requests are GET /me"))
         let problem = try replay.get("/mee", [("Accept", "application/json")])
         #expect(problem["Content-Type"] == "application/problem+json" && problem.text.contains("\"nearest\""))
         let replayed = replay.stop()
@@ -85,7 +87,7 @@ struct RecordTests {
         let short = try RunningCommand("replay \(har) --strict-order --delay recorded", in: temporary.path)
         #expect(try short.get("/a").status == 200)
         let stopped = short.stop()
-        #expect(stopped.status == 1 && stopped.text.contains("1 recorded responses were never asked for"))
+        #expect(stopped.status == 1 && stopped.text.contains("1 recorded responses were never requested"))
         let once = try RunningCommand("replay \(har) --once", in: temporary.path)
         #expect(try once.get("/a").status == 200)
         #expect(once.stop().status == 0)
@@ -108,10 +110,10 @@ struct RecordTests {
             ("", "line 1, column 1"),
             ("{\"log\":{\"entries\":[\n{}]}}", "log.entries[0], line 2: request is missing"),
             ("{\"log\":{\"entries\":[7]}}", "log.entries[0], line 1: request is missing"),
-            ("{\"log\":{\"entries\":[]}}", "it holds no response that could be served"),
+            ("{\"log\":{\"entries\":[]}}", "it contains no response that can be served"),
             (
                 #"{"log":{"entries":[{"request":{"method":"GET","url":"http://a/"},"response":{"status":0}}]}}"#,
-                "left out: 1 since the request got no response (status 0)"
+                "omitted: 1 because the request got no response (status 0)"
             ),
         ])
     func broken(archive: String, sentence: String) throws {

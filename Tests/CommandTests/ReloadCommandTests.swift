@@ -31,11 +31,11 @@ struct ReloadCommandTests {
     @Test(
         "reload distinguishes unchanged, changed and restart-only settings",
         arguments: [
-            ([:], "The settings are as they were.\n"), (["changed": ["a"]], "Changed:\n  a\n"),
-            (["awaiting_restart": ["b"]], "Nothing changes before a restart, which is needed for:\n  b\n"),
-            (["changed": ["a"], "awaiting_restart": ["b"]], "Changed:\n  a\nA restart is needed for:\n  b\n"),
+            ([:], "No setting has changed.\n"), (["changed": ["a"]], "Changed:\n  a\n"),
+            (["awaiting_restart": ["b"]], "These settings need a restart; nothing else has changed:\n  b\n"),
+            (["changed": ["a"], "awaiting_restart": ["b"]], "Changed:\n  a\nThese settings need a restart:\n  b\n"),
         ] as [(JSONValue, String)])
-    func told(outcome: JSONValue, text: String) { #expect(ReloadCommand.text(outcome) == text) }
+    func rendered(outcome: JSONValue, text: String) { #expect(ReloadCommand.text(outcome) == text) }
 
     @Test(
         "reload applies changes at once, names restart-only settings, and keeps command-line values", .slow)
@@ -48,13 +48,13 @@ struct ReloadCommandTests {
         let outcome = try reload()
         #expect(outcome.status == 0)
         #expect(
-            outcome.lines == ["Changed:", "  forwarding.name", "A restart is needed for:", "  admin.records"], "\(outcome.text)")
+            outcome.lines == ["Changed:", "  forwarding.name", "These settings need a restart:", "  admin.records"], "\(outcome.text)")
         #expect(kept.get("/a")?["Cache-Status"]?.hasPrefix("second; hit") == true)
         #expect(try serve.get("/metrics").text.contains("cistern_settings_last_reload{result=\"restart_needed\"} 1"))
         try write("forwarding: {name: second}\n")
-        #expect(try reload().text == "The settings are as they were.\n")
+        #expect(try reload().text == "No setting has changed.\n")
         let log = serve.stop()
-        #expect(log.status == 0 && log.text.contains("a restart is needed for admin.records: until then the old values hold"))
+        #expect(log.status == 0 && log.text.contains("settings that need a restart: admin.records; until then the former values apply"))
     }
 
     @Test("a reload with errors changes nothing and reports each line; SIGHUP applies the corrected file")
@@ -64,7 +64,7 @@ struct ReloadCommandTests {
         try write("forwarding: {name: second}\ncache:\n  rescue_afer: 1s\n  rescue_with_shared: maybe\n")
         let outcome = try reload()
         #expect(outcome.status == 1)
-        for part in ["All stays as it was", "\(file):5: ", "rescue_after", "\(file):6: "] {
+        for part in ["Reload rejected, settings unchanged", "\(file):5: ", "rescue_after", "\(file):6: "] {
             #expect(outcome.text.contains(part), "\(part) in \(outcome.text)")
         }
         #expect(try serve.get("/a")["Cache-Status"]?.hasPrefix("first;") == true)
@@ -75,7 +75,7 @@ struct ReloadCommandTests {
         serve.send(SIGHUP)
         while try serve.get("/a")["Cache-Status"]?.hasPrefix("third;") != true {}
         let log = serve.stop()
-        #expect(log.status == 0 && log.text.contains("the settings stay as they were: "))
+        #expect(log.status == 0 && log.text.contains("reload rejected, settings unchanged: "))
         #expect(FileContent.read(temporary.path + "/access.log").map { String(decoding: $0, as: UTF8.self) }?.contains("/a") == true)
     }
 
@@ -85,17 +85,17 @@ struct ReloadCommandTests {
         let serve = try serve()
         func reload(_ more: String) throws -> CommandLineTool.Outcome { try CommandLineTool.run("reload --config \(file) \(more)") }
         try write("cache: {rescue_afer: 1s}\n")
-        #expect(try reload("").text.contains("All stays as it was"))
+        #expect(try reload("").text.contains("Reload rejected, settings unchanged"))
         #expect(try CommandLineTool.run("status --config \(file)").status == 0)
         // The file cannot be parsed.
         try write("cache: [\n")
         let lost = try reload("")
         #expect(lost.status == 1 && lost.text.contains("\(file):"))
-        #expect(lost.text.contains("say where Cistern is with --admin or --cache-dir"))
+        #expect(lost.text.contains("give --admin or --cache-dir"))
         let health = "status --check --config \(file)"
         #expect(try CommandLineTool.run("\(health) --admin 127.0.0.1:\(serve.port)").status == 0)
         #expect(try CommandLineTool.run("\(health) --cache-dir \(temporary.path)/cache").status == 0)
-        #expect(try reload("--cache-dir \(temporary.path)/cache").text.contains("All stays as it was"))
+        #expect(try reload("--cache-dir \(temporary.path)/cache").text.contains("Reload rejected, settings unchanged"))
         #expect(serve.stop().status == 0)
     }
 

@@ -49,7 +49,7 @@ struct RescueAdviceTests {
     func notRescued(_ reason: NoRescueReason) throws {
         let trial = Self.trial(reason)
         #expect((reason.advice == nil) == (trial.changes.isEmpty || reason == .record))
-        let sentence = "The stored copy may not be served in an outage: \(reason.sentence)."
+        let sentence = "The stored response may not be served in an outage: \(reason.sentence)."
         try trial.verify(
             isMet: { $0["result"] == "error" && $0["explanation"]?.array?.contains { $0.string == sentence } == true },
             isHelped: { $0["result"] == "rescued" })
@@ -93,7 +93,7 @@ struct RescueAdviceTests {
     func notShared(_ reason: NoSharedRescueReason) throws {
         let trial = Self.shared(reason)
         #expect((reason.advice == nil) == trial.changes.isEmpty)
-        let sentence = "The stored response for clients without credentials may not be served in its stead: \(reason.sentence)."
+        let sentence = "The response stored for clients without credentials may not be served instead: \(reason.sentence)."
         try trial.verify(
             isMet: { $0["result"] == "error" && $0["explanation"]?.array?.contains { $0.string == sentence } == true },
             isHelped: { $0["result"] == "rescued" })

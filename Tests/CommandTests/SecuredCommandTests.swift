@@ -52,7 +52,7 @@ struct SecuredCommandTests {
         let play = try play(token: "0123456789abcdef")
         let stats = "status --admin https://127.0.0.1:\(play.adminPort) \(trust) \(own)"
         let refused = try CommandLineTool.run(stats)
-        #expect(refused.status == 1 && refused.text.contains("token is missing or wrong"))
+        #expect(refused.status == 1 && refused.text.contains("The bearer token of the admin interface is missing or wrong"))
         let file = play.directory + "/token"
         try TestTools.write("0123456789abcdef\n", to: file)
         #expect(try CommandLineTool.run("\(stats) --token-file \(file)").status == 0)

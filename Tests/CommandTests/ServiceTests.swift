@@ -36,7 +36,7 @@ struct ServiceTests {
         #expect(try serve.get("/b").status == 200)
         #expect(kept.get("/c").map { $0["Connection"] == nil } == true)
         let outcome = serve.stop(SIGINT)
-        #expect(outcome.status == 0 && outcome.text.contains("/readyz says 503, and everything is served for another 3600000 ms"))
+        #expect(outcome.status == 0 && outcome.text.contains("/readyz returns 503, and requests are served for another 3600000 ms"))
     }
 
     @Test("the process exits by itself after a short drain delay")
@@ -96,7 +96,7 @@ struct ServiceTests {
         let new = try #require(manager.nextMain())
         #expect(try old.get("/b").status == 200)
         let outcome = old.wait()
-        #expect(outcome.status == 0 && outcome.text.contains("started process \(new), which is to take over"), "\(outcome.text)")
+        #expect(outcome.status == 0 && outcome.text.contains("started process \(new) to take over"), "\(outcome.text)")
         #expect(try old.get("/c").status == 200)
         ServiceManagerPeer.stop(new, cache: directory + "/cache")
     }
@@ -105,11 +105,11 @@ struct ServiceTests {
     func notUpgraded() throws {
         let old = try serve("--set admin.socket=off", to: origin)
         old.send(SIGUSR2)
-        while !old.text.contains("which was to take over, ended with 1; this process continues") {
+        while !old.text.contains("ended with 1 before it took over; this process continues") {
             #expect(try old.get("/a").status == 200)
         }
         #expect(try old.get("/metrics").text.contains("cistern_take_overs_total{result=\"failed\"} 1\n"))
-        #expect(old.stop().text.contains("not taken over: admin.socket is off"))
+        #expect(old.stop().text.contains("the take-over failed: admin.socket is off"))
     }
 
     @Test("watchdog notifications are sent if systemd requests them from this process")
@@ -125,7 +125,7 @@ struct ServiceTests {
     }
 
     @Test("no watchdog notifications are sent if they are requested from another process")
-    func anothersWatchdog() throws {
+    func watchdogOfAnotherProcess() throws {
         let manager = try ServiceManagerPeer(directory + "/notify")
         let serve = try serve(
             to: origin, environment: ["NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "4000", "WATCHDOG_PID": "1"])
@@ -167,21 +167,21 @@ struct ServiceTests {
     }
 
     @Test("a passed descriptor that is not a listening stream socket, or is not configured, prevents the start")
-    func handedWrongly() throws {
+    func invalidDescriptors() throws {
         let (good, deaf, datagrams) = (
             try ServiceManagerPeer.listening(), try ServiceManagerPeer.listening(listens: false),
             try ServiceManagerPeer.listening(Int32(SOCK_DGRAM.rawValue), listens: false)
         )
         let file = csystem_open(CommandLineTool.path, O_RDONLY | O_CLOEXEC, 0)
         defer { for descriptor in [good.descriptor, deaf.descriptor, datagrams.descriptor, file] { close(descriptor) } }
-        #expect(try refusal("", "f", [file]).contains("systemd handed over f (descriptor 3): it is no socket"))
+        #expect(try refusal("", "f", [file]).contains("systemd handed over f (descriptor 3): it is not a socket"))
         #expect(try refusal("", "g:d", [good.descriptor, deaf.descriptor]).contains("handed over d (descriptor 4): it does not listen"))
-        #expect(try refusal("", "u", [datagrams.descriptor]).contains("u (descriptor 3): it is no stream socket (ListenStream=)"))
+        #expect(try refusal("", "u", [datagrams.descriptor]).contains("u (descriptor 3): it is not a stream socket (use ListenStream=)"))
         let listen = "--set listen=127.0.0.1:0"
         let unnamed = try refusal(listen, "g", [good.descriptor])
         #expect(unnamed.contains("handed over the socket g, which neither listen nor admin_listen names"))
         #expect(
             try refusal("--set listen=systemd:web", "g", [good.descriptor]).contains(
-                "systemd:web: no socket of that name was handed over, only g"))
+                "systemd:web: systemd handed over no socket of this name (only g)"))
     }
 }

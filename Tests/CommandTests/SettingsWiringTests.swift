@@ -97,7 +97,7 @@ struct SettingsWiringTests {
     @Test(
         "changing a setting changes the proxy's settings",
         arguments: wired.filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
-    func isTaken(_ path: String) throws {
+    func changesProxy(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
         var settings = Self.given
         Self.change(setting, in: &settings)
@@ -106,7 +106,7 @@ struct SettingsWiringTests {
     }
 
     @Test("changing a listener's setting changes the proxy's settings", arguments: CisternSettings.Listener.table.map(\.path))
-    func isTakenOfListener(_ path: String) throws {
+    func listenerSettingChangesProxy(_ path: String) throws {
         let setting = try #require(CisternSettings.Listener.table.first { $0.path == path })
         var settings = Self.given
         Self.change(setting, in: &settings.listen[0])
@@ -121,7 +121,7 @@ struct SettingsWiringTests {
     }
 
     @Test("changing a route's setting changes the proxy's settings", arguments: RouteTable.all.map(\.path))
-    func isTakenOfRoute(_ path: String) throws {
+    func routeSettingChangesProxy(_ path: String) throws {
         let setting = try #require(RouteTable.all.first { $0.path == path })
         var settings = Self.withRoute
         Self.change(setting, in: &settings.routes[0])
@@ -140,7 +140,7 @@ struct SettingsWiringTests {
     }
 
     @Test("changing an API's setting changes the proxy's settings", arguments: APITable.all.filter { $0.successor == nil }.map(\.path))
-    func isTakenOfAPI(_ path: String) throws {
+    func apiSettingChangesProxy(_ path: String) throws {
         let setting = try #require(APITable.all.first { $0.path == path })
         let changed = Self.withAPI { api in
             if path == "upstream" { api.upstream.append("http://b.test") } else { Self.change(setting, in: &api) }
@@ -193,7 +193,7 @@ struct SettingsWiringTests {
     }
 
     @Test("changing a cache or credential setting changes the cache's settings", arguments: forCache)
-    func isTakenByCache(_ path: String) throws {
+    func changesCache(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
         var settings = Self.given
         Self.identify(&settings.otherRoute)
@@ -206,7 +206,7 @@ struct SettingsWiringTests {
     }
 
     @Test("changing a route's cache setting changes the cache's settings", arguments: ofRouteForCache)
-    func isTakenByCacheOfRoute(_ path: String) throws {
+    func routeSettingChangesCache(_ path: String) throws {
         let setting = try #require(RouteTable.all.first { $0.path == path })
         var settings = Self.given
         // A route with the setting suffices.

@@ -12,17 +12,20 @@ struct ShareStatusTests {
         arguments: [(1, "1 other process has"), (2, "2 other processes have")])
     func processes(count: Int, words: String) {
         let text = ShareStatus.text(["nodes": .integer(count)])
-        #expect(text.contains("nodes     \(words) written to the log, so that this node can read it, within the last hour"))
+        #expect(text.contains("nodes     \(words) written readable log entries within the last hour"))
     }
 
     @Test(
         "pending purges are reported by reason",
         arguments: [
             ([:], "none is pending"),
-            (["not_replicated": 2, "refused": 0], "pending: 2 not_replicated: told, and no replica of the engine has them yet"),
+            (
+                ["not_replicated": 2, "refused": 0],
+                "pending: 2 not_replicated: other nodes notified, but no Redis replica has the entries yet"
+            ),
             (
                 ["not_reached": 1, "not_replicated": 3],
-                "pending: 1 not_reached: NOT told to other nodes, as the engine cannot be asked; 3 not_replicated: told, and no replica of the engine has them yet"
+                "pending: 1 not_reached: other nodes NOT notified, because Redis cannot be reached; 3 not_replicated: other nodes notified, but no Redis replica has the entries yet"
             ),
         ] as [(JSONValue, String)])
     func pending(reasons: JSONValue, words: String) {
@@ -38,12 +41,12 @@ struct ShareStatusTests {
         ])
         #expect(
             text.contains(
-                "127.0.0.1:1  named in share.servers, and not asked: the Cluster's map, read every 30 s, does not have it (it is away, has just come back,"
+                "127.0.0.1:1  in share.servers, but not used: it is not in the Cluster's slot map, read every 30 s: it is down,"
             ))
         let alone = ShareStatus.text([
             "servers": [["address": "10.0.0.1:1", "role": "alone"], ["address": "10.0.0.2:1", "role": "unlisted"]]
         ])
-        #expect(alone.contains("10.0.0.2:1  named in share.servers, and not asked: several addresses have to be servers of one Cluster"))
+        #expect(alone.contains("10.0.0.2:1  in share.servers, but not used: several addresses must be servers of one Cluster"))
     }
 
     @Test("a purge that some nodes cannot decrypt is reported")
@@ -57,7 +60,7 @@ struct ShareStatusTests {
         #expect(StatusCommand.blindness(["seeing": true]) == nil && StatusCommand.blindness([:]) == nil)
         #expect(
             StatusCommand.blindness(["seeing": false, "blind_since": "2026-01-01T00:00:00Z"])
-                == "What other nodes purge is not seen since 2026-01-01T00:00:00Z (cistern share status says why).")
-        #expect(StatusCommand.blindness(["seeing": false])?.hasPrefix("What other nodes purge is not seen (") == true)
+                == "Purges of other nodes cannot be read since 2026-01-01T00:00:00Z (see cistern share status).")
+        #expect(StatusCommand.blindness(["seeing": false])?.hasPrefix("Purges of other nodes cannot be read (") == true)
     }
 }

@@ -36,7 +36,8 @@ struct SharingSettingsTests {
     @Test(
         "share settings without share.servers cause a warning that they have no effect",
         arguments: [
-            ("share: {fleet: shop, keep: 1d}", "share.fleet, share.keep changes nothing"), ("upstream: {url: http://a}", nil),
+            ("share: {fleet: shop, keep: 1d}", "these settings have no effect: share.fleet, share.keep"),
+            ("upstream: {url: http://a}", nil),
             ("share: {servers: [redis://a], fleet: shop}", nil),
         ] as [(String, String?)])
     func idle(text: String, end: String?) {
@@ -97,17 +98,20 @@ struct SharingSettingsTests {
         "an invalid share setting is reported with its reason",
         arguments: [
             ("share: {servers: [\"10.0.0.1\"]}", "share.servers: \"10.0.0.1\" must begin with redis://"),
-            ("share: {servers: [\"redis://u:p@h\"]}", "share.servers: \"redis://…@h\" must have no user"),
+            ("share: {servers: [\"redis://u:p@h\"]}", "share.servers: \"redis://…@h\" must not contain a user or password"),
             ("share: {servers: [\"redis://h:0\"]}", "has a port that is not a number"),
-            ("share: {servers: [redis://a, rediss://b]}", "share.servers: all are asked by TLS, or none"),
-            ("share: {servers: [redis://a/1, redis://b/2]}", "share.servers: all must name one database, or none"),
+            ("share: {servers: [redis://a, rediss://b]}", "share.servers: use rediss:// for all servers or for none"),
+            ("share: {servers: [redis://a/1, redis://b/2]}", "share.servers: all servers must have the same database number, or none"),
             ("share: {servers: [redis://a/b]}", "must end with the port, or with / and the number of a database"),
             ("share: {servers: [redis://a]}", "share.secret_file is missing"),
             ("share: {servers: [redis://a], secret_file: /nowhere/at/all}", "share.secret_file: /nowhere/at/all cannot be read"),
-            ("share: {servers: [redis://a], secret_file: /dev/null}", "share.secret_file: /dev/null holds no secret"),
+            ("share: {servers: [redis://a], secret_file: /dev/null}", "share.secret_file: /dev/null contains no secret"),
             ("share: {servers: [redis://a], fleet: \"a b\"}", "share.fleet must be letters"),
             ("share: {servers: [redis://a], password_file: /nowhere}", "share.password_file: /nowhere cannot be read"),
-            ("share: {servers: [redis://a], password_file: /dev/null}", "share.password_file: /dev/null has nothing in its first line"),
+            (
+                "share: {servers: [redis://a], password_file: /dev/null}",
+                "share.password_file: /dev/null has an empty first line: write the password there"
+            ),
             ("share: {servers: [redis://a], user: node}", "share.user needs share.password_file"),
         ])
     func mistakes(_ text: String, _ sentence: String) {
@@ -120,15 +124,15 @@ struct SharingSettingsTests {
     @Test(
         "a private cache, also of a single API, cannot be shared",
         arguments: [
-            ("cache: {role: private}\nupstream: {url: http://a}", ["cache.role cannot be private where nodes share"]),
+            ("cache: {role: private}\nupstream: {url: http://a}", ["cache.role cannot be private with share.servers"]),
             ("cache: {role: shared}\nupstream: {url: http://a}", []),
             (
                 "apis: [{name: a, upstream: http://a}, {name: kiosk, path: /k, role: private, upstream: http://k}]",
-                ["API kiosk: cache.role cannot be private where nodes share"]
+                ["API kiosk: cache.role cannot be private with share.servers"]
             ),
             (
                 "cache: {role: private}\napis: [{name: a, role: shared, upstream: http://a}, {name: b, path: /b, upstream: http://b}]",
-                ["API b: cache.role cannot be private where nodes share"]
+                ["API b: cache.role cannot be private with share.servers"]
             ),
         ] as [(String, [String])])
     func ownCache(_ text: String, _ sentences: [String]) {

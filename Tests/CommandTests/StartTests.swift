@@ -17,13 +17,13 @@ struct StartTests {
     }
 
     @Test("the log states the metrics addresses, which include client listeners unless admin_listen is set", arguments: [false, true])
-    func metricsPlace(isApart: Bool) throws {
+    func metricsAddresses(isApart: Bool) throws {
         let admin = isApart ? "--admin-listen 127.0.0.1:0" : ""
         let serve = try RunningCommand("serve --upstream http://127.0.0.1:9 --cache-dir \(directory)/cache \(admin)", in: directory)
         let lines = serve.stop().text.split(separator: "\n").filter { $0.contains("metrics (/metrics)") }
         let place = isApart ? "http://127.0.0.1:" : "unix:\(directory)/cache/admin.sock"
         #expect(lines.count == (isApart ? 1 : 2) && lines.first?.contains(place) == true, "\(lines)")
-        #expect(lines.last?.contains("also on the addresses of clients") == !isApart)
+        #expect(lines.last?.contains("on the addresses of listen, because") == !isApart)
     }
 
     @Test("with standard descriptors closed, no store file gets descriptor 0, 1 or 2", arguments: ["2>&-", "<&- >&- 2>&-"])
@@ -46,9 +46,9 @@ struct StartTests {
     func impossibleDirectories() throws {
         try TextFile.write("", to: directory + "/file")
         let rows = [
-            ("\(directory)/file", "cannot be one: \(directory)/file is no directory"),
-            ("\(directory)/file/below", "cannot be one: \(directory)/file is no directory"),
-            ("\(directory)/none/cache", "cannot be made: there is no \(directory)/none"),
+            ("\(directory)/file", "cannot be used: \(directory)/file is not a directory"),
+            ("\(directory)/file/below", "cannot be used: \(directory)/file is not a directory"),
+            ("\(directory)/none/cache", "cannot be created: \(directory)/none does not exist"),
         ]
         for (path, sentence) in rows {
             for command in ["serve", "check"] {
@@ -61,7 +61,7 @@ struct StartTests {
     }
 
     @Test("a cache directory of another user makes check exit with 78", .enabled(if: geteuid() == 0))
-    func anothersDirectory() throws {
+    func directoryOfAnotherUser() throws {
         #expect(chmod(directory, 0o755) == 0)
         #expect(mkdir(directory + "/roots", 0o755) == 0)
         #expect(mkdir(directory + "/left", 0o777) == 0 && chmod(directory + "/left", 0o777) == 0)
@@ -96,7 +96,7 @@ struct StartTests {
         rows.append(("/planted", "other users may write to \(directory)/planted/key"))
         if geteuid() == 0 {
             make("/anothers", owner: 65534)
-            rows.append(("/anothers", "\(directory)/anothers belongs to user 65534, who could put responses there"))
+            rows.append(("/anothers", "\(directory)/anothers belongs to user 65534, who could add responses"))
             make("/held", owner: 65534)
             make("/held/cache")
             rows.append(("/held/cache", "\(directory)/held belongs to user 65534"))
@@ -134,7 +134,7 @@ struct StartTests {
         // A command run by root looks for the installed service.
         guard access("/etc/cistern/cistern.yaml", F_OK) != 0 else { return }
         let command = try CommandLineTool.run(program: "env -u XDG_CACHE_HOME -u HOME \(CommandLineTool.path) status")
-        #expect(command.status != 0 && command.text.contains("the cache directory is unknown: neither HOME nor XDG_CACHE_HOME"))
+        #expect(command.status != 0 && command.text.contains("the cache directory is unknown, because neither HOME nor XDG_CACHE_HOME"))
     }
 
     @Test("a cache directory in use makes serve exit with 78; check only warns about it and its port")
@@ -145,13 +145,13 @@ struct StartTests {
         #expect(outcome.status == 78 && outcome.text.contains("uses the cache directory \(path)"))
         let check = try run("check", "--cache-dir \(path) --admin-listen 127.0.0.1:\(serve.port)")
         #expect(check.status == 0)
-        #expect(check.text.contains("warning: store.directory: process \(serve.process) runs with the cache directory \(path)"))
+        #expect(check.text.contains("warning: store.directory: process \(serve.process) already uses the cache directory \(path)"))
         #expect(
             check.text.contains(
                 "warning: cannot listen on 127.0.0.1:\(serve.port): Address already in use: if that is not process \(serve.process), serve")
         )
         #expect(serve.stop().status == 0)
-        #expect(try run("check", "--cache-dir \(path)").lines == ["The settings are good."])
+        #expect(try run("check", "--cache-dir \(path)").lines == ["The settings are valid."])
     }
 
     @Test("check warns about a log that cannot be opened and a host name that does not resolve")
@@ -178,7 +178,7 @@ struct StartTests {
         #expect(unlink(path + "/key") == 0)
         let outcome = try run("serve", "--cache-dir \(path) --set store.required=true")
         #expect(outcome.status == 78)
-        #expect(outcome.text.contains("nothing of what was kept can be read, and store.required is true"))
+        #expect(outcome.text.contains("so the stored responses cannot be read, and store.required is true"))
         let second = try serve("")
         #expect(try second.get("/a").status == 200)
         #expect(second.stop().status == 0)

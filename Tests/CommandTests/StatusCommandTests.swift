@@ -53,7 +53,7 @@ struct StatusCommandTests {
     func noAddress() throws {
         let serve = try serve("")
         #expect(try serve.get("/metrics").status == 200)
-        #expect(try status().text.hasPrefix("The upstream has not been asked for anything yet.\n\ncistern "))
+        #expect(try status().text.hasPrefix("The upstream has received no request yet.\n\ncistern "))
         let opened = try status("--open")
         #expect(opened.status == 1 && opened.text.contains("admin_listen is empty"))
     }

@@ -28,7 +28,7 @@ struct TakeOverTests {
     private func refusal(_ number: Int, _ more: String = "", to origin: ScriptedOrigin) throws -> String {
         do {
             _ = try serve(number, "--take-over \(more)", to: origin)
-            return "it has taken over"
+            return "it took over"
         } catch let failure as RunningCommand.NotRunning {
             #expect(failure.status == 1)
             return failure.text
@@ -73,7 +73,7 @@ struct TakeOverTests {
         let anew = try serve(4, to: origin)
         #expect(try anew.get("/5")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
         // Includes the record of the latest request.
-        #expect(anew.stop().text.contains("7 entries found"))
+        #expect(anew.stop().text.contains("7 entries loaded"))
     }
 
     @Test("a write that finishes in the old process reaches the new process before its response is sent")
@@ -136,7 +136,7 @@ struct TakeOverTests {
     }
 
     @Test("the old process does not serve responses that the new process purged or invalidated, not even as a rescue")
-    func takenBackInTheNew() throws {
+    func purgedInNewProcess() throws {
         let isDown = Mutex(false)
         let origin = ScriptedOrigin { request in
             if request.method == "POST" { return [.json("{}")] }
@@ -185,7 +185,7 @@ struct TakeOverTests {
     @Test("a take-over without a running or willing process fails with one sentence")
     func refused() throws {
         let origin = ScriptedOrigin { _ in [.json("{}")] }
-        #expect(try refusal(1, to: origin).contains("not taken over: no Cistern runs that could be taken over from"))
+        #expect(try refusal(1, to: origin).contains("the take-over failed: no running Cistern responds"))
         mkdir(cache, 0o700)
         let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         defer { close(listener) }
@@ -196,7 +196,7 @@ struct TakeOverTests {
             Self.send(.refused("of another age"), to: client)
             close(client)
         }
-        #expect(try refusal(2, to: origin).contains("not taken over: of another age"))
+        #expect(try refusal(2, to: origin).contains("the take-over failed: of another age"))
         #expect(access(cache + "/lock", F_OK) != 0, "nothing was written")
     }
 
@@ -206,12 +206,12 @@ struct TakeOverTests {
         let old = try serve(1, to: origin)
         let other = temporary.path + "/other"
         let sentence = try refusal(2, "--cache-dir \(other) --set admin.socket=\(cache)/admin.sock", to: origin)
-        #expect(sentence.contains("not taken over: the running process keeps its responses in another cache directory"))
+        #expect(sentence.contains("the take-over failed: the running process uses another cache directory than \(other)"))
         try goesOn(old)
     }
 
     @Test("after an incompatible or broken hand-over the old process continues to store responses")
-    func oldGoesOn() throws {
+    func oldProcessContinues() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
         let old = try serve(1, to: origin)
         func answer(_ message: TakeOverMessage) throws -> String {
@@ -219,10 +219,10 @@ struct TakeOverTests {
             client.send(Self.framed(message))
             return String(decoding: client.readToEnd(), as: UTF8.self)
         }
-        #expect(
-            try answer(.hello(Greeting(dialogue: 99, storeFormat: 1, process: 1, version: "9"))).contains("hand over in different ways"))
-        #expect(try answer(.hello(Greeting(storeFormat: 99, process: 1, version: "9"))).contains("keeps responses in another format"))
-        #expect(try answer(.begin).contains("nothing that this process understands"))
+        let foreign = Greeting(dialogue: 99, storeFormat: 1, process: 1, version: "9")
+        #expect(try answer(.hello(foreign)).contains("their take-over protocols differ"))
+        #expect(try answer(.hello(Greeting(storeFormat: 99, process: 1, version: "9"))).contains("stores responses in another format"))
+        #expect(try answer(.begin).contains("it sent no valid message"))
         let dying = try TestClient(door)
         dying.send(Self.framed(.hello(Greeting(storeFormat: 1, process: 1, version: "9"))))
         #expect(dying.read(1).count == 1)
@@ -246,7 +246,8 @@ struct TakeOverTests {
             while true { if case .committed = try #require(Self.nextMessage(peer)) { break } }
         }
         let outcome = old.wait()
-        #expect(outcome.status == 1 && outcome.text.contains("the process that took over ended before it served"), "\(outcome.text)")
+        #expect(
+            outcome.status == 1 && outcome.text.contains("the process that took over exited before it served requests"), "\(outcome.text)")
         let anew = try serve(2, to: origin)
         #expect(try anew.get("/a")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
     }
@@ -262,7 +263,7 @@ struct TakeOverTests {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
         #expect(old.stop().status == 0)
         let anew = try serve(9, to: origin)
-        #expect(anew.stop().text.contains("entries found"))
+        #expect(anew.stop().text.contains("entries loaded"))
     }
 
     private static func framed(_ message: TakeOverMessage) -> [UInt8] {

@@ -54,7 +54,7 @@ struct FirstFailureTests {
     }
 
     @Test("an unreachable address is logged even after many failing paths")
-    func addressBesidePaths() {
+    func addressAfterFailingPaths() {
         for number in 0..<2_000 { fail("/\(number)", at: 0) }
         health.failToReach(.connectionRefused, began: 1, now: 1)
         #expect(said.count(of: "could not be reached") == 1)
@@ -95,7 +95,7 @@ struct FirstFailureTests {
         let first = said.count(of: "failed on /")
         #expect(first == LogAllowance.lines)
         fail("/late", at: LogAllowance.period)
-        #expect(said.count(of: "lines like this are left out") == 1)
+        #expect(said.count(of: "similar lines omitted") == 1)
         #expect(said.count(of: "failed on /") == LogAllowance.lines + 1)
     }
 

@@ -63,17 +63,17 @@ struct UpstreamStateTests {
     private static func many(_ text: String, _ count: Int) -> String { String(repeating: text, count: count) }
 
     private static let rows = [
-        Row("never asked", ["unknown"]) { $0.pass(1_000_000) },
-        Row("all is well, then nobody asks", ["up"]) {
+        Row("no requests", ["unknown"]) { $0.pass(1_000_000) },
+        Row("successes, then no requests", ["up"]) {
             $0.play("SSS")
             $0.pass(1_000_000)
         },
-        Row("a total outage, one request in four seconds: one change, and one back", ["up", "down", "up"]) {
+        Row("a total outage with one request every four seconds: one change and one recovery", ["up", "down", "up"]) {
             $0.play(many("S", 20) + many("F", 15))
             $0.play(many("F", 60) + many("S", 60))
         },
         Row("a cold start in an outage", ["unknown", "down", "up"]) { $0.play(many("F", 15) + "S") },
-        Row("brisk traffic in an outage, then silence: down until there was nothing to look with", ["up", "down", "unknown (last: down)"]) {
+        Row("an outage with much traffic, then no requests: down for 300 s, then unknown", ["up", "down", "unknown (last: down)"]) {
             $0.play(many("S", 200), every: 0.05)
             $0.play(many("F", 400), every: 0.05)
             $0.pass(299)
@@ -90,23 +90,25 @@ struct UpstreamStateTests {
             $0.pass(300)
             $0.play("S")
         },
-        Row("a blip shorter than the window is not down", ["up"]) {
+        Row("an outage shorter than the window is not down", ["up"]) {
             $0.play(many("S", 50) + many("F", 100) + many("S", 50), every: 0.05)
         },
-        Row("one of three fails always", ["up", "failing"]) { $0.play(many("SSF", 200)) },
-        Row("one of three fails, and then nothing does", ["up", "failing", "up"]) { $0.play(many("SSF", 20) + many("S", 100)) },
-        Row("failing does not end by silence", ["up", "failing"]) {
+        Row("one of three requests fails", ["up", "failing"]) { $0.play(many("SSF", 200)) },
+        Row("one of three requests fails, then none", ["up", "failing", "up"]) { $0.play(many("SSF", 20) + many("S", 100)) },
+        Row("failing does not end without requests", ["up", "failing"]) {
             $0.play(many("SSF", 20))
             $0.pass(1_000_000)
         },
-        Row("half fails, and then all", ["up", "failing", "down", "failing"]) { $0.play(many("SSFF", 20) + many("F", 40) + "S") },
-        Row("one failure in a hundred is nothing", ["up"]) { $0.play(many(many("S", 99) + "F", 50), every: 0.1) },
-        Row("nearly all fails, but something succeeds now and then: no flapping for ever", []) {
+        Row("half of the requests fail, then all", ["up", "failing", "down", "failing"]) {
+            $0.play(many("SSFF", 20) + many("F", 40) + "S")
+        },
+        Row("one of a hundred requests fails", ["up"]) { $0.play(many(many("S", 99) + "F", 50), every: 0.1) },
+        Row("nearly all requests fail with rare successes: the state does not flap", []) {
             $0.play(many("S", 30) + many(many("F", 30) + "S", 200))
             #expect($0.seen.count < 12 && $0.seen.last == "failing", "\($0.seen)")
             $0.seen = []
         },
-        Row("the address cannot be reached: at once; a connection alone is no response", ["up", "down", "up"]) {
+        Row("an unreachable address is down at once; a connection alone is not a response", ["up", "down", "up"]) {
             $0.play("SSSS")
             for _ in 1...5 { $0.fail("connection_refused") }
             $0.address(isOpen: true)
@@ -116,7 +118,7 @@ struct UpstreamStateTests {
             #expect($0.state.report.isDown && $0.state.check(now: $0.now) == .due)
             $0.succeed()
         },
-        Row("hanging: attempts fail 30 s after they began", ["up", "down", "up"]) {
+        Row("a hanging upstream: attempts fail after 30 s", ["up", "down", "up"]) {
             $0.play(many("S", 3))
             let began = $0.now
             for number in 0..<8 {
@@ -129,7 +131,7 @@ struct UpstreamStateTests {
             #expect($0.state.report.isDown)
             $0.succeed(took: 1)
         },
-        Row("a route that is still open when the whole is well again has not failed since", ["up", "down", "up"]) {
+        Row("a route whose breaker is open at recovery is not a new failure", ["up", "down", "up"]) {
             $0.play(many("S", 20) + many("F", 10))
             $0.succeed()
             $0.state.note(isAddressOpen: false, isRouteOpen: true, now: $0.now)
@@ -137,7 +139,7 @@ struct UpstreamStateTests {
             $0.state.note(isAddressOpen: false, isRouteOpen: false, now: $0.now)
             $0.succeed()
         },
-        Row("a short outage with late failures is no upstream that fails in part", ["up"]) {
+        Row("a short outage with late failures is not a partial failure", ["up"]) {
             $0.play(many("S", 3))
             for _ in 0..<3 { $0.fail("status_503") }
             $0.pass(8)
@@ -145,7 +147,7 @@ struct UpstreamStateTests {
             for _ in 0..<4 { $0.fail("connection_read_timeout", took: 5) }
             $0.play(many("S", 3))
         },
-        Row("late failures of requests that others have overtaken are no run", ["up", "failing"]) {
+        Row("late failures of overtaken requests are not consecutive", ["up", "failing"]) {
             for _ in 0..<40 {
                 $0.succeed()
                 $0.pass(1)
@@ -175,7 +177,7 @@ struct UpstreamStateTests {
     }
 
     @Test("a health check is due after a minute of down without an attempt, and while all requests fail")
-    func looks() {
+    func checksDue() {
         var world = World()
         world.play(Self.many("S", 20))
         #expect(world.state.check(now: world.now) == .over)

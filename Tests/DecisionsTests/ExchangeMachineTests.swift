@@ -76,7 +76,7 @@ struct ExchangeMachineTests {
     }
 
     @Test("after the leader fails, the follower joins again once and then no more")
-    func anew() {
+    func joinsOnceMore() {
         let failed = FlightOutcome.failed(.transfer(.connectionRefused))
         let again: [(Event, Action)] = [
             (.flightEnded(failed), .decide(.flight(failed))),

@@ -53,103 +53,134 @@ struct OutcomeDecisionTests {
     private static let junk = FetchFailure.fault(.invalidJSON, 200)
 
     private static let failures: [OutcomeRow] = [
-        OutcomeRow("a copy goes out", .failed(down), "rescue with found (own), age 100: connection_refused") {
+        OutcomeRow("fetch failed: the stored response rescues", .failed(down), "rescue with found (own), age 100: connection_refused") {
             ($0.found, $0.current) = (copy, copy)
         },
-        OutcomeRow("even where it was evicted meanwhile", .failed(down), "rescue with found (own), age 100: connection_refused") {
+        OutcomeRow(
+            "fetch failed: the stored response rescues after its eviction", .failed(down),
+            "rescue with found (own), age 100: connection_refused"
+        ) {
             $0.found = copy
         },
-        OutcomeRow("a later one goes before it", .failed(down), "rescue with current (own), age 20: connection_refused") {
+        OutcomeRow(
+            "fetch failed: a newer stored response takes precedence", .failed(down), "rescue with current (own), age 20: connection_refused"
+        ) {
             ($0.found, $0.current) = (copy, newer)
         },
-        OutcomeRow("an earlier one never", .failed(down), "rescue with found (own), age 20: connection_refused") {
+        OutcomeRow(
+            "fetch failed: an older stored response does not take precedence", .failed(down),
+            "rescue with found (own), age 20: connection_refused"
+        ) {
             ($0.found, $0.current) = (newer, copy)
         },
-        OutcomeRow("what another stored meanwhile rescues too", .failed(down), "rescue with current (own), age 20: connection_refused") {
+        OutcomeRow(
+            "fetch failed: a response stored meanwhile by another request rescues", .failed(down),
+            "rescue with current (own), age 20: connection_refused"
+        ) {
             $0.current = newer
         },
-        OutcomeRow("the last that was said is that it is gone", .failed(down), "rescue with gone (gone), age 5: connection_refused") {
+        OutcomeRow(
+            "fetch failed: a newer 404 takes precedence over the stored response", .failed(down),
+            "rescue with gone (gone), age 5: connection_refused"
+        ) {
             ($0.found, $0.gone) = (copy, metadata(age: 5, lifetime: nil, status: 404))
         },
         OutcomeRow(
-            "a copy that may not go out", .failed(down), "refuse: connection_refused, forbidden(CachePolicy.NoRescueReason.storedError)"
+            "fetch failed: a stored error does not rescue", .failed(down),
+            "refuse: connection_refused, forbidden(CachePolicy.NoRescueReason.storedError)"
         ) {
             $0.found = error
         },
         OutcomeRow(
-            "nor one that the request does not want, to the letter", .failed(down),
+            "fetch failed with no-cache in the request: no rescue in strict mode", .failed(down),
             "refuse: connection_refused, forbidden(CachePolicy.NoRescueReason.requestNoCache)"
         ) { ($0.found, $0.asked, $0.strictness) = (copy, "no-cache", .strict) },
-        OutcomeRow("but it does by default", .failed(down), "rescue with found (own), age 100: connection_refused") {
+        OutcomeRow(
+            "fetch failed with no-cache in the request: rescue by default", .failed(down),
+            "rescue with found (own), age 100: connection_refused"
+        ) {
             ($0.found, $0.asked) = (copy, "no-cache")
         },
         OutcomeRow(
-            "no copy goes out while it is recorded", .failed(down),
+            "fetch failed in mode record: no rescue", .failed(down),
             "refuse: connection_refused, forbidden(CachePolicy.NoRescueReason.record)"
         ) { ($0.found, $0.mode) = (copy, .record) },
-        OutcomeRow("nothing is stored", .failed(down), "refuse: connection_refused, nothingStored"),
+        OutcomeRow("fetch failed, nothing is stored", .failed(down), "refuse: connection_refused, nothingStored"),
         OutcomeRow(
-            "the copy of those without credentials", .failed(down),
+            "fetch failed: a public response rescues", .failed(down),
             "rescue with shared (sharedRescue(CachePolicy.SharedRescuePermission.isPublic)), age 7: connection_refused"
         ) { $0.sharedRescue = copy },
-        OutcomeRow("never before one's own", .failed(down), "rescue with found (own), age 100: connection_refused") {
+        OutcomeRow(
+            "fetch failed: the user's own response takes precedence over a public one", .failed(down),
+            "rescue with found (own), age 100: connection_refused"
+        ) {
             ($0.found, $0.sharedRescue) = (copy, copy)
         },
         OutcomeRow(
-            "why it may not go out", .failed(down),
+            "fetch failed: the reason why a public response does not rescue", .failed(down),
             "refuse: connection_refused, sharedRescueForbidden(CachePolicy.NoSharedRescueReason.otherCookies)"
         ) { $0.sharedRescueForbidden = .otherCookies },
-        OutcomeRow("a copy does not stand in for a stream", .failed(.tooManyStreams), "refuse: too_many_streams, nothingStored") {
+        OutcomeRow(
+            "too many streams: a stored response does not replace a stream", .failed(.tooManyStreams),
+            "refuse: too_many_streams, nothingStored"
+        ) {
             ($0.found, $0.current) = (copy, copy)
         },
-        OutcomeRow("nor for those who waited with it", .flight(.failed(.tooManyStreams)), "refuse: too_many_streams, nothingStored") {
+        OutcomeRow(
+            "too many streams: a stored response does not rescue a follower", .flight(.failed(.tooManyStreams)),
+            "refuse: too_many_streams, nothingStored"
+        ) {
             $0.found = copy
         },
-        OutcomeRow("what is junk counts as a failure", .failed(junk), "rescue with found (own), age 100: invalid_json") { $0.found = copy },
+        OutcomeRow("invalid JSON counts as a failure", .failed(junk), "rescue with found (own), age 100: invalid_json") { $0.found = copy },
     ]
 
     private static let waits: [OutcomeRow] = [
-        OutcomeRow("what another stored is shared", .flight(.stored), "share current, age 20") { $0.current = newer },
-        OutcomeRow("where it fits this request", .flight(.stored), "ask alone"),
-        OutcomeRow("to the letter only where it may be had unasked", .flight(.stored), "ask alone") {
+        OutcomeRow("leader stored a response: followers share it", .flight(.stored), "share current, age 20") { $0.current = newer },
+        OutcomeRow("leader stored a response for another variant: the follower asks", .flight(.stored), "ask alone"),
+        OutcomeRow("strict mode: a stale response of the leader is not shared", .flight(.stored), "ask alone") {
             ($0.current, $0.strictness) = (newer, .strict)
         },
-        OutcomeRow("and there it may", .flight(.stored), "share current, age 20") {
+        OutcomeRow("strict mode: a fresh response of the leader is shared", .flight(.stored), "share current, age 20") {
             ($0.current, $0.strictness) = (metadata(age: 20), .strict)
         },
-        OutcomeRow("a later one was stored already", .flight(.outdated), "share current, age 20") {
+        OutcomeRow("leader's response is outdated: the newer stored response is shared", .flight(.outdated), "share current, age 20") {
             ($0.found, $0.current) = (copy, newer)
         },
-        OutcomeRow("what was stored before this came is not what it waited for", .flight(.outdated), "ask anew, the last time") {
+        OutcomeRow(
+            "leader's response is outdated: a response stored before the wait is not shared", .flight(.outdated), "ask anew, the last time"
+        ) {
             ($0.found, $0.current) = (copy, copy)
         },
-        OutcomeRow("the second time it asks for itself", .flight(.outdated), "ask alone") {
+        OutcomeRow("leader's response is outdated a second time: the follower asks alone", .flight(.outdated), "ask alone") {
             ($0.found, $0.current, $0.hasWaited) = (copy, copy, true)
         },
-        OutcomeRow("what is for the leader alone", .flight(.unshareable), "ask alone"),
-        OutcomeRow("a write has overtaken it", .flight(.overtaken), "ask anew, the last time"),
-        OutcomeRow("a write has overtaken the next too", .flight(.overtaken), "ask alone") { $0.hasWaited = true },
-        OutcomeRow("the leader left", .flight(.abandoned), "ask anew"),
-        OutcomeRow("the leader left, after another that had failed", .flight(.abandoned), "ask anew, the last time") {
+        OutcomeRow("leader's response cannot be shared: the follower asks alone", .flight(.unshareable), "ask alone"),
+        OutcomeRow("a write overtook the leader: the follower waits once more", .flight(.overtaken), "ask anew, the last time"),
+        OutcomeRow("writes overtook two leaders: the follower asks alone", .flight(.overtaken), "ask alone") { $0.hasWaited = true },
+        OutcomeRow("the leader disconnected", .flight(.abandoned), "ask anew"),
+        OutcomeRow("the leader disconnected after a first wait", .flight(.abandoned), "ask anew, the last time") {
             $0.hasWaited = true
         },
-        OutcomeRow("the leader failed: each follower asks, at once", .flight(.failed(down)), "ask alone"),
-        OutcomeRow("each follower gets what the upstream says to it", .flight(.failed(junk)), "ask alone"),
-        OutcomeRow("though there is a copy of others", .flight(.failed(down)), "ask alone") { $0.sharedRescue = copy },
+        OutcomeRow("the leader failed, nothing is stored: each follower asks at once", .flight(.failed(down)), "ask alone"),
+        OutcomeRow("the leader received an invalid response: each follower asks alone", .flight(.failed(junk)), "ask alone"),
+        OutcomeRow("the leader failed, only a public response is stored: the follower asks alone", .flight(.failed(down)), "ask alone") {
+            $0.sharedRescue = copy
+        },
         OutcomeRow(
-            "with a copy no request of the same client tries again", .flight(.failed(down)),
+            "the leader of the same client failed: the stored response rescues", .flight(.failed(down)),
             "rescue with found (own), age 100: connection_refused"
         ) { $0.found = copy },
-        OutcomeRow("another client's failure says nothing of this request", .flight(.failed(down)), "ask anew, the last time") {
+        OutcomeRow("the leader of another client failed: the follower waits once more", .flight(.failed(down)), "ask anew, the last time") {
             ($0.found, $0.isOfAnotherClient) = (copy, true)
         },
-        OutcomeRow("nor does that of a third", .flight(.failed(down)), "ask alone") {
+        OutcomeRow("leaders of two other clients failed: the follower asks alone", .flight(.failed(down)), "ask alone") {
             ($0.found, $0.isOfAnotherClient, $0.hasWaited) = (copy, true, true)
         },
-        OutcomeRow("the second failure is no other than the first", .flight(.failed(down)), "ask alone") { $0.hasWaited = true },
-        OutcomeRow("waiting has an end", .wait, "ask alone") { $0.found = copy },
-        OutcomeRow("the soft deadline", .softDeadline, "rescue with found (own), age 100: slow") { $0.found = copy },
-        OutcomeRow("the soft deadline, and the copy may not go out any more", .softDeadline, "keep waiting") { $0.found = error },
+        OutcomeRow("a second leader failed: the follower asks alone", .flight(.failed(down)), "ask alone") { $0.hasWaited = true },
+        OutcomeRow("the wait timed out", .wait, "ask alone") { $0.found = copy },
+        OutcomeRow("the soft deadline expired", .softDeadline, "rescue with found (own), age 100: slow") { $0.found = copy },
+        OutcomeRow("the soft deadline expired, the stored response may not rescue", .softDeadline, "keep waiting") { $0.found = error },
     ]
 
     @Test("each outcome leads to the expected decision", arguments: failures + waits)
@@ -171,14 +202,14 @@ struct OutcomeDecisionTests {
     @Test(
         "the error sentence mentions only a response stored for this request",
         arguments: [
-            (.nothingStored, "and nothing is stored for this request."),
+            (.nothingStored, "and no response is stored for this request."),
             (.forbidden(.staleFor), "and the stored response may not be served."),
-            (.sharedRescueForbidden(.notPublic), "and nothing is stored for this request."),
-            (.forbidden(.authorized), "and nothing is stored for this request."),
+            (.sharedRescueForbidden(.notPublic), "and no response is stored for this request."),
+            (.forbidden(.authorized), "and no response is stored for this request."),
         ] as [(NoCopyReason, String)])
     func clauses(reason: NoCopyReason, clause: String) {
         #expect(Self.down.refusal(reason).sentence == "The upstream failed (connection_refused), \(clause)")
         let full = FetchFailure.transfer(.connectionLimitReached).refusal(reason)
-        #expect(full.sentence == "Too many requests wait for the upstream, \(clause)")
+        #expect(full.sentence == "Too many requests are waiting for the upstream, \(clause)")
     }
 }

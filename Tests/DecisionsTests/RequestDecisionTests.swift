@@ -63,120 +63,127 @@ struct RequestDecisionTests {
 
     private static let live: [RequestRow] = [
         RequestRow("a fresh response is served", "serve copy: fresh, age 10, 50 left") { $0.found = fresh },
-        RequestRow("and not asked for anew, as long as it is not asked for often", "serve copy: fresh, age 59, 1 left") {
+        RequestRow("a rarely requested fresh response is not refreshed", "serve copy: fresh, age 59, 1 left") {
             $0.found = metadata(age: 59)
         },
-        RequestRow("a hit that is asked for often is refreshed", "serve copy: fresh, age 59, 1 left, then refresh_ahead, repeated") {
+        RequestRow("a frequently requested response is refreshed ahead", "serve copy: fresh, age 59, 1 left, then refresh_ahead, repeated")
+        {
             ($0.found, $0.isRefreshDue) = (metadata(age: 59), true)
         },
-        RequestRow("but not what is immutable", "serve copy: fresh, age 59, 1 left") {
+        RequestRow("an immutable response is not refreshed ahead", "serve copy: fresh, age 59, 1 left") {
             ($0.found, $0.isRefreshDue) = (metadata(age: 59, .immutable), true)
         },
-        RequestRow("nor where the request says more than a plain GET", "serve copy: fresh, age 59, 1 left") {
+        RequestRow("a request with directives does not refresh ahead", "serve copy: fresh, age 59, 1 left") {
             ($0.found, $0.isRefreshDue, $0.asked) = (metadata(age: 59), true, "max-age=60")
         },
-        RequestRow("nor for HEAD", "serve copy: fresh, age 59, 1 left") {
+        RequestRow("HEAD does not refresh ahead", "serve copy: fresh, age 59, 1 left") {
             ($0.found, $0.isRefreshDue, $0.method) = (metadata(age: 59), true, .head)
         },
-        RequestRow("an error that is kept for a moment goes out in the place of a stale copy", "serve gone: fresh, age 5, 5 left") {
+        RequestRow("a fresh negative response is served instead of a stale response", "serve gone: fresh, age 5, 5 left") {
             ($0.found, $0.gone) = (stale, negative(age: 5))
         },
-        RequestRow("but not once it is stale", "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), repeated") {
+        RequestRow(
+            "a stale negative response is not served", "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), repeated"
+        ) {
             ($0.found, $0.gone) = (stale, negative(age: 10))
         },
-        RequestRow("nor in the place of a fresh one", "serve copy: fresh, age 10, 50 left") {
+        RequestRow("a fresh negative response is not served instead of a fresh response", "serve copy: fresh, age 10, 50 left") {
             ($0.found, $0.gone) = (fresh, negative(age: 5))
         },
-        RequestRow("max-stale takes it as it is", "serve copy: fresh, age 100, -40 left") {
+        RequestRow("max-stale: a stale response is served", "serve copy: fresh, age 100, -40 left") {
             ($0.found, $0.asked) = (stale, "max-stale")
         },
         RequestRow(
-            "what allows it is served stale while it is validated",
+            "stale-while-revalidate: a stale response is served and validated in the background",
             "serve copy: staleWhileRevalidate, age 100, -40 left, then stale_while_revalidate, repeated"
         ) { $0.found = revalidatable },
         RequestRow(
-            "only a GET can be asked without its client", "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), none"
+            "stale-while-revalidate does not apply to HEAD", "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), none"
         ) {
             ($0.found, $0.method) = (revalidatable, .head)
         },
-        RequestRow("what is stale is validated", "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), repeated") {
+        RequestRow("a stale response is validated", "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), repeated") {
             $0.found = stale
         },
         RequestRow(
-            "the request's no-cache makes the difference",
+            "no-cache in the request: a fresh response is validated",
             "validate copy (may rescue): request(CachePolicy.ValidationReason.requestNoCache), none"
         ) { ($0.found, $0.asked) = (fresh, "no-cache") },
         RequestRow(
-            "and none where it would have been validated anyway",
+            "no-cache in the request: a stale response is validated",
             "validate copy (may rescue): stale(CachePolicy.ValidationReason.requestNoCache), none"
         ) { ($0.found, $0.asked) = (stale, "no-cache") },
         RequestRow(
-            "a copy that must not rescue is validated all the same",
+            "a response that may not rescue is validated",
             "validate copy (may not rescue): stale(CachePolicy.ValidationReason.stale), repeated"
         ) { ($0.found, $0.strictness) = (metadata(age: 100, .mustRevalidate), .strict) },
         RequestRow(
             "a stored error never rescues", "validate copy (may not rescue): stale(CachePolicy.ValidationReason.stale), repeated"
         ) { $0.found = metadata(age: 100, status: 503) },
         RequestRow("nothing is stored", "forward: nothingStored, repeated"),
-        RequestRow("nothing for these selecting fields", "forward: otherVariant, repeated") { $0.hasOtherVariant = true },
-        RequestRow("HEAD is asked for alone", "forward: nothingStored, none") { $0.method = .head },
-        RequestRow("who wants a stream waits for nobody else's", "forward: nothingStored, none") { $0.wantsStream = true },
-        RequestRow("QUERY may wait for another with the same content", "forward: nothingStored, collapsed") {
+        RequestRow("only another variant is stored", "forward: otherVariant, repeated") { $0.hasOtherVariant = true },
+        RequestRow("HEAD is not collapsed", "forward: nothingStored, none") { $0.method = .head },
+        RequestRow("a request for a stream is not collapsed", "forward: nothingStored, none") { $0.wantsStream = true },
+        RequestRow("QUERY requests with the same content are collapsed", "forward: nothingStored, collapsed") {
             ($0.method, $0.isKeptByContent) = (.query, true)
         },
-        RequestRow("but not with directives of its own", "forward: nothingStored, none") {
+        RequestRow("QUERY with a request directive is not collapsed", "forward: nothingStored, none") {
             ($0.method, $0.isKeptByContent, $0.asked) = (.query, true, "no-store")
         },
         RequestRow("only-if-cached, and nothing is stored", "refuse: onlyIfCached") { $0.asked = "only-if-cached" },
-        RequestRow("only-if-cached, and what is stored is stale", "refuse: onlyIfCached") {
+        RequestRow("only-if-cached, the stored response is stale", "refuse: onlyIfCached") {
             ($0.found, $0.asked) = (stale, "only-if-cached")
         },
-        RequestRow("only-if-cached, and what is stored is fresh", "serve copy: fresh, age 10, 50 left") {
+        RequestRow("only-if-cached, the stored response is fresh", "serve copy: fresh, age 10, 50 left") {
             ($0.found, $0.asked) = (fresh, "only-if-cached")
         },
         RequestRow("a loop", "refuse: request(Forwarding.RequestRefusal.loop)") { $0.refusal = .loop },
-        RequestRow("a loop, but what is stored is fresh", "serve copy: fresh, age 10, 50 left") {
+        RequestRow("a loop, the stored response is fresh", "serve copy: fresh, age 10, 50 left") {
             ($0.found, $0.refusal) = (fresh, .loop)
         },
     ]
 
     private static let parts: [RequestRow] = [
-        RequestRow("a part of what is fresh", "serve copy: fresh, age 10, 50 left") { ($0.found, $0.isForPart) = (fresh, true) },
-        RequestRow("a part of what is stale is asked for", "part beside copy (may rescue)") {
+        RequestRow("a range of a fresh response", "serve copy: fresh, age 10, 50 left") { ($0.found, $0.isForPart) = (fresh, true) },
+        RequestRow("a range of a stale response is forwarded", "part beside copy (may rescue)") {
             ($0.found, $0.isForPart) = (stale, true)
         },
-        RequestRow("also where it allows to be served stale: a part brings nothing that could be stored", "part beside copy (may rescue)") {
+        RequestRow("stale-while-revalidate does not apply to ranges: a part cannot be stored", "part beside copy (may rescue)") {
             ($0.found, $0.isForPart) = (revalidatable, true)
         },
-        RequestRow("a part of what is not stored", "part") { $0.isForPart = true },
-        RequestRow("a part of another variant", "part") { ($0.hasOtherVariant, $0.isForPart) = (true, true) },
+        RequestRow("a range of an unstored response", "part") { $0.isForPart = true },
+        RequestRow("a range, only another variant is stored", "part") { ($0.hasOtherVariant, $0.isForPart) = (true, true) },
     ]
 
     private static let modes: [RequestRow] = [
-        RequestRow("offline: what is stale goes out", "serve copy: mode(CachePolicy.ServingMode.offline), age 100, -40 left") {
+        RequestRow("offline: a stale response is served", "serve copy: mode(CachePolicy.ServingMode.offline), age 100, -40 left") {
             ($0.found, $0.mode) = (stale, .offline)
         },
         RequestRow("offline: nothing is stored", "refuse: offline") { $0.mode = .offline },
-        RequestRow("offline: what must not go out does not", "refuse: offline") {
+        RequestRow("offline: a stored error is not served", "refuse: offline") {
             ($0.found, $0.mode) = (metadata(age: 100, status: 503), .offline)
         },
-        RequestRow("offline: not even where it is to be validated behind", "refuse: offline") {
+        RequestRow("offline: a stored error with stale-while-revalidate is not served", "refuse: offline") {
             ($0.found, $0.mode) = (metadata(age: 100, staleWhileRevalidate: 60, status: 503), .offline)
         },
         RequestRow(
-            "offline: the last that was said is that it is gone", "serve gone: gone(CachePolicy.ServingMode.offline), age 5, -5 left"
+            "offline: a newer 404 is served instead of a stale response",
+            "serve gone: gone(CachePolicy.ServingMode.offline), age 5, -5 left"
         ) {
             ($0.found, $0.gone, $0.mode) = (stale, metadata(age: 5, lifetime: 0, status: 404), .offline)
         },
-        RequestRow("offline: what is fresh is not gone", "serve copy: mode(CachePolicy.ServingMode.offline), age 10, 50 left") {
+        RequestRow(
+            "offline: a fresh response takes precedence over a newer 404",
+            "serve copy: mode(CachePolicy.ServingMode.offline), age 10, 50 left"
+        ) {
             ($0.found, $0.gone, $0.mode) = (fresh, metadata(age: 5, lifetime: 0, status: 404), .offline)
         },
-        RequestRow("replay: what is stale goes out", "serve copy: mode(CachePolicy.ServingMode.replay), age 100, -40 left") {
+        RequestRow("replay: a stale response is served", "serve copy: mode(CachePolicy.ServingMode.replay), age 100, -40 left") {
             ($0.found, $0.mode) = (stale, .replay)
         },
-        RequestRow("replay: what is not stored is asked for", "forward: nothingStored, repeated") { $0.mode = .replay },
+        RequestRow("replay: a request without a stored response is forwarded", "forward: nothingStored, repeated") { $0.mode = .replay },
         RequestRow(
-            "record: what is fresh is asked for all the same, alone, and does not rescue", "validate copy (may not rescue): record, none"
+            "record: a fresh response is validated, not collapsed, and does not rescue", "validate copy (may not rescue): record, none"
         ) { ($0.found, $0.mode) = (fresh, .record) },
         RequestRow("record: nothing is stored", "forward: nothingStored, none") { $0.mode = .record },
     ]
@@ -220,7 +227,7 @@ struct RequestDecisionTests {
     }
 
     @Test("only misses and stale responses have a key to store under; parts, fresh hits and offline requests have none")
-    func places() {
+    func keysToStore() {
         func place(_ change: (inout RequestRow) -> Void) -> [UInt8]? { RequestRow("", "", change).decision.fetchTarget?.flight.bytes }
         #expect(place { _ in } == [2])
         #expect(place { $0.found = Self.stale } == [2])

@@ -62,55 +62,55 @@ struct ResponseDecisionTests {
 
     private static let heads: [HeadRow] = [
         HeadRow("a good response can be used", 200, [json], nil),
-        HeadRow("a 304 that names the copy", 304, ["ETag: \"1\""], .confirm) { $0.sent = [asked] },
-        HeadRow("a 304 that names another", 304, ["ETag: \"2\""], .fetchUnconditionally) { $0.sent = [asked] },
-        HeadRow("a 304 that nobody asked for", 304, [], .fail(.unexpectedStatus)),
-        HeadRow("a 304 to the client's own condition", 304, [], nil) { ($0.sent, $0.hasCopy) = ([asked], false) },
-        HeadRow("a part that nobody asked for", 206, [], .fail(.unexpectedStatus)),
-        HeadRow("a 412 to our own condition", 412, [], .fetchUnconditionally) { ($0.method, $0.sent) = (.query, [asked]) },
+        HeadRow("a 304 with the validator of the stored response", 304, ["ETag: \"1\""], .confirm) { $0.sent = [asked] },
+        HeadRow("a 304 with another validator", 304, ["ETag: \"2\""], .fetchUnconditionally) { $0.sent = [asked] },
+        HeadRow("a 304 to a request without conditions", 304, [], .fail(.unexpectedStatus)),
+        HeadRow("a 304 to the client's condition", 304, [], nil) { ($0.sent, $0.hasCopy) = ([asked], false) },
+        HeadRow("a 206 to a request without Range", 206, [], .fail(.unexpectedStatus)),
+        HeadRow("a 412 to the cache's own condition", 412, [], .fetchUnconditionally) { ($0.method, $0.sent) = (.query, [asked]) },
         HeadRow("a 412 of the application", 412, [json], nil) { $0.method = .query },
-        HeadRow("trouble where there is a copy", 503, [json], .fail(.serverError)),
-        HeadRow("trouble without one", 503, [json], nil) { $0.hasCopy = false },
-        HeadRow("trouble where the copy of others may stand in", 503, [json], .fail(.serverError)) {
+        HeadRow("a 503, a response is stored", 503, [json], .fail(.serverError)),
+        HeadRow("a 503, nothing is stored", 503, [json], nil) { $0.hasCopy = false },
+        HeadRow("a 503, a public response may rescue", 503, [json], .fail(.serverError)) {
             ($0.hasCopy, $0.hasSharedRescue) = (false, true)
         },
-        HeadRow("too many requests of this user, where it may", 429, [json], nil) { ($0.hasCopy, $0.hasSharedRescue) = (false, true) },
-        HeadRow("what is about this user, where it may", 403, [json], nil) { ($0.hasCopy, $0.hasSharedRescue) = (false, true) },
-        HeadRow("trouble where the copy may not go out", 503, [json], nil) { $0.mayRescue = false },
-        HeadRow("a web page instead of JSON", 200, ["Content-Type: text/html"], .fail(.unexpectedType)),
-        HeadRow("which to the letter is a response", 200, ["Content-Type: text/html"], nil) { $0.strictness = .strict },
-        HeadRow("which to the client that wants one is none either", 200, ["Content-Type: text/html"], .fail(.unexpectedType)) {
+        HeadRow("a 429 to this user, a public response may rescue", 429, [json], nil) { ($0.hasCopy, $0.hasSharedRescue) = (false, true) },
+        HeadRow("a 403 to this user, a public response may rescue", 403, [json], nil) { ($0.hasCopy, $0.hasSharedRescue) = (false, true) },
+        HeadRow("a 503, the stored response may not rescue", 503, [json], nil) { $0.mayRescue = false },
+        HeadRow("HTML instead of JSON", 200, ["Content-Type: text/html"], .fail(.unexpectedType)),
+        HeadRow("HTML instead of JSON in strict mode", 200, ["Content-Type: text/html"], nil) { $0.strictness = .strict },
+        HeadRow("HTML instead of JSON, requested with Accept", 200, ["Content-Type: text/html"], .fail(.unexpectedType)) {
             $0.sent = ["Accept: text/html"]
         },
-        HeadRow("another form that the client has named", 200, ["Content-Type: text/csv"], nil) { $0.sent = ["Accept: text/csv"] },
+        HeadRow("another type than stored, requested with Accept", 200, ["Content-Type: text/csv"], nil) { $0.sent = ["Accept: text/csv"] },
         HeadRow("a redirect to another resource", 303, ["Location: /results/1"], nil),
-        HeadRow("no content where some was is passed on", 204, [], nil),
-        HeadRow("but not from a gateway that fails so for many", 204, [], .fail(.crowd)) { $0.seen = [.surprise(.noContent)] },
-        HeadRow("a 404", 404, [json], nil), HeadRow("a 403 as a page", 403, ["Content-Type: text/html"], nil),
-        HeadRow("a 404, as for many others", 404, [json], .fail(.crowd)) { $0.seen = [.surprise(.notFound)] },
-        HeadRow("a 403 as a page, as for many others", 403, ["Content-Type: text/html"], .fail(.crowd)) {
+        HeadRow("a 204 where content is stored is forwarded", 204, [], nil),
+        HeadRow("a 204 that many targets return is a failure", 204, [], .fail(.crowd)) { $0.seen = [.surprise(.noContent)] },
+        HeadRow("a 404", 404, [json], nil), HeadRow("a 403 in HTML", 403, ["Content-Type: text/html"], nil),
+        HeadRow("a 404 that many targets return", 404, [json], .fail(.crowd)) { $0.seen = [.surprise(.notFound)] },
+        HeadRow("a 403 in HTML that many targets return", 403, ["Content-Type: text/html"], .fail(.crowd)) {
             $0.seen = [.surprise(.forbidden)]
         },
-        HeadRow("a 403 of the application never is", 403, [json], nil) { $0.seen = [.surprise(.forbidden)] },
-        HeadRow("a 404, as for many others, to the letter", 404, [json], nil) {
+        HeadRow("a 403 in JSON that many targets return", 403, [json], nil) { $0.seen = [.surprise(.forbidden)] },
+        HeadRow("a 404 that many targets return, in strict mode", 404, [json], nil) {
             ($0.seen, $0.strictness) = ([.surprise(.notFound)], .strict)
         },
-        HeadRow("a 404, as for many others, where the copy may not go out", 404, [json], nil) {
+        HeadRow("a 404 that many targets return, the stored response may not rescue", 404, [json], nil) {
             ($0.seen, $0.mayRescue) = ([.surprise(.notFound)], false)
         },
-        HeadRow("a 404 after the client's own write, as for many others", 404, [json], nil) {
+        HeadRow("a 404 that many targets return, after the client's own write", 404, [json], nil) {
             $0.seen = [.surprise(.notFound), .afterOwnWrite]
         },
-        HeadRow("trouble after it", 503, [json], .fail(.serverError)) { $0.seen = [.afterOwnWrite] },
-        HeadRow("a web page that others do not get", 200, ["Content-Type: text/html"], nil) { $0.seen = [.otherForm] },
-        HeadRow("a part that nobody asked for, whatever others get", 206, [], .fail(.unexpectedStatus)) {
+        HeadRow("a 503 after the client's own write", 503, [json], .fail(.serverError)) { $0.seen = [.afterOwnWrite] },
+        HeadRow("HTML that other clients do not receive", 200, ["Content-Type: text/html"], nil) { $0.seen = [.otherForm] },
+        HeadRow("an unrequested 206 after the client's own write", 206, [], .fail(.unexpectedStatus)) {
             $0.seen = [.otherForm, .afterOwnWrite]
         },
-        HeadRow("a part of what has a copy, and trouble", 503, [], .fail(.serverError)) { $0.sent = ["Range: bytes=0-1"] },
-        HeadRow("a stream, although there is a copy in JSON", 200, ["Content-Type: text/event-stream"], .stream(.stream)) {
+        HeadRow("a 503 to a range request, a response is stored", 503, [], .fail(.serverError)) { $0.sent = ["Range: bytes=0-1"] },
+        HeadRow("a stream where JSON is stored", 200, ["Content-Type: text/event-stream"], .stream(.stream)) {
             $0.isStream = true
         },
-        HeadRow("a part of another type says nothing", 206, ["Content-Type: text/html"], nil) { $0.sent = ["Range: bytes=0-1"] },
+        HeadRow("a part of another type", 206, ["Content-Type: text/html"], nil) { $0.sent = ["Range: bytes=0-1"] },
     ]
 
     @Test("the head of a response gives the expected decision", arguments: heads)

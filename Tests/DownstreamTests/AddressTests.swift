@@ -203,7 +203,7 @@ struct OutputQueueTests {
         var queue = OutputQueue()
         [UInt8](repeating: 1, count: 10).withUnsafeBytes { queue.append($0) }
         guard case .broken = queue.send(to: near) else {
-            Issue.record("it was taken for a peer that is there")
+            Issue.record("the peer counts as connected")
             return
         }
     }
@@ -228,7 +228,7 @@ struct OutputQueueTests {
             Array("head".utf8).withUnsafeBytes { queue.append($0) }
             queue.append(.borrowed(bytes, owner: owner), from: 1_000)
             guard case .onDisk(let wanted, let whose) = queue.send(to: near, disk) else {
-                Issue.record("it was sent")
+                Issue.record("data was sent to a closed peer")
                 return
             }
             #expect(whose === owner && wanted.count == 99_000 && wanted.baseAddress == bytes.baseAddress! + 1_000)
@@ -236,7 +236,7 @@ struct OutputQueueTests {
             #expect(queue.count == 99_000)
             disk.isRead = true
             guard case .sent = queue.send(to: near, disk) else {
-                Issue.record("it was not sent")
+                Issue.record("no data was sent")
                 return
             }
             #expect(queue.count < 99_000)

@@ -19,21 +19,21 @@ struct ConnectionBudgetTests {
         #expect(!budget.hasMemoryToReturn(), "too few")
         for _ in 0..<(2 * Self.crowd) { #expect(budget.take()) }
         for _ in 0..<(Self.crowd - 1) { budget.giveBack() }
-        #expect(!budget.hasMemoryToReturn(), "most are still there")
+        #expect(!budget.hasMemoryToReturn(), "most connections are still open")
         budget.giveBack()
         #expect(budget.hasMemoryToReturn())
         #expect(!budget.hasMemoryToReturn(), "it was returned before")
         for _ in 0..<Self.crowd { budget.giveBack() }
-        #expect(budget.hasMemoryToReturn(), "and that of the rest")
+        #expect(budget.hasMemoryToReturn(), "memory of the remaining connections")
     }
 
     @Test("memory is returned to the system after most of many unsent bytes were sent")
     func unsent() {
         func hold(_ change: Int) -> Bool { budget.hold(change, of: Self.peer(1)) }
         #expect(hold(Self.heap - 1) && hold(1 - Self.heap))
-        #expect(!budget.hasMemoryToReturn(), "too little")
+        #expect(!budget.hasMemoryToReturn(), "not enough memory was released")
         #expect(hold(3 * Self.heap) && hold(-Self.heap))
-        #expect(!budget.hasMemoryToReturn(), "most is still there")
+        #expect(!budget.hasMemoryToReturn(), "most of the memory is still in use")
         #expect(hold(-2 * Self.heap) && budget.hasMemoryToReturn())
         #expect(!budget.hasMemoryToReturn(), "it was returned before")
     }

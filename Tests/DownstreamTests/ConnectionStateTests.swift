@@ -117,127 +117,129 @@ struct ConnectionStateTests {
 
     static let requests: [ConnectionRow] = [
         ConnectionRow(
-            "one request after the other", [(get, "nothing"), (.wholeResponse, "response"), (.sent(), "next"), (get, "nothing")]),
-        ConnectionRow("the first bytes of a head start its clock, later ones do not", [(.headCame, "clock"), (.headCame, "nothing")]),
+            "sequential requests", [(get, "nothing"), (.wholeResponse, "response"), (.sent(), "next"), (get, "nothing")]),
+        ConnectionRow("the first bytes of a head start its timeout, later bytes do not", [(.headCame, "clock"), (.headCame, "nothing")]),
         ConnectionRow(
-            "each request has a clock of its own",
+            "each request has its own timeout",
             [(.headCame, "clock"), (get, "nothing"), (.wholeResponse, "response"), (.sent(), "next"), (.headCame, "clock")]),
         ConnectionRow(
-            "a last request ends the connection when its response is out",
+            "the connection ends after the response to the last request",
             [(.request("GET 1.1", ends: true), "nothing"), (.wholeResponse, "last"), (.sent(), "linger"), (.inputEnded, "close")]),
         ConnectionRow(
-            "content of a length, in pieces",
+            "content with Content-Length, in pieces",
             [(.request("POST 1.1", .length(5)), "nothing"), (.content("abc"), "abc"), (.content("deXX"), "de|")]),
         ConnectionRow(
             "content in chunks",
             [(.request("POST 1.1", .chunked), "nothing"), (.content("3\r\nabc\r\n"), "abc"), (.content("0\r\n\r\n"), "|")]),
         ConnectionRow(
-            "content that is too long by its length is refused at once", [(.request("POST 1.1", .length(11)), "refuse 413")]),
+            "content with a Content-Length above the limit is rejected at once", [(.request("POST 1.1", .length(11)), "refuse 413")]),
         ConnectionRow(
-            "content that proves too long is refused",
+            "chunked content above the limit is rejected",
             [(.request("POST 1.1", .chunked), "nothing"), (.content("b\r\n01234567890"), "refuse 413")]),
         ConnectionRow(
-            "the same after the response has begun breaks it off",
+            "chunked content above the limit aborts a response that has begun",
             [
                 (.request("POST 1.1", .chunked), "nothing"), (.beginResponse(.chunked), "last"),
                 (.content("b\r\n01234567890"), "abort 413"),
             ]),
-        ConnectionRow("chunks that are none are refused", [(.request("POST 1.1", .chunked), "nothing"), (.content("x"), "refuse 400")]),
+        ConnectionRow("invalid chunks are rejected", [(.request("POST 1.1", .chunked), "nothing"), (.content("x"), "refuse 400")]),
         ConnectionRow(
-            "paused content goes on where it stopped",
+            "paused content resumes at its position",
             [
                 (.request("POST 1.1", .length(3)), "nothing"), (.content("a"), "a"), (.pause, "nothing"), (.resume, "resumed"),
                 (.resume, "nothing"), (.content("bc"), "bc|"),
             ]),
         ConnectionRow(
-            "an expectation that nobody knows", [(.request("POST 1.1", fields: ["Expect:a-miracle"], .length(3)), "refuse 417")]),
+            "an unknown expectation", [(.request("POST 1.1", fields: ["Expect:a-miracle"], .length(3)), "refuse 417")]),
         ConnectionRow(
-            "HTTP/1.0 knows no expectations", [(.request("POST 1.0", fields: ["Expect:a-miracle"], .length(3)), "nothing")]),
+            "HTTP/1.0 has no expectations", [(.request("POST 1.0", fields: ["Expect:a-miracle"], .length(3)), "nothing")]),
     ]
 
     static let responses: [ConnectionRow] = [
         ConnectionRow(
-            "in pieces, of a length",
+            "a response with Content-Length, in pieces",
             [
                 (get, "nothing"), (.beginResponse(.length(3)), "response"), (.endResponse, "end"), (.endResponse, "nothing"),
                 (.sent(), "next"),
             ]),
         ConnectionRow(
-            "in chunks", [(get, "nothing"), (.beginResponse(.chunked), "response"), (.endResponse, "last chunk"), (.sent(), "next")]),
+            "a chunked response",
+            [(get, "nothing"), (.beginResponse(.chunked), "response"), (.endResponse, "last chunk"), (.sent(), "next")]),
         ConnectionRow(
-            "chunks are not for HEAD",
+            "a response to HEAD has no chunks",
             [(.request("HEAD 1.1"), "nothing"), (.beginResponse(.chunked), "response"), (.endResponse, "end"), (.sent(), "next")]),
         ConnectionRow(
-            "HTTP/1.0 knows no chunks: the connection's end is the content's",
+            "HTTP/1.0 has no chunks: the connection's end delimits the content",
             [(.request("GET 1.0"), "nothing"), (.beginResponse(.chunked), "last"), (.endResponse, "end"), (.sent(), "linger")]),
         ConnectionRow(
-            "a response before all of the request's content is the last",
+            "a response before the end of the request content is the last one",
             [(.request("POST 1.1", .length(5)), "nothing"), (.wholeResponse, "last"), (.content("ab"), "ab"), (.sent(), "linger")]),
         ConnectionRow(
-            "what was sent is not the end while the response is under way",
+            "flushed output is not the end of an incomplete response",
             [(get, "nothing"), (.beginResponse(.chunked), "response"), (.sent(), "nothing")]),
         ConnectionRow(
-            "taken back, and another given",
+            "a response is replaced before it is sent",
             [(get, "nothing"), (.beginResponse(.length(3)), "response"), (.takeBack, "taken back"), (.wholeResponse, "response")]),
         ConnectionRow(
-            "nothing is taken back that the kernel may have",
+            "a response cannot be replaced once it was offered to the kernel",
             [(get, "nothing"), (.beginResponse(.length(3)), "response"), (.offerOutput, "nothing"), (.takeBack, "too late")]),
         ConnectionRow(
-            "nothing is taken back that has ended",
+            "a response cannot be replaced once it has ended",
             [(get, "nothing"), (.beginResponse(.length(3)), "response"), (.endResponse, "end"), (.takeBack, "too late")]),
         ConnectionRow(
-            "the flow is held back while much waits, and called again once",
+            "backpressure applies while the buffer is full, and ends with one call",
             [
                 (get, "nothing"), (.beginResponse(.chunked), "response"), (.write(5), "more"), (.write(5, isFull: true), "wait"),
                 (.write(5), "wait"), (.drained, "call"), (.drained, "nothing"), (.write(5), "more"),
             ]),
         ConnectionRow(
-            "what may be read ahead holds nobody back while there is memory",
+            "read-ahead content causes no backpressure while memory is available",
             [
                 (get, "nothing"), (.beginResponse(.chunked, readAhead: 10), "response"), (.write(5, isFull: true, hasMemory: true), "more"),
                 (.write(5, isFull: true, hasMemory: true), "wait"),
             ]),
         ConnectionRow(
-            "without memory it does",
+            "read-ahead content causes backpressure without memory",
             [(get, "nothing"), (.beginResponse(.chunked, readAhead: 10), "response"), (.write(5, isFull: true), "wait")]),
-        ConnectionRow("a response to nobody", [(.wholeResponse, "nobody"), (.beginResponse(.none), "nobody"), (.endResponse, "nothing")]),
+        ConnectionRow(
+            "a response without a request", [(.wholeResponse, "nobody"), (.beginResponse(.none), "nobody"), (.endResponse, "nothing")]),
     ]
 
     static let ends: [ConnectionRow] = [
-        ConnectionRow("the client ends between two requests", [(.inputEnded, "close")]),
-        ConnectionRow("the client ends within a head", [(.headCame, "clock"), (.inputEnded, "close")]),
+        ConnectionRow("the client closes between two requests", [(.inputEnded, "close")]),
+        ConnectionRow("the client closes within a head", [(.headCame, "clock"), (.inputEnded, "close")]),
         ConnectionRow(
-            "the client ends within its content", [(.request("POST 1.1", .length(5)), "nothing"), (.inputEnded, "abandon")]),
+            "the client closes within its content", [(.request("POST 1.1", .length(5)), "nothing"), (.inputEnded, "abandon")]),
         ConnectionRow(
-            "a client that sends no more gets its response, and no other",
+            "a client that half-closes gets its pending response and no other",
             [(get, "nothing"), (.inputEnded, "tell end"), (.wholeResponse, "response"), (.sent(), "close")]),
         ConnectionRow(
-            "what it had sent before is still answered",
+            "requests received before a half-close are answered",
             [(get, "nothing"), (.inputEnded, "tell end"), (.wholeResponse, "response"), (.sent(hasInput: true), "next"), (get, "nothing")]),
-        ConnectionRow("that it sends no more is told once", [(get, "nothing"), (.peerEnded, "tell end"), (.inputEnded, "nothing")]),
-        ConnectionRow("no request comes", [(.timedOut, "abandon")]),
-        ConnectionRow("a head does not end", [(.headCame, "clock"), (.timedOut, "refuse 408")]),
-        ConnectionRow("content does not end", [(.request("POST 1.1", .length(5)), "nothing"), (.timedOut, "refuse 408")]),
+        ConnectionRow("a half-close is reported once", [(get, "nothing"), (.peerEnded, "tell end"), (.inputEnded, "nothing")]),
+        ConnectionRow("timeout: no request", [(.timedOut, "abandon")]),
+        ConnectionRow("timeout: an incomplete head", [(.headCame, "clock"), (.timedOut, "refuse 408")]),
+        ConnectionRow("timeout: incomplete content", [(.request("POST 1.1", .length(5)), "nothing"), (.timedOut, "refuse 408")]),
         ConnectionRow(
-            "content does not end, and the response has begun",
+            "timeout: incomplete content after the response has begun",
             [(.request("POST 1.1", .length(5)), "nothing"), (.beginResponse(.chunked), "last"), (.timedOut, "abandon")]),
-        ConnectionRow("the proxy ends between two requests: the next is waited for", [(.drain, "wait"), (.timedOut, "abandon")]),
+        ConnectionRow("draining between two requests waits for the next request", [(.drain, "wait"), (.timedOut, "abandon")]),
         ConnectionRow(
-            "the proxy ends after a response has told that the connection goes on",
+            "draining after a response head that keeps the connection open",
             [
                 (get, "nothing"), (.beginResponse(.length(2)), "response"), (.drain, "nothing"), (.endResponse, "end"),
                 (.sent(), "next"), (.drain, "wait"),
             ]),
         ConnectionRow(
-            "the proxy ends during a request", [(get, "nothing"), (.drain, "nothing"), (.wholeResponse, "last"), (.sent(), "linger")]),
+            "draining during a request", [(get, "nothing"), (.drain, "nothing"), (.wholeResponse, "last"), (.sent(), "linger")]),
         ConnectionRow(
-            "what comes after the last response is thrown away, within a limit",
+            "input after the last response is discarded up to a limit",
             [
                 (.request("GET 1.1", ends: true), "nothing"), (.wholeResponse, "last"), (.sent(), "linger"), (.discard(1 << 20), "nothing"),
                 (.discard(1), "close"),
             ]),
         ConnectionRow(
-            "a client that does not go is left in the end",
+            "a client that does not close is disconnected",
             [(.request("GET 1.1", ends: true), "nothing"), (.wholeResponse, "last"), (.sent(), "linger"), (.timedOut, "abandon")]),
     ]
 

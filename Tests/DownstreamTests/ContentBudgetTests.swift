@@ -22,14 +22,14 @@ struct ContentBudgetTests {
     @Test(
         "the announced length decides whether content is buffered",
         arguments: [
-            Announced("what may be held is taken whole", 1_000, limit: 1_000, .whole),
-            Announced("what is longer is not even begun with", 1_001, limit: 1_000, .streamed(.tooLong)),
-            Announced("a route may allow more", 5_000, limit: 5_000, .whole),
-            Announced("of unknown length: as long as it is short", nil, limit: 1_000, .whole),
-            Announced("nothing is held where nothing may be", 1, limit: 0, .streamed(.tooLong)),
-            Announced("and of unknown length neither", nil, limit: 0, .streamed(.tooLong)),
-            Announced("no content is always whole", 0, limit: 0, .whole),
-            Announced("a huge length does no harm", .max, limit: 1_000, .streamed(.tooLong)),
+            Announced("content up to the limit is buffered", 1_000, limit: 1_000, .whole),
+            Announced("content above the limit is streamed from the start", 1_001, limit: 1_000, .streamed(.tooLong)),
+            Announced("a route's greater limit", 5_000, limit: 5_000, .whole),
+            Announced("content of unknown length is buffered at first", nil, limit: 1_000, .whole),
+            Announced("limit 0: content is streamed", 1, limit: 0, .streamed(.tooLong)),
+            Announced("limit 0: content of unknown length is streamed", nil, limit: 0, .streamed(.tooLong)),
+            Announced("limit 0: empty content", 0, limit: 0, .whole),
+            Announced("the greatest possible length", .max, limit: 1_000, .streamed(.tooLong)),
         ])
     func atTheHead(_ row: Announced) {
         #expect(Self.rules.decide(announced: row.announced, limit: row.limit) == row.expected)
@@ -50,18 +50,20 @@ struct ContentBudgetTests {
     @Test(
         "the received length and the free memory decide whether content is buffered",
         arguments: [
-            More("alone: up to the limit", 1_000, used: 1_000, .whole),
-            More("beyond the limit", 1_001, used: 1_001, .streamed(.tooLong)),
-            More("up to the limit while a quarter of all is free", 1_000, used: 48_000, .whole),
-            More("half of the limit when an eighth is free", 500, used: 56_000, .whole),
-            More("and no more", 501, used: 56_000, .streamed(.noCapacity)),
-            More("little when little is free", 15, used: 63_000, .whole),
-            More("never beyond the total", 1, used: 64_001, .streamed(.noCapacity)),
-            More("nothing when nothing is left", 1, used: 64_000, .streamed(.noCapacity)),
-            More("more than each may, on a route, while half of all is free", 5_000, used: 32_000, limit: 5_000, .whole),
-            More("and else no more than each", 5_000, used: 32_001, limit: 5_000, .streamed(.noCapacity)),
-            More("which is still taken then", 1_000, used: 32_001, limit: 5_000, .whole),
-            More("too long comes before no room", 6_000, used: 64_001, limit: 5_000, .streamed(.tooLong)),
+            More("all memory is free: up to the limit", 1_000, used: 1_000, .whole),
+            More("all memory is free: above the limit", 1_001, used: 1_001, .streamed(.tooLong)),
+            More("a quarter of the memory is free: up to the limit", 1_000, used: 48_000, .whole),
+            More("an eighth of the memory is free: half of the limit", 500, used: 56_000, .whole),
+            More("an eighth of the memory is free: more than half of the limit", 501, used: 56_000, .streamed(.noCapacity)),
+            More("little memory is free: little content", 15, used: 63_000, .whole),
+            More("the total is exceeded", 1, used: 64_001, .streamed(.noCapacity)),
+            More("no memory is free", 1, used: 64_000, .streamed(.noCapacity)),
+            More("a route's greater limit while half of the memory is free", 5_000, used: 32_000, limit: 5_000, .whole),
+            More(
+                "a route's greater limit while less than half of the memory is free", 5_000, used: 32_001, limit: 5_000,
+                .streamed(.noCapacity)),
+            More("the common limit while less than half of the memory is free", 1_000, used: 32_001, limit: 5_000, .whole),
+            More("content above the limit while no memory is free", 6_000, used: 64_001, limit: 5_000, .streamed(.tooLong)),
         ])
     func unchanged(_ row: More) {
         #expect(Self.rules.decide(held: row.held, used: row.used, limit: row.limit) == row.expected)

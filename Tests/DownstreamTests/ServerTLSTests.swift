@@ -55,7 +55,9 @@ struct ServerTLSTests {
             #expect(ServerCertificates.read(settings, now: now).warnings.contains { $0.sentence.hasSuffix(end) })
         }
         var wrong = ServerTLSSettings.Certificate(file: other.certificate, keyFile: one.key)
-        for (key, words) in [(one.key, "is not that of"), ("/none", "cannot be read"), (other.certificate, "holds no key")] {
+        for (key, words) in [
+            (one.key, "does not belong to the certificate in"), ("/none", "cannot be read"), (other.certificate, "contains no key"),
+        ] {
             wrong.keyFile = key
             settings.certificates = [settings.certificates[0], wrong]
             let reading = ServerCertificates.read(settings, now: facts.notBefore)
@@ -65,7 +67,7 @@ struct ServerTLSTests {
         wrong.keyFile = other.key
         wrong.verification = .required
         settings.certificates = [wrong]
-        #expect(ServerCertificates.read(settings, now: 0).mistakes.first?.sentence.contains("needs client_ca") == true)
+        #expect(ServerCertificates.read(settings, now: 0).mistakes.first?.sentence.contains("requires client_ca") == true)
     }
 
     @Test("a certificate or key file that is a pipe is rejected without blocking", .play)
@@ -75,7 +77,7 @@ struct ServerTLSTests {
         #expect(unlink(one.key) == 0 && mkfifo(one.key, 0o600) == 0)
         var settings = ServerTLSSettings()
         settings.certificates = [ServerTLSSettings.Certificate(file: one.certificate, keyFile: one.key)]
-        #expect(ServerCertificates.read(settings, now: 0).mistakes.map(\.sentence) == ["\(one.key) is no regular file"])
+        #expect(ServerCertificates.read(settings, now: 0).mistakes.map(\.sentence) == ["\(one.key) is not a regular file"])
     }
 
     @Test("a self-signed certificate is immediately valid")

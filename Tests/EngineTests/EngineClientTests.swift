@@ -47,7 +47,7 @@ struct EngineClientTests {
     }
 
     @Test("commands without urgency are sent with urgent ones, in order, or by themselves after a short delay")
-    func unhurried() {
+    func nonUrgent() {
         let engine = ScriptedEngine(Self.echo)
         let play = EnginePlay(engine)
         #expect(play.begin([EngineCommand("GET", "a", keyAt: 1)]).reply == Self.bytes("a"))
@@ -235,7 +235,7 @@ struct EngineClientTests {
     @Test(
         "an unsolicited or malformed reply ends the connection",
         arguments: ["+OK\r\n", "HTTP/1.1 400\r\n", "$99999999\r\n"])
-    func outOfStep(surplus: String) {
+    func unsolicitedReply(surplus: String) {
         let engine = ScriptedEngine { words in words.last == "bad" ? [.reply("+OK\r\n" + surplus)] : nil }
         let play = EnginePlay(engine)
         #expect(play.ask("SET", "a", "bad") == Self.ok)
@@ -311,7 +311,7 @@ struct EngineClientTests {
         let refusal = "-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n"
         for engine in engines { engine.react { $0[0] == "CLUSTER" ? [.reply(refusal)] : nil } }
         #expect(EnginePlay(engines.map(\.server)).ask("GET", "a", patience: 1000) == .failed(.commandForbidden))
-        #expect(EnginePlay([engines[0].server]).ask("GET", "a", patience: 1000) == .nothing, "one is all there is")
+        #expect(EnginePlay([engines[0].server]).ask("GET", "a", patience: 1000) == .nothing, "a single server needs no cluster command")
     }
 
     @Test("a server that became a replica is connected again, because its name may resolve to another server")
@@ -380,7 +380,7 @@ struct EngineClientTests {
             ("ERR max number of clients reached", .unreachable), ("ERR Error accepting a new connection", .unreachable),
             ("LOADING Redis is loading the dataset in memory", .loading),
         ])
-    func notTakenIn(text: String, failure: EngineFailure) {
+    func authenticationErrors(text: String, failure: EngineFailure) {
         let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.reply("-\(text)\r\n"), .close] : nil }
         let play = EnginePlay(engine) { $0.passwordFile = TestTools.file("secret") }
         // After a denial the breaker opens at once. A server that may accept connections soon is given more attempts.
@@ -422,7 +422,7 @@ struct EngineClientTests {
     }
 
     @Test("a reply handler may send more commands and may close the client")
-    func fromWithin() {
+    func callsFromReplyHandler() {
         let engine = ScriptedEngine(Self.echo)
         let play = EnginePlay(engine)
         let (again, last, unwanted) = (Outcome(), Outcome(), Outcome())

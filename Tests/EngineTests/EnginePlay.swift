@@ -83,7 +83,7 @@ final class EnginePlay: Sendable {
             done.signal()
         }
         done.wait()
-        guard let value = result.withLock({ $0 }) else { preconditionFailure("nothing was brought back") }
+        guard let value = result.withLock({ $0 }) else { preconditionFailure("no result") }
         return value
     }
 

@@ -21,13 +21,13 @@ struct AcceptedCodingTests {
     }
 
     static let rows = [
-        Row("without the field nothing is coded: some who leave it out can read no coding", nil, "identity"),
+        Row("no field: no coding, because some such clients cannot decode", nil, "identity"),
         Row("an empty field", "", "identity"),
-        Row("what can be taken off again is asked for, in our order", "br, gzip, zstd", "gzip, br, zstd"),
-        Row("what cannot be taken off is not asked for", "compress, gzip", "gzip"),
-        Row("names in any case, and the old name of gzip", "X-GZIP, BR", "gzip, br"),
-        Row("a weight of nothing refuses", "gzip;q=0, br;q=0.000, zstd;q=0.1", "zstd"),
-        Row("a star names nothing", "*", "identity"),
+        Row("supported codings are requested in order of preference", "br, gzip, zstd", "gzip, br, zstd"),
+        Row("unsupported codings are not requested", "compress, gzip", "gzip"),
+        Row("names are case-insensitive; x-gzip is gzip", "X-GZIP, BR", "gzip, br"),
+        Row("weight 0 excludes a coding", "gzip;q=0, br;q=0.000, zstd;q=0.1", "zstd"),
+        Row("* requests no coding", "*", "identity"),
         Row("identity alone", "identity", "identity"),
         Row("white space around weights", "gzip ; q=1 , br ;q=0", "gzip"),
     ]

@@ -19,7 +19,7 @@ struct ClockTests {
         arguments: [
             Row(testDescription: "no response", responses: [], expected: nil),
             Row(testDescription: "in the same second", responses: [(5_000, 5_900, 10)], expected: 0),
-            Row(testDescription: "one that took long", responses: [(5_000, 9_000, 3_500)], expected: 0),
+            Row(testDescription: "a slow response", responses: [(5_000, 9_000, 3_500)], expected: 0),
             Row(testDescription: "ahead", responses: [(20_000, 5_900, 10)], expected: 14_100),
             Row(testDescription: "behind", responses: [(5_000, 20_000, 10)], expected: -13_991),
             Row(

@@ -9,7 +9,7 @@ import Testing
 @Suite("Log writer")
 struct LogWriterTests {
     @Test("writing into a full pipe does not block, and dropped lines are reported once it is read")
-    func nobodyReads() {
+    func fullPipe() {
         var ends: [Int32] = [0, 0]
         #expect(pipe(&ends) == 0)
         defer { close(ends[0]) }
@@ -30,7 +30,8 @@ struct LogWriterTests {
             guard count > 0 else { break }
             text += piece[..<count]
         }
-        #expect(String(decoding: text, as: UTF8.self).contains(" lines of this log were dropped, because its reader is too slow\n"))
+        #expect(
+            String(decoding: text, as: UTF8.self).contains(" log lines were dropped, because the reader of standard error is too slow\n"))
     }
 
     @Test("lines are written whole and in order")

@@ -38,8 +38,10 @@ struct CatchingUpTests {
         #expect(play.when(.entries(entries(1...1))).suffix(1) == [.readFrom(LogPosition(200))])
         #expect(play.when(.entries(entries(2...2))).suffix(2) == [.report(1), .readFrom(LogPosition(300))])
         #expect(play.when(.entries(entries(3...3))).suffix(1) == [.readFrom(LogPosition(400))])
-        #expect(play.when(.entries(entries(4...4))) == [.apply(entry(500, .target, 5, 4)), .report(2)], "four wait: no more is asked for")
-        #expect(play.when(.applied(report: 1)) == [.readFrom(LogPosition(500))], "nothing is kept by it")
+        #expect(
+            play.when(.entries(entries(4...4))) == [.apply(entry(500, .target, 5, 4)), .report(2)],
+            "four entries are pending: no further read")
+        #expect(play.when(.applied(report: 1)) == [.readFrom(LogPosition(500))], "the position is not persisted")
         #expect(play.follower.kept == kept(100, added: 1))
     }
 
@@ -62,11 +64,11 @@ struct CatchingUpTests {
         #expect(play.when(.entries(entries(1...1))).last == .report(1))
         for round in 0..<10 {
             #expect(play.when(.tick, at: play.now + 600) == [.readInfo])
-            #expect(play.when(.infoRead(log)) == (round == 0 ? [.report(2)] : []), "what was read is whole")
+            #expect(play.when(.infoRead(log)) == (round == 0 ? [.report(2)] : []), "the log is read completely")
         }
         #expect(play.when(.applied(report: 1)) == [.readFrom(LogPosition(200))])
         #expect(play.when(.engineTime(8_000)) == [])
-        #expect(play.when(.tick, at: play.now + 600) == [], "nothing is owed")
+        #expect(play.when(.tick, at: play.now + 600) == [], "no action is pending")
     }
 
     @Test("the position is kept while catching up if nothing unread was trimmed, and the next process continues there")
@@ -76,7 +78,7 @@ struct CatchingUpTests {
         #expect(play.when(.entries(entries(4...5))).suffix(2) == [.readInfo, .readFrom(LogPosition(600))])
         #expect(play.when(.infoRead(log)) == [.report(1)])
         #expect(play.when(.applied(report: 1)) == [.keep(FollowerPlay.kept(600, added: 6))])
-        #expect(play.follower.version == nil, "it does not see")
+        #expect(play.follower.version == nil, "the node is not connected to the log")
         var next = Play(kept: kept(600, added: 6))
         #expect(
             next.when(.connected(log, fleetMilliseconds: nil)) == [
@@ -100,8 +102,10 @@ struct CatchingUpTests {
         #expect(play.when(.infoRead(trimmed)) == [.report(2)])
         #expect(play.when(.entries(Array(rest[2...]))).suffix(2) == [.readInfo, .readFrom(LogPosition(1_100))])
         #expect(play.when(.infoRead(trimmed)) == [.upToDate, .report(3)])
-        #expect(play.when(.applied(report: 3)).isEmpty, "not as soon after the last")
-        #expect(play.follower.lastToKeep(now: play.now) == FollowerPlay.kept(1_100, added: 11), "all was read: it is known again")
+        #expect(play.when(.applied(report: 3)).isEmpty, "too soon after the last persisted position")
+        #expect(
+            play.follower.lastToKeep(now: play.now) == FollowerPlay.kept(1_100, added: 11),
+            "the whole log was read: the position is known again")
     }
 
     @Test("while an entry is missing, no position is kept, because the next process would ignore the gap")
@@ -132,7 +136,7 @@ struct CatchingUpTests {
         #expect(play.when(.entries(entries(1...2))).contains(.readInfo))
         #expect(play.when(.infoRead(log)) == [.report(1)])
         guard case .keep(let middle)? = play.when(.applied(report: 1)).first else {
-            Issue.record("nothing is kept")
+            Issue.record("no position is persisted")
             return
         }
         #expect(middle.position == LogPosition(300) && middle.epoch == 2 && middle.added == 502)

@@ -20,7 +20,7 @@ struct CeilingTests {
         #expect(play.when(.entries([entry(200, .target, 5, 2)]), at: 1_010).contains(.report(2)))
         #expect(play.follower.version == nil)
         _ = play.when(.kept(Play.kept(100, added: 1)))
-        #expect(play.follower.version?.position == LogPosition(200), "it was read, and is below the ceiling")
+        #expect(play.follower.version?.position == LogPosition(200), "the entry was read and is below the ceiling")
         #expect(play.when(.applied(report: 2), at: 1_020) == [])
         _ = play.when(.nothingNew, at: 2_000)
         #expect(play.when(.tick, at: 2_010) == [])
@@ -52,7 +52,7 @@ struct CeilingTests {
         let actions = other.when(.connected(info(3_000, 1, 2, 100, 2, 2, 0), fleetMilliseconds: nil))
         let fence = Fence(at: LogPosition(16_000), doubtedAfter: LogPosition(3_000))
         #expect(actions.contains(.mayAppend(fence: fence, isNewPrimary: true)), "\(actions)")
-        #expect(actions.contains(.raiseFloor(LogPosition(15_000))), "what it obeyed without keeping it may be lost")
+        #expect(actions.contains(.raiseFloor(LogPosition(15_000))), "applied entries that were not persisted may be lost")
         // The log of the unchanged primary bounds the positions as well.
         _ = same.when(.lost)
         let later = same.when(.connected(info(2_000, 1, 2, 100, 2, 2, 0), fleetMilliseconds: nil))

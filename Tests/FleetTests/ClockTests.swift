@@ -39,8 +39,8 @@ struct ClockTests {
     func jumps() {
         var clock = FleetClock()
         #expect(clock.note(.init(asked: 0, answered: 10, engine: 1_000_005)) == .steady)
-        #expect(clock.note(.init(asked: 1_000, answered: 3_000, engine: 1_001_050)) == .steady, "a slow answer")
-        #expect(clock.now(3_000) == 1_003_000, "the better measurement stays")
+        #expect(clock.note(.init(asked: 1_000, answered: 3_000, engine: 1_001_050)) == .steady, "a slow reply")
+        #expect(clock.now(3_000) == 1_003_000, "the more precise measurement is kept")
         #expect(clock.note(.init(asked: 4_000, answered: 4_010, engine: 1_004_900)) == .steady)
         #expect(clock.note(.init(asked: 5_000, answered: 5_010, engine: 1_003_000)) == .jumped)
         #expect(clock.now(5_005) == 1_003_000)

@@ -26,7 +26,7 @@ struct EchoTests {
         _ = play.when(.nothingNew, at: read + 2_098)
         #expect(!play.when(.tick, at: read + 2_098).contains(.sendHello))
         #expect(play.when(.tick, at: read + 2_099).contains(.sendHello))
-        #expect(!play.when(.tick, at: read + 2_300).contains(.sendHello), "it is under way")
+        #expect(!play.when(.tick, at: read + 2_300).contains(.sendHello), "the greeting is in flight")
         _ = play.when(.entries([Play.entry(5_000, .hello, node: Play.node, 1)]), at: read + 2_400)
         _ = play.when(.nothingNew, at: read + 3_400)
         _ = play.when(.entries([Play.entry(6_000, .hello, node: 5, 2)]), at: read + 4_300)
@@ -43,7 +43,9 @@ struct EchoTests {
         #expect(play.follower.version == nil && play.follower.connectedUntil == nil)
         #expect(play.when(.refused) == [])
         let other = Play.entry(2_000, .target, node: 5, 2)
-        #expect(play.when(.entries([other])) == [.apply(other), .report(2), .readFrom(LogPosition(2_000))], "and obeys what others say")
+        #expect(
+            play.when(.entries([other])) == [.apply(other), .report(2), .readFrom(LogPosition(2_000))], "entries of other nodes are applied"
+        )
         #expect(play.when(.appended(LogPosition(3_000))) == [])
         #expect(!play.follower.isUpToDate)
         let own = Play.entry(3_000, .hello, node: Play.node, 1)
@@ -56,7 +58,7 @@ struct EchoTests {
         var play = quiet()
         let read = play.follower.echo.last
         _ = play.when(.refused)
-        #expect(play.when(.lost) == [], "it was disconnected already")
+        #expect(play.when(.lost) == [], "the node is already disconnected")
         _ = play.when(.connected(info(100, 1, 1, 100, 1, 1, 0), fleetMilliseconds: nil))
         _ = play.when(.nothingNew)
         #expect(play.when(.infoRead(info(100, 1, 1, 100, 1, 1, 0))) == [.disconnected(since: read, .refused)])
@@ -65,7 +67,7 @@ struct EchoTests {
     }
 
     @Test("an own entry not read within 1.5 seconds means that reads and writes reach different servers")
-    func unheard() {
+    func ownEntryNotRead() {
         var play = quiet()
         let appended = play.now + 100
         #expect(play.when(.appended(LogPosition(200)), at: appended) == [])
@@ -91,7 +93,7 @@ struct EchoTests {
     }
 
     @Test("hundreds of idle nodes together append only a few greetings per interval, even if some nodes stop", arguments: [2, 300])
-    func oneForAll(count: Int) {
+    func fewGreetings(count: Int) {
         var numbers = SeededGenerator(seed: UInt64(count))
         let limits = LogFollower.Limits()
         var nodes: [(follower: LogFollower, tick: Int64, sequence: UInt64)] = (0..<count).map { _ in
@@ -119,7 +121,7 @@ struct EchoTests {
                 log.append((Play.entry(UInt64(10_000 + now), .hello, node: nodes[index].follower.node, nodes[index].sequence), now + 20))
             }
         }
-        #expect(longest <= limits.quiet + 300, "nobody hears nothing for longer")
+        #expect(longest <= limits.quiet + 300, "every node reads an entry within this time")
         #expect(greetings <= Int(end / (limits.quiet / 2)) * 3, "\(greetings)")
     }
 }

@@ -30,19 +30,19 @@ struct EntryTests {
 
     static let unknown: [(String, [(String, String)], Bool)] = [
         ("nothing", [], false),
-        ("no kind", [("n", "0123456789abcdef"), ("s", "7")], true),
+        ("a missing kind", [("n", "0123456789abcdef"), ("s", "7")], true),
         ("a kind of a newer version", [("k", "z"), ("n", "0123456789abcdef"), ("s", "7")], true),
         ("a kind of two letters", [("k", "tt"), ("n", "0123456789abcdef"), ("s", "7")], true),
         ("two kinds", [("k", "t"), ("k", "t"), ("n", "0123456789abcdef"), ("s", "7")], true),
         ("two arguments", [("k", "t"), ("v", "1"), ("v", "2"), ("n", "0123456789abcdef"), ("s", "7")], true),
-        ("a softness that is none", [("k", "t"), ("f", "0"), ("n", "0123456789abcdef"), ("s", "7")], true),
+        ("an invalid softness", [("k", "t"), ("f", "0"), ("n", "0123456789abcdef"), ("s", "7")], true),
         ("no origin", [("k", "t")], false),
         ("a short node", [("k", "t"), ("n", "0123"), ("s", "7")], false),
         ("a node with a sign", [("k", "t"), ("n", "+123456789abcdef"), ("s", "7")], false),
         ("a node in capitals", [("k", "t"), ("n", "0123456789ABCDEF"), ("s", "7")], false),
         ("two nodes", [("k", "t"), ("n", "0123456789abcdef"), ("n", "0123456789abcdef"), ("s", "7")], false),
         ("the sequence 0", [("k", "t"), ("n", "0123456789abcdef"), ("s", "0")], false),
-        ("a sequence that nobody reaches", [("k", "t"), ("n", "0123456789abcdef"), ("s", "9223372036854775808")], false),
+        ("a sequence above the limit", [("k", "t"), ("n", "0123456789abcdef"), ("s", "9223372036854775808")], false),
         ("a sequence with a leading zero", [("k", "t"), ("n", "0123456789abcdef"), ("s", "07")], false),
     ]
 

@@ -240,10 +240,10 @@ struct ExplorerTests {
         Scenario("two stores and a write", Budget(fetches: 2, writes: 1, takes: 1)),
         Scenario("a store and a purge", nodes: 3, Budget(fetches: 1, purges: 1)),
         Scenario("a split", Budget(fetches: 1, purges: 1, cuts: 1)),
-        Scenario("an answer that is lost", Budget(fetches: 1, purges: 1, lostAnswers: 1)),
+        Scenario("a lost reply", Budget(fetches: 1, purges: 1, lostAnswers: 1)),
         Scenario("a restart", Budget(fetches: 1, purges: 1, restarts: 1)).with { ($0.keepsAtOnce, $0.isCoarse) = (false, true) },
         Scenario("the log is trimmed", Budget(fetches: 1, purges: 1, cuts: 1, trims: 1)).with { $0.isCoarse = true },
-        Scenario("all is deleted", Budget(fetches: 1, purges: 1, restarts: 1, flushes: 1)).with { $0.isCoarse = true },
+        Scenario("all data is deleted", Budget(fetches: 1, purges: 1, restarts: 1, flushes: 1)).with { $0.isCoarse = true },
         Scenario("a crash before a write of another node is flushed", Budget(fetches: 1, writes: 1, restarts: 1))
             .with { ($0.keepsAtOnce, $0.isCoarse) = (false, true) },
         Scenario("another primary", Budget(fetches: 1, purges: 1, failOvers: 1)).with { $0.isCoarse = true },
@@ -270,7 +270,7 @@ struct ExplorerTests {
             "a node that is new at a primary whose clock is behind", nodes: 3, Budget(fetches: 1, purges: 2, failOvers: 1, clock: -5_000)
         )
         .with { ($0.isCoarse, $0.late) = (true, 1) },
-        Scenario("two primaries after each other", Budget(fetches: 1, purges: 1, failOvers: 2, clock: -5_000)).with { $0.isCoarse = true },
+        Scenario("two successive primaries", Budget(fetches: 1, purges: 1, failOvers: 2, clock: -5_000)).with { $0.isCoarse = true },
         Scenario("a restart and another primary", Budget(fetches: 1, purges: 1, failOvers: 1, restarts: 1, clock: -50))
             .with { $0.isCoarse = true },
         Scenario("a restart", nodes: 3, Budget(fetches: 1, purges: 1, restarts: 1)).with { $0.isCoarse = true },

@@ -72,10 +72,10 @@ struct FollowerTests {
             play.when(.entries([entry(200, .all, 5, 2)])) == [.apply(entry(200, .all, 5, 2)), .readInfo, .readFrom(LogPosition(200))])
         #expect(!play.follower.isUpToDate)
         #expect(play.when(.infoRead(log)) == [.upToDate, .report(1)])
-        #expect(play.follower.isUpToDate && play.follower.version == nil, "not kept as yet")
+        #expect(play.follower.isUpToDate && play.follower.version == nil, "not yet persisted")
         let kept = Play.kept(200, added: 2)
         #expect(play.when(.applied(report: 1)) == [.keep(kept)])
-        #expect(play.follower.version == nil, "not on the disk as yet")
+        #expect(play.follower.version == nil, "not yet on disk")
         #expect(play.when(.kept(kept)) == [])
         #expect(play.follower.version == RecordVersion(epoch: 1, position: LogPosition(200)))
     }
@@ -131,7 +131,7 @@ struct FollowerTests {
                 ])
         #expect(
             play.when(.entries([entry(300, .target, 5, 9), entry(250, .target, 5, 8)])) == [.readFrom(LogPosition(300))],
-            "not after the last")
+            "the entry is not after the last one")
     }
 
     @Test("after 1.5 seconds without a reply the node is disconnected from the log and requests another connection")
@@ -169,7 +169,7 @@ struct FollowerTests {
         _ = play.when(.entries([entry(50, .target, 5, 1)]))
         _ = play.when(.infoRead(info(50, 2, 1, 50, 1, 1, 0)))
         guard case .keep(let kept) = play.when(.applied(report: 2)).first else {
-            Issue.record("nothing is kept")
+            Issue.record("no position is persisted")
             return
         }
         #expect(kept.epoch == 2 && kept.formerEpochs == [1])
@@ -250,18 +250,18 @@ struct FollowerTests {
     }
 
     static let trims: [(String, LogInfo, Bool)] = [
-        ("nothing was removed", FollowerPlay.info(last: 200, first: 100, count: 2, added: 2), false),
-        ("only what was read was removed", FollowerPlay.info(last: 200, first: 200, count: 1, added: 2), false),
-        ("something after it was removed", FollowerPlay.info(last: 300, first: 300, count: 1, added: 3), true),
-        ("all was removed, and nothing added", FollowerPlay.info(last: 100, first: nil, count: 0, added: 1), false),
-        ("all was removed, what was added too", FollowerPlay.info(last: 200, first: nil, count: 0, added: 2), true),
-        ("an entry after it was deleted by itself", FollowerPlay.info(last: 300, first: 100, count: 2, added: 3, lastDeleted: 200), true),
+        ("nothing was trimmed", FollowerPlay.info(last: 200, first: 100, count: 2, added: 2), false),
+        ("only read entries were trimmed", FollowerPlay.info(last: 200, first: 200, count: 1, added: 2), false),
+        ("an unread entry was trimmed", FollowerPlay.info(last: 300, first: 300, count: 1, added: 3), true),
+        ("all entries were trimmed, none was added", FollowerPlay.info(last: 100, first: nil, count: 0, added: 1), false),
+        ("all entries were trimmed, including an added one", FollowerPlay.info(last: 200, first: nil, count: 0, added: 2), true),
+        ("a single unread entry was deleted", FollowerPlay.info(last: 300, first: 100, count: 2, added: 3, lastDeleted: 200), true),
         (
-            "another primary: more was removed before what was reached than ever was there",
+            "another primary: more entries were trimmed than existed before the last read entry",
             FollowerPlay.info(last: 101, primary: 2, first: 99, count: 2, added: 3), true
         ),
-        ("another primary has what was reached", FollowerPlay.info(last: 101, primary: 2, count: 2, added: 2), false),
-        ("the log was deleted and begun anew", FollowerPlay.info(last: 300, first: 300, count: 1, added: 1), true),
+        ("another primary has the last read entry", FollowerPlay.info(last: 101, primary: 2, count: 2, added: 2), false),
+        ("the log was deleted and created again", FollowerPlay.info(last: 300, first: 300, count: 1, added: 1), true),
     ]
 
     @Test("entries trimmed before they were read are a gap", arguments: trims.indices)
@@ -354,7 +354,7 @@ struct FollowerTests {
     )
 
     @Test("a node that connects after another node's fence reads from the position where that node's check began")
-    func secondToMeet() {
+    func connectsAfterFence() {
         var play = Play.upToDate()
         _ = play.when(.entries([entry(500_000, .target, 5, 2)]))
         _ = play.when(.lost)
@@ -368,11 +368,11 @@ struct FollowerTests {
                 .append(Fence(at: LogPosition(601_000), doubtedAfter: LogPosition(299_999, .max))), .readFrom(LogPosition(601_000)),
             ])
         let lost = Fence(at: LogPosition(601_000), doubtedAfter: LogPosition(601_000), lostUpTo: LogPosition(500_000))
-        #expect(play.when(.infoRead(log)) == [.append(lost), .upToDate], "what it had read last is not there")
+        #expect(play.when(.infoRead(log)) == [.append(lost), .upToDate], "the last read entry is missing")
     }
 
     @Test("a new process that connects after another node's fence also reads from there, and applies entries it had only noted")
-    func newProcessSecondToMeet() {
+    func newProcessConnectsAfterFence() {
         var play = Play(kept: KeptPosition(position: LogPosition(500_000), epoch: 1, primary: [1], added: 2))
         let (log, early, fence) = Self.behind
         _ = play.when(.connected(log, fleetMilliseconds: nil))
@@ -386,7 +386,7 @@ struct FollowerTests {
     }
 
     @Test("entries trimmed since the fence was made are a gap; a node already following the primary does not read again")
-    func behindTheFence() {
+    func trimmedSinceFence() {
         var (log, _, fence) = Self.behind
         var reading = Play.upToDate()
         #expect(reading.when(.entries([fence])).last == .readFrom(LogPosition(601_000)))
@@ -399,7 +399,7 @@ struct FollowerTests {
     }
 
     @Test("a primary whose log is behind the last read position counts as a new primary")
-    func goneBack() {
+    func primaryBehind() {
         var play = Play.upToDate()
         _ = play.when(.entries([entry(500, .target, 5, 2)]))
         _ = play.when(.lost)
@@ -443,7 +443,7 @@ struct FollowerTests {
     }
 
     @Test("the state of the log is checked every ten seconds; another primary or epoch causes a reconnection")
-    func looks() {
+    func regularChecks() {
         var play = Play.upToDate()
         for _ in 0..<11 { _ = play.when(.nothingNew, at: play.now + 1_000) }
         #expect(play.when(.tick) == [.sendHello, .readInfo])
@@ -462,6 +462,6 @@ struct FollowerTests {
         for node in 10..<20 as Range<UInt64> { _ = play.when(.entries([entry(200 + node, .target, node, 5)])) }
         #expect(play.follower.isUpToDate)
         #expect(play.when(.entries([entry(300, .target, 10, 9)])).first == .apply(entry(300, .target, 10, 9)))
-        #expect(play.follower.isUpToDate, "no jump can be told")
+        #expect(play.follower.isUpToDate, "a jump cannot be detected")
     }
 }

@@ -23,7 +23,7 @@ struct LogTrimmingTests {
     }
 
     @Test("nodes use different delays, so that one of them trims for all")
-    func spread() {
+    func differentDelays() {
         var (one, other) = (trimming(node: 10), trimming(node: 20_000))
         #expect(one.noteInfo(first: LogPosition(3_939_000), fleetNow: 5_000_000, now: 0) != nil)
         #expect(other.noteInfo(first: LogPosition(3_939_000), fleetNow: 5_000_000, now: 0) == nil)

@@ -34,10 +34,10 @@ struct LossTests {
     }
 
     private static let rows = [
-        Row("away before anything was lost", read: 100, lostUpTo: 500, isGap: true),
-        Row("away since some of it", read: 300, lostUpTo: 500, isGap: true),
-        Row("there until the end", read: 500, lostUpTo: 500, isGap: false),
-        Row("has read more than who has told of it", read: 600, lostUpTo: 500, isGap: false, isGapAnew: true),
+        Row("disconnected before the first lost entry", read: 100, lostUpTo: 500, isGap: true),
+        Row("disconnected after some lost entries", read: 300, lostUpTo: 500, isGap: true),
+        Row("has read all lost entries", read: 500, lostUpTo: 500, isGap: false),
+        Row("has read more than the node that reported the loss", read: 600, lostUpTo: 500, isGap: false, isGapAnew: true),
     ]
 
     /// - Parameter isNew: whether a new process of the node meets the primary.
@@ -54,13 +54,13 @@ struct LossTests {
                 play.when(.connected(log, fleetMilliseconds: 900)) + play.when(.entries(entries))
                 + (round == 0 ? play.when(.lost) : play.when(.infoRead(log)))
             gaps += actions.count { $0 == .gap(.lostEntries) }
-            #expect(round > 0 || actions.contains(.raiseFloor(LogPosition(row.lostUpTo))), "its marks are gone")
+            #expect(round > 0 || actions.contains(.raiseFloor(LogPosition(row.lostUpTo))), "marks up to the loss are removed")
         }
         #expect(gaps == ((isNew ? row.isGapAnew : row.isGap) ? 1 : 0))
     }
 
     @Test("a node whose last read entry is missing reports it to the others, until it has read its own report")
-    func told() {
+    func reportedToOthers() {
         var play = Play.upToDate()
         _ = play.when(.entries([Play.entry(500, .target, node: 5, 2)]))
         _ = play.when(.lost)

@@ -109,7 +109,7 @@ struct MarkTableTests {
     }
 
     @Test("another epoch clears the table except for marks without a position")
-    func anew() {
+    func newEpoch() {
         var table = Self.table { table in
             table.note(.hash(7), at: LogPosition(90))
             table.hold(.hash(8))

@@ -160,7 +160,7 @@ struct WriterTests {
         #expect(play.when(.append(a, .write, token: 3)) == [])
         #expect(play.when(.answered([Play.at(5)])) == [.settle(a, at: LogPosition(5)), .report(1, .appended(LogPosition(5)))])
         #expect(play.writer.nextTick == 10)
-        #expect(play.when(.append(b, .write, token: nil)) == [.hold(b), Play.send((b, 2))], "others are not held up")
+        #expect(play.when(.append(b, .write, token: nil)) == [.hold(b), Play.send((b, 2))], "other entries are not delayed")
         _ = play.when(.answered([Play.at(6)]))
         play.now = 10
         #expect(play.when(.tick) == [Play.send((a, 3))])
@@ -195,7 +195,7 @@ struct WriterTests {
         _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1))
         _ = play.when(.append(a, .purge, token: 1))
         #expect(play.when(.append(b, .purge, token: 2)) == [.report(2, .refused)])
-        #expect(play.when(.append(b, .keptPurge, token: 3)) == [.hold(b)], "what is kept is sent, however much it is")
+        #expect(play.when(.append(b, .keptPurge, token: 3)) == [.hold(b)], "a persisted purge is sent, even above the limit")
     }
 
     @Test("after a lost connection unacknowledged entries are sent again with their sequence, and a wait first appends a greeting")
@@ -292,7 +292,7 @@ struct WriterTests {
         let actions = play.when(.connected(isNewPrimary: true, fence: nil, replicas: 1))
         #expect(actions.contains(.hold(.everythingStale)))
         guard case .send(let outgoing) = actions.last else {
-            Issue.record("nothing is sent")
+            Issue.record("no entry is sent")
             return
         }
         #expect(outgoing.contains { $0.entry.message == .everythingStale } && outgoing.last?.entry.message.kind == .hello)

@@ -72,7 +72,7 @@ struct ConductTests {
     }
 
     @Test("frames on a closed stream are distinguished from frames sent before the peer knew")
-    func pastStreams() {
+    func closedStreams() {
         var memory = HTTP2StreamMemory()
         func fault(_ kind: UInt8, _ stream: Int32) -> HTTP2ErrorCode? {
             let head = Self.head(kind, 0, stream)

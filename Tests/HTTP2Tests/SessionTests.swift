@@ -100,7 +100,7 @@ struct SessionTests {
     }
 
     @Test("nothing is written after the GOAWAY that ends a connection")
-    func lastWord() throws {
+    func nothingAfterGoAway() throws {
         let pair = try SessionPair()
         let streams = [1, 3].compactMap { _ in pair.client.session.submitRequest(SessionPair.request("/"), hasContent: false) }
         pair.exchange()

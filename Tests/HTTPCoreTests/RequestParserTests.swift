@@ -53,7 +53,7 @@ struct RequestParserTests {
         let text = Array("GET ".utf8) + target + Array(" HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
         var parser = RequestParser()
         guard case .head(let head, _, let consumed) = parser.parse(text.span, limits: RequestLimits()) else {
-            Issue.record("not taken")
+            Issue.record("the head is not accepted")
             return
         }
         #expect(consumed == text.count)
@@ -73,7 +73,7 @@ struct RequestParserTests {
         let text = Array("GET /a?b=%20 HTTP/1.1\r\nHost: h:80\r\nX-Y:  v w \t\r\nEmpty:\r\nX-Y: \u{e4}\r\n\r\n".utf8)
         var parser = RequestParser()
         guard case .head(let head, let framing, let consumed) = parser.parse(text.span, limits: RequestLimits()) else {
-            Issue.record("not taken")
+            Issue.record("the head is not accepted")
             return
         }
         #expect(consumed == text.count)

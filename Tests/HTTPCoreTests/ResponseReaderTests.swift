@@ -30,9 +30,9 @@ private struct Reading: Equatable, CustomStringConvertible {
                 left -= position - before
                 switch event {
                 case .needsMore:
-                    #expect(position == bytes.count, "bytes are left")
+                    #expect(position == bytes.count, "unread bytes remain")
                     break reading
-                case .headLines: #expect(position > before, "no line was taken")
+                case .headLines: #expect(position > before, "no line was consumed")
                 case .informational(let head), .final(let head): statuses.append(head.status.rawValue)
                 case .content(let range): content += String(decoding: bytes[range], as: UTF8.self)
                 case .end(let hasSurplus):
@@ -73,45 +73,46 @@ private struct ResponseRow: Sendable, CustomTestStringConvertible {
     func reader() -> ResponseReader { ResponseReader(to: method, limits: ResponseLimits()) }
 
     static let whole: [ResponseRow] = [
-        ResponseRow("a length ends it", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n[1]", [200], "[1]", .end),
-        ResponseRow("a length of nothing ends it with its head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", [200], "", .end),
+        ResponseRow("Content-Length delimits the content", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n[1]", [200], "[1]", .end),
+        ResponseRow("Content-Length: 0 ends the response with its head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", [200], "", .end),
         ResponseRow(
-            "the last chunk ends it, and the chunks' own bytes are none of the content",
+            "the last chunk ends the response; chunk framing is not content",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=\"1\"\r\n[1\r\n1\r\n]\r\n0\r\nT: x\r\n\r\n", [200], "[1]", .end),
-        ResponseRow("a status without content ends with its head", "HTTP/1.1 204 No Content\r\n\r\n", [204], "", .end),
-        ResponseRow("a 304 has no content, whatever length it tells", "HTTP/1.1 304 N\r\nContent-Length: 3\r\n\r\n", [304], "", .end),
+        ResponseRow("a status without content ends the response with its head", "HTTP/1.1 204 No Content\r\n\r\n", [204], "", .end),
+        ResponseRow("a 304 has no content, even with Content-Length", "HTTP/1.1 304 N\r\nContent-Length: 3\r\n\r\n", [304], "", .end),
         ResponseRow(
-            "a response to HEAD has no content, whatever length it tells", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", to: .head,
+            "a response to HEAD has no content, even with Content-Length", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", to: .head,
             [200], "", .end),
         ResponseRow(
             "a response to HEAD has no chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", to: .head, [200], "", .end),
         ResponseRow(
-            "informational responses come before it",
+            "informational responses precede the final response",
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1",
             [100, 103, 200], "1", .end),
         ResponseRow(
-            "the connection may be said to end with it", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\n1", [200], "1",
+            "Connection: close ends the connection", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\n1", [200], "1",
             .end, isPersistent: false),
     ]
 
     static let unended: [ResponseRow] = [
-        ResponseRow("only the connection's end ends it", "HTTP/1.1 200 OK\r\n\r\n[1]", [200], "[1]", .needsMore, isPersistent: false),
-        ResponseRow("less than its length", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[1]", [200], "[1]", .needsMore),
+        ResponseRow(
+            "only the connection's end delimits the content", "HTTP/1.1 200 OK\r\n\r\n[1]", [200], "[1]", .needsMore, isPersistent: false),
+        ResponseRow("less content than Content-Length", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[1]", [200], "[1]", .needsMore),
         ResponseRow(
             "no last chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n[1]\r\n", [200], "[1]", .needsMore),
         ResponseRow("half a head", "HTTP/1.1 200 OK\r\nContent-Le", [], "", .needsMore),
         ResponseRow("half a status line", "HTTP/1.1 2", [], "", .needsMore),
-        ResponseRow("an informational one alone", "HTTP/1.1 103 Early Hints\r\n\r\n", [103], "", .needsMore),
+        ResponseRow("only an informational response", "HTTP/1.1 103 Early Hints\r\n\r\n", [103], "", .needsMore),
     ]
 
     static let refused: [ResponseRow] = [
         ResponseRow("no status line", "SSH-2.0-x\r\n", [], "", .refused(.head(.notHTTP))),
-        ResponseRow("what cannot become a status line, before its end", "SSH", [], "", .refused(.head(.notHTTP))),
+        ResponseRow("bytes that cannot begin a status line", "SSH", [], "", .refused(.head(.notHTTP))),
         ResponseRow(
-            "a head line without end", "HTTP/1.1 200 OK\r\nX: " + String(repeating: "x", count: 70_000), [], "",
+            "an unterminated field line", "HTTP/1.1 200 OK\r\nX: " + String(repeating: "x", count: 70_000), [], "",
             .refused(.head(.headTooLong))),
         ResponseRow(
-            "a coding that nobody asked for", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", [], "", .refused(.head(.unknownCoding))
+            "an unrequested transfer coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", [], "", .refused(.head(.unknownCoding))
         ),
         ResponseRow(
             "a chunk's size that is no number", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", [200], "",

@@ -17,7 +17,7 @@ struct TraceParentTests {
     @Test(
         "trace, span and sampling flag are parsed, and unknown flags are not forwarded",
         arguments: [("00", false), ("01", true), ("02", false), ("03", true), ("ff", true)])
-    func said(flags: String, isSampled: Bool) throws {
+    func fieldsParsed(flags: String, isSampled: Bool) throws {
         let parent = try #require(read("00-\(Self.trace)-\(Self.span)-\(flags)"))
         #expect(parent.trace.text == Self.trace && parent.span.hexDigits == Self.span && parent.isSampled == isSampled)
         // Unknown flags are not forwarded.

@@ -124,10 +124,10 @@ struct RequestIdentitiesTests {
         looker.clock = KeySource.refreshMilliseconds
         #expect(looker.look(issuer.token(claims())) == ann)
         guard case .failed(let sentence, hasKeys: true)? = keys.told.withLock({ $0.last }) else {
-            Issue.record("the failure is not told")
+            Issue.record("the failure is not reported")
             return
         }
-        #expect(sentence.hasPrefix("it has no key that can be used (x: "))
+        #expect(sentence.hasPrefix("it has no usable key (x: "))
     }
 
     @Test("an unknown key causes at most one key refresh in 30 seconds")
@@ -156,7 +156,7 @@ struct RequestIdentitiesTests {
         #expect(looker.look(issuer.token(claims())) == ann)
         #expect(looker.look(issuer.token(claims(until: noon + 1))) == ann)
         #expect(
-            keys.told.withLock { $0.last } == .failed("it is no JWK Set (RFC 7517) of at most 512 KiB and 256 keys", hasKeys: true))
+            keys.told.withLock { $0.last } == .failed("it is not a JWK Set (RFC 7517) of at most 512 KiB and 256 keys", hasKeys: true))
     }
 
     @Test("new tokens are verified up to a rate limit, and known tokens are unaffected")
@@ -224,7 +224,7 @@ struct KeySourceTests {
         second.start(now: 0)
         #expect(second.keys(now: 1).contains(named: "one"))
         guard case .failed(_, hasKeys: true) = told.withLock({ $0.last }) else {
-            Issue.record("the failure is not told")
+            Issue.record("the failure is not reported")
             return
         }
     }
@@ -240,7 +240,7 @@ struct KeySourceTests {
             #expect(source.keys(now: 1).contains(named: "one") == isTrusted)
         }
         guard case .failed(let sentence, hasKeys: false) = told.withLock({ $0.last }) else {
-            Issue.record("the failure is not told")
+            Issue.record("the failure is not reported")
             return
         }
         #expect(sentence.contains("certificate"))
@@ -262,7 +262,7 @@ struct KeySourceTests {
         source.start(now: 0)
         #expect(source.keys(now: 1).keys.isEmpty)
         guard case .failed(_, hasKeys: false) = told.withLock({ $0.last }) else {
-            Issue.record("the failure is not told")
+            Issue.record("the failure is not reported")
             return
         }
         #expect(access(kept, F_OK) != 0)

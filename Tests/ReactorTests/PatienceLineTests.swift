@@ -27,23 +27,33 @@ struct PatienceLineTests {
     }
 
     private static let rows = [
-        Row(testDescription: "nobody before the time", steps: [.come(1), .pass(9)], told: [], waits: true),
-        Row(testDescription: "each at his time", steps: [.come(1), .pass(6), .come(2), .pass(4)], told: [1], waits: true),
-        Row(testDescription: "in their order", steps: [.come(1), .pass(6), .come(2), .come(3), .pass(10)], told: [1, 2, 3]),
-        Row(testDescription: "not who has left", steps: [.come(1), .come(2), .come(3), .leave(2), .pass(10)], told: [1, 3]),
-        Row(testDescription: "the first leaves", steps: [.come(1), .pass(5), .come(2), .leave(1), .pass(5), .pass(5)], told: [2]),
+        Row(testDescription: "no waiter is notified early", steps: [.come(1), .pass(9)], told: [], waits: true),
         Row(
-            testDescription: "all leave, and others come", steps: [.come(1), .come(2), .leave(1), .leave(2), .pass(5), .come(3), .pass(5)],
+            testDescription: "waiters are notified when their time comes", steps: [.come(1), .pass(6), .come(2), .pass(4)], told: [1],
+            waits: true),
+        Row(
+            testDescription: "waiters are notified in order", steps: [.come(1), .pass(6), .come(2), .come(3), .pass(10)], told: [1, 2, 3]),
+        Row(
+            testDescription: "a waiter that left is not notified", steps: [.come(1), .come(2), .come(3), .leave(2), .pass(10)],
+            told: [1, 3]),
+        Row(testDescription: "the first waiter leaves", steps: [.come(1), .pass(5), .come(2), .leave(1), .pass(5), .pass(5)], told: [2]),
+        Row(
+            testDescription: "all waiters leave and others join",
+            steps: [.come(1), .come(2), .leave(1), .leave(2), .pass(5), .come(3), .pass(5)],
             told: [], waits: true),
-        Row(testDescription: "and their time comes", steps: [.come(1), .leave(1), .pass(5), .come(2), .pass(5), .pass(5)], told: [2]),
-        Row(testDescription: "who has left leaves again", steps: [.come(1), .come(2), .leave(1), .leave(1), .pass(10)], told: [2]),
         Row(
-            testDescription: "who was told leaves", steps: [.come(1), .pass(5), .come(2), .pass(5), .leave(1), .pass(5), .leave(2)],
+            testDescription: "waiters that joined later are notified too",
+            steps: [.come(1), .leave(1), .pass(5), .come(2), .pass(5), .pass(5)], told: [2]),
+        Row(testDescription: "a waiter leaves twice", steps: [.come(1), .come(2), .leave(1), .leave(1), .pass(10)], told: [2]),
+        Row(
+            testDescription: "a notified waiter leaves", steps: [.come(1), .pass(5), .come(2), .pass(5), .leave(1), .pass(5), .leave(2)],
             told: [1, 2]),
         Row(
-            testDescription: "the end tells who still waits",
+            testDescription: "the end notifies the remaining waiters",
             steps: [.come(1), .come(2), .pass(10), .come(3), .come(4), .leave(3), .close, .pass(10)], told: [1, 2], closed: [4]),
-        Row(testDescription: "more than have one turn", steps: (0..<1_000).map { .come($0) } + [.pass(10)], told: Array(0..<1_000)),
+        Row(
+            testDescription: "more waiters than one turn notifies", steps: (0..<1_000).map { .come($0) } + [.pass(10)],
+            told: Array(0..<1_000)),
     ]
 
     /// `@unchecked Sendable` because it is used on the loop only.

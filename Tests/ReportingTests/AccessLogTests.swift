@@ -107,7 +107,7 @@ struct AccessLogTests {
     }
 
     @Test("a line contains client, protocol, responder and duration of the request")
-    func told() throws {
+    func lineContents() throws {
         let play = try play(.off) { settings in
             var route = Route()
             (route.name, route.pattern) = ("users", RoutePattern("/users/**"))

@@ -58,7 +58,7 @@ struct StatusPagePlayTests {
     @Test("in an outage the page shows what is down, since when and why, rescues, and unstored responses with advice")
     func outage() throws {
         let play = try Self.play()
-        #expect(try Self.page(play).text.contains("The upstream has not been asked for anything yet."))
+        #expect(try Self.page(play).text.contains("The upstream has received no request yet."))
         for target in ["/a", "/a", "/private/1", "/private/2"] { #expect(try play.get(target).status == 200) }
         #expect(try Self.page(play).text.contains("The upstream is up."))
         play.time.advance(by: .seconds(100))
@@ -72,7 +72,7 @@ struct StatusPagePlayTests {
         #expect(
             page.text.contains("The upstream has been down for 30 s (connection refused); 8 requests rescued, oldest copy 2 min, 1 failed.")
         )
-        #expect(page.text.contains("copies are served at once, reads without one get 503"))
+        #expect(page.text.contains("stored responses are served at once, reads without one get 503"))
         #expect(page.text.contains("2 ×: the response has Cache-Control: private"))
         #expect(page.text.contains("Setting cache.role"))
         let stats = try #require(JSONValue(try play.admin("GET", "/-/stats").content))

@@ -67,7 +67,7 @@ struct StatusTruthTests {
         play.origin.down()
         for number in 0..<20 { #expect(try play.get("/\(number)").status == 502) }
         let said = try Self.said(play)
-        #expect(said.words == "The upstream has not given a good response yet, but 20 requests failed in the last 5 min.")
+        #expect(said.words == "The upstream has not sent a good response yet, but 20 requests failed in the last 5 min.")
         #expect(said.level == "strained")
         let row = Self.row(try Self.page(play), "The upstream")
         #expect(
@@ -90,7 +90,7 @@ struct StatusTruthTests {
     func errors() throws {
         let play = try Self.play(Self.kept())
         for number in 0..<12 { #expect(try play.get("/bad/\(number)").status == 500) }
-        let none = "The upstream has not given a good response yet, but 12 requests failed in the last 5 min."
+        let none = "The upstream has not sent a good response yet, but 12 requests failed in the last 5 min."
         #expect(try Self.said(play) == (none, "strained"))
         _ = try play.get("/private")
         #expect(try Self.said(play) == ("The upstream is up, but 12 requests failed in the last 5 min.", "strained"))
@@ -101,15 +101,15 @@ struct StatusTruthTests {
     }
 
     @Test("the upstream counts as responding only after a response since startup; a hit is not enough")
-    func unasked() throws {
+    func noResponseYet() throws {
         let play = try Self.play(Self.kept())
         _ = try play.get("/a")
         play.flushStore()
         play.origin.down()
         try play.restart()
         #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
-        #expect(try Self.said(play) == ("The upstream has not been asked for anything yet.", "well"))
-        #expect(Self.row(try Self.page(play), "The upstream").dropFirst().first == "Not asked yet")
+        #expect(try Self.said(play) == ("The upstream has received no request yet.", "well"))
+        #expect(Self.row(try Self.page(play), "The upstream").dropFirst().first == "No request yet")
     }
 
     /// Three APIs without routes.
@@ -130,11 +130,11 @@ struct StatusTruthTests {
     func apis() throws {
         let (play, origins) = try Self.several()
         for _ in 0..<3 { _ = try play.get("/users/1") }
-        #expect(try Self.said(play) == ("1 of 3 upstreams is up and 2 have not been asked yet.", "well"))
+        #expect(try Self.said(play) == ("1 of 3 upstreams is up and 2 have received no request yet.", "well"))
         for target in ["/orders/1", "/a"] { _ = try play.get(target) }
         #expect(try Self.said(play) == ("All 3 upstreams are up.", "well"))
         let row = Self.row(try Self.page(play), "users: all paths")
-        #expect(row == ["users: all paths", "3", "66.7 %", "0", "0", "– measured where there are routes", "–"])
+        #expect(row == ["users: all paths", "3", "66.7 %", "0", "0", "– measured only with routes", "–"])
         origins[2].down()
         #expect(try play.get("/orders/2").status == 502)
         let words = try Self.said(play).words
@@ -142,7 +142,7 @@ struct StatusTruthTests {
     }
 
     @Test("client errors do not count as failures, with one API and with several")
-    func clientsOwn() throws {
+    func clientErrors() throws {
         let alone = try Self.play(Self.kept())
         let (several, _) = try Self.several()
         for play in [alone, several] {
@@ -166,16 +166,17 @@ struct StatusTruthTests {
         #expect(said.level == "strained" && !said.words.contains("again"))
         if hasCredentials {
             #expect(said.words == "The upstream is up (the last 3 requests failed), but 3 requests failed in the last 5 min.")
-            #expect(page.contains("this client&#39;s copies are served at once"))
+            #expect(page.contains("stored responses for this client are served at once"))
             #expect(
-                Self.row(page, "The upstream: 3 pauses that it asked single users for /new/0, /new/1, /new/2").dropFirst().first == "Paused"
+                Self.row(page, "The upstream: 3 pauses that it requested from single users /new/0, /new/1, /new/2").dropFirst().first
+                    == "Paused"
             )
         } else {
             #expect(
                 said.words
                     == "The upstream is up (the last 3 requests failed), but it asked for a pause on 3 paths 30 s ago (status 503); nothing rescued, 3 failed."
             )
-            #expect(page.contains("this client&#39;s copies are served at once") && !page.contains("this user"))
+            #expect(page.contains("stored responses for this client are served at once") && !page.contains("this user"))
         }
     }
 
@@ -190,12 +191,12 @@ struct StatusTruthTests {
         #expect(try play.get("/b").status == 200)
         #expect(
             try Self.said(play) == ("The upstream is up, but 1 of 2 addresses has been down for 0 s (connection refused).", "strained"))
-        #expect(Self.row(try Self.page(play), "The upstream: address 1 of 2").last == "the other addresses are asked")
+        #expect(Self.row(try Self.page(play), "The upstream: address 1 of 2").last == "requests use the other addresses")
         origins[1].down()
         for number in 0..<6 { #expect(try play.get("/\(number)").status >= 502) }
         #expect(try Self.said(play).words.hasPrefix("The upstream has been down for 0 s"))
         for place in 1...2 {
-            #expect(Self.row(try Self.page(play), "The upstream: address \(place) of 2").last == "there is no other to ask")
+            #expect(Self.row(try Self.page(play), "The upstream: address \(place) of 2").last == "there is no other address")
         }
     }
 
@@ -238,7 +239,7 @@ struct StatusTruthTests {
         _ = try play.get("/a")
         let page = try Self.page(play)
         let row = Self.row(page, "The upstream")
-        #expect(row.dropFirst(2).first?.hasSuffix(" UTC") == true && row.dropFirst(4).first?.hasSuffix("looked 0 s ago") == true)
+        #expect(row.dropFirst(2).first?.hasSuffix(" UTC") == true && row.dropFirst(4).first?.hasSuffix("checked 0 s ago") == true)
         #expect(page.contains("set by failure.threshold (5 in a row)"))
         #expect(page.contains("<span class=\"note\">copy 90 s old</span>") || page.contains("<span class=\"note\">copy 1 min old</span>"))
         #expect(
@@ -248,7 +249,7 @@ struct StatusTruthTests {
     }
 
     @Test("among similar unstored responses, those that a setting changes are also listed")
-    func nearEqual() throws {
+    func similarResponses() throws {
         let play = try Self.play(
             ScriptedOrigin { request in
                 [request.target.hasPrefix("/me") ? .json("{") : .answer("<p>", type: "text/html")]
@@ -256,7 +257,7 @@ struct StatusTruthTests {
         for number in 0..<9 { _ = try play.get("/me/\(number)") }
         for number in 0..<8 { _ = try play.get("/feed/\(number)") }
         let cell = try #require(Self.row(try Self.page(play), "All paths").last)
-        #expect(cell.hasPrefix("9 ×: the response says that it is JSON and is not. No setting changes that. 8 ×: "))
+        #expect(cell.hasPrefix("9 ×: the media type is JSON, but the content is not valid JSON. No setting changes that. 8 ×: "))
         #expect(cell.contains("Setting cache.content_types"))
     }
 
@@ -286,7 +287,7 @@ struct StatusTruthTests {
         #expect(Self.row(page, "/bad/often") == ["/bad/often", "8"] && !page.contains("s3cr3t"))
         #expect(page.contains("Failed, without a copy, in the last 30 min") && page.contains("From the store, among the last 20 requests"))
         #expect(page.split(separator: "<span class=\"note\">cut, 3 different targets</span>").count == 2)
-        #expect(Self.row(page, "/a") == ["/a", "1"], "it came from the upstream once")
+        #expect(Self.row(page, "/a") == ["/a", "1"], "/a was forwarded once")
         play.origin.down()
         for _ in 0..<2 { #expect(try play.get("/a").status == 200) }
         play.time.advance(by: .seconds(2))

@@ -215,7 +215,7 @@ struct TracePlayTests {
     }
 
     @Test("the first recheck belongs to the request's trace, later ones to none, so traces stay bounded in an outage")
-    func looks() throws {
+    func rechecks() throws {
         let collector = SpanCollector()
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try Self.play(origin, to: collector) { settings in

@@ -88,8 +88,8 @@ struct UpstreamReportTests {
                 case "up": ("The upstream is up", "Up")
                 case "failing": ("The upstream has been failing for", "Failing")
                 case "down": ("The upstream has been down for", "Down")
-                case "unknown": ("has not been asked for anything yet", "Not asked yet")
-                default: ("The state of the upstream is unknown: it was down when it was last asked", "Unknown (last: down)")
+                case "unknown": ("has received no request yet", "No request yet")
+                default: ("The state of the upstream is unknown: it was down at the last request", "Unknown (last: down)")
                 }
             #expect(sentence.contains(told), sourceLocation: sourceLocation)
             #expect(page.contains(sentence) && page.contains(badge), sourceLocation: sourceLocation)
@@ -154,7 +154,7 @@ struct UpstreamReportTests {
         try scene.pass(60)
         #expect(try scene.state() == "down")
         try scene.pass(600)
-        #expect(try scene.state() == "down", "each look fails")
+        #expect(try scene.state() == "down", "every health check fails")
         #expect((5...25).contains(scene.origin.requests.count - before))
         scene.origin.react { _ in [.json("2")] }
         try scene.pass(80)
@@ -163,7 +163,7 @@ struct UpstreamReportTests {
     }
 
     @Test("without a request for a health check the state is unknown after five minutes, and counts as down until the next attempt")
-    func nothingToLookWith() throws {
+    func noRequestForCheck() throws {
         let scene = try Scene()
         let fields = [("Authorization", "Bearer a")]
         try scene.warm(fields)
@@ -206,7 +206,7 @@ struct UpstreamReportTests {
     }
 
     @Test("if only one client's requests fail, a health check with another request keeps the state from being down")
-    func oddArguments() throws {
+    func singleClientFails() throws {
         let scene = try Scene()
         try scene.warm()
         scene.origin.react { $0.target.contains("odd") ? [.json("{}", status: Self.unavailable)] : [.json("1")] }
@@ -228,13 +228,13 @@ struct UpstreamReportTests {
         scene.origin.react { $0["If-None-Match"] == nil ? [.json("{}", status: Self.unavailable)] : [confirmed] }
         for number in 0..<15 { try scene.ask(["/other/\(number)"]) }
         try scene.pass(120)
-        #expect(scene.origin.requests.filter { $0.target == "/1" }.count > 2, "no look was sent")
+        #expect(scene.origin.requests.filter { $0.target == "/1" }.count > 2, "no health check was sent")
         #expect(try scene.play.get("/1", [("Cache-Control", "only-if-cached")]).status == 504)
         #expect(try scene.state() == "down")
     }
 
     @Test("one client with many targets does not alone determine the health check requests")
-    func crowdedOut() throws {
+    func manyTargetsOfOneClient() throws {
         let scene = try Scene()
         let other = { try TestClient(port: scene.play.port, from: "127.0.0.9") }
         #expect(try other().get("/honest")?.status == 200)

@@ -53,7 +53,7 @@ struct WhyTests {
                 notStored: "user_unknown",
                 setting: "cache.credential_cookies"),
             Row(
-                "signed anew each time", .json("{}"), "GET", [("Authorization", "Hawk id=\"a\", mac=\"b\"")],
+                "a new signature in each request", .json("{}"), "GET", [("Authorization", "Hawk id=\"a\", mac=\"b\"")],
                 notStored: "one_time_credentials", setting: "credentials.partition"),
             Row("no-store", .json("{}", ["Cache-Control: no-store"]), notStored: "no_store", setting: "routes.freshness.ignore"),
             Row("request's no-store", .json("{}"), "GET", [("Cache-Control", "no-store")], notStored: "request_no_store"),
@@ -170,17 +170,17 @@ struct WhyTests {
         play.origin.react { _ in [.answer("<p>", type: "text/html")] }
         #expect(
             try explanation("/a") == [
-                "The upstream was asked: the stored response did not say for how long it is fresh.",
+                "The request was sent to the upstream: the stored response has no freshness lifetime.",
                 "The upstream's response, status 200, cannot be used (unexpected type): "
-                    + "its media type is not the expected one, as when a web page comes instead of JSON.",
+                    + "its media type is not the expected one, such as a web page instead of JSON.",
                 "The stored response was served instead.",
             ])
         play.origin.down()
-        #expect(try explanation("/b") == ["Nothing is stored under this key.", "The upstream failed: connection refused."])
+        #expect(try explanation("/b") == ["No response is stored under this key.", "The upstream failed: connection refused."])
         #expect(
             try explanation("/a") == [
-                "The upstream should have been asked: the stored response did not say for how long it is fresh.",
-                "The upstream cannot be reached (connection refused), and was not asked.", "The stored response was served instead.",
+                "The request should have been sent to the upstream: the stored response has no freshness lifetime.",
+                "The upstream cannot be reached (connection refused), so no request was sent.", "The stored response was served instead.",
             ])
         _ = try play.request("TRACE", "/a")
         #expect(try why(play)["explanation"] == ["Cistern refused the request itself."])
@@ -218,17 +218,17 @@ struct WhyTests {
         }
         _ = try play.get("/good/2")
         let before =
-            isForgotten ? "Responses of this route were most often not stored for this" : "What came from this path before was not stored"
+            isForgotten ? "Most common reason for not storing responses of this route" : "Earlier responses of this path were not stored"
         let feed = try why("/feed/1?a=2")
         #expect(
             feed.sentences.prefix(2) == [
-                "Nothing is stored under this key.", "\(before): the response's media type is not one that is kept.",
+                "No response is stored under this key.", "\(before): responses with this media type are not stored.",
             ])
         #expect(feed.settings == ["cache.content_types", "upstream.url"])
         let me = try why("/me/1?a=2")
         #expect(
             me.sentences.dropFirst().first
-                == "\(before): the response said Cache-Control: no-store.")
+                == "\(before): the response has Cache-Control: no-store.")
         #expect(me.settings == ["routes.freshness.ignore", "upstream.url"])
         let good = try why("/good/3")
         // The advice concerns only the cause of the failure.

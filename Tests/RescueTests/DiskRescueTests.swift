@@ -80,7 +80,7 @@ struct DiskRescueTests {
     }
 
     @Test("the response stored without credentials rescues its client, also if only on disk", arguments: ["down", "503"])
-    func standIn(_ trouble: String) throws {
+    func publicResponse(_ trouble: String) throws {
         let play = try play(cookieOrigin())
         var client = CookieClient()
         #expect(try client.request("/users", play, [("Sec-Give", "SID=1")]).status == 200)

@@ -48,7 +48,7 @@ struct HealthyUpstreamTests {
             noContent, .send("HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n"), moved("https://files.test/1?sig=a"),
             moved("/results/1"), page, notFound, .json("{}", status: "401 Unauthorized"),
         ])
-    func passedOn(_ step: OriginStep) throws {
+    func usableResponses(_ step: OriginStep) throws {
         let play = try play()
         _ = try play.get("/a")
         play.origin.react { _ in [step] }

@@ -68,7 +68,7 @@ struct RefusingStoreTests {
         #expect(try play.metric("cistern_store_writable") == 0)
         #expect(try play.metric("cistern_store_write_errors_total{cause=\"\(failure.cause)\"}") ?? 0 > 0)
         let stats = try play.admin("GET", "/-/stats").text
-        #expect(stats.contains("The store cannot be written to: \(failure.words), so new responses are not stored."))
+        #expect(stats.contains("The store is not writable: \(failure.words), so new responses are not stored."))
         #expect(try play.admin("GET", "/-/status").text.contains("refuses new responses: \(failure.words)"))
         disk.error.withLock { $0 = 0 }
         #expect(try play.waitFor("cistern_store_writable", 1))

@@ -27,8 +27,8 @@ struct Failure: Sendable, CustomTestStringConvertible {
         Failure(name: "text before the JSON", steps: [.json("Warning: x in y.php\n{\"id\":1}")]),
         Failure(name: "two texts", steps: [.json("{\"id\":1}{\"id\":1}")]),
         Failure(name: "empty content", steps: [.json("")]),
-        Failure(name: "a page instead of JSON", steps: [.answer("<html>Wi-Fi</html>", type: "text/html")]),
-        Failure(name: "unasked part", steps: [.json("{\"id\":1}", status: "206 Partial Content", ["Content-Range: bytes 0-7/100"])]),
+        Failure(name: "HTML instead of JSON", steps: [.answer("<html>Wi-Fi</html>", type: "text/html")]),
+        Failure(name: "unrequested 206", steps: [.json("{\"id\":1}", status: "206 Partial Content", ["Content-Range: bytes 0-7/100"])]),
         Failure(name: "login redirect", steps: [.send("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n")]),
         Failure(name: "closed without a response", steps: [.close]),
         Failure(name: "reset without a response", steps: [.reset]),
@@ -63,7 +63,7 @@ struct Failure: Sendable, CustomTestStringConvertible {
         Failure(name: "garbage", steps: [.sendBytes([0x16, 0x03, 0x01, 0x00, 0xff, 0xfe, 0x0d, 0x0a, 0x0d, 0x0a]), .close]),
         Failure(name: "a control character in a field", steps: [.send("HTTP/1.1 200 OK\r\nX: a\u{1}b\r\nContent-Length: 2\r\n\r\n{}")]),
         Failure(
-            name: "a folded line where the first field is due", steps: [.send("HTTP/1.1 200 OK\r\n X: y\r\nContent-Length: 2\r\n\r\n{}")]),
+            name: "a folded line before the first field", steps: [.send("HTTP/1.1 200 OK\r\n X: y\r\nContent-Length: 2\r\n\r\n{}")]),
         Failure(
             name: "HTTP/2 in words", steps: [.send("HTTP/2.0 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")],
             isOfHTTP1: true),
@@ -75,18 +75,18 @@ struct Failure: Sendable, CustomTestStringConvertible {
             ], isOfHTTP1: true),
         Failure(name: "CR in the reason phrase", steps: [.json("{}", status: "200 O\rSet-Cookie: a=b")], isOfHTTP1: true),
         Failure(name: "5,000 fields", steps: [.json("{}", [String](repeating: "a: b", count: 5_000))]),
-        Failure(name: "a coding that nobody asked for", steps: [.json("{}", ["Content-Encoding: br"])]),
-        Failure(name: "a page without a type", steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n<html></html>")]),
+        Failure(name: "an unrequested transfer coding", steps: [.json("{}", ["Content-Encoding: br"])]),
+        Failure(name: "HTML without a Content-Type", steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n<html></html>")]),
         Failure(
-            name: "a second response behind the content",
+            name: "a second response after the content",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n\r\n")],
             isOfHTTP1: true),
         Failure(name: "captive portal", steps: [.json("{}", status: "511 Network Authentication Required")]),
-        Failure(name: "gzip that is none", steps: [.json("{\"id\":1}", ["Content-Encoding: gzip"])]),
-        Failure(name: "a number without an end", steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n12"), .close]),
+        Failure(name: "invalid gzip", steps: [.json("{\"id\":1}", ["Content-Encoding: gzip"])]),
+        Failure(name: "an incomplete number", steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n12"), .close]),
         Failure(name: "no response in time", steps: [.hang], isSlow: true),
         Failure(
-            name: "content that stops",
+            name: "content that stalls",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"id\""), .hang], isSlow: true),
     ]
 }
@@ -133,7 +133,7 @@ struct RescueTests {
     }
 
     @Test("an unrequested 206 or 304 is treated as a failure", arguments: ["206 Partial Content", "304 Not Modified"])
-    func unasked(_ status: String) throws {
+    func unrequestedResponses(_ status: String) throws {
         let origin = ScriptedOrigin { _ in [.send("HTTP/1.1 \(status)\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n"), .close] }
         let play = try ProxyPlay(origin)
         #expect(try play.get("/a").status == 502)
@@ -147,7 +147,7 @@ struct RescueTests {
     }
 
     @Test("unsolicited data on an idle connection is not used as the next response")
-    func saysUnasked() throws {
+    func unsolicitedData() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { request in
             request.target == "/next"

@@ -24,7 +24,7 @@ struct SharedRescuePlays {
     }
 
     @Test("cookies are forwarded unchanged")
-    func passedOn() throws {
+    func cookiesForwarded() throws {
         let play = try ProxyPlay(cookieOrigin())
         _ = try play.get("/a", [("Cookie", "b=1;  _ga=2; a=\"3\"")])
         #expect(play.origin.requests.last?["Cookie"] == "b=1;  _ga=2; a=\"3\"")
@@ -41,14 +41,14 @@ struct SharedRescuePlays {
         #expect(response["Cache-Status"] == "cistern; hit; ttl=0; detail=connection_refused/shared:own_cookies")
         #expect(try play.metric("cistern_rescued_with_shared_total{leave=\"own_cookies\"}") == 1)
         let why = String(decoding: try play.admin("GET", "/-/why?path=/users&last=1").content, as: UTF8.self)
-        #expect(why.contains("the request's cookies are those that the upstream gave to a client without any"))
+        #expect(why.contains("the upstream set the request's cookies in this response"))
 
         var other = CookieClient(cookies: ["SID": "2", "lb": "x"])
         #expect(try other.request("/users", play).status == 502)
-        #expect(try play.get("/users", [("Cookie", "SID=1")]).status >= 502, "a part of the cookies is not all of them")
+        #expect(try play.get("/users", [("Cookie", "SID=1")]).status >= 502, "a subset of the cookies does not match")
         #expect(try play.get("/users", client.fields + [("Cookie", "theme=dark")]).status >= 502)
         #expect(try play.get("/users", [("Authorization", "Bearer x")]).status >= 502)
-        #expect(try client.request("/other", play).status >= 502, "only the target that was asked for without cookies")
+        #expect(try client.request("/other", play).status >= 502, "only the target requested without cookies is rescued")
 
         try play.restart()
         #expect(try client.request("/users", play).status == 200)
@@ -87,7 +87,7 @@ struct SharedRescuePlays {
     }
 
     @Test("a response that may concern this user is passed on", arguments: ["401 Unauthorized", "302 Found", "429 Too Many Requests"])
-    func passedBack(_ status: String) throws {
+    func concernsUser(_ status: String) throws {
         let play = try ProxyPlay(cookieOrigin())
         #expect(try play.get("/public/a").status == 200)
         play.origin.react { _ in [.json("{}", status: status, ["Location: /login"])] }
@@ -95,7 +95,7 @@ struct SharedRescuePlays {
     }
 
     @Test("a response stored with credentials never rescues requests without them or with others")
-    func neverBack() throws {
+    func neverWithCredentials() throws {
         let play = try ProxyPlay(cookieOrigin()) { $0.otherRoute.sharedRescueMode = .always }
         #expect(try play.get("/public/a", [("Cookie", "SID=1")]).status == 200)
         play.origin.down()

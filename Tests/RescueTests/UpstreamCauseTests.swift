@@ -189,17 +189,17 @@ struct UpstreamTLSCauseTests {
             settings: trust, error: "tls_certificate_error", details: "IP address mismatch",
             certificate: ["for DNS:localhost, DNS:*.api.test"], setting: "upstream.url", cure: { $0.host = "localhost" }),
         CauseScene(
-            name: "a file that is none", origin: { try origin(certificates.make(CauseCertificates.fresh("server"))) },
+            name: "an invalid certificate file", origin: { try origin(certificates.make(CauseCertificates.fresh("server"))) },
             settings: {
                 $0.isTLS = true
                 $0.caFile = "/nonexistent/ca.pem"
             },
-            error: "tls_certificate_error", details: "a file of the TLS settings cannot be used", setting: "upstream.ca_file", cure: trust),
+            error: "tls_certificate_error", details: "a file of the TLS settings is unusable", setting: "upstream.ca_file", cure: trust),
     ]
 
     private static let agreementScenes = [
         CauseScene(
-            name: "a client certificate is wanted, in TLS 1.3",
+            name: "a required client certificate, TLS 1.3",
             origin: { try origin(certificates.make(CauseCertificates.fresh("server")), .clientCertificate(certificates.authority)) },
             settings: trust,
             error: "tls_alert_received", details: "certificate_required", alert: 116, setting: "upstream.client_certificate",
@@ -212,7 +212,7 @@ struct UpstreamTLSCauseTests {
             }, settings: trust, error: "tls_alert_received", details: "certificate_required", alert: 116,
             setting: "upstream.client_certificate", cure: showOwn),
         CauseScene(
-            name: "a client certificate is wanted, in TLS 1.2",
+            name: "a required client certificate, TLS 1.2",
             origin: {
                 let pair = try certificates.make(CauseCertificates.fresh("server"))
                 return ScriptedOrigin(tls: OriginTLS(pair, isOld: true, .clientCertificate(try certificates.authority)), respond)
@@ -227,11 +227,11 @@ struct UpstreamTLSCauseTests {
             },
             error: "tls_alert_received", details: "unknown_ca", alert: 48, setting: "upstream.client_certificate", cure: showOwn),
         CauseScene(
-            name: "no protocol of HTTP is agreed",
+            name: "no common ALPN protocol",
             origin: { try origin(certificates.make(CauseCertificates.fresh("server")), .otherProtocol) }, settings: trust,
             error: "tls_alert_received", details: "no_application_protocol", alert: 120, setting: "upstream.http2"),
         CauseScene(
-            name: "a version of TLS that is too old",
+            name: "a TLS version that is too old",
             origin: { try origin(certificates.make(CauseCertificates.fresh("server")), .ancientTLS) }, settings: trust,
             error: "tls_alert_received", details: "protocol_version", alert: 70, setting: nil),
         CauseScene(
@@ -243,7 +243,7 @@ struct UpstreamTLSCauseTests {
             error: "tls_protocol_error", details: "the upstream does not agree on HTTP/2", setting: "upstream.http2",
             cure: { $0.http2 = .auto }),
         CauseScene(
-            name: "plain HTTP behind https",
+            name: "plain HTTP at an https upstream",
             origin: { ScriptedOrigin(greeting: [.send("HTTP/1.1 400 Bad Request\r\n\r\n")]) { _ in [.close] } }, settings: trust,
             error: "tls_protocol_error", details: "wrong version number", setting: "upstream.url"),
         CauseScene(
@@ -266,7 +266,7 @@ struct UpstreamTLSCauseTests {
     @Test("TLS on an http upstream is named as the cause, and https solves it")
     func clear() throws {
         let scene = CauseScene(
-            name: "TLS behind http", origin: { ScriptedOrigin { _ in [.send("\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{46}"), .close] } },
+            name: "TLS at an http upstream", origin: { ScriptedOrigin { _ in [.send("\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{46}"), .close] } },
             settings: { $0.caFile = try? Self.certificates.authority },
             error: "http_protocol_error", details: ResponseProblem.tlsRecord.words, setting: "upstream.url")
         try CausePlay(scene).expectEverywhere()
@@ -323,19 +323,19 @@ struct UpstreamResponseCauseTests {
     static let http1: [CauseScene] = [
         malformed("SMTP", "220 mail.example ESMTP\r\n", .replyCode, "upstream.url"),
         malformed("SSH", "SSH-2.0-OpenSSH_9.2\r\n", .notHTTP, "upstream.url"),
-        malformed("a page without a head", "<html></html>\r\n", .notHTTP, "upstream.url"),
+        malformed("content without a head", "<html></html>\r\n", .notHTTP, "upstream.url"),
         malformed("a malformed status line", "HTTP/1.1 2x0 OK\r\n\r\n", .statusLine),
         malformed("another version", "HTTP/2.0 200 OK\r\n\r\n", .version),
         malformed("no colon", ok + "no colon\r\n\r\n", .noColon),
         malformed("a field name with a space", ok + "X Y: 1\r\n\r\n", .fieldName),
-        malformed("a control character", ok + "X: a\u{1}b\r\n\r\n", .fieldValue),
+        malformed("a control character in its value: remove it", ok + "X: a\u{1}b\r\n\r\n", .fieldValue),
         malformed("a folded line", ok + "X: a\r\n b\r\n\r\n", .foldedLine),
         malformed("conflicting lengths", ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n1", .contentLengthsDiffer),
         malformed("a length and a coding", ok + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", .lengthAndCoding),
-        malformed("a length that is no number", ok + "Content-Length: one\r\n\r\n", .contentLength),
-        malformed("bytes behind the end", ok + "Content-Length: 1\r\n\r\n12", .surplus),
+        malformed("a length that is not a number", ok + "Content-Length: one\r\n\r\n", .contentLength),
+        malformed("bytes after the end", ok + "Content-Length: 1\r\n\r\n12", .surplus),
         raw(
-            "a chunk size that is no number", ok + "Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "http_protocol_error",
+            "a chunk size that is not a number", ok + "Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "http_protocol_error",
             ChunkProblem.size.words),
         raw(
             "a head that is too long", ok + "X: \(String(repeating: "a", count: 80_000))\r\n\r\n", "http_response_header_section_size",
@@ -367,8 +367,9 @@ struct UpstreamResponseCauseTests {
             "an ended connection", [.goAway(accepts: true, code: 11), .close], "connection_terminated",
             "the upstream ended the HTTP/2 connection with ENHANCE_YOUR_CALM"),
         multiplexed(
-            "a length that is no number", [.fields([(":status", "200"), ("content-length", "2"), ("content-length", "3")], isLast: false)],
-            "http_protocol_error", "the response breaks the rules of HTTP/2: PROTOCOL_ERROR"),
+            "a length that is not a number",
+            [.fields([(":status", "200"), ("content-length", "2"), ("content-length", "3")], isLast: false)],
+            "http_protocol_error", "the response violates HTTP/2: PROTOCOL_ERROR"),
     ]
 
     @Test("the HTTP/2 error code is in every output", arguments: http2)
@@ -423,7 +424,7 @@ struct UpstreamConnectionCauseTests {
             error: "connection_refused", details: "No such file or directory", setting: "upstream.unix_socket",
             cure: { $0.unixSocket = nil }),
         CauseScene(
-            name: "nobody listens", origin: { nobody() }, settings: { $0.port = 1 }, error: "connection_refused", details: nil,
+            name: "connection refused", origin: { nobody() }, settings: { $0.port = 1 }, error: "connection_refused", details: nil,
             setting: "upstream.url"),
     ]
 

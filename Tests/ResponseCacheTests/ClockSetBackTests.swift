@@ -38,7 +38,7 @@ struct ClockSetBackTests {
     }
 
     @Test("a response in progress when the clock is set back is not stored", arguments: [false, true])
-    func underWay(isPurge: Bool) throws {
+    func inFlight(isPurge: Bool) throws {
         let test = try TestCache()
         let sent = try test.send("/a")
         test.now -= 5_000

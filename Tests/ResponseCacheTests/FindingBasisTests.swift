@@ -31,13 +31,13 @@ struct FindingBasisTests {
 
     static let rows = [
         Row("a later response is stored") { try $0.fetch(target, [], stored, "2") },
-        Row("one that varies is stored in its place") { try $0.fetch(target, [], stored + [("Vary", "Accept")], "2") },
+        Row("a later response with Vary is stored") { try $0.fetch(target, [], stored + [("Vary", "Accept")], "2") },
         Row("purged by its target", purge(EntrySelection(target: .init(target, ArgumentTable())))),
         Row("purged by a prefix", purge(EntrySelection(prefix: .init("/li")))),
         Row("purged by its tag", purge(EntrySelection(tag: "t"))),
-        Row("all is purged") { _ = $0.cache.purge(.all, isSoft: false) },
-        Row("all is purged softly") { _ = $0.cache.purge(.all, isSoft: true) },
-        Row("purged softly") { _ = $0.cache.purge(.selection(EntrySelection(tag: "t")), isSoft: true) },
+        Row("everything is purged") { _ = $0.cache.purge(.all, isSoft: false) },
+        Row("everything is soft-purged") { _ = $0.cache.purge(.all, isSoft: true) },
+        Row("soft-purged by its tag") { _ = $0.cache.purge(.selection(EntrySelection(tag: "t")), isSoft: true) },
         Row("purged by its id") { test in
             _ = test.cache.list(EntrySelection(), limit: 1).entries.first.map { test.cache.purge(.id($0.id), isSoft: false) }
         },
@@ -45,26 +45,28 @@ struct FindingBasisTests {
         Row("a write to its target, for a user's own response", of: "u") { $0.write(target) },
         Row("a write to a member of its collection") { $0.write("/list/7", withCollection: true) },
         Row("a write that names its group") { $0.write("/other", [("Cache-Group-Invalidation", "\"g\"")]) },
-        Row("the same for a user's own response", of: "u") { $0.write("/other", [("Cache-Group-Invalidation", "\"g\"")]) },
-        Row("a 304 brings it up to date") { test in
+        Row("a write that names the group of a user's own response", of: "u") {
+            $0.write("/other", [("Cache-Group-Invalidation", "\"g\"")])
+        },
+        Row("a 304 updates it") { test in
             test.now += 2_000
             let sent = try test.send(target)
             #expect(test.confirm(sent, [("ETag", "\"1\""), ("Cache-Control", "max-age=7")]) == .stored)
         },
-        Row("a 304 that is only noted") { test in
+        Row("a 304 that is noted in memory only") { test in
             test.now += 2_000
             let sent = try test.send(target)
             #expect(test.confirm(sent, [("ETag", "\"1\"")]) == .stored)
         },
-        Row("a response to HEAD tells that it has changed") { test in
+        Row("a HEAD response shows that it changed") { test in
             test.now += 2_000
             test.update(try test.send(target, method: .head), [("ETag", "\"2\""), ("Cache-Control", "max-age=60")])
         },
-        Row("a later one is stored for fewer arguments") { test in
+        Row("a later response is stored under fewer arguments") { test in
             test.now += 2_000
             try test.fetch("/list?x=2", [], stored + [("No-Vary-Search", "params")], "2")
         },
-        Row("what is evicted") { test in
+        Row("it is evicted") { test in
             let content = String(repeating: "x", count: 100_000)
             for number in 0..<300 { try test.fetch("/filling/\(number)", [], stored, content) }
             test.cache.store.flush()
@@ -72,8 +74,8 @@ struct FindingBasisTests {
         Row("another target is stored", holds: true) { try $0.fetch("/other", [], stored, "2") },
         Row("another user's response is stored", holds: true) { try $0.fetch(target, [("X-User", "v")], stored, "2") },
         Row("a write to another target", holds: true) { $0.write("/other") },
-        Row("what another tag has is purged", holds: true, purge(EntrySelection(tag: "u"))),
-        Row("what waits is written down", holds: true) { $0.cache.store.flush() },
+        Row("another tag is purged", holds: true, purge(EntrySelection(tag: "u"))),
+        Row("waiting items are written", holds: true) { $0.cache.store.flush() },
         Row("time passes", holds: true) { $0.now += 1_000_000 },
     ]
 
@@ -102,7 +104,7 @@ struct FindingBasisTests {
         let varied = Self.stored + [("Vary", "Accept-Language, X-Kind")]
         let changes: [(String, Bool, (TestCache) throws -> Void)] = [
             ("another variant brings the marker up to date", false, { try $0.fetch("/a", [("Accept-Language", "fr")], varied, "2") }),
-            ("it varies by more", false, { try $0.fetch("/a", [("X", "1")], Self.stored + [("Vary", "X")], "2") }),
+            ("it varies by an additional field", false, { try $0.fetch("/a", [("X", "1")], Self.stored + [("Vary", "X")], "2") }),
             ("a write", false, { $0.write("/a") }),
             ("another target", true, { try $0.fetch("/b", [], varied) }),
         ]

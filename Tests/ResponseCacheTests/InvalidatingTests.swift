@@ -50,7 +50,7 @@ struct InvalidatingTests {
     @Test(
         "a write answered by a login page or captive portal makes responses stale; strict mode removes them",
         arguments: answers.indices, Strictness.allCases)
-    func doubtful(row: Int, strictness: Strictness) throws {
+    func ambiguousWrite(row: Int, strictness: Strictness) throws {
         let row = Self.answers[row]
         let test = try TestCache {
             $0.checksCollections = true

@@ -41,6 +41,6 @@ struct OpeningReportTests {
         }
         #expect(try warnings().isEmpty)
         try flipLastRecord()
-        #expect(try warnings().map { $0.hasPrefix("damaged places in the store \(temporary.path): 1.") } == [true])
+        #expect(try warnings().map { $0.hasPrefix("damaged records in the store \(temporary.path): 1.") } == [true])
     }
 }

@@ -38,7 +38,7 @@ struct SharingLimitsTests {
         func tell(_ tenant: String, of lines: TestCache.Lines) throws {
             let basis = try node.test.cache.find(TestCache.request("/a", lines)).basis
             guard case .lookedUp(let identity) = basis.identity else {
-                Issue.record("nobody is asked")
+                Issue.record("no lookup is needed")
                 return
             }
             let (head, maker) = (TestCache.request("/a", lines), node.test.cache.keyMaker)
@@ -150,21 +150,30 @@ struct SharingLimitsTests {
     }
 
     private static let rows: [Row] = [
-        Row(testDescription: "what is shorter takes the place of a copy", lines: [fresh], expected: .taken),
-        Row(testDescription: "not where that is too short by its route", lines: [fresh], good: demanding, expected: .notGood),
-        Row(testDescription: "of no copy it may be so", copy: nil, lines: [fresh], good: demanding, expected: .taken),
-        Row(testDescription: "a web page takes the place of no JSON", lines: html, content: "<p>", expected: .notGood),
-        Row(testDescription: "to the letter it does", lines: html, content: "<p>", strictness: .strict, expected: .taken),
-        Row(testDescription: "and of what is one", copy: (html, "<b>"), lines: html, content: "<p>", expected: .taken),
-        Row(testDescription: "and where nothing is stored", copy: nil, lines: html, content: "<p>", expected: .taken),
-        Row(testDescription: "no content takes the place of none", lines: [fresh], content: "", status: 204, expected: .notGood),
-        Row(testDescription: "what has not what its route demands", copy: nil, lines: [fresh], good: having, expected: .notGood),
+        Row(testDescription: "a shorter response replaces the stored one", lines: [fresh], expected: .taken),
         Row(
-            testDescription: "what has it", copy: nil, lines: [fresh], content: #"{"items":[]}"#, good: having, expected: .taken),
-        Row(testDescription: "what its route does not keep", copy: nil, lines: [fresh], kept: having, expected: .notGood),
-        Row(testDescription: "the same beside a copy", lines: [fresh], kept: having, expected: .notGood),
-        Row(testDescription: "what its route keeps", lines: [fresh], content: #"{"items":[]}"#, kept: having, expected: .taken),
-        Row(testDescription: "shorter than its route keeps", lines: [fresh], kept: demanding, expected: .notGood),
+            testDescription: "a response below its route's minimum does not replace the stored one", lines: [fresh], good: demanding,
+            expected: .notGood),
+        Row(
+            testDescription: "a response below its route's minimum, nothing is stored", copy: nil, lines: [fresh], good: demanding,
+            expected: .taken),
+        Row(testDescription: "HTML does not replace JSON", lines: html, content: "<p>", expected: .notGood),
+        Row(testDescription: "HTML replaces JSON in strict mode", lines: html, content: "<p>", strictness: .strict, expected: .taken),
+        Row(testDescription: "HTML replaces HTML", copy: (html, "<b>"), lines: html, content: "<p>", expected: .taken),
+        Row(testDescription: "HTML, nothing is stored", copy: nil, lines: html, content: "<p>", expected: .taken),
+        Row(testDescription: "an empty response does not replace content", lines: [fresh], content: "", status: 204, expected: .notGood),
+        Row(
+            testDescription: "a response without a required member, nothing is stored", copy: nil, lines: [fresh], good: having,
+            expected: .notGood),
+        Row(
+            testDescription: "a response with the required member", copy: nil, lines: [fresh], content: #"{"items":[]}"#, good: having,
+            expected: .taken),
+        Row(testDescription: "a response that its route does not store", copy: nil, lines: [fresh], kept: having, expected: .notGood),
+        Row(
+            testDescription: "a response that its route does not store, with a stored one", lines: [fresh], kept: having, expected: .notGood
+        ),
+        Row(testDescription: "a response that its route stores", lines: [fresh], content: #"{"items":[]}"#, kept: having, expected: .taken),
+        Row(testDescription: "a response shorter than its route stores", lines: [fresh], kept: demanding, expected: .notGood),
     ]
 
     @Test("a worse response from another node does not replace the last good stored response", arguments: rows)
@@ -241,7 +250,7 @@ struct SharingLimitsTests {
             ([nil], [], false), (["a"], [], true), (["a"], ["a"], false), (["a"], ["a", "b"], true), (["a", "b"], ["b"], false),
             ([nil], ["a"], true),
         ] as [([String?], [String], Bool)])
-    func meansOthers(served: [String?], apis: [String], expected: Bool) {
+    func otherAPIs(served: [String?], apis: [String], expected: Bool) {
         let settings = served.map { name in
             ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://a".utf8)), name: name.map { StoredKey.name(ofAPI: $0) })
         }

@@ -15,7 +15,7 @@ struct SharingTests {
     // MARK: Giving
 
     @Test("a stored response is shared once, under a key without node-specific parts")
-    func given() throws {
+    func sharedOnce() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         for cache in [one, other] { try cache.test.fetch("/a?b=1", [("X-User", "alice")], [Self.fresh]) }
         #expect(one.given.records.count == 1)
@@ -24,7 +24,7 @@ struct SharingTests {
     }
 
     @Test("negative, imported, oversized and unstored responses are not shared, nor those for other methods or without receivers")
-    func notGiven() throws {
+    func notShared() throws {
         var rules = FreshnessRules()
         rules.negative = 60
         let cache = try FleetCache { [rules] in $0.freshness = PathTable(rest: rules) }
@@ -45,7 +45,7 @@ struct SharingTests {
     }
 
     @Test("a response from another node is not shared back until the upstream confirms it")
-    func givenBack() throws {
+    func notSharedBack() throws {
         let (one, other) = (try FleetCache(), try FleetCache())
         try one.test.fetch("/a", [], [Self.fresh, ("ETag", "\"v\"")])
         #expect(try other.take("/a", from: one) == [.taken])
@@ -59,7 +59,7 @@ struct SharingTests {
     }
 
     @Test("a write is propagated at once with its target, groups and collection")
-    func told() throws {
+    func writePropagated() throws {
         let cache = try FleetCache { $0.checksCollections = true }
         cache.test.write("/users/1", [("Cache-Group-Invalidation", "\"g\"")], withCollection: true)
         #expect(cache.given.writes.count == 1)
@@ -143,7 +143,7 @@ struct SharingTests {
     @Test(
         "a login page or captive portal in answer to another node's write makes responses stale; strict mode removes them",
         arguments: Strictness.allCases)
-    func doubtful(strictness: Strictness) throws {
+    func ambiguousWrite(strictness: Strictness) throws {
         let nodes = try (0..<2).map { _ in
             try FleetCache { ($0.checksCollections, $0.policy.strictness) = (true, strictness) }
         }
@@ -276,7 +276,7 @@ struct SharingTests {
     }
 
     @Test("unsafe requests and unshared caches have no shared lookup")
-    func notLookedFor() throws {
+    func noLookup() throws {
         let cache = try FleetCache()
         #expect(try cache.lookUp("/a", method: .head)?.locations.count == 1)
         #expect(try cache.lookUp("/a", method: .post) == nil && cache.lookUp("/a", method: .options) == nil)
@@ -342,29 +342,49 @@ struct SharingTests {
     }
 
     @Test(arguments: [
-        SightRow(testDescription: "who sees takes all for what it says", history: [nil], time: 0, now: 1_000, expected: .counts),
-        SightRow(testDescription: "before the first look, what was there before is stale", time: 99, now: 101, expected: .isStale),
-        SightRow(testDescription: "what came since is not", time: 100, now: 101, expected: .counts),
-        SightRow(testDescription: "until it is too old as well", time: 100, now: 130, expected: .isStale),
-        SightRow(testDescription: "blind, younger than the limit", history: [nil, 200], time: 180, now: 209, expected: .counts),
-        SightRow(testDescription: "blind, as old as the limit", history: [nil, 200], time: 180, now: 210, expected: .isStale),
-        SightRow(testDescription: "confirmed while blind", history: [nil, 200], time: 300, now: 329, expected: .counts),
-        SightRow(testDescription: "of the future: a clock was set back", history: [nil, 200], time: 211, now: 210, expected: .isStale),
-        SightRow(testDescription: "a clock set back makes no one see", history: [nil, 200], time: 150, now: 190, expected: .isStale),
-        SightRow(testDescription: "seen again", history: [nil, 200, nil], time: 0, now: 500, expected: .counts),
+        SightRow(testDescription: "connected: responses count as they are", history: [nil], time: 0, now: 1_000, expected: .counts),
+        SightRow(testDescription: "before the first connection: an older response is stale", time: 99, now: 101, expected: .isStale),
+        SightRow(testDescription: "before the first connection: a newer response counts", time: 100, now: 101, expected: .counts),
         SightRow(
-            testDescription: "lost twice counts from the first", afterGap: .drop, history: [nil, 200, 300], time: 250, now: 400,
+            testDescription: "before the first connection: a newer response past the limit is stale", time: 100, now: 130,
             expected: .isStale),
-        SightRow(testDescription: "until the last look counts no more", history: [nil], time: 1_960, now: 1_999, expected: .counts),
         SightRow(
-            testDescription: "and from then on, though nobody has said so", history: [nil], time: 1_960, now: 2_000, expected: .isStale),
-        SightRow(testDescription: "confirmed a moment ago it counts then", history: [nil], time: 1_990, now: 2_000, expected: .counts),
-        SightRow(testDescription: "without a limit all counts", limit: nil, time: 0, now: 1_000, expected: .counts),
+            testDescription: "disconnected: a response younger than the limit counts", history: [nil, 200], time: 180, now: 209,
+            expected: .counts),
         SightRow(
-            testDescription: "dropped once blind for so long", afterGap: .drop, history: [nil, 200], time: 190, now: 230, expected: .isGone),
-        SightRow(testDescription: "not before", afterGap: .drop, history: [nil, 200], time: 190, now: 229, expected: .isStale),
+            testDescription: "disconnected: a response as old as the limit is stale", history: [nil, 200], time: 180, now: 210,
+            expected: .isStale),
         SightRow(
-            testDescription: "what came while blind is not dropped", afterGap: .drop, history: [nil, 200], time: 201, now: 240,
+            testDescription: "disconnected: a response confirmed since then", history: [nil, 200], time: 300, now: 329, expected: .counts),
+        SightRow(
+            testDescription: "disconnected: a response from the future is stale (clock set back)", history: [nil, 200], time: 211, now: 210,
+            expected: .isStale),
+        SightRow(
+            testDescription: "disconnected: the clock is set back to before the loss", history: [nil, 200], time: 150, now: 190,
+            expected: .isStale),
+        SightRow(testDescription: "reconnected: responses count", history: [nil, 200, nil], time: 0, now: 500, expected: .counts),
+        SightRow(
+            testDescription: "disconnected twice: the first loss determines the time", afterGap: .drop, history: [nil, 200, 300], time: 250,
+            now: 400,
+            expected: .isStale),
+        SightRow(
+            testDescription: "shortly before the connection's validity ends", history: [nil], time: 1_960, now: 1_999, expected: .counts),
+        SightRow(
+            testDescription: "the connection's validity has ended without a reported loss", history: [nil], time: 1_960, now: 2_000,
+            expected: .isStale),
+        SightRow(
+            testDescription: "the connection's validity has ended: a response confirmed since counts", history: [nil], time: 1_990,
+            now: 2_000, expected: .counts),
+        SightRow(testDescription: "no limit: all responses count", limit: nil, time: 0, now: 1_000, expected: .counts),
+        SightRow(
+            testDescription: "drop: disconnected for as long as the limit", afterGap: .drop, history: [nil, 200], time: 190, now: 230,
+            expected: .isGone),
+        SightRow(
+            testDescription: "drop: disconnected for less than the limit", afterGap: .drop, history: [nil, 200], time: 190, now: 229,
+            expected: .isStale),
+        SightRow(
+            testDescription: "drop: a response received while disconnected is stale, not dropped", afterGap: .drop, history: [nil, 200],
+            time: 201, now: 240,
             expected: .isStale),
     ])
     func logLink(_ row: SightRow) {
@@ -418,7 +438,7 @@ struct SharingTests {
             (FleetSelection(.prefix, "/orders/"), false),
             (FleetSelection(.everything, apis: ["other"]), false), (FleetSelection(.tag, "t"), true), (FleetSelection(.tag, "u"), false),
         ] as [(FleetSelection, Bool)])
-    func meant(_ selection: FleetSelection, isMeant: Bool) throws {
+    func selectionMatches(_ selection: FleetSelection, isMeant: Bool) throws {
         let cache = try FleetCache()
         try cache.test.fetch("/users/1", [], [Self.fresh, ("Cache-Tag", "s, t")])
         let record = try #require(cache.given.records.values.first).record

@@ -65,7 +65,7 @@ struct StoredPathsTests {
     }
 
     @Test("a write prevents storing of responses in progress, also keyed by content, and importing of earlier archived ones")
-    func underWay() throws {
+    func inFlight() throws {
         let test = try TestCache { $0.checksCollections = true }
         let sent = try [
             test.send("/a", Self.user), test.send("/a", [(ConnectionField.scheme, "https")]), test.send("/a", method: .query, content: "1"),
@@ -80,13 +80,13 @@ struct StoredPathsTests {
     }
 
     @Test("a write answered by a login page prevents storing of responses in progress, and marks nothing")
-    func doubtful() throws {
+    func ambiguousWrite() throws {
         let test = try TestCache()
         let sent = try test.send("/a", Self.user)
         let inserted = test.cache.store.statistics.inserted
         test.now += 1
         test.write("/a", [("Location", "/login")], status: 302)
-        // Only the time of the last such write is stored.
+        // Only the time of the last redirected write is stored.
         #expect(test.cache.store.statistics.inserted == inserted + 1)
         #expect(test.complete(sent, [Self.fresh]) == .forbidden(.invalidated))
         #expect(try test.fetch("/a", Self.user, [Self.fresh]) == .allowed)

@@ -44,7 +44,7 @@ def expired(play):
 
 
 @scene("tls-other-name", "The upstream's certificate is for another name.", fires=DOWN_WITHOUT_COPIES,
-       outputs=caused("(IP address|[Hh]ostname) mismatch", r"upstream\.url must have a host that the certificate is for", r"upstream\.ca_file"))
+       outputs=caused("(IP address|[Hh]ostname) mismatch", r"upstream\.url must have a host for which the certificate is valid", r"upstream\.ca_file"))
 def other_name(play):
     trusted(play, "another host")
 
@@ -84,7 +84,7 @@ def tls_behind_http(play):
 
 
 @scene("mail-server", "A mail server listens on the upstream's port.", fires=DOWN_WITHOUT_COPIES,
-       outputs=caused(r"begins with a reply code, as SMTP", r"upstream\.url must name the host and port of an HTTP server"))
+       outputs=caused(r"begins with a reply code as in SMTP", r"upstream\.url must have the host and port of an HTTP server"))
 def mail_server(play):
     misplaced(play, (b"220 mail.example ESMTP\r\n", 5.0), "accept")
 
@@ -96,7 +96,7 @@ def malformed_field(play):
 
 
 @scene("name-unknown", "The name of the upstream does not resolve.", fires=DOWN_WITHOUT_COPIES,
-       outputs=caused("Name or service not known", r"upstream\.url must have a host that the name servers of this machine know"))
+       outputs=caused("Name or service not known", r"upstream\.url must have a host that the DNS servers of this machine can resolve"))
 def name_unknown(play):
     play.start(url="http://upstream.invalid", environment={"LD_PRELOAD": compile_library("no_names", play.directory)})
     cold_outage(play)

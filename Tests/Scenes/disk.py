@@ -67,9 +67,9 @@ def refused(name, tells, cause, words, text):
                   r'^cistern_not_stored_total\{reason="store_refused"\} [1-9]'),
         "alert": r"^CisternStoreNotWritable: .*`store\.directory`",
         "page": rf"refuses new responses: {words} \({text}\)",
-        "status": rf"The store cannot be written to: {words} \({text}\), so new responses are not stored",
+        "status": rf"The store is not writable: {words} \({text}\), so new responses are not stored",
         "why": (rf"Not stored: the store cannot write to its directory: {words} \({text}\)", r"store\.directory"),
-        "log": rf"the cache directory \S+ cannot be written to: {words} \(\S+: {text}\); new responses are passed on and not stored",
+        "log": rf"cannot write to the cache directory \S+: {words} \(\S+: {text}\); new responses are forwarded and not stored",
     })
 
 
@@ -89,7 +89,7 @@ def recover(play, end):
     "response": r"^Cache-Status: cistern; (hit|fwd=uri-miss.*stored)",
     "gauge": (r"^cistern_store_writable 1$", r"^cistern_store_room_bytes 1\d{7}$", r'^cistern_store_write_errors_total\{cause="no_space"\} 0$'),
     "alert": Not("Cistern"), "page": (r"Disk\s+writable", r"the disk has space for 1\d(\.\d)? MiB"), "status": Not("cannot be written"),
-    "why": r"The response was stored\.", "log": r"store\.size: 1024 MiB is more than the disk of"})
+    "why": r"The response was stored\.", "log": r"store\.size: 1024 MiB exceeds the space on the disk of"})
 def small_disk(play):
     disk = Disk(play, "size=16m")
     play.make_upstream(item)
@@ -100,8 +100,8 @@ def small_disk(play):
     play.expect(hits(play, range(count - 1_000, count)) == 1_000, "the last thousand responses do not come from the store")
     play.expect(9 << 20 < disk.bytes() <= 16 << 20, f"the store has {disk.bytes()} bytes")
     too_much, enough = disk.check("1GiB"), disk.check("8MiB")
-    play.expect("is more than the disk of" in too_much, f"check says: {too_much}")
-    play.expect("is more than the disk of" not in enough, f"check says: {enough}")
+    play.expect("exceeds the space on the disk of" in too_much, f"check says: {too_much}")
+    play.expect("exceeds the space on the disk of" not in enough, f"check says: {enough}")
     play.get("/items/last")
     play.look("/items/last")
 
@@ -140,7 +140,7 @@ def full_from_the_start(play):
     store_many(play, range(3))
     play.wait(120)
     said = disk.check("16MiB")
-    play.expect("cannot be written to (No space left on device)" in said or "is more than" in said, f"check says: {said}")
+    play.expect("(No space left on device)" in said or "exceeds the space" in said, f"check says: {said}")
     play.get("/items/refused")
     play.look("/items/refused-too")
     recover(play, disk.empty)

@@ -207,7 +207,7 @@ def traffic_stops_and_recovers(play):
 @scene("nothing-to-check-with", "Only requests with credentials failed, and no client sends anything any more: the state becomes unknown.",
        fires={"CisternUpstreamDown": WITHIN}, outputs={
            "gauge": (r"^cistern_upstream_up 0$", r'^cistern_upstream_state\{state="unknown"\} 1$', r'^cistern_upstream_state\{state="down"\} 0$'),
-           "alert": r"^CisternUpstreamDown: ", "page": r"^Down .*unknown.*", "status": r"^The state of the upstream is unknown: it was down when it was last asked",
+           "alert": r"^CisternUpstreamDown: ", "page": r"^Down .*unknown.*", "status": r"^The state of the upstream is unknown: it was down at the last request",
            "upstream": r"(?i)unknown.*last: down", "stats": r"(?i)^upstream +unknown", "log": r"(?i)\bupstream\b.*\bunknown\b"})
 def nothing_to_check_with(play):
     play.start()

@@ -199,8 +199,8 @@ def start_sharing(play):
        fires=["CisternShareBlind", "CisternSharePurgesPending"], outputs={
            "gauge": (r"^cistern_share_seeing 0$", r'^cistern_share_pending_purges\{reason="not_reached"\} [1-9]'),
            "alert": (r"^CisternShareBlind: .*`cistern share status`", r"^CisternSharePurgesPending: .*`cistern share status`"),
-           "status": r"^What other nodes purge is not seen since .*cistern share status",
-           "why": r"What other nodes had stored was not looked for: the engine fails", "log": r"the fleet's log cannot be seen: \S+ has ended the connection"})
+           "status": r"^Purges of other nodes cannot be read since .*cistern share status",
+           "why": r"Responses of other nodes were not looked up: Redis fails", "log": r"disconnected from the fleet's log: \S+ has ended the connection"})
 def engine_gone(play):
     engine = start_sharing(play)
     fill(play, *USERS)
@@ -241,7 +241,7 @@ def other_secret(play):
 
 
 @scene("disk-errors", "The disk reports input/output errors.", fires=["CisternStoreWriteErrors"], may=("CisternStoreNotWritable",), outputs={
-    "gauge": r"^cistern_store_write_errors_total\S* [1-9]", "alert": r"^CisternStoreWriteErrors: .*`store\.directory`", "log": r"(?i)cannot be written to"})
+    "gauge": r"^cistern_store_write_errors_total\S* [1-9]", "alert": r"^CisternStoreWriteErrors: .*`store\.directory`", "log": r"(?i)cannot (be written|write) to"})
 def disk_errors(play):
     disk = DiskFault(play)
     play.make_upstream(fresh)

@@ -76,7 +76,7 @@ struct HitMemoTests {
 
     @Test("only frequent hits are kept, first found by their key, then by the exact bytes of the request")
     func often() {
-        #expect(memo.request(Self.plain, nil) == nil, "its target has not come before")
+        #expect(memo.request(Self.plain, nil) == nil, "the target was not requested before")
         keep("a", Self.plain, "1")
         #expect(find("a", Self.plain) == (nil, nil))
         keep("a", Self.plain, "1")
@@ -131,7 +131,7 @@ struct HitMemoTests {
         "requests that differ only in irrelevant fields share an entry, and all others have separate entries",
         arguments: [
             Row("nothing differs", isSame: true),
-            Row("another program", [("User-Agent", "x"), ("Accept", "*/*")], isSame: true),
+            Row("another user agent", [("User-Agent", "x"), ("Accept", "*/*")], isSame: true),
             Row("another page, another language", [("Referer", "/x"), ("Accept-Language", "de")], isSame: true),
             Row("a script of another origin", [("Origin", "x")], isSame: false),
             Row("through other proxies", [("X-Forwarded-For", "1.2.3.4"), ("X-Real-IP", "x"), ("Forwarded", "for=x")], isSame: true),
@@ -140,7 +140,7 @@ struct HitMemoTests {
             Row("an API key", [("X-API-Key", "k")]),
             Row("a condition", [("If-None-Match", "\"1\"")]), Row("a range", [("Range", "bytes=0-1")]),
             Row("another coding", [("Accept-Encoding", "gzip")]), Row("demands", [("Cache-Control", "no-cache")]),
-            Row("a field that is not known here", [("X-Tenant", "1")]), Row("another host", [("Host", "b")]),
+            Row("an unknown field", [("X-Tenant", "1")]), Row("another host", [("Host", "b")]),
             Row("a mode", [("Cistern-Mode", "offline")]), Row("an explanation", [("Cistern-Why", "?1")]),
         ])
     func keys(_ row: Row) {

@@ -28,25 +28,27 @@ struct SentFormTests {
     }
 
     static let rows = [
-        Row("as it is stored, to a client that takes that", .asStored),
-        Row("the same of Zstandard", .asStored, .zstd, [.gzip, .zstd]),
-        Row("decoded for one that takes none", .decoded, .gzip, []),
-        Row("decoded for one that wants it as it is", .decoded, asksForPlain: true),
-        Row("recoded for one that takes gzip alone", .gzipped, .brotli),
-        Row("decoded for one that takes another than gzip", .decoded, .zstd, .brotli),
-        Row("coded for the first time, before the writer has", .gzipped, .identity),
-        Row("short content stays as it is", .asStored, isNegotiated: false, .identity, bytes: 1_023),
-        Row("pictures too", .asStored, isNegotiated: false, .identity, isText: false),
-        Row("secrets are stored coded, and sent decoded", .decoded, isNegotiated: false, flags: .isJSON),
-        Row("but where the upstream has coded them itself", .asStored, flags: [.isJSON, .cameCoded]),
-        Row("or the operator wants it", .asStored, flags: .isJSON, .always),
-        Row("secrets that are stored plain stay so", .asStored, isNegotiated: false, .identity, flags: .isJSON),
-        Row("no-transform stays as it was", .decoded, isNegotiated: false, flags: [.isOpen, .noTransform]),
+        Row("unchanged if the client accepts the stored coding", .asStored),
+        Row("unchanged if the client accepts Zstandard", .asStored, .zstd, [.gzip, .zstd]),
+        Row("decoded if the client accepts no coding", .decoded, .gzip, []),
+        Row("decoded if the client asks for plain content", .decoded, asksForPlain: true),
+        Row("recoded if the client accepts only gzip", .gzipped, .brotli),
+        Row("decoded if the client accepts only another coding than gzip", .decoded, .zstd, .brotli),
+        Row("compressed for the client before the store has compressed it", .gzipped, .identity),
+        Row("short content is not compressed", .asStored, isNegotiated: false, .identity, bytes: 1_023),
+        Row("content other than text is not compressed", .asStored, isNegotiated: false, .identity, isText: false),
+        Row("content with possible secrets is stored coded and sent decoded", .decoded, isNegotiated: false, flags: .isJSON),
+        Row("content with possible secrets that the upstream compressed is unchanged", .asStored, flags: [.isJSON, .cameCoded]),
+        Row("content with possible secrets is sent coded if compression is always", .asStored, flags: .isJSON, .always),
         Row(
-            "what the upstream's coding could not be taken off stays as it is", .asStored, isNegotiated: false, .identity,
+            "content with possible secrets that is stored plain is not compressed", .asStored, isNegotiated: false, .identity,
+            flags: .isJSON),
+        Row("no-transform: content that arrived plain is sent decoded", .decoded, isNegotiated: false, flags: [.isOpen, .noTransform]),
+        Row(
+            "content that could not be decoded is unchanged", .asStored, isNegotiated: false, .identity,
             flags: [.isOpen, .coded]),
-        Row("switched off: decoded, as it would be stored now", .decoded, isNegotiated: false, .gzip, .gzip, .off),
-        Row("switched off, and it came coded: as it came", .asStored, flags: [.isOpen, .cameCoded], .off),
+        Row("compression off: content that arrived plain is sent decoded", .decoded, isNegotiated: false, .gzip, .gzip, .off),
+        Row("compression off: content that arrived coded is unchanged", .asStored, flags: [.isOpen, .cameCoded], .off),
     ]
 
     @Test("each combination of the table gets its form", arguments: rows)

@@ -61,7 +61,7 @@ struct APIBoundaryTests {
     }
 
     @Test("listing and purging by all, prefix or target cover several APIs and count each response once")
-    func overAll() throws {
+    func acrossAPIs() throws {
         let play = try play((Self.origin("a"), Self.origin("b")))
         for target in ["/a/1", "/a/2", "/b/1", "/b/2"] { _ = try play.get(target) }
         play.flushStore()
@@ -114,14 +114,14 @@ struct APIBoundaryTests {
         let bring = { (url: String, api: String?, more: String) in
             JSONValue(try play.admin("POST", "/-/entries" + more, content: Self.archived(url, api: api)).content)?["reason"]?.string
         }
-        #expect(try bring(base + "/v1/1", nil, "") == "ambiguous_api", "/v1/1 of a, or /1 of b")
+        #expect(try bring(base + "/v1/1", nil, "") == "ambiguous_api", "ambiguous: /v1/1 of a or /1 of b")
         #expect(try bring(base + "/v1/1", "a", "") == nil)
         #expect(try bring(base + "/v1/2", "b", "") == nil)
         #expect(try bring(base + "/v1/3", nil, "?api=b") == nil)
-        #expect(try bring(base + "/4", nil, "") == nil, "only a can be meant")
+        #expect(try bring(base + "/4", nil, "") == nil, "only API a matches")
         #expect(try bring(base + "/v1/5", "gone", "") == "unknown_api")
         #expect(try bring("http://moved.test/6", "a", "") == "other_origin")
-        #expect(try bring(base + "/v1/7", "b", "?api=a") == nil, "what the administrator says counts")
+        #expect(try bring(base + "/v1/7", "b", "?api=a") == nil, "the administrator's choice takes precedence")
         play.flushStore()
         let stored = try Self.list(play.admin("GET", "/-/entries"), "entries").map { $0["target"]?.string }
         #expect(stored == ["/a/4", "/a/v1/1", "/a/v1/7", "/b/2", "/b/3"])
@@ -130,7 +130,7 @@ struct APIBoundaryTests {
     // MARK: Requests that match no API
 
     @Test("a request that matches no API is refused, whatever the first API's routes say")
-    func nobody() throws {
+    func noMatchingAPI() throws {
         let nobody = try AddressRules(allow: [], deny: [IPNetwork("0.0.0.0/0")])
         let play = try play((Self.origin("a"), Self.origin("b"))) { settings in
             var route = Route()

@@ -32,39 +32,41 @@ struct NarrowingTests {
         return route
     }
 
+    private static let moreCredentials = "more fields or cookies count as credentials"
+
     static let rows = [
-        Row("nothing is new", { _ in }, nil),
+        Row("nothing changes", { _ in }, nil),
         Row("credentials were ignored", { $0.otherRoute.credentials.areIgnored = true }, "credentials are no longer ignored"),
-        Row("they are now", to: { $0.otherRoute.credentials.areIgnored = true }, nil),
-        Row("they were on a route", { $0.routes = [route("/a", ignoring: true)] }, "credentials are no longer ignored"),
+        Row("credentials are ignored now", to: { $0.otherRoute.credentials.areIgnored = true }, nil),
+        Row("credentials were ignored on a route", { $0.routes = [route("/a", ignoring: true)] }, "credentials are no longer ignored"),
         Row(
-            "they were on a route, and are by another name", { $0.routes = [route("/a", ignoring: true)] },
+            "credentials are ignored on a renamed route", { $0.routes = [route("/a", ignoring: true)] },
             to: {
                 $0.routes = [route("/a", ignoring: true)]
                 $0.routes[0].name = "s"
             }, nil),
         Row(
-            "they were on all paths, and are on all but one", { $0.otherRoute.credentials.areIgnored = true },
+            "credentials are no longer ignored on one path", { $0.otherRoute.credentials.areIgnored = true },
             to: {
                 $0.otherRoute.credentials.areIgnored = true
                 $0.routes = [route("/a", ignoring: false)]
             }, "credentials are no longer ignored"),
-        Row("one user's own cache is for all", { $0.policy.isPrivate = true }, "cache.role"),
-        Row("one for all is one user's own", to: { $0.policy.isPrivate = true }, nil),
-        Row("cookies were kept", { $0.policy.setCookie = .keep }, "cache.set_cookie"),
-        Row("cookies are kept", to: { $0.policy.setCookie = .keep }, nil),
-        Row("private was ignored", { $0.otherRoute.freshness.ignored = [.privateResponse] }, "ignore no longer has private"),
-        Row("no-cache was ignored", { $0.otherRoute.freshness.ignored = [.noCache] }, nil),
-        Row("a credential field more", to: { $0.policy.credentials.fields.append("x-more") }, "more credentials"),
-        Row("one less", { $0.policy.credentials.fields.append("x-more") }, nil),
-        Row("a cookie more", { $0.policy.credentials.cookies = ["sid"] }, "more credentials"),
-        Row("a field is not harmless any more", { $0.policy.harmlessFields.append("x-more") }, "fewer fields are harmless"),
-        Row("one more is", to: { $0.policy.harmlessFields.append("x-more") }, nil),
-        Row("a cookie is not ignored any more", { $0.policy.credentials.ignoredCookies.append("lang") }, "more credentials"),
+        Row("a private cache becomes shared", { $0.policy.isPrivate = true }, "cache.role"),
+        Row("a shared cache becomes private", to: { $0.policy.isPrivate = true }, nil),
+        Row("cookies are no longer kept", { $0.policy.setCookie = .keep }, "cache.set_cookie"),
+        Row("cookies are kept now", to: { $0.policy.setCookie = .keep }, nil),
+        Row("private is no longer ignored", { $0.otherRoute.freshness.ignored = [.privateResponse] }, "ignore no longer has private"),
+        Row("no-cache is no longer ignored", { $0.otherRoute.freshness.ignored = [.noCache] }, nil),
+        Row("an additional credential field", to: { $0.policy.credentials.fields.append("x-more") }, moreCredentials),
+        Row("a removed credential field", { $0.policy.credentials.fields.append("x-more") }, nil),
+        Row("a credential cookie is configured", { $0.policy.credentials.cookies = ["sid"] }, moreCredentials),
+        Row("a field is no longer harmless", { $0.policy.harmlessFields.append("x-more") }, "fewer request fields are harmless"),
+        Row("an additional harmless field", to: { $0.policy.harmlessFields.append("x-more") }, nil),
+        Row("a cookie is no longer ignored", { $0.policy.credentials.ignoredCookies.append("lang") }, moreCredentials),
     ]
 
     @Test("a reload warns about a narrowed rule", .play)
-    func told() throws {
+    func warned() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) { $0.otherRoute.credentials.areIgnored = true }
         let outcome = play.reload { $0.settings.otherRoute.credentials.areIgnored = false }
         let warnings: [String] = if case .applied(let applied) = outcome { applied.warnings } else { [] }

@@ -24,7 +24,7 @@ struct ReloadBoundaryTests {
     private static func isApplied(_ outcome: ReloadOutcome?) -> Bool { outcome?.label == "applied" }
 
     @Test("looked-up user identities survive a reload, so their stored responses rescue")
-    func toldIdentities() throws {
+    func lookedUpIdentities() throws {
         let origin = ScriptedOrigin {
             $0.target == "/me" ? [.json("{\"id\":\"ann\"}")] : [.json("\"hers\"", ["Cache-Control: private, max-age=3600"])]
         }
@@ -156,7 +156,7 @@ struct ReloadBoundaryTests {
             $0.settings.apis = [api]
         }
         let warnings: [String] = if case .applied(let applied) = outcome { applied.warnings } else { [] }
-        #expect(warnings.contains { $0.contains("copies are stored by name") })
+        #expect(warnings.contains { $0.contains("cache keys contain the name") })
         #expect(try play.get("/b").status == 504)
     }
 
@@ -178,10 +178,10 @@ struct ReloadBoundaryTests {
         func secured() throws -> TestResponse? { try TestClient(port: play.ports[1], TLSOffer()).get("/a") }
         func isHit(_ response: TestResponse?) -> Bool { response?["Cache-Status"]?.hasPrefix("cistern; hit") == true }
         #expect(try !isHit(play.get("/a")))
-        #expect(reload([false, true]).contains { $0.contains("stored apart from now on") })
+        #expect(reload([false, true]).contains { $0.contains("now have separate cache keys") })
         #expect(try isHit(play.get("/a")))
         #expect(try !isHit(secured()) && isHit(secured()))
-        #expect(reload([false]).contains { $0.contains("not stored apart any more") })
+        #expect(reload([false]).contains { $0.contains("no longer have separate cache keys") })
         #expect(try isHit(play.get("/a")))
         #expect(try play.request("POST", "/a", content: "{}").status == 200)
         #expect(!reload([false, true]).contains("refused"))

@@ -40,7 +40,7 @@ struct ReloadTests {
     }
 
     @Test("requests in progress finish with the old upstream, which is then released")
-    func underWay() throws {
+    func inFlight() throws {
         let (asked, gate) = (Gate(), Gate())
         let old = ScriptedOrigin { $0.target == "/slow" ? [.open(asked), .pass(gate), .json("\"old\"")] : [.json("\"old\"")] }
         let new = Self.origin("new")
@@ -195,7 +195,7 @@ struct ReloadTests {
     }
 
     @Test("the protocol of an address can change, also for connections waiting to be accepted")
-    func spoken() throws {
+    func protocolChanges() throws {
         let play = try ProxyPlay(Self.origin())
         let clear = try play.client()
         #expect(clear.get("/a")?.status == 200)

@@ -192,7 +192,7 @@ struct SelfObservationTests {
             DateRow(testDescription: "the same second", ahead: 0, expected: 0),
             DateRow(testDescription: "ahead", ahead: 100, expected: 100),
             DateRow(testDescription: "an hour behind", ahead: -3_600, expected: -3_600),
-            DateRow(testDescription: "of a response that was made earlier", ahead: -3_600, fields: ["Age: 3600"], expected: nil),
+            DateRow(testDescription: "a response generated earlier", ahead: -3_600, fields: ["Age: 3600"], expected: nil),
         ])
     func dates(_ row: DateRow) throws {
         let clock = ManualTime()

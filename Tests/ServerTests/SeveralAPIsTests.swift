@@ -85,7 +85,7 @@ struct SeveralAPIsTests {
     }
 
     @Test("an unknown host gets 421 and an unknown path 404, and neither counts for an API")
-    func nobody() throws {
+    func unknownHostOrPath() throws {
         let play = try Play { $0.access.names = ServedNames() }
         #expect(try play.get("/orders/../a").status == 404)
         let alone = try ProxyPlay(Self.origin("users")) { settings in
@@ -159,7 +159,7 @@ struct SeveralAPIsTests {
         let modes = try Self.list(play.proxy.admin("PUT", "/-/mode?mode=offline"), "apis")
         #expect(modes.map { $0["mode"]?.string } == ["offline", "offline", "offline"])
         #expect(try play.get("/newer").status == 504)
-        #expect(try Self.purged(play.proxy.admin("POST", "/-/purge?target=/a")) == 2, "users' and rest's")
+        #expect(try Self.purged(play.proxy.admin("POST", "/-/purge?target=/a")) == 2, "the stored responses of users and rest")
     }
 
     private static func list(_ response: TestResponse, _ name: String) -> [JSONValue] {
@@ -196,7 +196,7 @@ struct SeveralAddressesTests {
         #expect(try proxy.get("/b").text == "\"second /v2/b\"")
         #expect(try proxy.request("POST", "/c", content: "{}").text == "\"second /v2/c\"")
         #expect(second.requests.allSatisfy { $0["Host"] == "127.0.0.1:\(second.port)" })
-        #expect(try proxy.get("/a")["Cache-Status"]?.contains("hit") == true, "what one has said is the copy of both")
+        #expect(try proxy.get("/a")["Cache-Status"]?.contains("hit") == true, "APIs with one upstream share stored responses")
         #expect(try proxy.metric("cistern_api_address_up{api=\"a\",address=\"http://127.0.0.1:\(first.port)\"}") == 0)
         #expect(try proxy.metric("cistern_api_up{api=\"a\"}") == 1)
         first.up()

@@ -69,15 +69,15 @@ struct SettingSynonymsTests {
         arguments: [
             Row(
                 "ttl: 60s",
-                "ttl is not a setting; use cache.freshness.default: for responses without a lifetime of their own; "
-                    + "cache.freshness.minimum and cache.freshness.maximum bound those with one"),
+                "ttl is not a setting; use cache.freshness.default: for responses without a lifetime; "
+                    + "cache.freshness.minimum and cache.freshness.maximum limit the lifetime of others"),
             Row("cache: {ttl: 60s}", "cache.ttl is not a setting; use cache.freshness.default: *"),
             Row("cache: {max_age: 60}", "cache.max_age is not a setting; use cache.freshness.default: *"),
             Row("routes: [{name: a, path: /a, ttl: 1s}]", "routes.ttl is not a setting; use routes.freshness.default: *"),
             Row("routes: [{name: a, path: /a, store: off}]", "routes.store is not a setting; use cache.store, for all paths: *"),
             Row(
                 "routes: [{name: a, path: /a, cache: off}]",
-                "routes.cache is not a setting; use routes.stream: true on a route: its responses are passed on and never stored"),
+                "routes.cache is not a setting; use routes.stream: true on a route: its responses are forwarded and never stored"),
             Row("routes: [{name: a, path: /a, bypass: on}]", "routes.bypass is not a setting; use routes.stream: *"),
             Row("apis: [{name: a, upstream: \"http://a\", ttl: 1s}]", "apis.ttl is not a setting; use apis.freshness.default: *"),
             Row("apis: [{name: a, upstream: \"http://a\", timeout: 1s}]", "apis.timeout is not a setting; use apis.first_byte_timeout: *"),
@@ -87,7 +87,7 @@ struct SettingSynonymsTests {
             Row(
                 "routes: [{name: a, path: /a, total_timeout: 1s}]",
                 "routes.total_timeout is not a setting; did you mean upstream.total_timeout?"),
-            Row("upstream: http://a.test", "upstream is a group of settings, not one with a value; did you mean upstream.url?"),
+            Row("upstream: http://a.test", "upstream is a group of settings and cannot have a value; did you mean upstream.url?"),
             Row("upstream: {port: 80}", "upstream.port is not a setting; use upstream.url: *"),
             Row("port: 80", "port is not a setting; use listen: *"),
             Row("connect_timeout: 1s", "connect_timeout is not a setting; did you mean upstream.connect_timeout?"),
@@ -96,14 +96,14 @@ struct SettingSynonymsTests {
             Row("cacheDir: /x", "cacheDir is not a setting; use store.directory"),
             Row("listen: [{address: \":1\", certificate: x}]", "listen.certificate is not a setting; use tls.certificates: *"),
             Row("must_have: [/x]", "must_have is not a setting"),
-            Row("user: nobody", "user is not a setting, and there is none for it: *"),
+            Row("user: nobody", "user is not a setting and has no equivalent: *"),
             Row("cache: {methods: [POST]}", "cache.methods is not a setting; use routes.methods: *"),
             Row("trusted_proxy: 10.0.0.1", "trusted_proxy is not a setting; use trusted_proxies"),
             Row("cache: {role_: x}", "cache.role_ is not a setting; did you mean cache.role?"),
             Row("cache: {abc: x}", "cache.abc is not a setting"),
             Row("xyz: 1", "xyz is not a setting"),
         ])
-    func places(_ row: Row) {
+    func suggestions(_ row: Row) {
         let found = mistakes(row.text)
         #expect(found.count == 1)
         let isWhole = row.sentence.last != "*"

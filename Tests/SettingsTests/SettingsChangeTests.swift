@@ -29,14 +29,16 @@ struct SettingsChangeTests {
         arguments: [
             Row(testDescription: "nothing", to: one + "# a comment\nshards: 0\n", unchangedAPIs: [""]),
             Row(testDescription: "one setting", to: one + "cache: {rescue_after: 2s}\n", changed: ["cache.rescue_after"]),
-            Row(testDescription: "what needs a restart", to: one + "shards: 7\n", awaitingRestart: ["shards"], unchangedAPIs: [""]),
+            Row(
+                testDescription: "a setting that needs a restart", to: one + "shards: 7\n", awaitingRestart: ["shards"], unchangedAPIs: [""]
+            ),
             Row(
                 testDescription: "both", to: one + "store: {size: 5MiB}\nlog: {level: debug}\n", changed: ["log.level"],
                 awaitingRestart: ["store.size"]),
             Row(
                 testDescription: "a route", to: one + "routes: [{name: r, path: /r}]\n", changed: ["routes.r"]),
             Row(
-                testDescription: "a route that is no more", from: one + "routes: [{name: r, path: /r}, {name: s, path: /s}]\n",
+                testDescription: "a removed route", from: one + "routes: [{name: r, path: /r}, {name: s, path: /s}]\n",
                 to: one + "routes: [{name: s, path: /s}]\n", changed: ["routes.r"]),
             Row(
                 testDescription: "the order of routes", from: one + "routes: [{name: r, path: /r}, {name: s, path: /s}]\n",
@@ -46,17 +48,17 @@ struct SettingsChangeTests {
                 to: "apis:\n  - {name: a, upstream: [http://a], path: /a}\n  - {name: b, upstream: [http://c], path: /b}\n",
                 changed: ["apis.b"], unchangedAPIs: ["a"]),
             Row(
-                testDescription: "an API that is no more, and one that is new", from: apis,
+                testDescription: "a removed and a new API", from: apis,
                 to: "apis:\n  - {name: b, upstream: [http://b], path: /b}\n  - {name: c, upstream: [http://c], path: /c}\n",
                 changed: ["apis.c", "apis.a"], unchangedAPIs: ["b"]),
             Row(
-                testDescription: "what all APIs have", from: apis, to: apis + "cache: {rescue_after: 2s}\n",
+                testDescription: "a setting of all APIs", from: apis, to: apis + "cache: {rescue_after: 2s}\n",
                 changed: ["cache.rescue_after", "apis.a", "apis.b"]),
             Row(
-                testDescription: "what needs a restart, of several", from: apis, to: apis + "store: {size: 5MiB}\n",
+                testDescription: "a setting that needs a restart, with several APIs", from: apis, to: apis + "store: {size: 5MiB}\n",
                 awaitingRestart: ["store.size"], unchangedAPIs: ["a", "b"]),
         ])
-    func told(row: Row) {
+    func reported(row: Row) {
         let (former, read) = (Self.read(row.from), Self.read(row.to))
         let change = SettingsChange(from: former, to: read)
         #expect(change.changed == row.changed)

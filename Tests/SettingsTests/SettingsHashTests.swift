@@ -51,7 +51,7 @@ struct SettingsHashTests {
                 testDescription: "the value of another setting", from: one + "cache: {refresh_ahead: 7}\n",
                 to: one + "cache: {heuristics: 7}\n"),
             Row(
-                testDescription: "a list that is divided otherwise", from: one + "access: {allow: [10.0.0.0/8]}\n",
+                testDescription: "a list that is divided differently", from: one + "access: {allow: [10.0.0.0/8]}\n",
                 to: one + "access: {deny: [10.0.0.0/8]}\n"),
             Row(testDescription: "a route", to: one + "routes: [{name: r, path: /r}]\n"),
             Row(

@@ -58,10 +58,10 @@ struct SettingsTests {
             reader.mistakes.map(\.description) == [
                 "f.yaml:2: upstream.urll is not a setting; did you mean upstream.url?",
                 "f.yaml:3: upstream.verify must be true or false, not \"maybe\"",
-                "f.yaml:4: listen takes a value, not a group of settings",
+                "f.yaml:4: listen must be a value, not a group of settings",
                 "f.yaml:6: store.size must be a size such as 8MiB, not \"3 apples\"",
-                "f.yaml:7: store.size is set twice: first in line 6",
-                "f.yaml:8: cache is a group of settings, not one with a value; did you mean cache.mode?",
+                "f.yaml:7: store.size is set twice, first in line 6: remove one",
+                "f.yaml:8: cache is a group of settings and cannot have a value; did you mean cache.mode?",
                 "f.yaml:9: nonsense is not a setting",
                 "f.yaml:11: timeouts.head must be a duration such as 1.5s, not \"1w\"",
                 "f.yaml:12: timeouts.write must be between 100ms and 1h, not 2h",
@@ -78,7 +78,7 @@ struct SettingsTests {
         #expect(
             read("listen:\n  - adress: :1\n  - [a]").mistakes.map(\.description) == [
                 "f.yaml:2: listen.adress is not a setting; did you mean listen.address?",
-                "f.yaml:3: listen takes a list of words, or of settings",
+                "f.yaml:3: listen must be a list of words or of groups of settings",
             ])
     }
 
@@ -113,7 +113,7 @@ struct SettingsTests {
         reader.read(path: "log.level", .one("loud"), option: "--log-level")
         #expect(
             reader.mistakes.map(\.description) == [
-                "environment: CISTERN_LOGLEVEL names no setting; did you mean CISTERN_LOG_LEVEL?",
+                "environment: CISTERN_LOGLEVEL is not the variable of a setting; did you mean CISTERN_LOG_LEVEL?",
                 "environment: CISTERN_SHARDS must be a whole number, not \"many\"",
                 "command line: --log-level must be one of trace, debug, info, notice, warning, error, critical, not \"loud\"",
             ])
@@ -124,13 +124,13 @@ struct SettingsTests {
         var reader = read("failure:\n  rate: 50\n  recheck_limit: 30s\n  recheck_limits: 1s")
         reader.read(environment: ["CISTERN_FAILURE_RATE": "50"])
         reader.read(path: "failure.rate", .one("50"), option: "--set")
-        let rate = "no path counts as failing because others do: remove the line"
+        let rate = "a path no longer counts as failing because others fail: remove the line"
         #expect(
             reader.mistakes.map(\.description) == [
                 "f.yaml:2: failure.rate is no longer a setting: \(rate)",
                 "f.yaml:3: failure.recheck_limit is no longer a setting: checks run at each failure.recheck: remove the line",
                 "f.yaml:4: failure.recheck_limits is not a setting",
-                "environment: CISTERN_FAILURE_RATE, which was for failure.rate, is no longer a setting: \(rate)",
+                "environment: CISTERN_FAILURE_RATE was the variable of failure.rate, which is no longer a setting: \(rate)",
                 "command line: failure.rate is no longer a setting: \(rate)",
             ])
     }
@@ -270,11 +270,11 @@ struct SettingsTests {
             reader.mistakes.map(\.description) == [
                 "f.yaml:2: a route needs a name of letters, digits, - and _",
                 "f.yaml:3: route a needs a path that begins with /",
-                "f.yaml:4: route b: * stands for a whole segment, as in /users/*",
+                "f.yaml:4: route b: * must be a whole segment, as in /users/*",
                 "f.yaml:5: route c: ** can only be the last segment",
                 "f.yaml:6: routes.rescue_aftr is not a setting; did you mean routes.rescue_after?",
-                "f.yaml:7: two routes are called \"d\"",
-                "f.yaml:8: a route is a group of settings: at least a name and a path",
+                "f.yaml:7: two routes have the name \"d\": rename one",
+                "f.yaml:8: a route must be a group of settings with at least a name and a path",
             ])
         var wrong = read("routes: 7")
         wrong.finish()
@@ -355,11 +355,11 @@ struct SettingsTests {
         #expect(
             wrong.mistakesInOrder.map(\.description) == [
                 "f.yaml:2: an API needs a name of letters, digits, - and _",
-                "f.yaml:3: API c needs an upstream: its base URL",
+                "f.yaml:3: API c has no upstream: set it to the base URL",
                 "f.yaml:4: API d: path must begin with / and have no ?, # or *, not \"d\"",
                 "f.yaml:5: apis.rescue_aftr is not a setting; did you mean apis.rescue_after?",
-                "f.yaml:5: two APIs are called \"d\"",
-                "f.yaml:6: an API is a group of settings: at least a name and an upstream",
+                "f.yaml:5: two APIs have the name \"d\": rename one",
+                "f.yaml:6: an API must be a group of settings with at least a name and an upstream",
             ])
     }
 }

@@ -55,7 +55,7 @@ struct EngineWatchTests {
     }
 
     @Test("while another component reports a server's failure, it is reported only once that component stops")
-    func told() {
+    func reportedOnce() {
         var watch = EngineWatch()
         #expect(note(&watch, .fails(.timedOut), by: 0, at: 0, mayLog: false) == nil)
         #expect(watch.due(now: 1) { _ in true } == [.fails(Self.one, .timedOut)])

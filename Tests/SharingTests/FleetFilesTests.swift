@@ -84,7 +84,7 @@ struct FleetFilesTests {
     }
 
     @Test("pending purges beyond the limit are merged into one purge of everything, soft if all of them are soft")
-    func noRoom() {
+    func tooManyPending() {
         func purge(_ count: Int, isSoft: Bool = false) -> PendingMessage {
             PendingMessage(message: LogMessage(.selection, argument: Array(repeating: 1, count: count), isSoft: isSoft))
         }
@@ -117,7 +117,7 @@ struct FleetFilesTests {
         #expect(files.keep(pending: Self.purges))
         damage("fleet-pending", at: 30)
         #expect(files.pendingPurges().isEmpty)
-        #expect(files.unreadable.map(\.isPending) == [true], "which is told")
+        #expect(files.unreadable.map(\.isPending) == [true], "the unreadable file is reported")
         let nowhere = FleetFiles(beside: StoreLocation(directory: temporary.path + "/nowhere", capacityBytes: 16 << 20))
         #expect(!nowhere.keep(Self.kept) && !nowhere.keep(pending: Self.purges) && nowhere.keep(pending: []))
     }

@@ -22,15 +22,17 @@ struct FleetLogRepliesTests {
     @Test(
         "the Redis server's time is parsed, and out-of-range values are rejected",
         arguments: [
-            TimeRow("in milliseconds", "1700000000", "123999", 1_700_000_000_123), TimeRow("the beginning", "0", "0", 0),
-            TimeRow("as late as it can be", "1099511627775", "999999", 1_099_511_627_775_999),
-            TimeRow("later than that", "1099511627776", "0", nil), TimeRow("before the beginning", "-1", "0", nil),
-            TimeRow("as early as a number can say", "-9223372036854775808", "0", nil),
-            TimeRow("as late as a number can say", "9223372036854775807", "0", nil),
-            TimeRow("more than a number can say", "9223372036854775808", "0", nil),
-            TimeRow("a negative part of a second", "1", "-1", nil), TimeRow("more than a second in its part", "1", "1000000", nil),
-            TimeRow("the least part", "1099511627775", "-9223372036854775808", nil),
-            TimeRow("the greatest part", "1099511627775", "9223372036854775807", nil), TimeRow("no numbers", "x", "", nil),
+            TimeRow("seconds and microseconds become milliseconds", "1700000000", "123999", 1_700_000_000_123),
+            TimeRow("the start of the epoch", "0", "0", 0),
+            TimeRow("the latest supported time", "1099511627775", "999999", 1_099_511_627_775_999),
+            TimeRow("after the latest supported time", "1099511627776", "0", nil), TimeRow("before the epoch", "-1", "0", nil),
+            TimeRow("the least integer of seconds", "-9223372036854775808", "0", nil),
+            TimeRow("the greatest integer of seconds", "9223372036854775807", "0", nil),
+            TimeRow("seconds that overflow", "9223372036854775808", "0", nil),
+            TimeRow("negative microseconds", "1", "-1", nil), TimeRow("a million microseconds", "1", "1000000", nil),
+            TimeRow("the least integer of microseconds", "1099511627775", "-9223372036854775808", nil),
+            TimeRow("the greatest integer of microseconds", "1099511627775", "9223372036854775807", nil),
+            TimeRow("text instead of numbers", "x", "", nil),
         ])
     func time(_ row: TimeRow) { #expect(FleetLog.time(row.reply) == row.expected) }
 

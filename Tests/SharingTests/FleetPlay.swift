@@ -156,7 +156,8 @@ final class FleetPlay {
         let text = try other.get("/a").text
         redis.freeze()
         let write = try one.play.request("PUT", "/a", content: "{}")
-        #expect(write.status == 200 && write["Cache-Status"]?.hasSuffix("; detail=nodes_not_told") == true, "others are told later")
+        #expect(
+            write.status == 200 && write["Cache-Status"]?.hasSuffix("; detail=nodes_not_told") == true, "other nodes are notified later")
         return (one, other, text)
     }
 

@@ -35,15 +35,15 @@ struct FleetSecretsTests {
     }
 
     @Test(arguments: [
-        SecretsRow("one secret", one, count: 1), SecretsRow("with an end of line", one + "\n", count: 1),
-        SecretsRow("with ends of lines of another system, and blanks around it", " \t\(one) \r\n", count: 1),
-        SecretsRow("two, the first of which writes", "\(one)\n\(two)\n", count: 2),
-        SecretsRow("comments and empty lines say nothing", "# new\n\n\(one)\n  # old\n\(two)\n\n", count: 2),
+        SecretsRow("one secret", one, count: 1), SecretsRow("a terminating newline", one + "\n", count: 1),
+        SecretsRow("CR LF line endings and surrounding blanks", " \t\(one) \r\n", count: 1),
+        SecretsRow("two secrets, the first of which seals", "\(one)\n\(two)\n", count: 2),
+        SecretsRow("comments and empty lines are ignored", "# new\n\n\(one)\n  # old\n\(two)\n\n", count: 2),
         SecretsRow("an empty file", "", problem: "none"), SecretsRow("comments alone", "# \(one)\n", problem: "none"),
-        SecretsRow("a short one, and its line", "\(one)\n# x\nshort\n", problem: "tooShort(line: 3)"),
+        SecretsRow("a secret that is too short, with its line number", "\(one)\n# x\nshort\n", problem: "tooShort(line: 3)"),
         SecretsRow("31 bytes", String(one.dropLast()), problem: "tooShort(line: 1)"),
-        SecretsRow("blanks do not count", String(one.dropLast()) + " ", problem: "tooShort(line: 1)"),
-        SecretsRow("three", "\(one)\n\(two)\n\(one)x\n", problem: "tooMany"),
+        SecretsRow("surrounding blanks do not count", String(one.dropLast()) + " ", problem: "tooShort(line: 1)"),
+        SecretsRow("three secrets", "\(one)\n\(two)\n\(one)x\n", problem: "tooMany"),
     ])
     func file(_ row: SecretsRow) {
         do throws(FleetSecrets.Problem) {

@@ -51,22 +51,23 @@ struct EngineVersionTests {
 @Suite(
     "Messages of a node about the fleet log", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
-struct SaidOfLogTests {
+struct FleetLogMessagesTests {
     @Test("a Redis server that lost its data is reported as another log, not as a timeout")
     func otherLog() throws {
         try FleetLogPlay.run { (play: FleetLogPlay) throws in
             play.redis.direct.ask("FLUSHALL")
-            #expect(try eventually { play.said.count(of: "cannot be seen") == 1 })
-            #expect(play.said.count(of: "cannot be seen: the engine has another log than it had") == 1, "\(play.said.all)")
-            #expect(try eventually { play.said.count(of: "the fleet's log is followed") == 2 })
+            #expect(try eventually { play.said.count(of: "disconnected from the fleet's log") == 1 })
+            #expect(
+                play.said.count(of: "disconnected from the fleet's log: the engine has another log than before") == 1, "\(play.said.all)")
+            #expect(try eventually { play.said.count(of: "connected to the fleet's log") == 2 })
             #expect(play.figures.trouble == nil)
         }
     }
     @Test(
         "a read-only Redis server disconnects an idle node within half of share.blind_limit",
         arguments: [
-            ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "takes nothing more"),
-            ("ACL SETUSER default -xadd", "ACL SETUSER default +xadd", "does not let the user"),
+            ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "refuses writes"),
+            ("ACL SETUSER default -xadd", "ACL SETUSER default +xadd", "denies the user"),
         ])
     func mute(break: String, mend: String, cause: String) throws {
         let redis = try RedisProcess()
@@ -75,11 +76,11 @@ struct SaidOfLogTests {
         #expect(try eventually { play.node.isUpToDate })
         redis.direct.ask(`break`)
         #expect(try eventually { !play.node.isUpToDate })
-        #expect(try eventually { play.said.count(of: "can be read, and refuses entries: it \(cause)") == 1 }, "\(play.said.all)")
+        #expect(try eventually { play.said.count(of: "allows reading but refuses new entries: it \(cause)") == 1 }, "\(play.said.all)")
         #expect(play.figures.trouble?.label == "refused" && play.figures.disconnections == 1)
         redis.direct.ask(mend)
         #expect(try eventually { play.node.isUpToDate })
-        #expect(try eventually { play.figures.trouble == nil && play.said.count(of: "the fleet's log is followed") == 2 })
+        #expect(try eventually { play.figures.trouble == nil && play.said.count(of: "connected to the fleet's log") == 2 })
         play.stop()
     }
 
@@ -101,7 +102,7 @@ struct SaidOfLogTests {
         #expect(ids.count == 1, "\(clients)")
         for id in ids { one.direct.ask("CLIENT KILL ID \(id)") }
         let told = play.purge(["a"])
-        let sentence = "cannot be seen: what this node appends is not what it reads"
+        let sentence = "disconnected from the fleet's log: this node does not read the entries that it appends"
         #expect(try eventually { play.said.count(of: sentence) == 1 }, "\(play.said.all)")
         // Both connect again, and meet the other server's log.
         #expect(try eventually { play.node.isUpToDate && told.now == .pending(reason: "not_reached") })
@@ -120,8 +121,8 @@ struct SaidOfLogTests {
                 #expect(try eventually { told.allSatisfy { $0.now == .pending(reason: "no_replica") } })
             }
             #expect(play.figures.appended >= 1_000 && play.redis.direct.ask("INFO commandstats").contains("cmdstat_xtrim"))
-            #expect(play.said.count(of: "cannot be seen") == 0, "\(play.said.all)")
-            #expect(play.said.count(of: "is not trimmed (XTRIM): the engine does not let the user use a command") == 1)
+            #expect(play.said.count(of: "disconnected from the fleet's log") == 0, "\(play.said.all)")
+            #expect(play.said.count(of: "is not trimmed (XTRIM): the engine denies the user a required command") == 1)
         }
     }
 }

@@ -38,7 +38,7 @@ struct SharedLeaseTests {
             gate.open()
             for client in clients { #expect(client.readResponse()?.text == "{\"crowd\":1}") }
             #expect(fleet.asked("/cold") == 1)
-            #expect(try other.explains("Another node fetched this response; it came after "))
+            #expect(try other.explains("Another node fetched this response; it arrived after "))
             #expect(try !one.explains("Another node"))
             #expect((1...Double(shards)).contains(try other.metric("cistern_shared_leases_total{outcome=\"followed\"}")))
             #expect(try one.metric("cistern_shared_leases_total{outcome=\"won\"}") == 1)

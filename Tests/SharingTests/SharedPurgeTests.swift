@@ -149,7 +149,7 @@ struct SharedPurgeTests {
     @Test(
         "a response requested before a purge or write at another node is not stored when it arrives later",
         arguments: ["target=/a", "prefix=/", "all=true", "all=true&soft=true", "a write"])
-    func underWay(arguments: String) throws {
+    func inFlight(arguments: String) throws {
         let (asked, gate) = (Gate(), Gate())
         let count = Mutex(0)
         let origin = ScriptedOrigin { request in

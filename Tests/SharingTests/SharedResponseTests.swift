@@ -76,7 +76,7 @@ struct SharedResponseTests {
     }
 
     @Test("a hit from another node has detail=other_node in Cache-Status, and the next hit does not")
-    func told() throws {
+    func cacheStatus() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
             _ = try one.get("/a")

@@ -31,7 +31,7 @@ struct SharedWriteTests {
     }
 
     @Test("a write answered by a login redirect makes other nodes' stored responses stale, and keeps them for rescue")
-    func doubtfullyWritten() throws {
+    func ambiguousWrite() throws {
         let origin = ScriptedOrigin { request in
             guard request.method == "GET" else { return [.send("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n")] }
             return [.json("1", ["Cache-Control: max-age=600"])]

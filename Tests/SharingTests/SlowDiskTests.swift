@@ -12,7 +12,7 @@ struct SlowDiskTests {
     @Test(
         "messages are applied at once, but the position is saved only after the changes are on disk", .realTime,
         .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
-    func obeyed() throws {
+    func appliedBeforeSaved() throws {
         try FleetLogPlay.run { play throws in
             #expect(try eventually { play.files.keptPosition() != nil })
             let before = play.handed.all.count

@@ -75,7 +75,7 @@ struct StateSentenceTests {
             ($0.since, $0.oldestCopy) = (counts(rescued: 1), 172_800)
         },
         Row(
-            "a has been down for 2 h (connection refused), b for 60 min (connection refused) and c for 1 s (responses that are none); "
+            "a has been down for 2 h (connection refused), b for 60 min (connection refused) and c for 1 s (invalid responses); "
                 + "2 requests rescued, oldest copy 0 s, 1,000,000 failed.", .strained
         ) {
             $0.outages = [down("a", 7_200), down("b", 3_600), down("c", 1, "junk")]
@@ -89,8 +89,8 @@ struct StateSentenceTests {
             $0.outages = [down("a", 5), down("b", 4), down("c", 3), down("d", 2), down("e", 1)]
         },
         Row(
-            "users has been down for 4 min (connection refused); nothing rescued. b has not given a good response yet. Besides, 3 paths of users "
-                + "have been failing for 59 s (too slow). Elsewhere 2 requests failed in the last 5 min.", .down
+            "users has been down for 4 min (connection refused); nothing rescued. b has not sent a good response yet. Also, 3 paths "
+                + "of users have been failing for 59 s (too slow). In other APIs, 2 requests failed in the last 5 min.", .down
         ) {
             ($0.upstreams, $0.outages) = (upstreams(up, cold), [down("users", 245)])
             ($0.troubles, $0.recent) = ([paths], counts(failed: 2))
@@ -107,12 +107,12 @@ struct StateSentenceTests {
         Row("The upstream has been failing for 2 min (status 500); nothing rescued, 3 failed.", .strained) {
             ($0.upstreams, $0.since) = (upstreams(failing), counts(failed: 3))
         },
-        Row("The state of the upstream is unknown: it was down when it was last asked, 6 min ago (status 503); nothing rescued.", .down) {
+        Row("The state of the upstream is unknown: it was down at the last request, 6 min ago (status 503); nothing rescued.", .down) {
             $0.upstreams = []
             $0.outages = [StateSentence.Outage(name: "", seconds: 660, cause: "status 503", silentSeconds: 360)]
         },
         Row(
-            "a has been down for 5 s (connection refused). The state of b is unknown: it was down when it was last asked, 6 min ago (status 503); "
+            "a has been down for 5 s (connection refused). The state of b is unknown: it was down at the last request, 6 min ago (status 503); "
                 + "nothing rescued.", .down
         ) {
             $0.upstreams = []
@@ -144,16 +144,16 @@ struct StateSentenceTests {
         Row("The upstream is up, but 1 request failed in the last 5 min; 12 requests rescued, oldest copy 8 s.", .strained) {
             ($0.recent, $0.oldestCopy) = (counts(rescued: 12, failed: 1), 8)
         },
-        Row("The upstream is up. The mode is offline, not live. 2 faults are injected, to practise an outage.", .strained) {
+        Row("The upstream is up. The mode is offline, not live. 2 faults are injected for a drill.", .strained) {
             ($0.modes, $0.faults) = (["offline"], 2)
         },
-        Row("The upstream is up. One mode is for some paths only.", .well) { $0.exceptions = 1 },
+        Row("The upstream is up. One mode applies to some paths only.", .well) { $0.exceptions = 1 },
         Row(
             """
-            The upstream is up. The store cannot be written to: its disk is full (No space left on device), so new responses are not stored.
+            The upstream is up. The store is not writable: its disk is full (No space left on device), so new responses are not stored.
             """, .strained
         ) { ($0.isStoreWritable, $0.storeRefusal) = (false, "its disk is full (No space left on device)") },
-        Row("The upstream is up. The store cannot be written to, so new responses are not stored. Cistern is stopping.", .strained) {
+        Row("The upstream is up. The store is not writable, so new responses are not stored. Cistern is stopping.", .strained) {
             ($0.isStoreWritable, $0.isStopping) = (false, true)
         },
         Row("The upstream is up.", .well) { $0.isStoreWritable = nil },
@@ -161,23 +161,27 @@ struct StateSentenceTests {
 
     /// Sentences about upstreams that are not down.
     private static let stateRows = [
-        Row("The upstream has not been asked for anything yet.", .well) { $0.upstreams = upstreams(unasked) },
-        Row("No upstream has been asked for anything yet.", .well) { $0.upstreams = upstreams(unasked, unasked) },
+        Row("The upstream has received no request yet.", .well) { $0.upstreams = upstreams(unasked) },
+        Row("No upstream has received a request yet.", .well) { $0.upstreams = upstreams(unasked, unasked) },
         Row("The upstream is up (last response 60 min ago).", .well) { $0.upstreams = upstreams(quiet) },
-        Row("The upstream has not given a good response yet, but 20 requests failed in the last 5 min.", .strained) {
+        Row("The upstream has not sent a good response yet, but 20 requests failed in the last 5 min.", .strained) {
             ($0.upstreams, $0.recent) = (upstreams(cold), counts(failed: 20))
         },
         Row("The upstream is up (the last 4 requests failed); within the last 5 min 3 requests rescued.", .strained) {
             ($0.upstreams, $0.recent) = (upstreams(suspect), counts(rescued: 3))
         },
-        Row("1 of 4 upstreams is up and 3 have not been asked yet.", .well) { $0.upstreams = upstreams(up, unasked, unasked, unasked) },
-        Row("2 of 4 upstreams are up, c has been failing for 2 min (status 500) and 1 has not been asked yet; nothing rescued.", .strained)
-        {
+        Row("1 of 4 upstreams is up and 3 have received no request yet.", .well) {
+            $0.upstreams = upstreams(up, unasked, unasked, unasked)
+        },
+        Row(
+            "2 of 4 upstreams are up, c has been failing for 2 min (status 500) and 1 has received no request yet; nothing rescued.",
+            .strained
+        ) {
             $0.upstreams = upstreams(up, quiet, failing, unasked)
         },
         Row("All 2 upstreams are up.", .well) { $0.upstreams = upstreams(up, quiet) },
         Row(
-            "1 of 5 upstreams is up and b is up (the last 4 requests failed), c has not given a good response yet, d has been failing for 2 min "
+            "1 of 5 upstreams is up and b is up (the last 4 requests failed), c has not sent a good response yet, d has been failing for 2 min "
                 + "(status 500) and 1 more; nothing rescued.", .strained
         ) {
             $0.upstreams = upstreams(up, suspect, cold, failing, failing)

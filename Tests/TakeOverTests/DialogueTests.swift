@@ -45,9 +45,9 @@ struct DialogueTests {
             if case (.refuse(let reason), .over) = old(event) { reason } else { "" }
         }
         let other = Greeting(dialogue: 99, storeFormat: 4, process: 1, version: "9")
-        #expect(refusal(.received(.hello(other))) == "version 9 cannot take over from version 1: the two hand over in different ways")
+        #expect(refusal(.received(.hello(other))) == "version 9 cannot take over from version 1: their take-over protocols differ")
         let format = Greeting(storeFormat: 5, process: 1, version: "9")
-        #expect(refusal(.received(.hello(format))) == "version 9 keeps responses in another format than version 1")
+        #expect(refusal(.received(.hello(format))) == "version 9 stores responses in another format than version 1")
         for event in [HandingOver.Event.garbled, .silent, .received(.prepared(listeners: []))] { #expect(!refusal(event).isEmpty) }
         #expect(old(.gone) == (.nothing, .over))
         let hello = HandingOver.Event.received(.hello(Self.greeting))
@@ -61,7 +61,7 @@ struct DialogueTests {
             }
         }
         guard case (.takeBack, .over) = old(hello, .received(.prepared(listeners: [])), .notCommitted) else {
-            Issue.record("nobody has heard that it was committed")
+            Issue.record("an uncommitted take-over was not taken back")
             return
         }
     }

@@ -1,6 +1,6 @@
 // A client that keeps cookies, and an origin that sets them and names the client in its responses.
 
-/// What a client like URLSession does with cookies: takes those that are set, sends all of them each time.
+/// Cookie handling of a client such as URLSession: stores all cookies that are set, and sends all of them with each request.
 package struct CookieClient {
     package var cookies: [String: String] = [:]
     package var authorization: String?
@@ -30,7 +30,7 @@ package struct CookieClient {
     }
 }
 
-/// Says who asked, and sets the cookies that the request's Sec-Give names. What is under /public is public.
+/// Responds with the user, and sets the cookies named by the request's Sec-Give field. Responses under /public are public.
 package func cookieOrigin() -> ScriptedOrigin {
     ScriptedOrigin { request in
         let who = "\(CookieNames.canonical(request["Cookie"] ?? ""))|\(request["Authorization"] ?? "")"

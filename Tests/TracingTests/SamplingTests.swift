@@ -90,7 +90,7 @@ struct SamplingTests {
             Told(parents: ["junk"], sent: "00-NEW-ANY-02", sentState: nil),
             Told(parents: [parent("01"), parent("00")], sent: "00-NEW-ANY-02", sentState: nil),
         ])
-    func told(row: Told) throws {
+    func propagated(row: Told) throws {
         var fields = Self.fields(row.parents, state: row.state)
         var span: SpanContext?
         if row.isRecorded {

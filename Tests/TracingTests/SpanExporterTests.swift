@@ -11,7 +11,7 @@ import Testing
 @Suite("Span exporter", .play)
 struct SpanExporterTests {
     @Test("a collector failure and its recovery are each logged once")
-    func told() {
+    func loggedOnce() {
         let asked = Mutex(0)
         let collector = SpanCollector { _ in
             let number = asked.withLock { asked in

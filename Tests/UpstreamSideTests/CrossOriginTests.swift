@@ -39,11 +39,11 @@ struct CrossOriginTests {
         play.origin.down()
         let error = try play.get("/store/1?a=2", from(Self.app))
         #expect(error.status >= 502 && leaves(error) == [Self.app] && error["Access-Control-Allow-Credentials"] == "true")
-        #expect(error.all("Vary").contains("Origin") && error.text.contains("and nothing is stored for this request."))
+        #expect(error.all("Vary").contains("Origin") && error.text.contains("and no response is stored for this request."))
         #expect(try play.metric("cistern_carried_grants_total") == 1)
         let why = JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first
         #expect(
-            why?["explanation"]?.array?.contains { $0.string?.hasPrefix("Scripts of the request's origin can read it") == true } == true)
+            why?["explanation"]?.array?.contains { $0.string?.hasPrefix("Scripts of the request's origin may read it") == true } == true)
         // Neither for another origin nor without one.
         #expect(try leaves(play.get("/store/1?a=1", from(Self.other))).isEmpty)
         #expect(try leaves(play.get("/store/1?a=1")).isEmpty)
@@ -112,7 +112,7 @@ struct CrossOriginTests {
     }
 
     @Test("a stored CORS permission is sent once with Vary: Origin, also if the upstream omits Vary")
-    func ownLeave() throws {
+    func storedPermission() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
                 let vary = request.target == "/told" ? ["Vary: Accept, Origin"] : []
@@ -154,7 +154,7 @@ struct CrossOriginTests {
     }
 
     @Test("a fresh response stored without CORS fields is not a hit for an origin with unknown permission")
-    func freshWithoutLeave() throws {
+    func freshWithoutPermission() throws {
         let play = try ProxyPlay(shyUpstream { _ in ["Access-Control-Allow-Origin: *"] })
         #expect(try play.get("/a").text == "\"none\"")
         #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
@@ -170,7 +170,7 @@ struct CrossOriginTests {
     }
 
     @Test("a known CORS permission also applies to the next stored response; without permission hits are served")
-    func knownLeave() throws {
+    func knownPermission() throws {
         let play = try ProxyPlay(shyUpstream { $0 == Self.app ? ["Access-Control-Allow-Origin: *"] : [] })
         _ = try play.get("/a", from(Self.app))
         play.time.advance(by: .seconds(61))
@@ -188,7 +188,7 @@ struct CrossOriginTests {
     }
 
     @Test("a response stored without CORS fields still rescues, and requests of two origins do not collapse")
-    func withoutLeave() throws {
+    func withoutPermission() throws {
         let play = try ProxyPlay(shyUpstream { ["Access-Control-Allow-Origin: \($0)", "Vary: Origin"] })
         _ = try play.get("/a")
         play.origin.down()
@@ -309,7 +309,7 @@ struct CrossOriginTests {
     }
 
     @Test("* permits every origin except null, which must be listed")
-    func everybody() throws {
+    func anyOrigin() throws {
         for isNamed in [false, true] {
             let play = try ruled(ScriptedOrigin { _ in [.json("1")] }) {
                 $0.origins = [Array("*".utf8)] + (isNamed ? [Array("null".utf8)] : [])

@@ -50,7 +50,7 @@ struct PreflightPlayTests {
     }
 
     @Test("without a lifetime a preflight response is stored for five seconds")
-    func unsaid() throws {
+    func noLifetime() throws {
         let play = try ProxyPlay(origin([], status: "200 OK\r\nContent-Type: application/json\r\nContent-Length: 0"))
         for _ in 0..<2 { #expect(try ask(play).status == 200) }
         #expect(play.origin.requests.count == 1)
@@ -109,7 +109,7 @@ struct PreflightPlayTests {
         for _ in 0..<2 { #expect(try ask(play)["Access-Control-Allow-Origin"] == nil) }
         #expect(play.origin.requests.count == 2)
         let why = JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first
-        #expect(why?["explanation"]?.array?.contains { $0.string?.contains("does not let scripts") == true } == true)
+        #expect(why?["explanation"]?.array?.contains { $0.string?.contains("does not permit scripts") == true } == true)
         #expect(try play.metric("cistern_not_stored_total{reason=\"not_allowed\"}") == 2)
     }
 

@@ -152,7 +152,7 @@ struct TokenIdentityPlays {
         #expect(response["Cache-Status"]?.hasSuffix("detail=connection_refused/expired_token") == true)
         #expect(try user.play.metric("cistern_rescued_with_shared_total{leave=\"expired_token\"}") == 1)
         let why = String(decoding: try user.play.admin("GET", "/-/why?path=/me&last=1").content, as: UTF8.self)
-        #expect(why.contains("The stored response of the token's user was served instead: the token has just ended"))
+        #expect(why.contains("The stored response of the token's user was served instead: the token has just expired"))
         #expect(try user.get(bobs).status == 502 && user.get(long).status == 502)
         user.play.time.advance(by: .seconds(501))
         #expect(try user.get(ended).status == 502)
@@ -181,7 +181,7 @@ struct TokenIdentityPlays {
     }
 
     @Test("token verification results are counted and explained")
-    func told() throws {
+    func resultsCounted() throws {
         let user = try TokenPlay()
         for token in [user.token(), user.token("bob"), TokenIssuer().token(user.claims()), user.token(seconds: -61)] {
             for _ in 0..<3 { _ = try user.get(token) }
@@ -194,7 +194,8 @@ struct TokenIdentityPlays {
         _ = try user.get(user.issuer.token(user.claims(audience: "web")))
         let why = String(decoding: try user.play.admin("GET", "/-/why?path=/me&last=1").content, as: UTF8.self)
         #expect(why.contains(#""identity": "audience""#))
-        #expect(why.contains("The request's token was not verified (it is for another audience), so it has a partition to itself."))
+        #expect(
+            why.contains("The request's token was not verified (the token's audience is not accepted), so it has a separate partition."))
         #expect(why.contains("credentials.identity.jwt.audience"))
         let verified = String(decoding: try user.play.admin("GET", "/-/why?path=/me&last=20").content, as: UTF8.self)
         #expect(verified.contains(#""identity": "verified""#))

@@ -159,7 +159,7 @@ struct UpstreamConnectionTests {
 }
 
 @Suite("Addresses of the upstream", .play)
-struct UpstreamPlaceTests {
+struct UpstreamAddressTests {
     @Test("an upstream on a Unix socket fails and recovers")
     func unixSocket() throws {
         let directory = TestTools.temporaryDirectory()

@@ -24,23 +24,23 @@ struct BadResponse: Sendable, CustomTestStringConvertible {
     private static let json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
     static let all: [BadResponse] = [
-        raw("bytes after the end of a length", json + "Content-Length: 1\r\n\r\n12"),
+        raw("bytes after content with Content-Length", json + "Content-Length: 1\r\n\r\n12"),
         raw("a second answer after the first", json + "Content-Length: 2\r\n\r\n{}" + json + "Content-Length: 3\r\n\r\n[6]"),
         raw("bytes after the last chunk", json + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nmore"),
-        raw("an unasked 101", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"),
-        raw("an unasked 304", "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n", error: nil),
+        raw("an unrequested 101", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"),
+        raw("an unrequested 304", "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n", error: nil),
         raw("a flood of 103", String(repeating: "HTTP/1.1 103 Early Hints\r\n\r\n", count: 30) + json + "Content-Length: 2\r\n\r\n{}"),
-        raw("a length that is signed", json + "Content-Length: +2\r\n\r\n{}"),
+        raw("a signed length", json + "Content-Length: +2\r\n\r\n{}"),
         raw("a list of lengths", json + "Content-Length: 2, 2\r\n\r\n{}"),
         raw("a huge length", json + "Content-Length: 99999999999999999999\r\n\r\n{}"),
-        raw("a coding that is not known", json + "Transfer-Encoding: xyz\r\n\r\n{}", error: "http_response_transfer_coding"),
+        raw("an unknown coding", json + "Transfer-Encoding: xyz\r\n\r\n{}", error: "http_response_transfer_coding"),
         raw(
             "an empty coding beside a length", json + "Transfer-Encoding:\r\nContent-Length: 2\r\n\r\n{}",
             error: "http_response_transfer_coding"),
         raw(
             "chunked twice", json + "Transfer-Encoding: chunked, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
             error: "http_response_transfer_coding"),
-        raw("a chunk size that is signed", json + "Transfer-Encoding: chunked\r\n\r\n+2\r\n{}\r\n0\r\n\r\n"),
+        raw("a chunk size with a sign", json + "Transfer-Encoding: chunked\r\n\r\n+2\r\n{}\r\n0\r\n\r\n"),
         raw("a chunk size that overflows", json + "Transfer-Encoding: chunked\r\n\r\n1ffffffffffffffff\r\n{}\r\n0\r\n\r\n"),
         raw("a folded line", json + "X: a\r\n b\r\nContent-Length: 2\r\n\r\n{}"),
         raw("a NUL in a field", json + "X: a\u{0}b\r\nContent-Length: 2\r\n\r\n{}"),

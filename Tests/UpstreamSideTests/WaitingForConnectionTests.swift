@@ -48,7 +48,7 @@ struct WaitingForConnectionTests {
     }
 
     @Test("a half-closed client still gets its second response over the same connection")
-    func allSaid() throws {
+    func halfClosedClient() throws {
         let (came, gate) = (Gate(), Gate())
         let play = try ProxyPlay(
             ScriptedOrigin { request in

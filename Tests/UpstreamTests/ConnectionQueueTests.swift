@@ -68,7 +68,7 @@ struct ConnectionQueueTests {
     }
 
     @Test("a request that cancels after its share was freed passes its turn to the next request of the share")
-    func turnIsPassedOn() {
+    func cancelledTurn() {
         var queue = Queue(connections: 100, limit: 10)
         #expect(queue.take([Self.slow]) == true)
         let first = queue.enter("a", [Self.slow])
@@ -126,10 +126,10 @@ struct ConnectionQueueTests {
     @Test(
         "a path family holds fewer connections than are free, so that other families find a free one",
         arguments: [
-            SlowRow("one has half", 12, [20], [6]), SlowRow("of an odd number the larger half", 13, [20], [7]),
-            SlowRow("the next one has half of the rest", 12, [20, 20, 20], [6, 3, 2]),
-            SlowRow("whoever has none takes the last", 2, [5, 5], [1, 1]), SlowRow("the only one", 1, [5], [1]),
-            SlowRow("what they need and no more", 12, [1, 2, 20], [1, 2, 5]),
+            SlowRow("one family has half", 12, [20], [6]), SlowRow("one family has the larger half of an odd number", 13, [20], [7]),
+            SlowRow("the next family has half of the rest", 12, [20, 20, 20], [6, 3, 2]),
+            SlowRow("a family without a connection takes the last one", 2, [5, 5], [1, 1]), SlowRow("the only connection", 1, [5], [1]),
+            SlowRow("families take no more than they need", 12, [1, 2, 20], [1, 2, 5]),
             SlowRow("long polls by default", UpstreamSettings(host: "a", port: 1).maximumConnections, [150, 128], [150, 128]),
         ])
     func slowFamilies(_ row: SlowRow) {

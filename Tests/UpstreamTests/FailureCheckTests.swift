@@ -98,7 +98,7 @@ struct FailureCheckTests {
     // MARK: Usually slow keys
 
     @Test("a key that was always slow gets twice its usual response time; a key that was fast once keeps the limit")
-    func slowByNature() {
+    func alwaysSlow() {
         func patience(_ memory: Memory, _ target: String = "/poll", client: UInt64 = 1) -> Int64 {
             memory.memory.patience(Memory.scopes(target, client: client), limit: 1_500, atMost: 30_000)
         }

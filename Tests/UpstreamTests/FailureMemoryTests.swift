@@ -352,7 +352,7 @@ struct FailureMemoryTests {
     }
 
     @Test("a very long Retry-After is capped without overflow")
-    func longWish() {
+    func longRetryAfter() {
         let memory = Memory()
         memory.memory.pause(Memory.scopes("/a"), 503, retryAfter: .max, now: 0)
         #expect(memory.stop("/a") == .pause)

@@ -100,7 +100,7 @@ struct HTTP2Tests {
         Bad(name: "status 2x0", steps: [.fields([(":status", "2x0")], isLast: true)]),
         Bad(name: "no status", steps: [.fields([("a", "b")], isLast: true)]),
         Bad(name: "two statuses", steps: [.fields([status, status], isLast: true)]),
-        Bad(name: "status behind a field", steps: [.fields([("a", "b"), status], isLast: true)]),
+        Bad(name: "a status after a field", steps: [.fields([("a", "b"), status], isLast: true)]),
         Bad(name: "an unknown pseudo-field", steps: [.fields([status, (":x", "b")], isLast: true)]),
         Bad(name: "101", steps: [.fields([(":status", "101")]), .fields([status], isLast: true)]),
         Bad(name: "a 1xx response that ends the stream", steps: [.fields([(":status", "103")], isLast: true)]),
@@ -118,23 +118,23 @@ struct HTTP2Tests {
         Bad(name: "LF in a value", steps: [.fields([status, ("a", "b\nset-cookie: x")], isLast: true)]),
         Bad(name: "NUL in a value", steps: [.fields([status, ("a", "b\0c")], isLast: true)]),
         Bad(name: "less content than its length", steps: [.fields([status, ("content-length", "3")]), data("{}")]),
-        Bad(name: "no content in the place of its length", steps: [.fields([status, ("content-length", "3")], isLast: true)]),
+        Bad(name: "no content instead of its length", steps: [.fields([status, ("content-length", "3")], isLast: true)]),
         Bad(name: "more content than its length", steps: [.fields([status, ("content-length", "1")]), data("{}")]),
         Bad(name: "two lengths", steps: [.fields([status, ("content-length", "1"), ("content-length", "2")]), data("{}")]),
-        Bad(name: "a length that is none", steps: [.fields([status, ("content-length", "+2")]), data("{}")]),
-        Bad(name: "content behind 204", steps: [.fields([(":status", "204")]), data("{}")]),
-        Bad(name: "content behind a response to HEAD", steps: [.fields([status]), data("{}")], method: "HEAD"),
+        Bad(name: "an invalid length", steps: [.fields([status, ("content-length", "+2")]), data("{}")]),
+        Bad(name: "content after a 204 head", steps: [.fields([(":status", "204")]), data("{}")]),
+        Bad(name: "content after a response to HEAD", steps: [.fields([status]), data("{}")], method: "HEAD"),
         Bad(name: "trailers with a status", steps: [.fields([status]), .fields([(":status", "200")], isLast: true)]),
-        Bad(name: "trailers that end nothing", steps: [.fields([status]), .fields([("a", "b")])]),
+        Bad(name: "trailers without END_STREAM", steps: [.fields([status]), .fields([("a", "b")])]),
         Bad(
             name: "too many fields", steps: [.fields([status] + (0..<1_001).map { ("a\($0)", "b") }, isLast: true)],
             error: .responseHeaderTooLarge),
         Bad(
-            name: "reset behind the head", steps: [.fields([status]), .resetStream(2)], error: .responseIncomplete),
+            name: "a reset after the head", steps: [.fields([status]), .resetStream(2)], error: .responseIncomplete),
         Bad(
-            name: "reset without an error behind the content, without an end",
+            name: "NO_ERROR reset after the content, without END_STREAM",
             steps: [.fields([status, ("content-length", "2")]), data("{}", isLast: false), .resetStream(0)], error: .responseIncomplete),
-        Bad(name: "reset behind a 1xx response", steps: [.fields([(":status", "103")]), .resetStream(7)], error: .responseIncomplete),
+        Bad(name: "a reset after a 1xx response", steps: [.fields([(":status", "103")]), .resetStream(7)], error: .responseIncomplete),
     ]
 
     @Test("a malformed response fails only its own request, and other streams of the connection complete", arguments: bad)
@@ -228,7 +228,7 @@ struct HTTP2Tests {
     }
 
     @Test("a connection that was closed with GOAWAY without error is not reused")
-    func goodbye() {
+    func closedWithGoAway() {
         let origin = Way.http2.origin { _ in [.json("1"), .goAway(accepts: true, code: 0)] }
         let asking = Asking(origin, .http2)
         defer { asking.end() }

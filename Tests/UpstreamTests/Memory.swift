@@ -30,7 +30,7 @@ final class Memory {
         let scopes = Self.scopes(target, user: user, route: route, client: client)
         let stops = memory.stops(scopes, asking, now: now)
         let admission = memory.admit(scopes, asking, now: now)
-        #expect(stops == (admission != .go), "what is said without asking is what is done")
+        #expect(stops == (admission != .go), "stops(_:) agrees with admit(_:)")
         return admission
     }
 

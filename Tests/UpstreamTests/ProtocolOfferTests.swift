@@ -19,19 +19,21 @@ struct ProtocolOfferTests {
     }
 
     private static let rows = [
-        Row("nothing has happened", [], pause: 0),
-        Row("one broken connection costs nothing but itself", [(0, .broken)], pause: 0),
-        Row("the second one soon after does", [(0, .broken), (60, .broken)], pause: 15),
-        Row("the second one much later is a first one", [(0, .broken), (600, .broken)], pause: 0),
-        Row("the third one, after HTTP/2 was tried again, costs twice as much", [(0, .broken), (1, .broken), (17, .broken)], pause: 30),
-        Row("during a pause others change nothing", [(0, .broken), (1, .broken), (5, .broken), (6, .takesNoStreams)], pause: 10),
-        Row("it stays at ten minutes", [0, 1, 17, 48, 109, 230, 471, 952, 1_553].map { ($0, .broken) }, pause: 600),
-        Row("ten good minutes of HTTP/2 after a pause, and all is forgotten", [(0, .broken), (1, .broken), (616, .broken)], pause: 0),
-        Row("an upstream that takes no streams is asked in HTTP/1.1 at once", [(0, .takesNoStreams)], pause: 15),
-        Row("and for twice as long where it still takes none", [(0, .takesNoStreams), (15, .takesNoStreams)], pause: 30),
-        Row("an upstream that asks for HTTP/1.1 gets it at once", [(0, .http1Asked)], pause: 600),
-        Row("also in a pause", [(0, .takesNoStreams), (5, .http1Asked)], pause: 600),
-        Row("what breaks after that is not the first", [(0, .http1Asked), (700, .broken)], pause: 30),
+        Row("no events", [], pause: 0),
+        Row("one broken connection causes no pause", [(0, .broken)], pause: 0),
+        Row("a second broken connection soon after causes a pause", [(0, .broken), (60, .broken)], pause: 15),
+        Row("a second broken connection much later causes no pause", [(0, .broken), (600, .broken)], pause: 0),
+        Row("a broken connection after the pause doubles the pause", [(0, .broken), (1, .broken), (17, .broken)], pause: 30),
+        Row(
+            "events of other connections during a pause have no effect", [(0, .broken), (1, .broken), (5, .broken), (6, .takesNoStreams)],
+            pause: 10),
+        Row("the pause is at most ten minutes", [0, 1, 17, 48, 109, 230, 471, 952, 1_553].map { ($0, .broken) }, pause: 600),
+        Row("ten minutes of HTTP/2 without errors reset the pause", [(0, .broken), (1, .broken), (616, .broken)], pause: 0),
+        Row("an upstream that accepts no streams causes a pause at once", [(0, .takesNoStreams)], pause: 15),
+        Row("an upstream that still accepts no streams doubles the pause", [(0, .takesNoStreams), (15, .takesNoStreams)], pause: 30),
+        Row("HTTP_1_1_REQUIRED causes the longest pause at once", [(0, .http1Asked)], pause: 600),
+        Row("HTTP_1_1_REQUIRED during a pause extends it", [(0, .takesNoStreams), (5, .http1Asked)], pause: 600),
+        Row("a broken connection after HTTP_1_1_REQUIRED is not the first failure", [(0, .http1Asked), (700, .broken)], pause: 30),
     ]
 
     @Test("HTTP/1.1 is used for the expected time after each event", arguments: rows)
@@ -49,7 +51,7 @@ struct ProtocolOfferTests {
     }
 
     @Test("only the start of a pause is reported")
-    func told() {
+    func startReported() {
         var offer = ProtocolOffer()
         offer.isHTTP1Known = true
         let told = [ProtocolOffer.Event.broken, .broken, .broken, .http1Asked].map { offer.handle($0, at: 0) }

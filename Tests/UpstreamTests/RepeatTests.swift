@@ -81,7 +81,8 @@ struct RepeatTests {
         Failure(name: "after 103", steps: [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .close], isBeforeResponse: false),
         Failure(
             name: "within the content", steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"), .close], isBeforeResponse: false),
-        Failure(name: "by what is no response", steps: [.send("SSH-2.0-x\r\n"), .close], isBeforeResponse: false, isOfHTTP1: true),
+        Failure(
+            name: "by bytes that are not a response", steps: [.send("SSH-2.0-x\r\n"), .close], isBeforeResponse: false, isOfHTTP1: true),
     ]
 
     private static let contents: [ContentFraming] = [.none, .length(0), .length(3), .chunked]

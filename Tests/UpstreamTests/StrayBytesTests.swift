@@ -40,7 +40,7 @@ struct StrayBytes: Sendable, CustomTestStringConvertible {
 
     private static let framings: [StrayBytes] = [
         StrayBytes(name: "a length", records: [head + "\"/first\""]),
-        StrayBytes(name: "a length, its head in a record of its own", records: [head, "\"/first\""]),
+        StrayBytes(name: "Content-Length, with the head in its own record", records: [head, "\"/first\""]),
         StrayBytes(name: "20 kB", records: [String(long.prefix(16_000)), String(long.dropFirst(16_000))]),
         StrayBytes(name: "chunks", records: [chunkedHead, "8\r\n\"/first\"\r\n0\r\n\r\n"]),
         StrayBytes(name: "HEAD", method: "HEAD", records: [head]),
@@ -144,7 +144,7 @@ struct StrayBytesTests {
     }
 
     @Test("bytes that arrive before a request is sent move it to another connection, also a write", arguments: [false, true])
-    func beforeItGoesOut(isTLS: Bool) {
+    func beforeRequest(isTLS: Bool) {
         let (gate, sent) = (Gate(), Gate())
         let origin = origin(isTLS) { request in
             request.target == "/first"
@@ -166,7 +166,7 @@ struct StrayBytesTests {
     }
 
     @Test("a response that was sent before any byte of the request arrived is discarded", arguments: [false, true])
-    func onItsWay(isTLS: Bool) {
+    func beforeFirstRequestByte(isTLS: Bool) {
         let content = [UInt8](repeating: 0x20, count: 3 << 18)
         for (method, isRepeated) in [("GET", true), ("POST", false)] {
             let (first, second, ended) = (Gate(), Gate(), Gate())

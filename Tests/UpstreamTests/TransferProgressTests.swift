@@ -125,23 +125,25 @@ struct TransferProgressTests {
     @Test(
         "each state has its timeout and its error",
         arguments: [
-            TimeOutRow("it waits for a connection", [], (3_000, .connectionLimitReached), total: .connectionLimitReached),
-            TimeOutRow("the attempt to connect ends by itself", [.connectionBegan], nil, total: .connectionTimeout),
+            TimeOutRow("waiting for a connection", [], (3_000, .connectionLimitReached), total: .connectionLimitReached),
+            TimeOutRow("connecting has its own timeout", [.connectionBegan], nil, total: .connectionTimeout),
             TimeOutRow(
-                "it waits to be sent again", [.sendingBegan, .queuedAgain], (3_000, .connectionLimitReached),
+                "waiting for a retry", [.sendingBegan, .queuedAgain], (3_000, .connectionLimitReached),
                 total: .connectionLimitReached),
-            TimeOutRow("the request goes out", [.sendingBegan], content: .open, (11_000, .connectionWriteTimeout)),
-            TimeOutRow("its last bytes go out", [.sendingBegan], content: .closed, (11_000, .connectionWriteTimeout)),
-            TimeOutRow("the client has yet to send", [.sendingBegan], content: .awaited, nil),
-            TimeOutRow("the upstream has yet to respond", [.sendingBegan], content: .taken, (7_000, .connectionReadTimeout)),
-            TimeOutRow("it has been heard of", TimeOutRow.head + [.informationalCame], (7_000, .connectionReadTimeout)),
-            TimeOutRow("the head comes", TimeOutRow.head, (11_000, .connectionReadTimeout)),
+            TimeOutRow("sending the request", [.sendingBegan], content: .open, (11_000, .connectionWriteTimeout)),
+            TimeOutRow("sending the last bytes of the request", [.sendingBegan], content: .closed, (11_000, .connectionWriteTimeout)),
+            TimeOutRow("waiting for the client's content", [.sendingBegan], content: .awaited, nil),
+            TimeOutRow("waiting for the response", [.sendingBegan], content: .taken, (7_000, .connectionReadTimeout)),
+            TimeOutRow("after an informational response", TimeOutRow.head + [.informationalCame], (7_000, .connectionReadTimeout)),
+            TimeOutRow("receiving the head", TimeOutRow.head, (11_000, .connectionReadTimeout)),
             TimeOutRow(
-                "the content comes, before the request's is whole", TimeOutRow.head, content: .awaited, (11_000, .connectionReadTimeout)),
-            TimeOutRow("the flow takes no more", TimeOutRow.head + [.paused], nil),
-            TimeOutRow("the content is held back", TimeOutRow.head + [.paused, .contentCame], nil),
-            TimeOutRow("the flow takes more again", TimeOutRow.head + [.paused, .contentCame, .resumed], (11_000, .connectionReadTimeout)),
-            TimeOutRow("it is over", [.ended], nil),
+                "receiving content before the request content is complete", TimeOutRow.head, content: .awaited,
+                (11_000, .connectionReadTimeout)),
+            TimeOutRow("paused by backpressure", TimeOutRow.head + [.paused], nil),
+            TimeOutRow("paused by backpressure with pending content", TimeOutRow.head + [.paused, .contentCame], nil),
+            TimeOutRow(
+                "resumed after backpressure", TimeOutRow.head + [.paused, .contentCame, .resumed], (11_000, .connectionReadTimeout)),
+            TimeOutRow("ended", [.ended], nil),
         ])
     private func timeOuts(_ row: TimeOutRow) {
         var progress = TransferProgress(now: 0)

@@ -223,7 +223,7 @@ struct UpstreamClientTests {
     }
 
     @Test("a receiver can start another request while it handles a response's head or content", arguments: Way.allCases)
-    func askingFromWithin(way: Way) {
+    func requestFromReceiver(way: Way) {
         let origin = way.origin { [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("\"\($0.target)\"")] }
         let asking = asking(origin, way)
         defer { asking.end() }
@@ -299,7 +299,7 @@ struct UpstreamClientTests {
     @Test(
         "an incomplete response is distinguished from a connection closed without a response", arguments: [OriginStep.close, .reset],
         Way.allCases)
-    func brokenOff(end: OriginStep, way: Way) {
+    func incompleteResponse(end: OriginStep, way: Way) {
         let origin = way.origin { request in
             request.target == "/none" ? [end] : [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"), end]
         }

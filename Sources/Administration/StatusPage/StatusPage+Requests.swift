@@ -17,12 +17,12 @@ extension StatusPage {
     static func exchanges(_ exchanges: [StatusView.Exchange]?, _ page: inout MarkupWriter) {
         page.markup("<section aria-labelledby=\"h-last\"><h2 id=\"h-last\">The last exchanges</h2>")
         guard let exchanges else {
-            page.markup("<p class=\"quiet\"><a href=\"/-/status/exchanges\">The page with the last exchanges</a> asks for a password: ")
-            page.markup("the administrator's token. <code>cistern why</code> shows them too.</p></section>")
+            page.markup("<p class=\"quiet\"><a href=\"/-/status/exchanges\">The page with the last exchanges</a> needs a password: ")
+            page.markup("the token of admin.token_file. <code>cistern why</code> shows them too.</p></section>")
             return
         }
         page.markup("<div class=\"list\" id=\"last\" data-live>")
-        if exchanges.isEmpty { page.markup("<p class=\"quiet\">There were none yet.</p>") }
+        if exchanges.isEmpty { page.markup("<p class=\"quiet\">No exchange yet.</p>") }
         for exchange in exchanges {
             page.markup("<details><summary>")
             page.element("span class=\"quiet\"", "span", exchange.time)

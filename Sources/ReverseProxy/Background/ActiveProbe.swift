@@ -1,4 +1,4 @@
-// Requests one path at an interval, so that the state of the upstream is known without client requests.
+// Requests one path at an interval, to detect the state of the upstream without client requests.
 
 import CachePolicy
 import Forwarding
@@ -31,7 +31,7 @@ final class ActiveProbe: TransferReceiver {
 
     init(_ context: BackgroundContext, _ settings: ProxySettings, _ routes: Routes) {
         (self.context, self.settings) = (context, settings.background.probe)
-        // The setting is a path at the upstream; routes and scopes use the paths of clients.
+        // The setting is a path at the upstream; routes and scopes use client paths.
         let target = (settings.strippedPath + Array(self.settings.path.utf8))[...]
         let routeIndex = routes.index(of: target)
         let route = routeIndex == routes.all.count - 1 ? nil : routeIndex

@@ -1,5 +1,5 @@
-// Fetches that no client waits for: background validation, refresh-ahead, and health checks of a failing upstream. Their number is bounded.
-// Responses pass the usual checks, so a bad one never replaces a good stored response.
+// Fetches without a waiting client: background validation, refresh-ahead, and health checks of a failing upstream. Their number is
+// bounded. Responses pass the usual checks, so a bad one never replaces a good stored response.
 
 import CachePolicy
 import Decisions
@@ -17,10 +17,11 @@ final class BackgroundFetches {
     /// Separate slots for fetches and for identity lookups, so that neither can block the other.
     private var slots: ConnectionSlots
     private var lookUpSlots: ConnectionSlots
-    /// Number of fetches started, and of fetches not started because too many were active.
+    /// Number of fetches started, and of fetches skipped because too many were active.
     private(set) var started = 0
     private(set) var skipped = 0
-    /// Number of active health checks, and its limit. A check of a failing upstream may take long, and the connections are for clients.
+    /// Number of active health checks, and its limit. A check of a failing upstream may take long and would occupy connections that
+    /// clients need.
     private var checking = 0
     private let checkLimit: Int
 
@@ -41,7 +42,7 @@ final class BackgroundFetches {
 
     var mayCheck: Bool { checking < checkLimit }
 
-    /// Whether a fetch for the request could be started, or is under way.
+    /// Whether a fetch for the request could be started, or is active already.
     func mayStart(_ request: DecidedRequest) -> Bool {
         guard let flight = request.fetchTarget?.flight else { return false }
         if context.coordination.collapsed.isUnderWay(flight) { return true }
@@ -66,7 +67,7 @@ final class BackgroundFetches {
         run(request, client: client, record, cause, leads: flight)
     }
 
-    /// A path family and a client may each use at most as many slots as are free.
+    /// A path family and a client may each use only a part of the free slots.
     private static func shares(of scopes: borrowing RequestScopes) -> ConnectionShares {
         var shares = ConnectionShares(ConnectionShare(.family(scopes.family), .free))
         if scopes.client != 0 { shares.append(ConnectionShare(.client(scopes.client), .free)) }
@@ -76,8 +77,8 @@ final class BackgroundFetches {
     /// Counts a fetch that was not started because too many were active.
     func noteSkipped() { skipped += 1 }
 
-    /// Repeats a request that was answered with a stored response, to check whether a failing upstream has recovered. No request waits for
-    /// it, because the check may take as long as the previous one, which may still be active.
+    /// Repeats a request that was answered with a stored response, to check whether a failing upstream has recovered. No client waits for
+    /// the check, and several checks may be active at once.
     func sendCheck(_ request: DecidedRequest, client: UpstreamRequestFields.Client, behind number: UInt64) {
         context.loop.assertOnLoop()
         guard mayCheck else { return noteSkipped() }
@@ -86,7 +87,7 @@ final class BackgroundFetches {
         run(request, client: client, record, .recheck, leads: nil)
     }
 
-    /// Takes a slot for an identity lookup.
+    /// Reserves a slot for an identity lookup.
     /// - Returns: false if no slot is free, or the client has reached its limit.
     func takeLookUp(of client: UInt64) -> Bool {
         guard lookUpSlots.take(Self.lookUpShares(of: client)) else {
@@ -97,7 +98,7 @@ final class BackgroundFetches {
         return true
     }
 
-    /// Sends an identity lookup that has a slot.
+    /// Sends an identity lookup for which a slot is reserved.
     /// - Returns: false if the connection limit is reached.
     func start(_ lookUp: UpstreamRequest, _ receiver: any TransferReceiver) -> Bool {
         context.upstream.start(lookUp, receiver: receiver) != nil

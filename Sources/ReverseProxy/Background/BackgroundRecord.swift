@@ -1,4 +1,4 @@
-// Takes the client's part in a background fetch: waits for its end and completes the record, so that `why` can explain it like an exchange.
+// Receives the result of a background fetch in place of a client, and completes its record, so that `why` can explain it like an exchange.
 
 import CachePolicy
 import Decisions

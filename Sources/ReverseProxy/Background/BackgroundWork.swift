@@ -1,10 +1,10 @@
-// Work of a shard that no client waits for: background fetches, and health checks of a failing upstream.
+// Work of a shard for which no client waits: background fetches, and health checks of a failing upstream.
 
 import Figures
 import Reactor
 import Upstream
 
-/// What background work needs of its shard.
+/// Dependencies of background work on its shard.
 struct BackgroundContext {
     let loop: EventLoop
     let upstream: UpstreamClient
@@ -33,10 +33,10 @@ final class BackgroundWork {
         healthChecks = UpstreamHealthChecks(context, fetches, probe: settings.background.probe.path.isEmpty ? nil : probe)
     }
 
-    /// Starts the active probe. One shard runs it for all.
+    /// Starts the active probe. One shard runs it for all shards.
     func startProbe() { probe.start() }
 
-    /// Starts no further work. Active fetches continue.
+    /// Starts no more background work. Active fetches continue.
     func end() {
         probe.end()
         rechecks.end()

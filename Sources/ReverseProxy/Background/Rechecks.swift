@@ -1,5 +1,5 @@
-// Checks failing scopes without a client: connects to an unreachable address, and repeats requests that were stopped or failed recently.
-// The failure memory decides which check is sent, and when.
+// Checks failing scopes without a client: connects to an unreachable address, and repeats requests that the failure memory stopped or that
+// failed recently. The failure memory decides which check is sent, and when.
 
 import CachePolicy
 import Forwarding
@@ -15,13 +15,13 @@ final class Rechecks {
     private var timer: LoopTimer?
     private var wakesAt: Int64 = 0
     private var isEnded = false
-    /// Whether the address was unreachable and is not known to have been reached since.
+    /// True after the address was unreachable, until a connection succeeds.
     private var watchesAddress = false
     /// Number of active connection attempts, and of all attempts.
     private var attempts = 0
     private(set) var attempted = 0
 
-    /// Maximum number of requests that are repeated. At the limit, a request of the client with the most of them is removed.
+    /// Maximum number of requests that are repeated. At the limit, a request of the client with the most requests is removed.
     private static let stoppedLimit = 64
     /// Maximum number of concurrent connection attempts. An attempt may take much longer than the interval between two.
     private static let attemptLimit = 32
@@ -57,7 +57,7 @@ final class Rechecks {
 
     private var now: Int64 { context.loop.time.monotonicMilliseconds }
 
-    /// Remembers a request that was stopped or failed, and was answered with a stored response.
+    /// Remembers a request that was stopped or failed, and that received a stored response.
     func keep(_ request: DecidedRequest, client: @autoclosure () -> UpstreamRequestFields.Client, behind number: UInt64) {
         context.loop.assertOnLoop()
         let scope = Scope(key: request.scopes.key, client: request.scopes.client)
@@ -121,8 +121,8 @@ final class Rechecks {
             case .notYet(let wait): note(wait)
             case .due:
                 fetches.sendCheck(known.request, client: known.client, behind: known.number)
-                // Explanations name the client of the first check. Later checks have no client, because several may have sent the request
-                // since.
+                // Explanations name the client of the first check. Later checks have no client, because several clients may have sent the
+                // request since.
                 if !known.isUnnamed { stopped[scope] = known.unnamed }
                 stopped[scope]?.checkedAt = now
                 note(context.coordination.health.recheck)
@@ -131,7 +131,7 @@ final class Rechecks {
         return next
     }
 
-    /// Starts a connection attempt. Its outcome is reported like that of any attempt.
+    /// Starts a connection attempt. Its outcome is reported like that of other attempts.
     private func tryToConnect() {
         guard attempts < Self.attemptLimit else { return }
         attempts += 1

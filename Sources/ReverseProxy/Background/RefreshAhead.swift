@@ -3,10 +3,10 @@
 
 import CachePolicy
 
-/// Belongs to one shard, which counts its own hits.
+/// Counts the hits of one shard.
 struct RefreshAhead {
     private let routes: Routes
-    /// By key: number of hits, and the end of the freshness lifetime in milliseconds, after which the count restarts.
+    /// By key: number of hits, and the end of the freshness lifetime in milliseconds, when the count restarts.
     private var hits: [[UInt8]: (count: Int, until: Int64)] = [:]
 
     /// Maximum number of counted targets. At the limit, all counts are discarded.

@@ -1,6 +1,6 @@
-// Health checks for the reported state of an upstream. They are sent if an upstream that is down has received no request for a minute, or
-// all recent requests fail. A check requests the probe's path, or repeats a safe request without credentials. `UpstreamState` decides when
-// a check is due.
+// Health checks that determine the reported state of an upstream. They are sent if an upstream that is down has received no request for a
+// minute, or if all recent requests fail. A check requests the probe's path, or repeats a safe request without credentials.
+// `UpstreamState` decides when a check is due.
 
 import CachePolicy
 import Forwarding
@@ -12,7 +12,7 @@ import Upstream
 final class UpstreamHealthChecks {
     private let context: BackgroundContext
     private let fetches: BackgroundFetches
-    /// Requests the path of `failure.probe`; nil if it is empty.
+    /// Requests the path of `failure.probe`; nil if that setting is empty.
     private let probe: ActiveProbe?
     private var requests: [Known] = []
     private var keptAt = Int64.min
@@ -59,7 +59,8 @@ final class UpstreamHealthChecks {
         if fails { checkIfDue() }
     }
 
-    /// A client replaces its own request first, so that no client alone decides which requests Cistern repeats.
+    /// Removes a remembered request to make space. A client's own request is removed first, so that one client cannot determine all
+    /// repeated requests.
     private func makeSpace(for request: DecidedRequest, fails: Bool) {
         if requests.first?.fails == true, !fails {
             requests.removeFirst()
@@ -68,7 +69,7 @@ final class UpstreamHealthChecks {
         }
     }
 
-    /// A failed request is remembered only if there is no other.
+    /// A failed request is remembered only if no other request is.
     private func mayKeep(fails: Bool) -> Bool {
         if fails { return requests.isEmpty }
         return requests.count < Self.limit || now - keptAt >= Self.interval

@@ -10,8 +10,8 @@ public final class AddressBudget: Sendable {
     private let trustedProxies: NetworkList
     private let counts: AddressCounts
 
-    /// Returns nil if `limit` is 0 or negative: there is no limit.
-    /// - Parameter counts: counts of an earlier budget. Requests that were counted there count here too.
+    /// Returns nil if `limit` is 0 or negative, which disables the limit.
+    /// - Parameter counts: counts of an earlier budget, whose active requests are included here.
     public convenience init?(limit: Int, trustedProxies: NetworkList, _ counts: AddressCounts = AddressCounts()) {
         guard limit > 0 else { return nil }
         self.init(of: limit, trustedProxies: trustedProxies, counts)
@@ -22,7 +22,7 @@ public final class AddressBudget: Sendable {
         (self.limit, self.trustedProxies, self.counts) = (limit, trustedProxies, counts)
     }
 
-    /// One counted request. Deinitialization ends the count.
+    /// One counted request. Deinitialization decrements the count.
     public final class Slot: Sendable {
         private let counts: AddressCounts
         /// nil if requests of this address do not count.
@@ -51,7 +51,7 @@ public final class AddressBudget: Sendable {
         return Slot(counts, client)
     }
 
-    /// Counts a request if the address is below its limit. Returns nil at the limit. Always succeeds for an address that does not count.
+    /// Counts a request if the address is below its limit. Returns nil at the limit. Addresses without a limit always get a slot.
     public func takeWithinLimit(_ client: ClientAddress) -> Slot? {
         guard let client = client.counted(besides: trustedProxies) else { return Slot(counts, nil) }
         let isFree = counts.requests.withLock { requests in

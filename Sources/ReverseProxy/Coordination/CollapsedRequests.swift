@@ -1,6 +1,6 @@
 // Request collapsing (RFC 9111 §4): requests with the same key share one fetch. The first request leads and asks the upstream. Later
-// requests, on any shard, follow and are woken when the leader's fetch ends; none polls. After a failure, or a response that could not be
-// shared, requests for the key are sent separately for ten times the fetch's duration.
+// requests, on any shard, follow: they are woken when the leader's fetch ends. After a failure, or a response that could not be shared,
+// requests for the key are sent separately for ten times the fetch's duration.
 
 import Decisions
 import HTTPCore
@@ -25,7 +25,7 @@ extension FlightFollower {
     public func follow(_ leader: SpanContext) {}
 }
 
-/// A fetch that requests may wait for, or several fetches of which the first to end wakes the followers.
+/// A shared fetch. It may have several leaders; the first of their fetches to end wakes the followers.
 public struct Flight: Sendable, Equatable {
     let key: FlightKey
     /// Requests join the flight with the highest number of their key.
@@ -41,12 +41,12 @@ public final class CollapsedRequests: Sendable {
         var lastNumber: UInt64 = 0
         /// Keys for which each request is sent separately.
         var unshareable = UnshareableTargets()
-        /// Number of successful writes; the number of each user's last write; and an upper bound for users without a record.
+        /// Number of successful writes; number of each user's last write; and an upper bound of that number for users without a record.
         var writes: UInt64 = 0
         var lastWrites: [UInt64: UInt64] = [:]
         var lastForgotten: UInt64 = 0
 
-        /// Begins a flight that replaces any other flight of the key for later requests.
+        /// Begins a flight. Later requests with the key join this flight instead of an earlier one.
         mutating func begin(_ key: FlightKey, leader span: SpanContext, client: UInt64, now: Int64) -> Flight {
             lastNumber += 1
             flights[lastNumber] = Waiting(leader: span, client: client, ledSince: now, writes: writes)
@@ -69,7 +69,7 @@ public final class CollapsedRequests: Sendable {
     private struct Waiting {
         /// Followers to wake. A request that stops waiting is removed, so that its memory is released before a slow upstream responds.
         var followers: [ObjectIdentifier: any FlightFollower] = [:]
-        /// The fetch has taken too long: the next request leads too. The fetch that ends first wakes all followers.
+        /// True if the fetch has taken too long: the next request becomes a leader too. The fetch that ends first wakes all followers.
         var isSlow = false
         /// Span of the leader; `none` if it is not recorded.
         var leader = SpanContext.none
@@ -103,7 +103,7 @@ public final class CollapsedRequests: Sendable {
         let (span, client) = (follower.span, follower.clientNumber)
         let (role, flight, leader): (FlightRole, Flight?, SpanContext) = state.withLock { state in
             if state.unshareable.contains(key.hash, now: now) { return (.alone, nil, .none) }
-            // A flight that began before the user's last write may bring a response from before that write.
+            // A flight that began before the user's last write may return a response from before that write.
             guard let number = state.joined[key], let waiting = state.flights[number],
                 max(state.lastWrites[user] ?? 0, state.lastForgotten) <= waiting.writes
             else { return (.leader, state.begin(key, leader: span, client: client, now: now), .none) }
@@ -142,7 +142,7 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
-    /// Begins a flight for a fetch without a waiting client. Returns nil if a fetch for the key is under way.
+    /// Begins a flight for a background fetch. Returns nil if a fetch for the key is active.
     /// - Parameters:
     ///   - span: span of the request that caused the fetch; `none` if it is not recorded.
     ///   - client: client of the request that caused the fetch.
@@ -150,8 +150,8 @@ public final class CollapsedRequests: Sendable {
         state.withLock { $0.joined[key] == nil ? $0.begin(key, leader: span, client: client, now: now) : nil }
     }
 
-    /// Records a user's successful write. From now on, this user's requests do not join a flight that began before. Their first request
-    /// begins a new flight, which later requests of all users join. Followers that already wait keep waiting.
+    /// Records a user's successful write. From now on, this user's requests do not join flights that began earlier. The user's first
+    /// request begins a new flight, which later requests of all users join. Followers that already wait keep waiting.
     public func noteWrite(by user: UInt64 = 0) {
         state.withLock { state in
             state.writes += 1
@@ -160,7 +160,7 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
-    /// Records a successful write in another process. Its user is unknown, so it counts for all users.
+    /// Records a successful write in another process. Its user is unknown, so it applies to all users.
     public func noteWriteElsewhere() {
         state.withLock { state in
             state.writes += 1
@@ -168,7 +168,7 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
-    /// Whether a fetch is under way that a request for the key would wait for.
+    /// Whether a fetch is active that a request for the key would wait for.
     public func isUnderWay(_ key: FlightKey) -> Bool { state.withLock { $0.joined[key] != nil } }
 
     /// Whether a request waits for this fetch.
@@ -186,14 +186,15 @@ public final class CollapsedRequests: Sendable {
     /// Number of requests that currently wait for the fetch of another request.
     public var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
-    /// Marks a flight as slow: the next request leads too and does not wait.
+    /// Marks a flight as slow: the next request becomes a leader too instead of waiting.
     public func noteSlow(_ flight: Flight) {
         state.withLock { $0.flights[flight.number]?.isSlow = true }
     }
 
-    /// Called when a leader's fetch has ended, or its response turns out not to be shareable.
+    /// Ends a flight, when a leader's fetch has ended or its response turns out not to be shareable.
     /// - Parameters:
     ///   - client: client of the leader's request.
+    ///   - isRemembered: false if the next requests for the key may wait again.
     ///   - isRemembered: false if the next requests for the key may wait again.
     public func end(_ flight: Flight, _ outcome: FlightOutcome, by client: UInt64 = 0, now: Int64, isRemembered: Bool = true) {
         let followers = state.withLock { state in

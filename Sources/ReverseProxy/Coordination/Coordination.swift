@@ -1,4 +1,4 @@
-// What the requests of one API on a shard know of each other: the failure memory, collapsed requests, leases of the fleet, and budgets.
+// State that the requests of one API on a shard share: the failure memory, collapsed requests, leases of the fleet, and budgets.
 
 import Addresses
 import CachePolicy
@@ -84,12 +84,12 @@ final class Coordination {
         surprises?.noteWrite(writer(of: request), now: loop.batchMilliseconds)
     }
 
-    /// Whether the client of this request has just written to its target.
+    /// Whether the client of this request wrote to its target recently.
     func hasJustWritten(_ request: DecidedRequest) -> Bool {
         surprises?.hasWritten(writer(of: request), now: loop.batchMilliseconds) ?? false
     }
 
-    /// A number for the client and the path of its request. Without credentials, the client's address identifies the client.
+    /// Returns a number for the client and the path of its request. Without credentials, the client's address identifies the client.
     private func writer(of request: DecidedRequest) -> UInt64 {
         var hasher = Hasher()
         let user = user(of: request)
@@ -98,12 +98,13 @@ final class Coordination {
         return max(1, UInt64(truncatingIfNeeded: hasher.finalize()))
     }
 
-    /// A number for the user, which the user's reads and writes have in common.
+    /// Returns a number for the user. A user's reads and writes have an equal number.
     private func user(of request: DecidedRequest) -> UInt64 {
         keys.maker.userWithoutForgeryTokens(of: request.head) ?? request.scopes.user
     }
 
-    /// Ends the lease of a target after a request that does not ask the upstream. If no request of this node does, another node may.
+    /// Ends the lease of a target after a request that does not ask the upstream, so that another node may take the lease. Keeps it while
+    /// other requests of this node may ask.
     func endLease(of fetchTarget: FetchTarget?) {
         guard let fetchTarget, fetchTarget.takesLease, !collapsed.isUnderWay(fetchTarget.flight) else { return }
         level.ended(fetchTarget.keys.own, .free, by: 0)
@@ -114,7 +115,7 @@ final class Coordination {
 
     // MARK: Scopes
 
-    /// The scopes of the failure memory to which a request belongs.
+    /// Returns the scopes of the failure memory to which a request belongs.
     /// - Parameters:
     ///   - target: keys of the request. If they have a partition, it identifies the user.
     ///   - content: identity of the request content; nil if the response does not depend on it.
@@ -136,17 +137,17 @@ final class Coordination {
             client: client)
     }
 
-    /// A number for all parts of a request, besides its target and user, that may change the response.
+    /// Returns a number for all parts of a request that may change the response, except its target and user.
     private static func variant(_ head: RequestHead, _ target: KeyedTarget?, _ content: [UInt8]?) -> UInt64 {
         var hasher = Hasher()
         hasher.combine(target?.keys.unknownFieldsHash ?? 0)
         if let content { hasher.combine(content) }
-        // A failure for one media type is no failure for clients that accept another type.
+        // A failure for one media type does not apply to clients that accept another type.
         if let accept = head.fields.first(.accept) { hasher.combine(bytes: accept.span) }
         return UInt64(truncatingIfNeeded: hasher.finalize())
     }
 
-    /// The connection shares that a request takes part in, so that slow or hanging paths do not exhaust the connections.
+    /// Returns the limits on connections that apply to the request, so that slow or blocked paths do not occupy all connections.
     func shares(of scopes: borrowing RequestScopes) -> ConnectionShares {
         var shares = ConnectionShares(ConnectionShare(.family(scopes.family), .free))
         if health.isFailing(scopes) { shares.append(ConnectionShare(.failing, .connections(maximumConnections / 4))) }
@@ -154,7 +155,7 @@ final class Coordination {
     }
 }
 
-/// The modes of an API on a shard: a copy of those that an administrator changes.
+/// The modes of an API on a shard: a copy of those that an administrator may change.
 final class ServingModes {
     var table: ModeTable { didSet { isLive = table.isLive } }
     /// Whether all modes are `live`. Each request checks this, and access to the table would copy it.

@@ -1,5 +1,5 @@
-// The log of first failures. One line names the cause of the first failure of an upstream or a path, and the setting that helps.
-// Another line follows when it responds again. `UpstreamHealth` logs scopes, which open after several failures.
+// Logs first failures: one line names the cause of the first failure of an upstream or a path, and the setting that helps. Another line
+// follows when it succeeds again. `UpstreamHealth` logs scopes, which open after several failures.
 
 import HTTPCore
 import Logging
@@ -17,7 +17,7 @@ public final class FirstFailures: Sendable {
         /// Names, issuer and validity of a refused certificate.
         public let certificate: String?
         public let at: Int64
-        /// Whether the connection or path has succeeded since.
+        /// Whether the connection or path has succeeded again.
         public var isOver = false
     }
 
@@ -25,7 +25,7 @@ public final class FirstFailures: Sendable {
     private let api: String
     private let logger: Logger
     private let state = Reactor.Mutex(State())
-    /// Copy of `FirstFailureTable.isTroubled`. It lets a success skip the lock while nothing fails.
+    /// Copy of `FirstFailureTable.isTroubled`, so that successful requests skip the lock while nothing fails.
     private let isTroubled = Atomic(false)
 
     private struct State {
@@ -94,20 +94,21 @@ public final class FirstFailures: Sendable {
         }
     }
 
-    /// Leaves the line about the end to the scope, which has opened.
+    /// Suppresses the line about the end for a scope that has opened; `UpstreamHealth` logs its end.
     func noteOpened(_ scope: FailureMemory.Scope) {
         if case .key(let path) = scope { state.withLock { $0.table.suppressEndLine(of: .path(path)) } }
     }
 
-    /// Leaves the lines about all ends to `UpstreamHealth`, which logs the end of an outage once.
+    /// Suppresses the lines about all ends; `UpstreamHealth` logs the end of an outage once.
     func noteDown() { state.withLock { $0.table.suppressEndLines() } }
 
     private var subjectWords: String { "the upstream\(api.isEmpty ? "" : " of \(api)")" }
 
-    private static func more(_ leftOut: Int) -> String { leftOut == 0 ? "" : " (\(leftOut) lines like this are left out)" }
+    private static func more(_ leftOut: Int) -> String { leftOut == 0 ? "" : " (\(leftOut) similar lines omitted)" }
 }
 
-/// Finds the failures that are the first of their subject. Pure and bounded: when it is full, further subjects are counted and not logged.
+/// Detects the first failure of each subject. Pure and bounded: when the table is full, failures of further subjects are counted and not
+/// logged.
 struct FirstFailureTable {
     enum Subject: Hashable {
         case address
@@ -127,17 +128,17 @@ struct FirstFailureTable {
         var since: Int64 = 0
         var failedAt: Int64 = 0
         var loggedAt: Int64?
-        /// The log has the current episode, so its end has to be logged.
+        /// True if the log contains a line about the current episode, so that its end is logged too.
         var isLogged = false
         var isEndLogged = false
 
         var isFailing: Bool { failures > 0 }
     }
 
-    /// Minimum time between two lines for the first failure of one subject.
+    /// Minimum time in milliseconds between two lines about the first failure of one subject.
     static let period: Int64 = 60_000
     static let limit = 512
-    /// Time since the last failure after which a subject is forgotten, even without a success. Clients may never request it again.
+    /// Milliseconds since the last failure after which a subject is forgotten, even without a success. Clients may never request it again.
     static let memory: Int64 = 600_000
 
     private var entries: [Subject: Entry] = [:]
@@ -150,7 +151,7 @@ struct FirstFailureTable {
     /// Returns the number of lines omitted before this one; nil if the failure is not logged.
     mutating func fail(_ subject: Subject, now: Int64) -> Int? {
         makeSpace(for: subject, now: now)
-        // The address always has an entry: there is only one.
+        // The address always gets an entry, because there is only one address.
         guard entries[subject] != nil || entries.count < Self.limit || subject == .address else {
             lines.leaveOut(subject.kind)
             return nil
@@ -188,7 +189,7 @@ struct FirstFailureTable {
         for subject in entries.keys { entries[subject]?.isEndLogged = true }
     }
 
-    /// Runs at most once a second, because it visits all entries.
+    /// Removes old entries. Runs at most once a second, because it visits all entries.
     private mutating func makeSpace(for subject: Subject, now: Int64) {
         guard entries[subject] == nil, entries.count >= Self.limit, now - 1_000 >= sweptAt else { return }
         forget(olderThan: Self.period, now: now)
@@ -202,7 +203,7 @@ struct FirstFailureTable {
 }
 
 extension FirstFailureTable.Subject {
-    /// Kind of lines that the log allowance counts together.
+    /// Kind of log lines to which one common rate limit applies.
     fileprivate var kind: FailureScopeKind {
         switch self {
         case .address: .address

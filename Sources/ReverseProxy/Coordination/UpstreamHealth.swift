@@ -1,5 +1,5 @@
-// The failure memory and the reported state of one upstream, for all shards, and the log of their changes. Admission, metrics, `why`,
-// `stats` and `cistern upstream` read them here.
+// The failure memory and the reported state of one upstream, for all shards. Logs their changes. Admission, metrics, `why`, `stats` and
+// `cistern upstream` read them here.
 
 import Figures
 import HTTPCore
@@ -17,10 +17,10 @@ public final class UpstreamHealth: Sendable {
     private let logger: Logger
     private let settings: FailureSettings
     private let state: Reactor.Mutex<State>
-    /// Copy of `FailureMemory.isCalm`, so that requests skip the lock while nothing fails. A late read acts like a request that came a
-    /// moment earlier.
+    /// Copy of `FailureMemory.isCalm`, so that requests skip the lock while nothing fails. An outdated value has the effect that a request
+    /// sent a moment earlier would have.
     private let isCalm = Atomic(true)
-    /// Copy of `FailureMemory.knowsSlowKeys`: whether some keys may be slow by nature.
+    /// Copy of `FailureMemory.knowsSlowKeys`: whether some keys may be slow even while the upstream works.
     private let knowsSlowKeys = Atomic(false)
     public let first: FirstFailures
     /// Whether the upstream is down, or its last attempts all failed.
@@ -32,7 +32,7 @@ public final class UpstreamHealth: Sendable {
         var memory: FailureMemory
         var upstream: UpstreamState
         var lines = LogAllowance()
-        /// Unreachable addresses of several, by index. Each was logged once.
+        /// Unreachable addresses of an upstream with several, by index. Each was logged once.
         var downAddresses: [Int: DownAddress] = [:]
         /// Names that could not be resolved at the last attempt. Each was logged once.
         var failedNames: Set<String> = []
@@ -58,10 +58,10 @@ public final class UpstreamHealth: Sendable {
         isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.memory.admit(scopes, requestKind, now: now) }
     }
 
-    /// Whether anything fails, so that `admit` may stop a request.
+    /// Whether any scope fails, so that `admit` may stop a request.
     public var mayStop: Bool { !isCalm.load(ordering: .relaxed) }
 
-    /// Whether `admit` would stop a request. Changes nothing.
+    /// Whether `admit` would stop a request. Has no side effects.
     public func stops(_ scopes: borrowing RequestScopes, _ requestKind: FailureMemory.RequestKind, now: Int64) -> Bool {
         mayStop && state.withLock { $0.memory.stops(scopes, requestKind, now: now) }
     }
@@ -76,8 +76,8 @@ public final class UpstreamHealth: Sendable {
         !isCalm.load(ordering: .relaxed) && state.withLock { $0.memory.isFailing(scopes) }
     }
 
-    /// Maximum time that a request with a stored response waits for the upstream, in milliseconds: `limit`, or longer if its key is slow by
-    /// nature.
+    /// Maximum time that a request with a stored response waits for the upstream, in milliseconds: `limit`, or longer if its key is slow
+    /// even while the upstream works.
     public func patience(_ scopes: borrowing RequestScopes, limit: Int64, atMost longest: Int64) -> Int64 {
         guard limit > 0, knowsSlowKeys.load(ordering: .relaxed) else { return limit }
         return state.withLock { $0.memory.patience(scopes, limit: limit, atMost: longest) }
@@ -111,7 +111,7 @@ public final class UpstreamHealth: Sendable {
         }
     }
 
-    /// Records a failed unsafe request. It counts for the log and the reported state only.
+    /// Records a failed unsafe request. It affects the log and the reported state only.
     public func failWriting(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         first.noteFailure(scopes.shownPath, cause, now: now)
         change(now: now) { $0.upstream.fail(cause.label, began: began, now: now) }
@@ -210,26 +210,26 @@ public final class UpstreamHealth: Sendable {
         case .address, .upstream: return nil
         case .route(let index): (scope, begins) = (" on route \(routes[index])", "fails on every request")
         case .key(let path): (scope, begins) = (" on \(Self.text(path))", "fails")
-        case .pause(let path, _): (scope, begins) = (" on \(Self.text(path))", "asked a client to wait")
+        case .pause(let path, _): (scope, begins) = (" on \(Self.text(path))", "asked a client to wait (Retry-After)")
         }
         guard let leftOut = allowance.take(change.scope.kind, now: now) else { return nil }
         let isNarrow = change.scope.kind != .route
-        let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
+        let more = leftOut == 0 ? "" : " (\(leftOut) similar changes omitted)"
         let subject = "the upstream\(api.isEmpty ? "" : " of \(api)")\(scope)"
         guard let cause = change.cause else {
-            let ends = change.scope.kind == .pause ? "responded well before the pause ended" : "responds well again"
+            let ends = change.scope.kind == .pause ? "responded successfully before the pause ended" : "responds successfully again"
             return Line(level: isNarrow ? .info : .notice, text: "\(subject) \(ends)\(more)")
         }
         return Line(level: isNarrow ? .info : .warning, text: "\(subject) \(begins) (\(cause.text)): \(change.scope.effect)\(more)")
     }
 
-    /// Log line for a change of the reported state; nil for the first response.
+    /// Returns the log line for a change of the reported state; nil for the first response.
     private func line(
         from before: UpstreamReport, to after: UpstreamReport, _ allowance: inout LogAllowance, now: Int64
     ) -> Line? {
         guard (before.state, before.wasDown) != (after.state, after.wasDown), !(before.isUnasked && after.state == .up) else { return nil }
         guard let leftOut = allowance.take(.upstream, now: now) else { return nil }
-        let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
+        let more = leftOut == 0 ? "" : " (\(leftOut) similar changes omitted)"
         let seconds = { (time: Int64?) in "\(max(0, now - (time ?? now)) / 1_000) s" }
         let cause = after.cause.map { " (\($0))" } ?? ""
         let words =
@@ -237,8 +237,8 @@ public final class UpstreamHealth: Sendable {
             case .up: "up again: it was \(before.isDown ? "down" : "failing") for \(seconds(before.since))"
             case .failing where before.isDown: "failing\(cause): it was down, and some requests succeed again"
             case .failing: "failing\(cause): some requests fail, and others succeed"
-            case .down: "down\(cause): nothing has succeeded for \(seconds(after.since)). Requests get stored copies, if there are any"
-            case .unknown: "in an unknown state: it was down, and there has been nothing to ask for since. Set failure.probe"
+            case .down: "down\(cause): nothing has succeeded for \(seconds(after.since)). Requests get stored responses, if there are any"
+            case .unknown: "in an unknown state: it was down, and there has been no request since. Set failure.probe to detect a recovery"
             }
         let level: Logger.Level = after.state == .up ? .notice : .warning
         return Line(level: level, text: "the upstream\(api.isEmpty ? "" : " of \(api)") is \(words)\(more)")
@@ -274,15 +274,15 @@ public final class UpstreamHealth: Sendable {
         guard isFirstReport else { return }
         let subject = "the name \(name)\(api.isEmpty ? "" : " of \(api)")"
         if hasFailed {
-            logger.warning("\(subject) cannot be looked up: it counts as leading where it did last")
+            logger.warning("\(subject) cannot be resolved: its last known addresses remain in use")
         } else {
-            logger.notice("\(subject) can be looked up again")
+            logger.notice("\(subject) can be resolved again")
         }
     }
 
     /// An unreachable address.
     public struct DownAddress: Sendable {
-        /// Milliseconds of the loops' clock.
+        /// Time of the first failed attempt, in milliseconds of the loops' clock.
         public let since: Int64
         /// Error of the last recorded attempt.
         public let error: UpstreamError
@@ -334,14 +334,14 @@ public final class UpstreamHealth: Sendable {
     }
 }
 
-/// Limits the log lines about changes per kind and minute. Omitted lines are counted, and the next line reports their number.
+/// Rate limit for log lines about changes, per kind and minute. The next line reports the number of omitted lines.
 struct LogAllowance {
     static let lines = 10
     static let period: Int64 = 60_000
 
     private var kinds: [FailureScopeKind: (since: Int64, lines: Int, leftOut: Int)] = [:]
 
-    /// Returns the number of lines omitted before this one; nil if this line is to be omitted.
+    /// Returns the number of lines omitted before this one; nil if this line must be omitted.
     mutating func take(_ kind: FailureScopeKind, now: Int64) -> Int? {
         var known = kinds[kind] ?? (now, 0, 0)
         if now - known.since >= Self.period { (known.since, known.lines) = (now, 0) }
@@ -359,13 +359,15 @@ struct LogAllowance {
 }
 
 extension FailureMemory.Scope {
-    /// What an open scope stops.
+    /// Describes the effect of an open scope on requests.
     public var effect: String {
         switch self {
-        case .address: "copies are served at once, reads without one get 503, and a connection is tried at intervals"
-        case .upstream, .route: "copies are served at once, checks continue in the background, other requests are sent as usual"
-        case .key: "the copy of this request is served at once, checks continue in the background, and all other requests are sent as usual"
-        case .pause: "this client's copies are served at once, and all other requests are sent as usual"
+        case .address: "stored responses are served at once, reads without one get 503, and connections are attempted at intervals"
+        case .upstream, .route: "stored responses are served at once, checks continue in the background, other requests are sent as usual"
+        case .key:
+            "the stored response for this request is served at once, checks continue in the background, and all other requests "
+                + "are sent as usual"
+        case .pause: "stored responses for this client are served at once, and all other requests are sent as usual"
         }
     }
 }

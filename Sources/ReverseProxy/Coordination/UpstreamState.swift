@@ -1,18 +1,18 @@
-// The state of one upstream as all outputs report it: up, failing, down or unknown. Attempts change it; silence only turns *down* into
-// *unknown*. It affects no request: the failure memory decides which requests are sent. Pure: the time is an argument, in milliseconds of
-// the monotonic clock.
+// The state of one upstream as all outputs report it: up, failing, down or unknown. Attempts change it; a time without attempts only turns
+// *down* into *unknown*. It affects no request: the failure memory decides which requests are sent. Pure: the time is an argument, in
+// milliseconds of the monotonic clock.
 
 import Figures
 
 /// The state machine of one upstream.
 ///
-/// - *Down*: the address cannot be reached, or all attempts of a run failed. The known share of failures must not explain the length of the
-///   run.
-/// - *Failing*: some attempts fail and others succeed, unlike in a short outage. It ends after a run of successes that the known share of
-///   failures does not explain.
+/// - *Down*: the address cannot be reached, or all attempts of a run failed and the known failure rate does not explain the run's length.
+/// - *Failing*: some attempts fail and others succeed, for longer than a short outage. It ends after a run of successes that the known
+///   failure rate does not explain.
 /// - *Unknown*: there was no attempt yet, or none for five minutes after *down*. The latter still counts as down.
 struct UpstreamState: Sendable {
-    /// Consecutive failures after which an upstream is down: the minimum, the maximum while no other failure is known, and the maximum.
+    /// Consecutive failures after which an upstream is down: the minimum, the maximum while no other failure is known, and the maximum
+    /// otherwise.
     static let shortestRun = 5
     static let firstRun = 7
     static let longestRun = 200
@@ -51,7 +51,7 @@ struct UpstreamState: Sendable {
         /// Minimum length of a run of equal outcomes that has a probability of at most e^-`improbability`.
         /// - Parameter share: the share of attempts with that outcome; not 0.
         static func run(of share: Double, improbability: Double) -> Int {
-            // -ln(1 - x) as a series: this module does not import the C library.
+            // -ln(1 - x) as a series, because this module does not import the C library.
             var (sum, power) = (0.0, 1.0)
             for exponent in 1...1_200 where power > 1e-9 {
                 power *= 1 - share
@@ -64,7 +64,7 @@ struct UpstreamState: Sendable {
     /// Whether a health check is due.
     enum CheckState: Sendable, Equatable {
         case due
-        /// Not before this many milliseconds.
+        /// The check is due no earlier than this time in milliseconds.
         case notYet(Int64)
         /// No health check is needed.
         case over
@@ -78,8 +78,8 @@ struct UpstreamState: Sendable {
     /// Attempts since the first failure of the current period.
     private var period = Share()
     private var periodSince: Int64?
-    /// Runs of failures in this period, and the start of the last one. One or two runs are an outage with its late failures. More runs mean
-    /// that a part of the upstream fails.
+    /// Number of runs of failures in this period, and the start of the last one. An outage usually causes one or two runs, because late
+    /// failures follow a success. More runs indicate that a part of the upstream fails.
     private var runs = 0
     private var lastRunAt = Int64.min
     /// Consecutive failed attempts.
@@ -95,7 +95,7 @@ struct UpstreamState: Sendable {
     private var isAddressOpen = false
     private var isRouteOpen = false
     private var checkedAt = Int64.min
-    /// The address can be reached again, so a health check is due.
+    /// True if the address is reachable again, so that a health check is due.
     private var checksNow = false
 
     init(window: Int64) { self.window = window }
@@ -106,7 +106,7 @@ struct UpstreamState: Sendable {
     /// - Parameter began: time at which the request was sent.
     mutating func succeed(began: Int64, now: Int64) {
         if report.isDown {
-            // A request that was sent before the outage is no evidence.
+            // A request that was sent before the outage is not evidence for a recovery.
             guard began >= report.since ?? .min else { return }
             recover()
         }
@@ -148,7 +148,7 @@ struct UpstreamState: Sendable {
         consider(now)
     }
 
-    /// Updates the state for the elapsed time.
+    /// Updates the state by the elapsed time.
     mutating func pass(now: Int64) {
         guard report.state == .down, now - (report.attemptedAt ?? now) >= Self.silence else { return }
         (report.state, report.wasDown) = (.unknown, true)
@@ -177,11 +177,11 @@ struct UpstreamState: Sendable {
         return period.ofFailures >= Self.failingShare
     }
 
-    /// Length of a run of failures that the known share explains in one of 10⁹ cases.
+    /// Minimum length of a run of failures that the known failure rate explains with a probability of at most 10⁻⁹.
     private var neededRun: Int {
         let (bad, total) = (max(0, period.bad - Double(run)), max(0, period.total - Double(run)))
         let shares = [(known.bad, known.total), (bad, total)].filter { $0.0 >= 0.5 }.map { ($0.0 + 2) / ($0.1 + 2) }
-        // Without a known failure, few attempts do not show the share of failures.
+        // Without a known failure, few attempts are not enough to estimate the failure rate.
         guard let share = shares.max() else {
             return min(max(Share.run(of: 1 / (known.total + 2), improbability: 20.7), Self.shortestRun), Self.firstRun)
         }
@@ -191,7 +191,7 @@ struct UpstreamState: Sendable {
     private func hasEnded(_ now: Int64) -> Bool {
         guard !isRouteOpen, !report.isDown, now - failedAt >= Self.calm else { return false }
         if now - failedAt >= Self.longCalm, successes >= Self.fewSuccesses { return true }
-        // The share up to the last failure. Later successes would lower the number that they have to reach.
+        // The failure rate up to the last failure. Including later successes would lower the number of successes required.
         let before = period.bad / max(period.bad, period.total - Double(successes), 1)
         let share = min(max(before, Self.failingShare), 0.75)
         return successes >= Share.run(of: 1 - share, improbability: 13.8)
@@ -231,7 +231,7 @@ struct UpstreamState: Sendable {
     /// Records a health check.
     mutating func noteCheck(now: Int64) { (checkedAt, checksNow) = (now, false) }
 
-    /// Takes over the state from another process, or from before a reload. An own attempt has to confirm it.
+    /// Adopts the state of another process, or from before a reload. An own attempt must confirm it.
     mutating func inherit(_ former: UpstreamReport) {
         guard report.isUnasked, former.isDown else { return }
         report = former

@@ -1,11 +1,11 @@
-// The stage `access`: refuses a request that its client may not make (`Admission`).
+// The stage `access`: refuses a request that its client is not permitted to make (`Admission`).
 
 import Decisions
 import Downstream
 import Forwarding
 import HTTPCore
 
-/// A request that its client may make.
+/// A request that its client is permitted to make.
 struct Admitted {
     let request: ReceivedRequest
 

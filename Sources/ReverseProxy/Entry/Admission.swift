@@ -84,7 +84,7 @@ struct Admission {
             let isPermitted = refusal == .misdirected && (isForNobody || servesOwnPages && OwnPage(request.head) != nil)
             guard isPermitted else { return refusal }
         }
-        // The client address has been resolved.
+        // Untrusted claims are removed after the client address has been resolved.
         if !trustedProxies.isEmpty { removeClaims(from: &request, on: stream) }
         if mayMark { mark(&request, of: stream) }
         return nil
@@ -119,12 +119,12 @@ struct Admission {
         return misdirection(head, isForNobody: isForNobody, on: stream)
     }
 
-    /// Whether to trust what the request says about its origin: it comes from a trusted proxy, or none is configured.
+    /// Whether to trust what the request says about its origin: it comes from a trusted proxy, or no trusted proxy is configured.
     func isTrusted(_ stream: any ClientStream) -> Bool {
         trustedProxies.isEmpty || trustedProxies.contains(stream.peer.clientAddress)
     }
 
-    /// Returns nil if the request target is served here.
+    /// Returns why the request target is not served here; nil if it is served.
     private func misdirection(_ head: RequestHead, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
         if settings.isForwardProxy, let named = ForwardProxyTarget.authority(of: head) {
             guard isForNobody || proxiedNames.contains(named[...]) else { return .notProxied }
@@ -147,15 +147,15 @@ struct Admission {
 
     // MARK: Fields
 
-    /// Removes the fields that the request's Connection field names. Credentials, and what proxies say about the client, stay.
+    /// Removes the fields that the request's Connection field names. Keeps credentials, and fields in which proxies describe the client.
     private func removeNamed(from request: inout ReceivedRequest) {
         guard request.head.contains(.connection) else { return }
         let head = request.head.removingNamed { credentials.contains($0) || requestFields.isClaim($0) }
         request = ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
     }
 
-    /// Removes what an untrusted client says about its origin. The upstream does not receive these fields, and no key or variant depends on
-    /// them. Also removes the bytes, because equal bytes have another meaning from a trusted proxy.
+    /// Removes what an untrusted client says about its origin. The upstream does not receive these fields, and no key or variant depends
+    /// on them. Also removes the raw bytes, because equal bytes have another meaning if a trusted proxy sent them.
     private func removeClaims(from request: inout ReceivedRequest, on stream: any ClientStream) {
         let head = isTrusted(stream) ? request.head : requestFields.withoutClaims(request.head)
         request = ReceivedRequest(head: head, framing: request.framing, bytes: nil)

@@ -1,5 +1,5 @@
-// Reads the whole content of a request before the request is processed. So a slow client occupies no upstream connection, and the cache key
-// can include the content (QUERY, and POST requests that only read). Content that exceeds a limit is streamed.
+// Reads the whole content of a request before the request is processed. A slow client then occupies no upstream connection, and the cache
+// key can include the content (QUERY, and POST requests that only read). Content that exceeds a limit is streamed.
 
 import CachePolicy
 import Downstream
@@ -41,7 +41,8 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         self.hold = hold
         self.limit = limit
         began = loop.batchMicroseconds
-        // Reserves memory for long content at once, because growing would copy it. The kernel supplies the pages as they are filled.
+        // Reserves memory for long content immediately, because growing a buffer copies it. The kernel allocates pages only as they are
+        // filled.
         if case .length(let count) = framing, count > Self.growingBytes { content.reserveCapacity(count) }
     }
 
@@ -102,12 +103,12 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
 
     func responseDrained() {}
 
-    /// The request has not been processed, so none of it reaches the upstream.
+    /// The request has not been processed, so the upstream receives nothing of it.
     func clientLeft() { end(status: 499, bodyBytes: 0) }
 
     func respondNow() {
         let response = OwnResponse(
-            status: 503, sentence: "Cistern is stopping, and the request's content is not whole.", accept: head.fields.combined(.accept))
+            status: 503, sentence: "Cistern is stopping, and the request's content is incomplete.", accept: head.fields.combined(.accept))
         stream.sendWhole(head: response.head(date: entry.date), body: .bytes(response.content))
         end(status: response.status, bodyBytes: response.content.count)
     }

@@ -12,7 +12,7 @@ import Reactor
 import ResponseCache
 import Upstream
 
-/// The stage that a decision follows, and what it learned.
+/// The stage that preceded the decision, with its results.
 enum DecidedStage {
     /// - Parameter isForNobody: whether no API serves the request.
     case refused(isForNobody: Bool)
@@ -34,7 +34,7 @@ extension RequestEntry {
         case .serveAndRefresh(let found, let serving, let cause, _):
             let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.clientAddress, entry: self)
             guard isValidatedNow(request, facts, cause) else {
-                // When the response is sent, the connection's next request may begin, so the client is determined before.
+                // The connection's next request may begin when the response is sent, so the client is determined before that.
                 let client = upstreamClient(of: stream, head)
                 serveHit(found, serving, to: head, keyed, lookedUp.attempt, stream)
                 refresh(request, cause, client)
@@ -67,7 +67,7 @@ extension RequestEntry {
     }
 
     /// Forwards a request that bypasses the store.
-    /// - Parameter reason: why; nil if the request head shows it.
+    /// - Parameter reason: why the request bypasses the store; nil if the request head shows it.
     func pass(
         _ head: RequestHead, _ body: RequestBody, _ reason: BypassReason? = nil, on stream: any ClientStream
     ) -> (any ClientExchange)? {

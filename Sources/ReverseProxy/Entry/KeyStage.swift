@@ -1,4 +1,4 @@
-// The stage `key`: what the cache key of a request depends on besides its head. Forwards a request that bypasses the store.
+// The stage `key`: determines what the cache key of a request depends on besides its head. Forwards a request that bypasses the store.
 
 import CachePolicy
 import Decisions
@@ -27,7 +27,7 @@ enum ContentInKey {
     /// The response is not stored by content.
     case absent
     case identity([UInt8])
-    /// The content has no identity, so the response must not be stored.
+    /// The content has no identity, so the response is not stored.
     case unusable
 }
 

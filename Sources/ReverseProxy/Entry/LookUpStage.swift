@@ -10,11 +10,11 @@ import HTTPCore
 import Reactor
 import ResponseCache
 
-/// The attempts to look a request up, so far. A suspended request keeps them.
+/// Attempts so far to look up a request. A suspended request keeps them.
 struct LookUpProgress {
     /// Number of reads from disk.
     var reads = 0
-    /// Whether no lookup was made, and none was to be made before a read from disk.
+    /// Whether this is the first lookup of the request, apart from repetitions after reads from disk.
     var isFirst = true
     /// Number of the request field that prevented the use of a stored response; 0 if none did. nil until a lookup without a stored response
     /// has been recorded, which happens once.
@@ -24,7 +24,7 @@ struct LookUpProgress {
     /// Result from the shared level; nil if it was not queried.
     var answer: FleetAnswer?
 
-    /// The lookup before the query to the shared level, if the query brought nothing and the cache has not changed since.
+    /// Returns the lookup before the query to the shared level, if the query found nothing and the cache has not changed since.
     mutating func stillLookedUp(in cache: ResponseCache) -> LookedUp? {
         guard let query, let answer, answer.reply.outcome != .found else { return nil }
         self.query = nil
@@ -41,7 +41,7 @@ struct LookUpAttempt {
     let basis: FindingBasis
     /// The client requested a response from the upstream, and the operator ignores such directives.
     let isClientIgnored: Bool
-    /// Whether the memo of hits may be used. Otherwise each hit must be counted.
+    /// Whether the memo of hits may be used. If not, each hit must be counted.
     let mayRemember: Bool
     let reads: Int
     var answer: FleetAnswer?
@@ -80,14 +80,14 @@ extension RequestEntry {
         }
         var isClientIgnored = false
         let directives = directives(of: head, isIgnored: &isClientIgnored)
-        // A repeated hit would not be counted.
+        // Refresh-ahead counts hits, and a hit from the memo would not be counted.
         let isCounted = context.background.refreshAhead?.counts(head.pathAndQuery) ?? false
         let attempt = LookUpAttempt(
             basis: finding.basis, isClientIgnored: isClientIgnored, mayRemember: !isCounted, reads: progress.reads, answer: progress.answer)
         var reuse: ReuseDecision?
         if case .found(let found) = finding.result {
             let decided = Reuse.decide(found.metadata, directives, now: now)
-            // Most hits end here. `RequestFacts.decide` would decide alike.
+            // Most hits end here. `RequestFacts.decide` would make the same decision.
             if case .serve(let ttl, let age) = decided, !isCounted, !isModal(head) {
                 serveHit(found, ServingBasis(age: age, ttl: ttl, .fresh), to: head, keyed, attempt, stream)
                 return nil

@@ -34,13 +34,13 @@ final class LookUpWait: ClientExchange, FleetWaiter, @unchecked Sendable {
     private var progress: LookUpProgress
     /// The lookup at the shared level, and the maximum wait for another node; nil if there was none.
     private var pendingSearch: (lookUp: FleetLookUp, wait: Int64?)?
-    /// Time of the query in microseconds and in milliseconds of the loop's clock, and whether the call that made it has not returned yet.
+    /// Time of the query in microseconds and in milliseconds of the loop's clock, and whether the call that made it is still running.
     private var askedAt: Int64 = 0
     private var askedSince: Int64 = 0
     private var isAsking = false
     /// Whether the request waited for another node that asks the upstream.
     private var hasWaited = false
-    /// Request content that has arrived. It is short, because it is part of the cache key.
+    /// Request content that has arrived. It is short: content in a cache key has a length limit.
     private var content: [UInt8] = []
     private var isRequestWhole = false
     private var isOver = false
@@ -93,7 +93,7 @@ final class LookUpWait: ClientExchange, FleetWaiter, @unchecked Sendable {
         loaded()
     }
 
-    /// The upstream has been asked already.
+    /// The request to the upstream has been sent already.
     func fleetResponseCameLate() {
         guard isOver, let exchange = exchange as? Exchange else { return }
         exchange.handle(.copyTaken)
@@ -116,7 +116,7 @@ final class LookUpWait: ClientExchange, FleetWaiter, @unchecked Sendable {
     private func resume(_ next: (any ClientExchange)?) {
         isOver = true
         exchange = next
-        // This node may hold the lease, but does not ask the upstream.
+        // This node may hold the lease, but sends no request to the upstream.
         if next == nil, let pendingSearch, pendingSearch.wait != nil { level.ended(pendingSearch.lookUp.keys.own, .served, by: 0) }
         let held = content
         content = []

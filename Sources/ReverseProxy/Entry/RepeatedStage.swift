@@ -35,7 +35,7 @@ extension RequestEntry {
         let head = records.tracer?.recorded(head, now: context.loop.batchWallMilliseconds) ?? head
         var (request, line): (RequestHead, [UInt8]?) = (head, nil)
         if records.accessLog?.namesRequests == true {
-            // The access log needs the ID later.
+            // The access log uses the ID later.
             if settings.forwarding.requestID.isReturned {
                 (request, line) = records.name(head)
             } else {
@@ -51,7 +51,7 @@ extension RequestEntry {
     /// Answers a request without content that equals a recent one in all parts that a hit depends on.
     /// - Returns: the request's key in the memo of hits; nil if the memo does not apply. Valid only while the request is being received.
     func remembered(_ received: Admitted, on stream: any ClientStream) throws(StageEnd) -> HitMemo.Request? {
-        // A remembered hit does not say whether the connection stays open, or whether an absolute target names this listener.
+        // A remembered hit does not determine whether the connection stays open, or whether an absolute target names this listener.
         guard received.framing == .none, let memo = context.memo, stream.staysOpen, received.head.target.first == UInt8(ascii: "/"),
             let request = memo.request(received.head, received.request.bytes, isSecure: admission.countsAsSecure(stream.client))
         else { return nil }

@@ -9,7 +9,7 @@ import HTTPCore
 import ResponseCache
 
 extension RequestEntry {
-    /// Whether the requesting script may be unable to use the stored response. It was stored for another origin, or for none, and the
+    /// Whether the requesting script may be unable to use the stored response: it was stored for another origin or for none, and the
     /// upstream's permission for this origin is unknown.
     func isOfOtherOrigin(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
         guard isBound(stored, head), routes.crossOrigin(head.pathAndQuery) == nil,

@@ -48,7 +48,7 @@ extension RequestEntry {
         record.source = .store
         record.bodyBytes = sent.bodyBytes
         record.age = age
-        // A stored error is not remembered: it may lie beside a stored response, and changes of that may remove it.
+        // A stored error is not remembered: it may be stored next to a good response, and changes of that response may remove the error.
         if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes, let memo = context.memo,
             attempt.mayRemember,
             let memoKey = keyed.memoKey

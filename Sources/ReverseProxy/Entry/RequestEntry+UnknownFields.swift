@@ -17,15 +17,17 @@ extension RequestEntry {
 }
 
 extension FieldFinding {
-    /// The finding, with the setting that helps.
+    /// Log line about the finding, with the setting that helps.
     fileprivate func sentence(ofAPI api: String) -> String {
         let subject = api.isEmpty ? "" : "API \(api): "
         let change = "cache.harmless_fields: +\(name)"
         return switch kind {
         case .keptCopyBack:
-            "\(subject)a copy was not used, since the request differs in \(name); if the field makes no difference: \(change)"
+            "\(subject)a stored response was not used, because the request differs in \(name); if responses do not depend on the field: "
+                + "\(change)"
         case .changes:
-            "\(subject)\(name) has another value in each request, so it no longer separates copies; if it makes no difference: \(change)"
+            "\(subject)\(name) has a new value in each request, so it no longer separates stored responses; if responses do not depend "
+                + "on it: \(change)"
         }
     }
 }

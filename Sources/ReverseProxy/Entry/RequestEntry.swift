@@ -11,7 +11,8 @@ import Reactor
 import ResponseCache
 import Sending
 
-/// What the stages and the first decision need of their API. A struct inside `RequestEntry`, so that a hit counts no reference for it.
+/// Dependencies of the stages and of the first decision on their API. A struct inside `RequestEntry`, so that a hit needs no reference
+/// counting for it.
 struct EntryContext {
     let loop: EventLoop
     let api: APIState
@@ -25,7 +26,7 @@ struct EntryContext {
     let background: BackgroundWork
 }
 
-/// What Cistern serves itself.
+/// Sources of the responses that Cistern itself generates.
 public struct OwnSources {
     /// nil if the proxy's own pages are served on separate addresses.
     let pages: (any OwnPageSource)?

@@ -1,7 +1,6 @@
 // The stages of a request before the first decision, in order. Each stage is one function in `Entry`, which a table in `Sources/README.md`
 // describes. It returns what later stages need, or ends with a `StageEnd`. Before these stages, `repeated` compares the unparsed request
-// with recent ones. Two stages suspend a request: after `content` it continues at `key`, after `lookUp` and `fleet` it continues at
-// `lookUp`.
+// with recent ones. Three stages suspend a request: after `content` it continues at `key`, after `lookUp` and `fleet` at `lookUp`.
 
 import Downstream
 import Forwarding
@@ -12,7 +11,7 @@ import Sending
 
 /// Ends the stages before the last one. `@unchecked Sendable` because it does not leave the shard's loop.
 struct StageEnd: Error, @unchecked Sendable {
-    /// Responds later, or suspends the request. nil: the response was sent.
+    /// The exchange that responds later or suspends the request; nil if the response was sent.
     let exchange: (any ClientExchange)?
 
     init(_ exchange: (any ClientExchange)?) { self.exchange = exchange }

@@ -1,5 +1,5 @@
-// The stage `tunnel`: forwards a request without content that needs a connection for itself, because it switches protocols or because its
-// client authenticates the connection.
+// The stage `tunnel`: forwards a request without content that needs its own upstream connection, because it switches protocols or because
+// its client authenticates the connection.
 
 import Downstream
 import HTTPCore

@@ -22,7 +22,7 @@ extension RequestEntry {
         else { return }
         let identities = cache.lookUps[tableIndex]
         let path = Array(identities.settings.path.utf8)
-        // The setting is a path at the upstream; scopes use the paths of clients.
+        // The setting is a path at the upstream; scopes use client paths.
         let scopes = RequestScopes(pathAndQuery: (settings.strippedPath + path)[...], route: nil, user: 0)
         guard case .go = context.api.health.admit(scopes, .reading, now: context.loop.time.monotonicMilliseconds) else { return }
         let number = address.address.map(\.clientNumber) ?? 0
@@ -98,7 +98,7 @@ private final class UserLookUp: TransferReceiver {
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         guard let head, isDelimited else { return end(.failure) }
-        // An error, or a request to retry later, says nothing about the identity.
+        // An error, or a request to retry later, is no evidence about the identity.
         if LastGood.isTrouble(head.status) { return end(.failure) }
         guard ContentCoding(head.fields) == .identity else { return end(.nothing) }
         end(settings.values(status: head.status, head.fields, content: content).map { .values($0) } ?? .nothing)

@@ -15,7 +15,7 @@ public struct ContentExamination: Sendable {
         let isJSON: Bool
         /// Verdict on JSON without a coding, which was checked while it arrived.
         let verdict: JSONVerdict
-        /// Whether the end of the content is proven.
+        /// Whether the framing proves that the content is complete.
         let isDelimited: Bool
         /// Which JSON beyond RFC 8259 is accepted.
         let reading: JSONReading
@@ -91,7 +91,7 @@ public struct ContentExamination: Sendable {
             findings.decoded = decoded
             return judged(decoded, findings)
         } catch .tooLarge {
-            // The upstream may be healthy: content beyond the limit is not examined.
+            // This is not a fault of the upstream: content beyond the limit is not examined.
             return bytes < demands.limitBytes ? nil : Findings(obstacle: .tooLarge)
         } catch {
             return Findings(fault: arrived.bytes.isEmpty ? .emptyContent : .undecodable)

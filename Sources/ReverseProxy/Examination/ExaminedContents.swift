@@ -1,5 +1,5 @@
-// Remembers received content that had no fault and the data of a stored response, so that equal bytes are not examined again. Most upstreams
-// repeat their responses, and the examination takes longer than all other work on such a response.
+// Remembers received content that had no fault and whose data equals a stored response, so that equal bytes are not examined again. Most
+// upstreams repeat their responses, and the examination takes longer than all other work on such a response.
 
 import HTTPCore
 
@@ -11,13 +11,13 @@ final class ExaminedContents {
         var hash: (UInt64, UInt64) = (0, 0)
     }
 
-    /// Entries are overwritten by others with an equal remainder. 24 bytes each.
+    /// Number of entries, 24 bytes each. An entry is overwritten by another one with an equal remainder.
     private static let count: UInt64 = 1 << 14
     private var entries: [Entry] = []
-    /// Unknown to the upstream, which therefore cannot make two contents with equal hashes.
+    /// Random and secret, so that an upstream cannot construct two contents with equal hashes.
     private let seed = UInt64.random(in: .min ... .max)
 
-    /// Whether content is known that has the data of this stored content.
+    /// Whether content is remembered whose data equals this stored content.
     func contains(_ number: UInt64) -> Bool { !entries.isEmpty && entries[Self.index(number)].number == number }
 
     func contains(_ number: UInt64, _ content: [UInt8]) -> Bool {

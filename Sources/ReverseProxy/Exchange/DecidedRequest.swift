@@ -1,4 +1,4 @@
-// A request for which a decision has been made. It is immutable, so all parts of the flow share one instance.
+// A request with its decision. Immutable, so that all parts of the flow share one instance.
 
 import Addresses
 import CachePolicy
@@ -54,7 +54,7 @@ final class DecidedRequest: @unchecked Sendable {
         let (copy, mayRescue, fetchTarget) = decision.copyAndTarget
         var record = ExchangeRecord(fetchTarget == nil ? .bypass : .miss, MethodLabel(head.method))
         record.note(facts, decision)
-        // Keeps the head in memory, because its memory may otherwise be reused before the upstream responds.
+        // Copies the head, because its memory may be reused before the upstream responds.
         found = copy?.holdingHead
         (self.mayRescue, self.fetchTarget) = (mayRescue, fetchTarget)
         (refusal, forwardToken, notStored) = (decision.refusal, decision.forwardToken, decision.notStored)

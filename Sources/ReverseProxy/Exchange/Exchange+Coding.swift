@@ -9,7 +9,7 @@ import ResponseCache
 import Sending
 
 extension Exchange {
-    /// Whether the response may be compressed, and whether this client receives it compressed. nil if no client does.
+    /// Returns whether this client receives the response compressed; nil if the response is not compressed for any client.
     /// - Parameter contentBytes: content length in bytes; nil if unknown.
     func passedForm(_ response: ResponseHead, contentBytes: Int?, isOpen: Bool? = nil) -> SentFormFacts? {
         // Content above the buffer limit counts as a download, which needs its length more than compression.
@@ -20,7 +20,7 @@ extension Exchange {
         ) { isOpen ?? self.isOpen(response.fields) }
     }
 
-    /// Whether the response contains no secret.
+    /// Whether the response can contain no secret.
     private func isOpen(_ response: Fields) -> Bool {
         guard let fetchTarget = request.fetchTarget, let cache = context.cache else {
             return !response.contains(.setCookie) && !context.coordination.keys.maker.hasCredentials(head.fields)
@@ -54,7 +54,7 @@ extension Exchange {
 
     /// Content coding of a streamed response.
     enum PassedForm {
-        /// As received, for all clients.
+        /// As received, for all clients. No Vary is added.
         case unchanged
         /// As received for this client; other clients may receive it compressed.
         case unchangedForThisClient

@@ -14,7 +14,8 @@ enum Upload {
     case awaitingContinue(LoopTimer?)
     /// Content follows if the upstream switches to another protocol.
     case awaitingTunnel
-    /// Content is arriving. The hold counts the bytes collected before streaming, until the upstream has taken them.
+    /// Content is arriving. The parameter is the reserved memory of the bytes collected before streaming, until the upstream has accepted
+    /// them.
     case streaming(ContentHold?)
 
     init(_ body: RequestBody) {
@@ -46,7 +47,7 @@ extension Exchange {
     func requestEnded() {
         context.loop.assertOnLoop()
         switch upload {
-        // This is the end of the request itself; the content of a tunnel has not begun.
+        // This is the end of the request itself; the tunnel's data has not begun.
         case .nothing, .awaitingTunnel: return
         case .awaitingContinue, .streaming: break
         }

@@ -26,7 +26,7 @@ extension Exchange {
             found.withHead { send(found, head: $0, found.metadata, age: age, lines) }
         case .rescue(let rescue, let failure): send(rescue, failure)
         case .refuse(let failure, let reason): refuse(failure, reason)
-        // The state machine handles these outcomes.
+        // The state machine handles these outcomes itself.
         case .fetchAgain, .fetchAlone, .keepWaiting: break
         }
     }
@@ -51,7 +51,7 @@ extension Exchange {
         if let status = failure.status {
             context.messages.cacheStatus.forwarded(forwarding(status: status, detail: detail), to: &lines)
         } else {
-            // Without a response there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
+            // Without an upstream response there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
             let ttl = rescue.ttl ?? -rescue.age
             // A response that a write or a purge has marked is stale, whatever its remaining lifetime.
             let isMarked = !rescue.response.metadata.flags.isDisjoint(with: .countsAsStale)
@@ -117,7 +117,7 @@ extension Exchange {
         sendWhole(bytes, lines, .bytes(response.content), status: response.head.status)
     }
 
-    /// The fetch did not forward the client's preconditions, so they are evaluated here. Returns nil if the response must be sent in full.
+    /// Evaluates the client's preconditions, because the fetch did not forward them. Returns nil if the response must be sent in full.
     private func notModified(_ response: FetchedResponse) -> [UInt8]? {
         guard head.method.isSafe, let metadata = response.metadata else { return nil }
         let stored = response.storedHead
@@ -199,7 +199,7 @@ extension Exchange {
 
     // MARK: Sending
 
-    /// Sends a stored response. Its content is loaded first if it is not in memory any more.
+    /// Sends a stored response. Loads its content first if it is no longer in memory.
     /// - Parameters:
     ///   - bytes: the stored head, which a validation may have updated.
     ///   - metadata: metadata of that head.
@@ -289,7 +289,7 @@ extension Exchange {
     }
 
     func noteUpstream() {
-        // Not the time of the batch: a response often arrives in the batch in which its request was sent.
+        // The batch's time is not used, because a response often arrives in the batch in which its request was sent.
         record.upstream.microseconds = SystemTime.monotonicMicroseconds - began - waited
         if let fetch { record.upstream.note(fetch) }
     }
@@ -300,7 +300,7 @@ extension Exchange {
     }
 }
 
-/// A stored response with the lines that are sent before it. A class, so that other exchanges need no memory for it.
+/// A stored response with the lines that precede it. A class, so that other exchanges reserve no memory for it.
 final class PreparedResponse {
     let found: FoundResponse
     let head: [UInt8]

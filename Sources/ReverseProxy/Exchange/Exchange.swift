@@ -13,13 +13,13 @@ import ResponseCache
 import Sending
 import Upstream
 
-/// `@unchecked Sendable` because it is used on its shard's loop only; other threads only pass it to that loop.
+/// `@unchecked Sendable` because it is used on its shard's loop only; other threads only pass its reference to that loop.
 final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked Sendable {
     let context: ExchangeContext
     /// The connection releases its exchange when the response is sent or the connection closes, so no reference cycle remains.
     let stream: any ClientStream
     let request: DecidedRequest
-    /// Content of the request. Released when no further attempt can need it.
+    /// Content of the request. Released when no further attempt needs it.
     private var body: RequestBody
     /// Time from the request head until the content was complete, in microseconds.
     let waited: Int64
@@ -30,13 +30,13 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// The flight that this exchange leads or follows, or did last.
     private var flight: Flight?
     var upload: Upload
-    /// A stored response that is sent once it is in memory.
+    /// A stored response that is sent once its content is in memory.
     var prepared: PreparedResponse?
     /// The soft deadline, or the end of the wait for another request.
     private var timer: LoopTimer?
     /// Soft deadline in milliseconds of the loop's clock. It covers all fetches and waits of the exchange.
     private var deadline: Int64?
-    /// End of all waits for other requests, of this node and of others, in milliseconds of the loop's clock.
+    /// End of all waits for fetches of other requests, on this node and others, in milliseconds of the loop's clock.
     private var waitEnd: Int64?
     /// Whether the last awaited fetch belonged to another client.
     private var hasWaitedForAnother = false
@@ -131,8 +131,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         handle(.admitted(admission))
     }
 
-    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called for a request that waited for `rescue_after`:
-    /// otherwise an upstream that hangs and gets few requests would never be checked.
+    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called after a wait of `rescue_after`: otherwise an
+    /// upstream that never responds and gets few requests would never be checked.
     func keepForChecks() {
         guard request.isRepeatable, context.coordination.isFailing(request) else { return }
         context.background.rechecks.keep(request, client: client, behind: record.number)
@@ -177,8 +177,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     // MARK: Time
 
-    /// If a stored response may be served, the soft deadline applies to the upstream's complete response. Otherwise only the wait for other
-    /// requests is limited.
+    /// Starts a timer. If a stored response may be served, the soft deadline limits the wait for the upstream's complete response.
+    /// Otherwise the timer only limits the wait for other requests.
     private func startTimer() {
         timer?.cancel()
         timer = nil
@@ -186,7 +186,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         if softDeadline > 0 {
             record.upstream.patience = softDeadline == context.rules.rescueAfter(request.route) ? 0 : UInt32(clamping: softDeadline)
             let now = context.loop.time.monotonicMilliseconds
-            // The request may have waited for another node already.
+            // The request may already have waited for another node.
             let deadline = self.deadline ?? (request.waitedSince ?? now) + softDeadline
             self.deadline = deadline
             startTimer(deadline, sendingAt: deadline - softDeadline / 2, now)
@@ -196,7 +196,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// Another client's fetch may be slow because of that client. After half the time, this request is sent too.
+    /// Another client's fetch may be slow because of that client. After half the time, this request is sent as well.
     private func startTimer(_ deadline: Int64, sendingAt half: Int64, _ now: Int64) {
         guard case .waiting = machine.state, let flight, now < half else {
             timer = context.loop.schedule(after: .milliseconds(max(0, deadline - now))) { self.handle(.softDeadlinePassed) }
@@ -218,7 +218,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     // MARK: Ending a wait or a fetch
 
-    /// Ends the wait and the fetch, because the response comes from another source.
+    /// Ends the wait and the fetch, because another source provides the response.
     private func leave(isSlow: Bool) {
         if isSlow || fetch != nil { noteUpstream() }
         leaveFlight(isSlow: isSlow)
@@ -236,7 +236,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         if fetch == nil { context.coordination.endLease(of: request.fetchTarget) }
     }
 
-    /// Hands the fetch over to a background record. It continues if it may fill the store or change something.
+    /// Transfers the fetch to a background record. The fetch continues if it may fill the store or change something.
     private func leaveFetch(_ cause: BackgroundCause) {
         guard let fetch else { return }
         let successor = BackgroundRecord(context.reporting, head: head, record, cause, began: began + waited)
@@ -328,8 +328,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// A client that has disconnected must not wait for a connection before other clients. If it still reads, it receives what needs no
-    /// connection.
+    /// A disconnected client must not get a connection before other clients. If it still reads, it gets responses that need no connection,
+    /// such as a stored one.
     func clientEnded() {
         guard case .fetching = machine.state, let fetch, fetch.mayLeaveQueue else { return }
         leaveFetch(.clientLeft)
@@ -398,7 +398,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func streamBroke(_ error: UpstreamError) {
         guard machine.state == .streaming else { return }
-        // A client retries a request if its connection closes without a response, so a response that is still unsent is withdrawn.
+        // If a connection closes without a response, a client retries. So a response that has not been sent yet is withdrawn.
         let isTakenBack = stream.takeBackResponse()
         coding = nil
         if isTakenBack {

@@ -1,4 +1,4 @@
-// What exchanges need of their shard.
+// Dependencies of exchanges on their shard.
 
 import CachePolicy
 import Forwarding
@@ -30,7 +30,7 @@ struct ExchangeRules {
     /// Name of this proxy in its own fields.
     let name: String
     let collapses: Bool
-    /// Milliseconds.
+    /// Maximum wait for another request's fetch, in milliseconds.
     let collapseWait: Int64
     let strictness: Strictness
     let setCookie: SetCookieTreatment
@@ -46,7 +46,7 @@ struct ExchangeRules {
         self.routes = routes
     }
 
-    /// Milliseconds; 0: no limit.
+    /// Soft deadline of the route in milliseconds; 0 means no limit.
     func rescueAfter(_ route: Int) -> Int64 { routes.all[route].rescueAfter }
 
     func staleFor(_ route: Int) -> Int64? { routes.all[route].freshness.staleFor }

@@ -1,5 +1,5 @@
 // Records an exchange for an archive: the client's request and the upstream's response, byte for byte. Recording never changes the
-// exchange. If memory is exhausted, the exchange is missing in the recording.
+// exchange. If memory is exhausted, the exchange is omitted from the archive.
 
 import HTTPCore
 
@@ -25,7 +25,7 @@ public enum NotRecordedReason: String, Sendable, CaseIterable {
     case requestTooLong = "request_too_long"
     /// The upstream sent no response; the client received a response from Cistern.
     case noResponse = "no_response"
-    /// The client disconnected, or the response was incomplete.
+    /// The client disconnected, or the response was truncated.
     case brokenOff = "broken_off"
 
     public var sentence: String {
@@ -33,7 +33,7 @@ public enum NotRecordedReason: String, Sendable, CaseIterable {
         case .noSpace: "the recording was full"
         case .requestTooLong: "the request's content was too long"
         case .noResponse: "the upstream sent no response"
-        case .brokenOff: "the response broke off, or the client left before its end"
+        case .brokenOff: "the response was truncated, or the client disconnected before its end"
         }
     }
 }
@@ -65,7 +65,7 @@ final class ExchangeRecording {
     private enum Phase {
         case request
         case response
-        /// Recorded, or left out.
+        /// The exchange is recorded or omitted.
         case ended
     }
 
@@ -117,7 +117,7 @@ final class ExchangeRecording {
         }
     }
 
-    /// Reserves memory. If none is available, the whole exchange is left out.
+    /// Reserves memory. If none is available, the whole exchange is omitted.
     private func hold(_ count: Int) -> Bool {
         guard recorder.hold(count) else {
             leaveOut(.noSpace)

@@ -24,7 +24,7 @@ final class OwnedConnections: ConnectionCompanion {
 
     func find(_ owner: Owner) -> OwnedConnection? { all.first { $0.owner == owner }?.connection }
 
-    /// The connection of the owner at this upstream. After a reload, a new one without a transport connection replaces it.
+    /// Returns the owner's connection to this upstream. After a reload, a new object without a transport connection replaces it.
     /// - Returns: nil if there are too many.
     func make(_ owner: Owner, at upstream: UpstreamClient) -> OwnedConnection? {
         let number = owner.client.address.map(\.clientNumber) ?? 0
@@ -68,10 +68,10 @@ final class ClientOwnedConnections {
         OwnedConnections.Owner(api: api, client: stream.client.clientAddress)
     }
 
-    /// Whether the request must use an upstream connection that its client connection owns, and bypasses the store.
+    /// Whether the request must use an upstream connection that its client connection owns, and must bypass the store.
     func isOfConnectionUser(_ head: RequestHead, on stream: any ClientStream) -> Bool {
         if ConnectionAuthentication.isUsed(by: head.fields) { return true }
-        // Hardly any connection has one.
+        // Most connections have none.
         guard let companion = stream.companion else { return false }
         return (companion as? OwnedConnections)?.find(owner(stream))?.isSignedIn ?? false
     }
@@ -106,7 +106,7 @@ final class ClientOwnedConnections {
     }
 }
 
-/// Log lines about authenticated connections: the first use of each API, and refusals at most once a minute.
+/// Logs the first use of authenticated connections by each API, and refusals at most once a minute.
 final class ConnectionUserLog: Sendable {
     /// Accessed by all shards.
     private let state = Mutex((hasBegun: false, refusedAt: Int64?.none))

@@ -14,7 +14,7 @@ import Upstream
 final class UpstreamRequests {
     let fields: UpstreamRequestFields
     let connections: ClientOwnedConnections
-    /// Also referenced by each fetch. A variable, for `isUnused`.
+    /// Also referenced by each fetch. A variable, because `isUnused` checks its reference count.
     private var fetches: FetchContext
     private let routes: Routes
     private let arguments: ArgumentTable
@@ -101,7 +101,7 @@ final class UpstreamRequests {
 }
 
 extension RequestHead {
-    /// Whether the client has a response and requests another only if that has changed.
+    /// Whether the client has a response and requests a new one only if the resource has changed.
     var asksForChange: Bool { method == .get && (contains(.ifNoneMatch) || contains(.ifModifiedSince)) }
 }
 

@@ -40,8 +40,8 @@ extension Fetch {
         transfer?.resume()
     }
 
-    /// Whether the fetch may be cancelled while it waits for a connection: nothing has been sent, nothing would change, and no request
-    /// follows it. A complete write is excluded, because its client may have disconnected in the belief that it is done.
+    /// Whether the fetch may be cancelled while it waits for a connection: nothing has been sent, it changes nothing, and no request
+    /// follows it. A complete write is not cancelled, because its client may assume that it succeeds.
     var mayLeaveQueue: Bool {
         context.loop.assertOnLoop()
         guard case .awaitingHead = machine.state, transfer?.isQueued == true, subject.isReading else { return false }
@@ -59,7 +59,7 @@ extension Fetch {
 }
 
 extension Fetch: TransferReceiver {
-    /// Records the time of sending again: the request may have waited for a connection, or be a retry.
+    /// Records the time when the request is sent. It may have waited for a connection, or be a retry.
     func transferBegins(_ transfer: Transfer) { noteSending() }
 
     func transfer(_ transfer: Transfer, informational head: ResponseHead) {
@@ -94,7 +94,7 @@ extension Fetch: TransferReceiver {
         hold(transfer)
     }
 
-    /// Discards identity data of the request's tokens if the response may have changed whom they identify.
+    /// Discards the identities of the request's tokens if the response may have changed which user they identify.
     private func noteIdentity(_ response: ResponseHead) {
         identityWrite?.isRejected = response.status.rawValue / 100 == 4
         identityWrite = nil

@@ -7,7 +7,7 @@ import Reactor
 import Upstream
 
 extension Fetch {
-    /// Reports what the status says about the upstream. A success is reported only once the response is complete.
+    /// Reports a failure that the status shows. A success is reported only once the response is complete.
     func noteStatus(of head: ResponseHead) {
         guard LastGood.isTrouble(head.status) else { return }
         report.isTrouble = true

@@ -1,4 +1,4 @@
-// Reports the outcome of a fetch to the requests that wait for it, of this node and of others.
+// Reports the outcome of a fetch to the requests that wait for it, on this node and others.
 
 import CachePolicy
 import Decisions
@@ -11,10 +11,10 @@ extension Fetch {
     /// Reports the outcome to the followers and to the lease, once.
     func endFlight(_ outcome: FlightOutcome) {
         let (collapsed, client) = (context.coordination.collapsed, subject.scopes.client)
-        // A follower takes over an abandoned fetch, and with it the lease.
+        // A follower takes over an abandoned fetch together with the lease.
         if outcome != .abandoned || flight.map(collapsed.hasFollowers) != true { endLease(after: outcome) }
         let outcome = outcome == .stored && givesCookie ? .unshareable : outcome
-        // If there is a stored response, the failure memory decides, and no wait exceeds the soft deadline.
+        // If there is a stored response, the failure memory applies, and no wait exceeds the soft deadline.
         let isRemembered = outcome == .unshareable || subject.found == nil
         if let flight = flight.take() {
             collapsed.end(flight, outcome, by: client, now: clock, isRemembered: isRemembered)
@@ -41,7 +41,7 @@ extension Fetch {
         }
     }
 
-    /// Ends the wait of other nodes, because the response is longer than what nodes share.
+    /// Ends the wait of other nodes, because the response exceeds the length limit for sharing.
     func endLeaseOfTooLong() { endLease(.eachNode) }
 
     private func endLease(_ end: LeaseEnd) {
@@ -49,6 +49,6 @@ extension Fetch {
         context.coordination.level.ended(fetchTarget.keys.own, end, by: subject.scopes.client)
     }
 
-    /// Whether content of this length exceeds what nodes share.
+    /// Whether content of this length exceeds the limit for sharing between nodes.
     func isTooLongForNodes(_ bytes: Int) -> Bool { bytes > context.coordination.level.contentLimitBytes }
 }

@@ -1,5 +1,5 @@
-// What a fetch asks of the cache: whether a response may be stored, to store it, to update a confirmed one, and to invalidate what a write
-// has changed. The cache decides what it does with each.
+// Calls of a fetch to the cache: whether a response may be stored, storing it, updating a confirmed one, and invalidating what a write has
+// changed. The cache decides about each.
 
 import CachePolicy
 import Decisions
@@ -58,7 +58,7 @@ extension Fetch {
         keysOfGet = cache.keysOfGet(for: subject.head, by: subject.client)
     }
 
-    /// Stored data that must be in memory before the cache processes the response; nil if all of it is.
+    /// Returns stored data that must be in memory before the cache processes the response; nil if all of it is.
     /// - Parameters:
     ///   - isUpdate: whether a stored response is updated.
     ///   - loads: number of loads so far. Beyond a limit, the cache waits for the disk.
@@ -88,7 +88,7 @@ extension Fetch {
         return context.cache?.confirm(by: response, for: storableExchange, recency, at: context.loop.cacheTime)
     }
 
-    /// A 200 to HEAD updates the response stored for GET (RFC 9111 §4.3.5), whatever else is done with it.
+    /// Updates the response stored for GET after a 200 to HEAD (RFC 9111 §4.3.5), independent of the other handling of that response.
     func updateStored(by response: ResponseHead, loads: Int = 0) {
         guard subject.head.method == .head, response.status == 200, !isOfConnectionUser else { return }
         if let missing = missing(toStore: response, isUpdate: true, loads: loads) {
@@ -137,8 +137,8 @@ extension Fetch {
         }
     }
 
-    /// Whether the response head says that the resource is gone.
-    /// - Parameter decision: a response that is stored normally is handled as such.
+    /// Whether the response head shows that the resource is gone.
+    /// - Parameter decision: if the response is stored normally, the result is false.
     func saysGone(_ response: ResponseHead, _ decision: StorageDecision) -> Bool {
         guard subject.found != nil, !isOfConnectionUser, let storableExchange, let cache = context.cache else { return false }
         return cache.saysGone(response, decision, for: storableExchange)
@@ -154,7 +154,7 @@ extension Fetch {
         return cache.rememberGone(whole, for: storableExchange, at: context.loop.cacheTime)
     }
 
-    /// Records that the upstream has the resource. An earlier record that it is gone is discarded.
+    /// Records that the resource exists at the upstream. Removes an earlier record that it is gone.
     func notePresent(_ response: ResponseHead) {
         guard let found = subject.found, let cache = context.cache else { return }
         cache.notePresent(found, response, recency, for: subject.head, by: subject.scopes.client, at: context.loop.cacheTime)

@@ -17,13 +17,13 @@ import Upstream
 /// `@unchecked Sendable` because it is used on its shard's loop only; the worker and the store's readers only pass it and their results to
 /// that loop.
 final class Fetch: @unchecked Sendable {
-    /// What was reported to the failure memory.
+    /// Reports made to the failure memory.
     struct Report {
         /// The response's status shows that the upstream is in trouble.
         var isTrouble = false
         /// A failure has been reported. It is reported once.
         var hasFailed = false
-        /// The response is a stream. Its beginning counts as success.
+        /// The response is a stream. Its head counts as success.
         var isStream = false
     }
 
@@ -44,8 +44,7 @@ final class Fetch: @unchecked Sendable {
     var successor: BackgroundRecord?
     /// nil once it has been stopped.
     var transfer: Transfer?
-    /// Slot in the request budget of the client's address. It is kept after the client has disconnected, because the upstream is still
-    /// busy.
+    /// Slot in the request budget of the client's address. Kept after the client has disconnected, because the upstream is still busy.
     var slot: AddressBudget.Slot?
     var machine = FetchMachine()
     /// The response without hop-by-hop fields; nil before its head has arrived, and once it is streamed.
@@ -54,7 +53,7 @@ final class Fetch: @unchecked Sendable {
     var status: Status?
     /// Caching directives of the response; nil until they are first used.
     var control: ResponseCacheControl?
-    /// The upstream authenticates the connection, or requests that, so the response is for this client only.
+    /// True if the upstream authenticates the connection, or requests that; the response is then for this client only.
     var isOfConnectionUser: Bool
     private(set) var collected = CollectedContent()
     /// Index of the upstream address that responded.
@@ -64,13 +63,13 @@ final class Fetch: @unchecked Sendable {
     /// Milliseconds of the loop's clock.
     private(set) var began: Int64 = 0
     var report = Report()
-    /// Part of the response that has arrived and is held back.
+    /// Part of the response that has arrived and that waits for the propagation of marks.
     var held: HeldResponse?
-    /// What the response to a write did not wait for, as text for Cache-Status; nil if it waited for everything.
+    /// Propagation for which the response to a write did not wait, as text for Cache-Status; nil if it waited for all.
     var goesBefore: String?
     /// `MarkPropagation.lastAnnounced` before the change.
     var lastAnnouncedBefore: UInt64 = 0
-    /// Times of the request and its response, and the request's number among all requests sent.
+    /// Times of the request and its response, and the request's sequence number.
     var recency = Recency(
         order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))
     /// nil if tracing does not record the fetch, or once it has ended.
@@ -172,7 +171,7 @@ final class Fetch: @unchecked Sendable {
     /// Processes the response head, at once or when a held response is released.
     func use(_ response: consuming ResponseHead, of transfer: Transfer) {
         var decision = decide(response, to: transfer.request)
-        // A 304 for one user's connection must not update a response that is stored for other users.
+        // A 304 for one user's connection must not update a response stored for other users.
         if isOfConnectionUser, decision == .confirm { decision = .fail(.unexpectedStatus) }
         if decision.isUse, !isOfConnectionUser { context.rules.noteGrant(response, to: subject.head) }
         decision = admit(decision)
@@ -252,7 +251,7 @@ final class Fetch: @unchecked Sendable {
         guard let response = response.take() else { return nil }
         // A follower may meet this failure too. With this outcome it serves a stored response or sends its own request.
         endFlight(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
-        // Whether the response is good is known at its end, which may be far away.
+        // Whether the response is good is known only at its end, which may be much later.
         context.coordination.health.reach(now: clock)
         if isPresent(response.status) { notePresent(response) }
         body = .none
@@ -334,7 +333,7 @@ final class Fetch: @unchecked Sendable {
     private func decide(_ purpose: CollectedFor, by findings: ContentExamination.Findings) -> WholeDecision {
         collected.findings = findings
         if purpose == .store { noteExamined(findings) }
-        // After a client's own write, an empty response is what the upstream means.
+        // After a client's own write, an empty response is intended.
         let isWanted = findings.fault == .emptyContent && subject.mayRescue && hasSeen(.afterOwnWrite)
         return purpose.decide(
             findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings), mayRescue: subject.mayRescue && !isWanted,
@@ -348,7 +347,7 @@ final class Fetch: @unchecked Sendable {
         return LastGood.obstacle(response, isLenient: true, replacing: copy, strictness: context.rules.strictness)
     }
 
-    /// Reports a complete response, except for a 304: only the cache knows whether that one confirms a stored response.
+    /// Reports the success of a complete response, except for a 304: only the cache determines whether it confirms a stored response.
     private func noteComplete(_ step: FetchMachine.CacheStep) {
         switch step {
         case .store: noteWhole()
@@ -374,7 +373,7 @@ final class Fetch: @unchecked Sendable {
         }
     }
 
-    /// The client receives the stored response that the 304 confirms.
+    /// Sends the stored response that the 304 confirms.
     private func confirm() {
         guard let response else { return }
         guard let confirmed = confirmStored(by: response) else { return fail(.fault(.unexpectedStatus, 304)) }
@@ -420,7 +419,7 @@ final class Fetch: @unchecked Sendable {
         return subject.found?.metadata.status == status
     }
 
-    /// Whether the content is checked as JSON. Without a Content-Type, this depends on the stored response.
+    /// Whether the content is checked as JSON. If Content-Type is missing, the stored response determines that.
     private func isJSON(_ head: ResponseHead) -> Bool {
         // Only the fields of a preflight's response matter, not its content type. A 205 has no content (RFC 9110 §15.3.6).
         subject.head.method != .options && head.status != 205

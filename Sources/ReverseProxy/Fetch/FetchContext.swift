@@ -1,4 +1,4 @@
-// What a fetch needs of its API and its shard. `ProxyShard` assembles it.
+// Dependencies of a fetch on its API and its shard. `ProxyShard` creates it.
 
 import CachePolicy
 import Decisions
@@ -21,7 +21,7 @@ final class FetchContext {
     let coordination: Coordination
     let reporting: Reporting
     let examiner: Examiner
-    /// Learns the outcome of each fetch. Weak, and set by `ProxyShard`, because its health checks are fetches too.
+    /// Notified of the outcome of each fetch. Weak, and set by `ProxyShard`, because its health checks are fetches too.
     weak var healthChecks: UpstreamHealthChecks?
 
     init(
@@ -40,7 +40,7 @@ struct Examiner {
     let examined = ExaminedContents()
 }
 
-/// Settings and routes of an API, as far as its fetches need them.
+/// Settings and routes of an API that its fetches use.
 struct FetchRules {
     private let api: APIState
 
@@ -70,12 +70,12 @@ struct FetchRules {
         request.head.method == .options ? GoodResponse() : api.routes.kept(on: request.route)
     }
 
-    /// What a write invalidates, besides other paths that its response names.
+    /// Returns what a write invalidates, in addition to paths that its response names.
     func invalidation(by head: RequestHead) -> (sparesTarget: Bool, hasCollection: Bool) { api.routes.invalidation(by: head.pathAndQuery) }
 
     func sharedRescueMode(_ head: RequestHead) -> SharedRescueMode { api.routes.sharedRescueMode(head.pathAndQuery) }
 
-    /// Remembers which permission a good response gives to the request's origin. A 304 need not repeat it.
+    /// Records which permission a good response gives to the request's origin. Ignores a 304, because it may omit the CORS fields.
     func noteGrant(_ response: ResponseHead, to head: RequestHead) {
         guard let origin = head.fields.first(.origin), head.method != .options, api.routes.crossOrigin(head.pathAndQuery) == nil
         else { return }

@@ -16,14 +16,14 @@ struct FetchedResponse {
     var content: [UInt8]
     /// Whether the response was passed to the store, or why not.
     var storage: StorageDecision
-    /// The stored form of the head; empty if the response was not stored.
+    /// The head as stored; empty if the response was not stored.
     var storedHead: [UInt8] = []
     /// The entity tag that Cistern generated because the upstream sent no validator; nil if there is none.
     var ownTag: [UInt8]?
     /// The operator's requirement that a forwarded response fails; nil if it fails none.
     var fault: UpstreamFault?
     var metadata: StoredMetadata?
-    /// The response says that the resource is gone, and replaces its stored response from now on.
+    /// True if the response says that the resource is gone, and replaces its stored response from now on.
     var isRememberedAsGone = false
 }
 
@@ -36,7 +36,7 @@ protocol FetchReceiver: AnyObject {
     func fetchBrought(_ response: FetchedResponse)
     /// The upstream confirmed the stored response by a 304.
     func fetchConfirmed(_ confirmation: Confirmation)
-    /// The upstream sent no response, or a bad one that a stored response may replace.
+    /// The upstream sent no response, or a bad one for which a stored response may be served.
     func fetchFailed(_ failure: FetchFailure)
     /// The response is streamed, because it is too large to hold or is not stored.
     /// - Returns: whether the content is wanted. If not, this call is final.

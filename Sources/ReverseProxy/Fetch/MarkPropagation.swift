@@ -78,7 +78,7 @@ final class HeldResponse {
 }
 
 extension Fetch {
-    /// Whether the response must wait, so that clients of other processes and nodes do not meet what it has changed.
+    /// Whether the response must wait, so that clients of other processes and nodes cannot receive responses that it has invalidated.
     /// - Parameter hasUnwrittenMarks: whether marks of the response are not in the store's files yet.
     func mustHold(hasUnwrittenMarks: Bool) -> Bool {
         hasUnwrittenMarks

@@ -50,7 +50,7 @@ extension Reporting {
         }
     }
 
-    /// Counts a response of the upstream, whatever caused its request.
+    /// Counts a response of the upstream, whether for a client or in the background.
     func countResponse(_ head: ResponseHead, _ times: TransferTimes) {
         let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
         records.apis[apiIndex].figures.count(.upstreamResponses, StatusClass.index(of: head.status.rawValue))
@@ -76,9 +76,9 @@ extension Reporting {
         records.figures[.adminRefused] += 1
         guard let earlier = api.process.adminRefusals.note(now: loop.time.monotonicMilliseconds) else { return }
         let address = client.address == nil ? "an unknown address" : String(decoding: client.text, as: UTF8.self)
-        let more = earlier == 0 ? "" : "; \(earlier) more were refused since the last such line"
+        let more = earlier == 0 ? "" : "; \(earlier) similar refusals since the last such line"
         api.process.logger.warning(
-            "a request to the administrator's interface from \(address) was refused: wrong or missing token, or not allowed\(more)")
+            "refused a request to the admin interface from \(address): wrong or missing token, or not permitted\(more)")
     }
 
     func countRefused(_ refusal: AccessRefusal) {

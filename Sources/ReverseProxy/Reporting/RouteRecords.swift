@@ -1,4 +1,5 @@
-// Counters of an API's routes on one shard, and the routes of recent paths. Plain hits need a route for these counters only.
+// Counters of an API's routes on one shard, and the routes of recent paths. For plain hits, the route is determined only for these
+// counters.
 
 import Explanation
 import Figures
@@ -19,7 +20,7 @@ final class RouteRecords {
     init?(_ routes: Routes, ofAPI api: String, in records: ShardRecords) {
         guard routes.all.count > 1, routes.all.count <= ExchangeRecord.noRoute else { return nil }
         self.routes = routes
-        // No route has this name, because names are words.
+        // No route can have this name, because route names are words.
         let names = routes.all.map { $0.name.isEmpty ? "*" : $0.name }
         figures = names.map { records.figures(ofRoute: api.isEmpty ? $0 : "\(api)/\($0)") }
         latest = Array(repeating: (0, UInt16(routes.all.count - 1)), count: Self.remembered)

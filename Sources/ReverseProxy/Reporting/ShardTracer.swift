@@ -10,9 +10,9 @@ final class ShardTracer {
     let exporter: SpanExporter
     private var chances = Chances()
     private var clock = SpanClock()
-    /// The leader's span of each request that waits, or waited, for another fetch. Removed at the request's end.
+    /// The leader's span for each request that waits, or waited, for another fetch. Removed at the request's end.
     private var leaders: [UInt64: SpanContext] = [:]
-    /// Second in which the process-wide limit was reached. It is checked once a second then, and not for each request.
+    /// Second in which the process-wide limit was reached, so that the limit is checked once a second instead of for each request.
     private var fullSecond: Int64 = .min
 
     init(_ exporter: SpanExporter) { self.exporter = exporter }
@@ -27,7 +27,7 @@ final class ShardTracer {
         return hasCapacity(now: now / 1_000) ? SpanNumbers.span(in: parent?.trace) : .none
     }
 
-    /// The request with its own span. A remembered request may have another one.
+    /// Returns the request with its own span. A request from the memo may have the span of an earlier one.
     func recorded(_ head: RequestHead, now: Int64) -> RequestHead {
         let context = context(for: head, now: now)
         return context.isRecorded || head.span.isRecorded ? head.recorded(as: context) : head
@@ -42,7 +42,7 @@ final class ShardTracer {
 
     func follow(_ leader: SpanContext, of span: SpanContext) { leaders[span.span] = leader }
 
-    /// The span of the fetch for which a request waited; nil if it waited for none. May be called once for each span, at its end.
+    /// Returns the span of the fetch for which a request waited; nil if it waited for none. Can be called once for each span, at its end.
     func leader(of span: SpanContext) -> SpanContext? { leaders.isEmpty ? nil : leaders.removeValue(forKey: span.span) }
 
     // MARK: Fetches

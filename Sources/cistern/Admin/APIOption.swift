@@ -4,7 +4,7 @@ import ArgumentParser
 import JSON
 
 struct APIOption: ParsableArguments {
-    @Option(help: ArgumentHelp("Only this one of several APIs.", valueName: "name"))
+    @Option(help: ArgumentHelp("Name of the API, if there are several.", valueName: "name"))
     var api: String?
 
     var argument: (String, String?) { ("api", api) }

@@ -31,10 +31,10 @@ struct AdminClient: Sendable {
         let response = try exchange(Array((head + "\r\n").utf8) + content)
         guard let end = response.firstRange(of: Array("\r\n\r\n".utf8)), response.count > 12,
             let status = Int(String(decoding: response[9..<12], as: UTF8.self))
-        else { throw AdminFailure("\(address) does not respond as Cistern does") }
+        else { throw AdminFailure("\(address) did not send a valid HTTP response: check that the address is Cistern's admin interface") }
         let body = Array(response[end.upperBound...])
         guard status == 200 || status == 202 else {
-            throw AdminFailure(JSONValue(body)?["detail"]?.string ?? "\(address) responds with \(status): is it the admin interface?")
+            throw AdminFailure(JSONValue(body)?["detail"]?.string ?? "\(address) returned \(status): check that it is the admin interface")
         }
         return body
     }
@@ -42,7 +42,7 @@ struct AdminClient: Sendable {
     /// Sends a request and parses its response as JSON.
     func value(_ method: String, _ path: String, _ arguments: [(String, String?)] = [], content: [UInt8] = []) throws -> JSONValue {
         guard let value = JSONValue(try request(method, path, arguments, content: content)) else {
-            throw AdminFailure("\(address) responds with something that is not JSON")
+            throw AdminFailure("\(address) returned a response that is not JSON: check that it is the admin interface")
         }
         return value
     }
@@ -51,7 +51,7 @@ struct AdminClient: Sendable {
         do throws(AdminFailure) {
             return try address.exchange(bytes, patienceSeconds: Self.patienceSeconds)
         } catch {
-            throw AdminFailure("no Cistern responds on \(address) (\(error)): is it running, and \(question)?")
+            throw AdminFailure("no Cistern responds on \(address) (\(error)): check that it is running, and that \(question)")
         }
     }
 }

@@ -12,19 +12,19 @@ import Settings
 struct AdminOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The running Cistern's admin interface: unix:/path, HOST:PORT or https://HOST:PORT. By default the socket in its cache directory.",
+            "Address of the admin interface: unix:/path, HOST:PORT or https://HOST:PORT. By default, the socket in the cache directory.",
             valueName: "address"))
     var admin: String?
 
-    @Option(help: ArgumentHelp("A file with the bearer token, for an interface on TCP.", valueName: "file"))
+    @Option(help: ArgumentHelp("File with the bearer token of an admin interface on TCP.", valueName: "file"))
     var tokenFile: String?
 
     @OptionGroup var tls: CommandTLSOptions
 
-    @Option(name: [.short, .long], help: "The configuration file that it was started with.")
+    @Option(name: [.short, .long], help: "Configuration file of the running Cistern.")
     var config: String?
 
-    @Option(help: "The cache directory that it was started with.")
+    @Option(help: "Cache directory of the running Cistern.")
     var cacheDir: String?
 
     func client() throws -> AdminClient {
@@ -34,7 +34,8 @@ struct AdminOptions: ParsableArguments {
         if !file.isEmpty {
             guard let text = FileContent.read(file) else { throw AdminFailure(SystemError.words(file)) }
             guard let word = AdminToken.parse(text) else {
-                throw AdminFailure("\(file) holds no token: it must be one word of at least \(AdminToken.shortest) letters and digits")
+                throw AdminFailure(
+                    "\(file) contains no token: it must contain one word of at least \(AdminToken.shortest) letters and digits")
             }
             token = word
         }
@@ -48,23 +49,23 @@ struct AdminOptions: ParsableArguments {
 
     /// Question about the address, by the option or setting that determined it.
     private func question(_ settings: CisternSettings) -> String {
-        if admin != nil { return "is this one of its admin_listen or its admin.socket" }
-        if settings.admin.socket == "off" { return "was it started with these settings (--config, or --admin for another address)" }
-        if !settings.admin.socket.isEmpty { return "is this its admin.socket (--config, or --admin for another address)" }
-        return "is this its cache directory (--cache-dir or --config, or --admin for another address)"
+        if admin != nil { return "the address is in its admin_listen, or is its admin.socket" }
+        if settings.admin.socket == "off" { return "it was started with these settings (--config gives others, --admin an address)" }
+        if !settings.admin.socket.isEmpty { return "this is its admin.socket (--config gives other settings, --admin another address)" }
+        return "this is its cache directory (--cache-dir or --config gives another, --admin an address)"
     }
 
     private func address(_ settings: CisternSettings) throws -> String {
         if let admin { return admin }
         if settings.admin.socket == "off" {
             guard let first = settings.adminListen.first else {
-                throw AdminFailure("the settings have no admin interface: admin.socket is off and admin_listen is empty")
+                throw AdminFailure("the settings have no admin interface: set admin.socket or admin_listen")
             }
             return first.address.reachable
         }
         guard !settings.admin.socket.isEmpty || !ProxySettings.storeDirectory(settings).isEmpty else {
             throw AdminFailure(
-                "the cache directory is unknown: neither HOME nor XDG_CACHE_HOME is an absolute path. Name it with --cache-dir, or the interface with --admin"
+                "the cache directory is unknown, because neither HOME nor XDG_CACHE_HOME is an absolute path: give --cache-dir or --admin"
             )
         }
         return "unix:" + AdminSettings.socketPath(settings)
@@ -89,7 +90,7 @@ struct AdminOptions: ParsableArguments {
         if let serviceFile, config == nil || config == serviceFile {
             reader.read(path: "store.directory", .one(serviceDirectory), option: "the service")
         } else if !isPlaceKnown {
-            throw AdminFailure("\(reader.mistakes[0]); say where Cistern is with --admin or --cache-dir")
+            throw AdminFailure("\(reader.mistakes[0]); give --admin or --cache-dir")
         }
         return reader.settings
     }
@@ -110,13 +111,13 @@ struct AdminOptions: ParsableArguments {
 
 /// TLS files of a command.
 struct CommandTLSOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("For https: trusted authorities (PEM), instead of the system's.", valueName: "file"))
+    @Option(help: ArgumentHelp("For https: CA certificates (PEM), instead of the system's.", valueName: "file"))
     var caFile: String?
 
-    @Option(help: ArgumentHelp("For https: the client certificate (PEM), where the server requests one.", valueName: "file"))
+    @Option(help: ArgumentHelp("For https: client certificate (PEM), if the server requests one.", valueName: "file"))
     var clientCert: String?
 
-    @Option(help: ArgumentHelp("For https: the certificate's key (PEM), where it is in a separate file.", valueName: "file"))
+    @Option(help: ArgumentHelp("For https: private key of the client certificate (PEM), if it is in a separate file.", valueName: "file"))
     var clientKey: String?
 
     var files: SecuredAddress.Files {

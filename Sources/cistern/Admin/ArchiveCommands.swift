@@ -21,16 +21,16 @@ struct Export: AdminCommand {
               cistern export --har users.har --prefix /users
             """)
 
-    @Option(help: ArgumentHelp("Where to write it; - for standard output.", valueName: "file"))
+    @Option(help: ArgumentHelp("File to write; - for standard output.", valueName: "file"))
     var har: String
 
-    @Option(help: "Only targets that begin with this.")
+    @Option(help: "Only responses to targets with this prefix.")
     var prefix: String?
 
-    @Flag(help: "Write responses to requests with credentials too; the credentials themselves are not known.")
+    @Flag(help: "Include responses to requests with credentials. The credentials themselves are not stored.")
     var withPartitions = false
 
-    @Flag(help: "Write secret values too.")
+    @Flag(help: "Write secret values unchanged.")
     var withSecrets = false
 
     @OptionGroup var which: APIOption
@@ -65,20 +65,21 @@ struct Export: AdminCommand {
             after = page["next"]?.string
         } while after != nil
         try file.write(Array("\n]}}\n".utf8))
-        StandardError.write("\(written) responses written\(omitted.isEmpty ? "" : ", \(omitted.values.reduce(0, +)) left out:")\n")
+        StandardError.write("\(written) responses written\(omitted.isEmpty ? "" : ", \(omitted.values.reduce(0, +)) omitted:")\n")
         for reason in NotExportedReason.allCases {
             if let count = omitted[reason] { StandardError.write("  \(count) \(reason.rawValue)\n") }
         }
         if hasPlaceholders {
             StandardError.write(
-                "Secret values are written as \(SecretNames.redaction), and import leaves those out; --with-secrets writes them\n")
+                "Secret values are written as \(SecretNames.redaction), and import omits them; --with-secrets writes the values\n")
         }
     }
 
     /// Why an export omits a response, and how to include it.
     private enum NotExportedReason: String, CaseIterable {
-        case partition = "asked for with credentials; --with-partitions writes them too, without the credentials"
-        case keyedByMore = "kept by more than their target (content, host, https or fields of the request); record has those"
+        case partition = "requested with credentials; --with-partitions includes them, without the credentials"
+        case keyedByMore =
+            "stored under more than their target (content, host, https or fields of the request); use cistern record for them"
     }
 
     private func reason(notToExport entry: JSONValue) -> NotExportedReason? {
@@ -160,10 +161,10 @@ struct Import: AdminCommand {
               cistern import recording.har --origin https://staging.example.com
             """)
 
-    @Argument(help: "The archive.")
+    @Argument(help: "The HTTP archive (HAR).")
     var file: String
 
-    @Option(help: "Take responses of this origin too: scheme and host, and a base path where it has one. May be repeated.")
+    @Option(help: "Also import responses of this origin: scheme and host, optionally with a base path. May be repeated.")
     var origin: [String] = []
 
     @Flag(help: "Omit credentials, so that all clients get these responses. Only for public responses.")
@@ -175,10 +176,10 @@ struct Import: AdminCommand {
 
     /// Advice for omitted entries, by reason.
     private static let sentences = [
-        "other_origin": "no API's upstream is there; --origin takes it for one that is",
-        "other_path": "clients' requests for it go to no API, or to another",
-        "unknown_api": "it was exported from an API that is not served here; name its API with --api",
-        "ambiguous_api": "more than one API has this upstream; name its API with --api",
+        "other_origin": "the origin is no API's upstream; --origin imports it",
+        "other_path": "its path belongs to no API, or to another one",
+        "unknown_api": "it was exported from an API that does not exist here; select an API with --api",
+        "ambiguous_api": "several APIs have this upstream; select one with --api",
     ]
 
     /// Maximum number of malformed entries that are reported with their positions.
@@ -208,7 +209,7 @@ struct Import: AdminCommand {
         print("\(imported) of \(reader.count) responses stored")
         for (reason, count) in omitted.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
             let sentence = (UnusableReason(rawValue: reason)?.sentence ?? Self.sentences[reason]).map { " (\($0))" } ?? ""
-            print("  \(count) left out: \(reason)\(sentence)")
+            print("  \(count) omitted: \(reason)\(sentence)")
         }
     }
 

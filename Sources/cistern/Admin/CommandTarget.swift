@@ -79,7 +79,7 @@ struct SecuredAddress: Sendable {
     private static let isReady = curl_global_init(cistern_global_all()) == CURLE_OK
 
     func exchange(_ bytes: [UInt8], patienceSeconds: Int) throws(AdminFailure) -> [UInt8] {
-        guard Self.isReady, let handle = curl_easy_init() else { throw AdminFailure("libcurl cannot be used") }
+        guard Self.isReady, let handle = curl_easy_init() else { throw AdminFailure("libcurl could not be initialized") }
         defer { curl_easy_cleanup(handle) }
         setUp(handle, patienceSeconds)
         try check(curl_easy_perform(handle))
@@ -136,6 +136,6 @@ struct SecuredAddress: Sendable {
     private func wait(for event: Int32, _ socket: Int32, _ deadline: Int) throws(AdminFailure) {
         var waiting = pollfd(fd: socket, events: Int16(event), revents: 0)
         let left = max(0, deadline - time(nil))
-        guard poll(&waiting, 1, Int32(clamping: left * 1_000)) != 0 else { throw AdminFailure("nothing came for too long") }
+        guard poll(&waiting, 1, Int32(clamping: left * 1_000)) != 0 else { throw AdminFailure("timeout: no data was received") }
     }
 }

@@ -8,10 +8,10 @@ import Settings
 
 struct Drill: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Practise an outage: take the upstream away, or inject faults, and see what users get.",
+        abstract: "Practise an outage: make the upstream unreachable, or inject faults, and report the effect on clients.",
         discussion: """
             Requires the setting admin.faults. Without a subcommand, the whole upstream becomes unreachable for a while. A report says \
-            what was rescued and what was not. Hits are served as usual, because a fault affects requests to the upstream only.
+            which requests were rescued and which failed. Hits are served as usual, because a fault affects requests to the upstream only.
 
             Examples:
               cistern drill --for 60s
@@ -26,7 +26,7 @@ struct Drill: ParsableCommand {
 
     struct Run: AdminCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Take the upstream away for a while, and report what was rescued and what was not.",
+            abstract: "Make the upstream unreachable for a time, and report which requests were rescued and which failed.",
             discussion: """
                 The drill sends no requests: it observes those of your users or tests. Active requests are completed. Ctrl-C ends the \
                 drill early. For each path, the report says what was served and what failed, why, and which setting would change that. It \
@@ -36,7 +36,7 @@ struct Drill: ParsableCommand {
         @Option(name: .customLong("for"), help: ArgumentHelp("Duration of the drill.", valueName: "time"))
         var duration = "60s"
 
-        @Option(help: ArgumentHelp("Only these paths, as routes have them.", valueName: "pattern"))
+        @Option(help: ArgumentHelp("Only paths that match this pattern, as in routes.", valueName: "pattern"))
         var path = "/**"
 
         @OptionGroup var options: AdminOptions
@@ -53,7 +53,7 @@ struct Drill: ParsableCommand {
             let number =
                 try client.value(
                     "POST", "faults", [("path", path), ("effect", "refuse"), ("for", String(seconds + 5))])["number"]?.integer ?? 0
-            StandardOutput.write("the upstream is away for \(path), for \(seconds) s\n")
+            StandardOutput.write("the upstream is unreachable for \(path), for \(seconds) s\n")
             for second in 1...seconds {
                 let isInterrupted = Interrupt.wait(seconds: 1)
                 report.add(try Self.exchanges(client))
@@ -61,7 +61,7 @@ struct Drill: ParsableCommand {
                 if isInterrupted { break }
             }
             _ = try client.value("DELETE", "faults/\(number)")
-            StandardOutput.write("the upstream is back\n\n" + report.text)
+            StandardOutput.write("the upstream is reachable again\n\n" + report.text)
         }
 
         private static func exchanges(_ client: AdminClient) throws -> [JSONValue] {

@@ -12,34 +12,34 @@ extension Drill {
             abstract: "Inject a fault.",
             discussion: "It ends after 5 minutes, or after the time of --for. The first matching path applies.")
 
-        @Option(help: ArgumentHelp("Paths, as routes have them: * is one segment, ** at the end any rest.", valueName: "pattern"))
+        @Option(help: ArgumentHelp("Pattern of paths, as in routes: * matches one segment, a final ** any rest.", valueName: "pattern"))
         var path = "/**"
 
-        @Option(help: ArgumentHelp("Wait so long before the response is seen: 2s, or any time from 2s to 4s: 2s..4s.", valueName: "time"))
+        @Option(help: ArgumentHelp("Delay of the response: 2s, or a random time from 2s to 4s: 2s..4s.", valueName: "time"))
         var delay: String?
 
-        @Flag(help: "Take no connection.")
+        @Flag(help: "Refuse connections.")
         var refuse = false
 
-        @Flag(help: "Break the connection before the response.")
+        @Flag(help: "Reset the connection before the response.")
         var reset = false
 
         @Option(help: "Respond with this status.")
         var status: Int?
 
-        @Flag(help: "Respond with JSON that breaks off.")
+        @Flag(help: "Respond with truncated JSON.")
         var badJSON = false
 
-        @Option(help: ArgumentHelp("body: break the connection in the midst of the content.", valueName: "what"))
+        @Option(help: ArgumentHelp("body: reset the connection in the middle of the content.", valueName: "what"))
         var cut: CutPart?
 
-        @Option(help: ArgumentHelp("Send so many bytes a second: 10KiB.", valueName: "size"))
+        @Option(help: ArgumentHelp("Bytes per second of the response, such as 10KiB.", valueName: "size"))
         var slow: String?
 
-        @Option(help: ArgumentHelp("Of so many requests: 20%.", valueName: "percent"))
+        @Option(help: ArgumentHelp("Percentage of affected requests, such as 20%.", valueName: "percent"))
         var rate = "100%"
 
-        @Option(name: .customLong("for"), help: ArgumentHelp("End after this time; 24h at most.", valueName: "time"))
+        @Option(name: .customLong("for"), help: ArgumentHelp("Duration of the fault, at most 24h.", valueName: "time"))
         var duration = "5m"
 
         @OptionGroup var options: AdminOptions
@@ -48,7 +48,7 @@ extension Drill {
 
         func run(_ client: AdminClient) throws {
             let added = try client.value("POST", "faults", try query())
-            StandardOutput.write("fault \(added["number"]?.integer ?? 0) begins\n" + Drill.describe(added))
+            StandardOutput.write("fault \(added["number"]?.integer ?? 0) injected\n" + Drill.describe(added))
         }
 
         func query() throws -> [(String, String?)] {
@@ -58,7 +58,7 @@ extension Drill {
             ].compactMap(\.self)
             guard effects.count < 2 else { throw ValidationError("Give one of --refuse, --reset, --status, --bad-json, --cut and --slow.") }
             guard delay != nil || !effects.isEmpty else {
-                throw ValidationError("Say what is to happen: --delay, --refuse, --reset, --status, --bad-json, --cut or --slow.")
+                throw ValidationError("Give a fault: --delay, --refuse, --reset, --status, --bad-json, --cut or --slow.")
             }
             let (least, most) = try Self.delay(delay)
             guard let percent = Int(rate.hasSuffix("%") ? String(rate.dropLast()) : rate), (1...100).contains(percent) else {
@@ -82,7 +82,7 @@ extension Drill {
             let times = parts.compactMap { TimeSpan.parse($0) }
             guard times.count == parts.count, parts.count <= 2, let least = times.first, let most = times.last, least <= most,
                 most <= 3_600_000
-            else { throw ValidationError("--delay must be a time such as 2s, or 2s..4s, and 1h at most, not \(text).") }
+            else { throw ValidationError("--delay must be a time of at most 1h, such as 2s or 2s..4s, not \(text).") }
             return (least, most)
         }
     }
@@ -106,7 +106,7 @@ extension Drill {
     struct Clear: AdminCommand {
         static let configuration = CommandConfiguration(abstract: "End one fault, or all.")
 
-        @Argument(help: "The fault's number.")
+        @Argument(help: "Number of the fault to end. Without it, all faults end.")
         var number: Int?
 
         @OptionGroup var options: AdminOptions

@@ -126,19 +126,19 @@ struct DrillReport {
     private func cause(of path: Path, _ exchange: JSONValue) -> Cause {
         switch exchange["found"]?.string {
         case "not_looked_up" where !["GET", "HEAD"].contains(path.method):
-            return Cause(sentence: "Writes, and what else is not read, are never rescued.")
+            return Cause(sentence: "Writes, and other requests that are not reads, are never rescued.")
         case "nothing", "other_variant":
             switch past[path] {
             case .notStored(let cause): return cause
-            case .stored: return Cause(sentence: "There are copies, but none for these users, arguments or contents.")
+            case .stored: return Cause(sentence: "Responses are stored, but none for these users, arguments or contents.")
             case nil:
                 return Cause(
-                    sentence: "Nothing was stored: no earlier request is on record.",
-                    advice: ["cistern warm fetches beforehand what is named"])
+                    sentence: "No response was stored, and no earlier request is recorded.",
+                    advice: ["cistern warm fetches responses in advance"])
             }
         default:
             let sentences = exchange["explanation"]?.array?.compactMap(\.string) ?? []
-            return Cause(sentence: sentences.first ?? "It is not known why.", advice: Self.advice(exchange))
+            return Cause(sentence: sentences.first ?? "The reason is unknown.", advice: Self.advice(exchange))
         }
     }
 
@@ -173,7 +173,7 @@ struct DrillReport {
     var line: String { "\(total.requests) requests, \(total.rescued) rescued, \(total.failed) failed" }
 
     var text: String {
-        guard total.requests > 0 else { return "No request was seen: there was none, or admin.records is 0.\n" }
+        guard total.requests > 0 else { return "No request was recorded: there was none, or admin.records is 0.\n" }
         return table + "\n" + summary + reasons
     }
 
@@ -199,16 +199,16 @@ struct DrillReport {
         var text = "\(total.requests) requests: \(total.fresh) from the store as usual"
         text += ", \(total.rescued) rescued" + (total.rescued == 0 ? "" : " (the oldest \(Printable.seconds(total.oldest)) old)")
         text += ", \(total.failed) failed.\n"
-        if total.failed == 0 { text += "Everybody got a response.\n" }
+        if total.failed == 0 { text += "Every request got a response.\n" }
         if unseen > 0 {
-            text += "\(unseen) more began and were not seen: they still run, or a second has more of them than admin.records keeps.\n"
+            text += "\(unseen) more are missing: they are still active, or exceeded admin.records within a second.\n"
         }
         return text
     }
 
     private var reasons: String {
         guard !failures.isEmpty else { return "" }
-        var text = "\nWhy there was nothing:\n"
+        var text = "\nWhy requests failed:\n"
         let sorted = failures.map { cause, paths in (cause, paths, paths.values.reduce(0, +)) }
             .sorted { ($1.2, $0.0.sentence) < ($0.2, $1.0.sentence) }
         for (cause, paths, count) in sorted {

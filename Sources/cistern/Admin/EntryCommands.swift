@@ -18,7 +18,7 @@ struct List: AdminCommand {
               cistern ls --tag people --ids
             """)
 
-    @Argument(help: "Only targets that begin with this.")
+    @Argument(help: "Only targets with this prefix.")
     var prefix: String?
 
     @Option(help: "Only responses with this tag.")
@@ -29,10 +29,10 @@ struct List: AdminCommand {
     @Option(help: ArgumentHelp("Maximum number of entries.", valueName: "number"))
     var limit = 1_000
 
-    @Flag(help: "Show the ids, for show and purge --id.")
+    @Flag(help: "Show the IDs for show and purge --id.")
     var ids = false
 
-    @Flag(help: "JSON, an object a line.")
+    @Flag(help: "Print JSON, one object per line.")
     var json = false
 
     @OptionGroup var options: AdminOptions
@@ -55,7 +55,7 @@ struct List: AdminCommand {
             after = page["next"]?.string
         } while after != nil && left > 0
         if !json { StandardOutput.write(table(found)) }
-        if after != nil { StandardError.write("cistern: there are more; see --limit\n") }
+        if after != nil { StandardError.write("cistern: more entries exist; raise --limit\n") }
     }
 
     private func table(_ entries: [JSONValue]) -> String {
@@ -92,7 +92,7 @@ struct List: AdminCommand {
 
 struct Show: AdminCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show a stored response: its fields and its freshness, or with --content what it says.",
+        abstract: "Show a stored response: its fields and freshness, or its content with --content.",
         discussion: """
             Every variant and partition of a target is shown; an id names one response.
 
@@ -101,12 +101,12 @@ struct Show: AdminCommand {
               cistern show --content 70b345a6f744ad3525519bfc92e2b098
             """)
 
-    @Argument(help: "A path with its arguments, in any spelling; or an id, see ls --ids.")
+    @Argument(help: "A path with its arguments, in any spelling; or an ID from ls --ids.")
     var what: String
 
     @OptionGroup var which: APIOption
 
-    @Flag(help: "Write the content to standard output, and nothing else.")
+    @Flag(help: "Write only the content to standard output.")
     var content = false
 
     @Flag(help: "JSON.")
@@ -119,7 +119,7 @@ struct Show: AdminCommand {
         guard !ids.isEmpty else { throw AdminFailure("nothing is stored for \(what)") }
         if content {
             guard ids.count == 1 else {
-                throw AdminFailure("\(ids.count) responses are stored for \(what): name one by its id, see ls --ids")
+                throw AdminFailure("\(ids.count) responses are stored for \(what): give the ID of one, from ls --ids")
             }
             return StandardOutput.write(try client.request("GET", "entries/\(PercentCoding.encode(ids[0]))/content"))
         }
@@ -142,7 +142,7 @@ struct Show: AdminCommand {
         if let api = entry["api"]?.string { lines.append(("API", api)) }
         lines.append(("upstream", entry["upstream"]?.string ?? ""))
         lines.append(("stored", entry["stored_at"]?.string ?? ""))
-        if let partition = entry["partition"]?.string { lines.append(("partition", "\(partition) (stands for the request's credentials)")) }
+        if let partition = entry["partition"]?.string { lines.append(("partition", "\(partition) (identifies the request's credentials)")) }
         for field in entry["vary"]?.array ?? [] {
             lines.append(("varies by", "\(field["name"]?.string ?? ""): \(field["value"]?.string ?? "(absent)")"))
         }
@@ -169,23 +169,23 @@ struct Show: AdminCommand {
             text = "lifetime \(lifetime) s - age \(age) s = \(lifetime - age) s left"
             if let source = sum?["lifetime_source"]?.string, source != "response" { text += " (by \(source))" }
         } else {
-            text += ", and the response did not say for how long it is fresh"
+            text += ", and the response has no freshness lifetime"
         }
         guard let reason = sum?["asks_upstream_because"]?.string else { return text + ": fresh" }
-        return text + "; the request goes to the upstream (\(reason))"
+        return text + "; a request is sent to the upstream (\(reason))"
     }
 }
 
 struct Purge: AdminCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Take stored responses out, or mark them as stale.",
+        abstract: "Remove stored responses, or mark them as stale.",
         discussion: """
             A purge is complete when the command ends, and survives a restart or a crash. With --soft, copies are validated before their \
             next use, and may still be served in a rescue.
 
-            In a fleet, the exit code says whether the other nodes are notified. 0: the purge is in the fleet's log. 75: the engine does \
+            In a fleet, the exit code says whether the other nodes are notified. 0: the purge is in the fleet's log. 75: Redis does \
             not accept it yet; it is kept, and sent as soon as possible. 1: purge again to notify them. The admin interface responds with \
-            202 to the last two, and to the first until a replica of the engine has the entry.
+            202 to the last two, and to the first until a Redis replica has the entry.
 
             Examples:
               cistern purge '/users?page=2'
@@ -194,16 +194,16 @@ struct Purge: AdminCommand {
               cistern purge --all
             """)
 
-    @Argument(help: "One target: a path with its arguments, in any spelling. Every variant and partition goes.")
+    @Argument(help: "One target: a path with its arguments, in any spelling. Purges all its variants and partitions.")
     var target: String?
 
-    @Option(help: "All targets that begin with this.")
+    @Option(help: "All targets with this prefix.")
     var prefix: String?
 
     @Option(help: "All responses with this tag.")
     var tag: String?
 
-    @Option(help: "One response, by its id; see ls --ids.")
+    @Option(help: "One response, by its ID from ls --ids.")
     var id: String?
 
     @Flag(help: "Everything.")
@@ -211,7 +211,7 @@ struct Purge: AdminCommand {
 
     @OptionGroup var which: APIOption
 
-    @Flag(help: "Mark as stale instead.")
+    @Flag(help: "Mark the responses as stale instead of removing them.")
     var soft = false
 
     @Flag(help: "JSON.")
@@ -221,7 +221,7 @@ struct Purge: AdminCommand {
 
     func validate() throws {
         let given = [target, prefix, tag, id].count { $0 != nil } + (all ? 1 : 0)
-        guard given == 1 else { throw ValidationError("Say what to purge: a target, or one of --prefix, --tag, --id and --all.") }
+        guard given == 1 else { throw ValidationError("Give one of: a target, --prefix, --tag, --id or --all.") }
     }
 
     func run(_ client: AdminClient) throws {
@@ -241,7 +241,7 @@ struct Purge: AdminCommand {
 
     private func printResult(_ response: JSONValue, _ client: AdminClient) {
         let count = response["purged"]?.integer ?? 0
-        let hint = count > 0 || all ? "" : ": nothing that is stored was meant (see cistern ls)"
+        let hint = count > 0 || all ? "" : ": no stored response matches (see cistern ls)"
         print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")\(hint)")
         guard let nodes = response["nodes"]?.string else { return }
         print(Self.sentence(nodes, response["reason"]?.string))
@@ -261,14 +261,14 @@ struct Purge: AdminCommand {
     /// How far the purge has reached the other nodes.
     private static func sentence(_ nodes: String, _ reason: String?) -> String {
         switch (nodes, reason) {
-        case ("durable", _): "other nodes: told, and a replica of the engine has it"
+        case ("durable", _): "other nodes: notified, and a Redis replica has the entry"
         case (_, "no_replica"):
-            "other nodes: notified; the engine has no replica, so if it loses its data, only this node can notify them again"
-        case (_, "not_replicated"): "other nodes: notified; no replica of the engine has the entry yet; this node repeats it until one has"
+            "other nodes: notified; Redis has no replica, so if it loses its data, only this node can notify them again"
+        case (_, "not_replicated"): "other nodes: notified; no Redis replica has the entry yet; this node repeats it until one has it"
         case ("pending", "not_reached"):
-            "other nodes: NOT told yet, as the engine cannot be asked (cistern share status): it is kept here, and sent when it can"
+            "other nodes: NOT notified yet, because Redis cannot be reached (cistern share status); this node sends the purge as soon as it can"
         case ("pending", let reason):
-            "other nodes: NOT told yet, as the engine does not take it (\(reason ?? "unknown")): it is kept here, and sent until it does"
+            "other nodes: NOT notified yet, because Redis rejects the purge (\(reason ?? "unknown")); this node repeats it until Redis accepts it"
         default: "other nodes: NOT notified: too many purges are pending. Purge again once cistern share status shows fewer"
         }
     }

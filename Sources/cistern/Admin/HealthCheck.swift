@@ -17,7 +17,7 @@ struct HealthCheck {
     func run() throws {
         let addresses = try self.addresses()
         guard !addresses.contains(where: Self.isHealthy) else { return }
-        throw AdminFailure("nothing healthy responds on \(addresses.map(\.address.description).joined(separator: ", "))")
+        throw AdminFailure("no healthy Cistern responds on \(addresses.map(\.address.description).joined(separator: ", "))")
     }
 
     private func addresses() throws -> [ListenerSettings] {

@@ -30,7 +30,7 @@ struct Mode: AdminCommand {
     @Argument(help: "The mode to switch to.")
     var mode: ServingMode?
 
-    @Option(help: "Only paths that begin with this; the longest that fits counts.")
+    @Option(help: "Only paths with this prefix. The longest matching prefix applies.")
     var prefix: String?
 
     @Option(help: ArgumentHelp("Only paths of this route.", valueName: "name"))
@@ -38,7 +38,7 @@ struct Mode: AdminCommand {
 
     @OptionGroup var which: APIOption
 
-    @Flag(help: "Have the paths with --prefix or of --route as all others again.")
+    @Flag(help: "Remove the mode of --prefix or --route.")
     var reset = false
 
     @OptionGroup var options: AdminOptions

@@ -6,7 +6,7 @@ import JSON
 struct ReloadCommand: AdminCommand {
     static let configuration = CommandConfiguration(
         commandName: "reload",
-        abstract: "Read the settings and certificates again, all of it or nothing.",
+        abstract: "Reload the settings and certificates: all of them, or none after a mistake.",
         discussion: """
             Reads the configuration file and the files that it names again. The command line and the environment keep their values. If \
             there is a mistake, nothing changes, and every mistake is reported. Active requests are completed under the former settings, \
@@ -26,8 +26,9 @@ struct ReloadCommand: AdminCommand {
         func list(_ heading: String, _ names: [String]) -> [String] { names.isEmpty ? [] : [heading] + names.map { "  " + $0 } }
         let (changed, awaiting) = (names("changed"), names("awaiting_restart"))
         let isSame = changed.isEmpty && awaiting.isEmpty
-        var lines = isSame ? ["The settings are as they were."] : list("Changed:", changed)
-        lines += list(changed.isEmpty ? "Nothing changes before a restart, which is needed for:" : "A restart is needed for:", awaiting)
+        var lines = isSame ? ["No setting has changed."] : list("Changed:", changed)
+        lines += list(
+            changed.isEmpty ? "These settings need a restart; nothing else has changed:" : "These settings need a restart:", awaiting)
         lines += list("Certificates in use:", names("certificates"))
         lines += names("warnings").map { "warning: " + $0 }
         return lines.map { $0 + "\n" }.joined()

@@ -7,13 +7,14 @@ import Sharing
 
 struct ShareCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "share", abstract: "What nodes share through Redis or Valkey.", subcommands: [ShareStatus.self],
+        commandName: "share", abstract: "Inspect the fleet of nodes that share responses and purges through Redis or Valkey.",
+        subcommands: [ShareStatus.self],
         defaultSubcommand: ShareStatus.self)
 }
 
 struct ShareStatus: AdminCommand {
     static let configuration = CommandConfiguration(
-        commandName: "status", abstract: "Show whether other nodes are seen, how far behind, and what waits to be told.",
+        commandName: "status", abstract: "Show whether this node reads the purges of other nodes, its lag, and its pending purges.",
         discussion: """
             SEEING: purges of other nodes are applied here at once. BLIND: the log cannot be read. Copies then count as fresh for \
             share.blind_limit only, and no responses of other nodes are used. Exits with 1 if this node is blind.
@@ -39,7 +40,7 @@ struct ShareStatus: AdminCommand {
             let lag = number("lag_ms") > 0 ? ", \(number("lag_ms")) ms behind when it was read" : ""
             lines.append("log       SEEING, \(word("position") == "0-0" ? "and it is empty" : "at \(word("position"))\(lag)")")
         } else {
-            let trouble = state["trouble_sentence"]?.string ?? "what was said meanwhile is being read"
+            let trouble = state["trouble_sentence"]?.string ?? "log entries written during the disconnection are being read"
             lines.append("log       BLIND since \(Printable.text(state["blind_since"]?.string ?? "the start")): \(Printable.text(trouble))")
         }
         if let server = state["log_server"]?.string {
@@ -49,7 +50,7 @@ struct ShareStatus: AdminCommand {
         }
         let others = number("nodes") == 1 ? "1 other process has" : "\(number("nodes")) other processes have"
         lines.append(
-            "nodes     \(others) written to the log, so that this node can read it, within the last hour (a node that was restarted is two); who changes nothing does not show"
+            "nodes     \(others) written readable log entries within the last hour; a restarted node counts twice, and a node without changes is not counted"
         )
         let servers = state["servers"]?.array ?? []
         let isCluster = servers.contains { $0["role"] == "primary" }
@@ -57,16 +58,16 @@ struct ShareStatus: AdminCommand {
         lines.append("purges    \(pending(state["pending_reasons"]))")
         if number("unopened") > 0 {
             lines.append(
-                "secret    \(number("unopened")) entries of the log did not open, the last at \(word("unopened_at")): has a node of \(fleet) another share.secret_file?"
+                "secret    \(number("unopened")) log \(number("unopened") == 1 ? "entry" : "entries") could not be decrypted, the last at \(word("unopened_at")): check that all nodes of \(fleet) have the same share.secret_file"
             )
         }
         if number("foreign") > 0 {
             lines.append(
-                "foreign   \(number("foreign")) entries of the log are by a key that no node of \(fleet) has, the last at \(word("unopened_at")); they count as nothing"
+                "foreign   \(number("foreign")) log entries were written with a key that no node of \(fleet) has, the last at \(word("unopened_at")); they are ignored"
             )
         }
         if state["is_slow"] == true {
-            lines.append("slow      a round trip to the engine takes too long: misses do not ask it until it is faster")
+            lines.append("slow      a round trip to Redis takes too long: misses do not query it until it is faster")
         }
         let gaps = state["gaps"]?.members ?? []
         let parts = gaps.filter { ($0.value.integer ?? 0) > 0 }.map { "\($0.name) \($0.value.integer ?? 0)" }
@@ -80,9 +81,9 @@ struct ShareStatus: AdminCommand {
             guard let count = reason.value.integer, count > 0 else { return nil }
             let meaning =
                 switch reason.name {
-                case "not_reached": ": NOT told to other nodes, as the engine cannot be asked"
-                case "refused": ": NOT told to other nodes, as the engine does not take them"
-                case "not_replicated": ": told, and no replica of the engine has them yet"
+                case "not_reached": ": other nodes NOT notified, because Redis cannot be reached"
+                case "refused": ": other nodes NOT notified, because Redis rejects the entries"
+                case "not_replicated": ": other nodes notified, but no Redis replica has the entries yet"
                 default: ""
                 }
             return "\(count) \(Printable.text(reason.name))\(meaning)"
@@ -91,20 +92,20 @@ struct ShareStatus: AdminCommand {
     }
 
     private static let unlistedInCluster =
-        "the Cluster's map, read every 30 s, does not have it (it is away, has just come back, or has another name there)"
+        "it is not in the Cluster's slot map, read every 30 s: it is down, has just returned, or has another name there"
 
-    private static let unlistedAlone = "several addresses have to be servers of one Cluster"
+    private static let unlistedAlone = "several addresses must be servers of one Cluster"
 
     private static func server(_ server: JSONValue, isCluster: Bool, _ fleet: String) -> String {
         let role =
             switch server["role"]?.string {
             case "primary": "primary of \(server["slots"]?.integer ?? 0) slots"
             case "alone": "alone"
-            case "replica": "replica, asked where it takes over"
-            default: "named in share.servers, and not asked: \(isCluster ? unlistedInCluster : unlistedAlone)"
+            case "replica": "replica, used if it takes over"
+            default: "in share.servers, but not used: \(isCluster ? unlistedInCluster : unlistedAlone)"
             }
         let failure = server["failure"]?.string.map {
-            ", not asked: it \(EngineFailure(rawValue: $0)?.sentence(fleet: fleet) ?? Printable.text($0))"
+            ", not used: it \(EngineFailure(rawValue: $0)?.sentence(fleet: fleet) ?? Printable.text($0))"
         }
         return
             "engine    \(Printable.text(server["address"]?.string ?? "-"))  \(role)\(failure ?? "")\(server["has_log"] == true ? ", has the log" : "")"

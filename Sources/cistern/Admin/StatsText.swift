@@ -58,13 +58,13 @@ enum StatsText {
         let upstream = stats["upstream"]
         let connections = stats["connections"]
         let size = "\(Printable.bytes(store?["bytes"]?.integer ?? 0)) of \(Printable.bytes(store?["limit_bytes"]?.integer ?? 0))"
-        let trouble = store?["writable"] == true ? "" : ", CANNOT BE WRITTEN TO"
+        let trouble = store?["writable"] == true ? "" : ", NOT WRITABLE"
         return """
             \(modes(stats))store        \(store?["entries"]?.integer ?? 0) entries, \(size)\(trouble)
             upstream     \(UpstreamWord.of(upstream))\(failing(upstream)), \
             \(upstream?["active_requests"]?.integer ?? 0) requests running
             connections  \(connections?["open"]?.integer ?? 0) of \(connections?["limit"]?.integer ?? 0)
-            loops        \(longestWait(stats)) the longest that an event waited in the last minute
+            loops        \(longestWait(stats)) longest wait of an event within the last minute
             memory       \(Printable.bytes(stats["process"]?["resident_bytes"]?.integer ?? 0))
 
             """

@@ -7,9 +7,9 @@ import JSON
 struct StatusCommand: AdminCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
-        abstract: "Show the state of a running Cistern, and what it has done since its start.",
+        abstract: "Show the state of a running Cistern, and its counts since the start.",
         discussion: """
-            For graphs and alerts use /metrics; for people there is a page on the addresses of admin_listen.
+            For graphs and alerts use /metrics. A status page for browsers is served on the addresses of admin_listen.
 
             --check requests /healthz at the address that the settings give: the file, the environment and the options of this command. \
             Without such an address it uses the socket of the admin interface. Exits with 0 if the server is healthy, otherwise with 1.
@@ -23,16 +23,16 @@ struct StatusCommand: AdminCommand {
             /           filter by name; Enter ends the input, Esc removes the filter
             """)
 
-    @Flag(help: "All numbers, as JSON.")
+    @Flag(help: "Print all numbers as JSON.")
     var json = false
 
-    @Flag(help: "Show what happens now, again and again.")
+    @Flag(help: "Refresh the view continuously.")
     var watch = false
 
-    @Flag(help: "Only check whether the server is healthy. Asks --admin alone, where that is given.")
+    @Flag(help: "Only check whether the server is healthy. With --admin, only this address is checked.")
     var check = false
 
-    @Flag(help: "Open the page in a browser: BROWSER, or the desktop's.")
+    @Flag(help: "Open the status page in a browser: the command in BROWSER, or the desktop's default.")
     var open = false
 
     @OptionGroup var watching: StatusWatch
@@ -64,7 +64,7 @@ struct StatusCommand: AdminCommand {
         let page = stats["state"]?["pages"]?.array?.first?.string
         if let page { StandardOutput.write(Printable.text(page) + "\n") }
         guard open else { return StandardOutput.write("\n" + StatsText.describe(stats)) }
-        guard let page else { throw AdminFailure("there is no page to open: admin_listen is empty") }
+        guard let page else { throw AdminFailure("there is no status page to open, because admin_listen is empty: set it to an address") }
         Self.show(page)
     }
 
@@ -72,7 +72,7 @@ struct StatusCommand: AdminCommand {
     static func blindness(_ share: JSONValue) -> String? {
         guard share["seeing"] == false else { return nil }
         let since = share["blind_since"]?.string.map { " since \(Printable.text($0))" } ?? ""
-        return "What other nodes purge is not seen\(since) (cistern share status says why)."
+        return "Purges of other nodes cannot be read\(since) (see cistern share status)."
     }
 
     /// Opens the URL in a browser. Without one, the user has the printed address.

@@ -5,10 +5,10 @@ import Glibc
 import JSON
 
 struct StatusWatch: ParsableArguments {
-    @Option(help: ArgumentHelp("With --watch: time between two looks.", valueName: "seconds"))
+    @Option(help: ArgumentHelp("With --watch: interval between refreshes.", valueName: "seconds"))
     var interval = 1.0
 
-    @Option(help: ArgumentHelp("With --watch: number of looks; 0 for no end.", valueName: "number"))
+    @Option(help: ArgumentHelp("With --watch: number of refreshes; 0 for no limit.", valueName: "number"))
     var count = 0
 
     @Option(help: ArgumentHelp("With --watch: order of APIs and routes: requests, rescued, errors, time or name.", valueName: "column"))

@@ -7,7 +7,7 @@ import JSON
 struct UpstreamCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "upstream",
-        abstract: "Show what of the upstream is known to fail, or forget it.",
+        abstract: "Show or reset the failure memory of the upstream.",
         discussion: """
             address  It cannot be reached.
             upstream Every request fails.
@@ -24,7 +24,8 @@ struct UpstreamCommand: ParsableCommand {
         subcommands: [Show.self, Reset.self], defaultSubcommand: Show.self)
 
     struct Show: AdminCommand {
-        static let configuration = CommandConfiguration(abstract: "Show what fails, since when, why, and what is stopped.")
+        static let configuration = CommandConfiguration(
+            abstract: "Show each failing scope: since when, why, and which requests are not sent.")
 
         @Flag(help: "JSON.")
         var json = false
@@ -101,7 +102,7 @@ struct UpstreamCommand: ParsableCommand {
                 parts.append("the last \(failures) requests failed")
             }
             if attempted == nil { parts.append("not asked yet") } else { parts.append("last good response \(responded ?? "never")") }
-            if upstream["was_down"] == true { parts.append("last attempt \(attempted ?? "never"), and nothing to ask for since") }
+            if upstream["was_down"] == true { parts.append("last attempt \(attempted ?? "never"), no request since") }
             if upstream["memory"] == false { parts.append("failures are not remembered (failure.recheck is 0)") }
             return ", " + parts.joined(separator: ", ")
         }

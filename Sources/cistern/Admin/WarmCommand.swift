@@ -27,19 +27,19 @@ struct Warm: ParsableCommand {
     @Argument(help: ArgumentHelp("Paths, URLs, or files.", valueName: "what"))
     var sources: [String]
 
-    @Option(help: ArgumentHelp("Where the running Cistern listens. By default what the settings say.", valueName: "address"))
+    @Option(help: ArgumentHelp("Address on which the running Cistern listens. By default, the one in the settings.", valueName: "address"))
     var proxy: String?
 
-    @Option(help: ArgumentHelp("Requests at once.", valueName: "number"))
+    @Option(help: ArgumentHelp("Number of concurrent requests.", valueName: "number"))
     var concurrency = 4
 
     @Option(help: ArgumentHelp("A field for each request, such as 'Accept-Language: de'. May be repeated.", valueName: "name: value"))
     var header: [String] = []
 
-    @Option(name: [.short, .long], help: "The configuration file that it was started with.")
+    @Option(name: [.short, .long], help: "Configuration file of the running Cistern.")
     var config: String?
 
-    @Option(help: "The cache directory that it was started with.")
+    @Option(help: "Cache directory of the running Cistern.")
     var cacheDir: String?
 
     @OptionGroup var tls: CommandTLSOptions
@@ -57,7 +57,7 @@ struct Warm: ParsableCommand {
         do {
             var targets: [String] = []
             for source in sources { targets += try WarmList.targets(in: source) }
-            guard !targets.isEmpty else { throw AdminFailure("there is nothing to fetch in \(sources.joined(separator: ", "))") }
+            guard !targets.isEmpty else { throw AdminFailure("no target to fetch in \(sources.joined(separator: ", "))") }
             let failed = fetch(targets, from: try address())
             if failed > 0 { throw ExitCode.failure }
         } catch let failure as AdminFailure {
@@ -174,7 +174,7 @@ enum WarmList {
         if source.hasPrefix("http://") || source.hasPrefix("https://") { return [try target(source)] }
         guard let bytes = FileContent.read(source, limit: ArchiveReader.limitBytes + 1) else {
             throw AdminFailure(
-                "\(source) is no path that begins with / and no URL, and as a file it cannot be read: \(SystemError.words())")
+                "\(source) is not a URL or a path with a leading /, and cannot be read as a file: \(SystemError.words())")
         }
         if let archive = try? ArchiveReader(bytes) {
             let requests = (0..<archive.count).lazy.compactMap { archive.entry($0)["request"] }
@@ -205,7 +205,7 @@ enum WarmList {
         }
         rest = rest.prefix { $0 != "#" }
         guard rest.hasPrefix("/"), rest.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
-            throw AdminFailure("\(text) is no path and no URL; spaces and other than ASCII must be percent-encoded")
+            throw AdminFailure("\(text) is neither a path nor a URL; percent-encode spaces and characters outside ASCII")
         }
         return String(rest)
     }

@@ -8,7 +8,7 @@ import Settings
 
 struct Why: AdminCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Explain what a running Cistern did with the last requests: why was this not stored, why not served?",
+        abstract: "Explain how a running Cistern handled the last requests, such as why a response was not stored.",
         discussion: """
             Shows the newest exchange first, including fetches in the background. An arrow names a setting that prevented storing or serving. \
             With an id, or with --long, it also shows the key, the fields removed from it, the freshness and the upstream's times. \
@@ -24,10 +24,10 @@ struct Why: AdminCommand {
             """)
 
     @Argument(
-        help: ArgumentHelp("Only targets, as received, that begin with this path; or the id of one exchange.", valueName: "path or id"))
+        help: ArgumentHelp("Prefix of the targets to show, as received; or the ID of one exchange.", valueName: "path or id"))
     var what: String?
 
-    @Option(help: ArgumentHelp("So many.", valueName: "number"))
+    @Option(help: ArgumentHelp("Maximum number of exchanges to print.", valueName: "number"))
     var last = 10
 
     /// Spelling in earlier versions.
@@ -39,20 +39,20 @@ struct Why: AdminCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Only what went so, was not stored, or failed for this reason: a word of metrics, such as no_store or connection_refused.",
+            "Only exchanges with this reason, as in metrics, such as no_store or connection_refused.",
             valueName: "reason"))
     var reason: String?
 
-    @Option(help: ArgumentHelp("Only what took longer: 500ms, 2s.", valueName: "time"))
+    @Option(help: ArgumentHelp("Only exchanges that took longer, such as 500ms or 2s.", valueName: "time"))
     var slower: String?
 
     @Option(help: ArgumentHelp("Only this status, or class: 503, 5xx.", valueName: "status"))
     var status: String?
 
-    @Flag(name: [.short, .long], help: "Go on with what happens from now on.")
+    @Flag(name: [.short, .long], help: "Continue with new exchanges until Ctrl-C.")
     var follow = false
 
-    @Flag(help: "All that is known.")
+    @Flag(help: "Show all details.")
     var long = false
 
     @Flag(help: "JSON.")
@@ -70,7 +70,7 @@ struct Why: AdminCommand {
         if let slower, TimeSpan.parse(slower) == nil { throw ValidationError("--slower must be a time such as 500ms or 2s") }
         let filters: [Any?] = [path, result, reason, slower, status]
         if id != nil, follow || filters.contains(where: { $0 != nil }) {
-            throw ValidationError("Give an id, or say which exchanges you want")
+            throw ValidationError("Give either an ID or filters, not both")
         }
     }
 
@@ -96,7 +96,7 @@ struct Why: AdminCommand {
         if json { return StandardOutput.write(response.document) }
         let isFiltered = filter.contains { $0.0 != "path" && $0.1 != nil }
         guard !exchanges.isEmpty else {
-            throw AdminFailure("no\(isFiltered ? " such" : "") exchange\(path.map { " with \($0)" } ?? "") is remembered")
+            throw AdminFailure("no\(isFiltered ? " such" : "") exchange\(path.map { " with \($0)" } ?? "") is recorded")
         }
         StandardOutput.write(exchanges.map { Self.describe($0, long: long) }.joined(separator: "\n"))
     }
@@ -122,7 +122,7 @@ struct Why: AdminCommand {
             let missed = response["missed"]?.integer ?? 0
             if missed > 0 {
                 StandardError.write(
-                    "cistern: \(missed) exchanges were forgotten before they were looked at: admin.records says how many are remembered\n")
+                    "cistern: \(missed) exchanges were overwritten before they were read; raise admin.records to record more\n")
             }
             next = response["next"]?.string
             isBehind = exchanges.count >= Self.most

@@ -14,21 +14,21 @@ import Settings
 
 struct Demo: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Try it: a sample API, and Cistern in front of it.",
+        abstract: "Try Cistern with a sample API.",
         discussion: """
             Prints commands to paste into another terminal: a hit and a rescue. It also shows a login that refreshes its token, a web app \
             of another origin, and a replay. Needs no network.
             """)
 
-    @Option(help: ArgumentHelp("Where to listen.", valueName: "address"))
+    @Option(help: ArgumentHelp("Address to listen on.", valueName: "address"))
     var listen = "127.0.0.1:8080"
 
-    @Option(help: "Where responses are kept; by default a new temporary directory.")
+    @Option(help: "Directory of the stored responses. By default, a new temporary directory.")
     var cacheDir: String?
 
     func run() throws {
         guard let temporary = TemporaryDirectory("cistern-demo"), let store = TemporaryDirectory("cistern-demo-store") else {
-            StandardError.write("cistern: no directory for temporary files: \(SystemError.words())\n")
+            StandardError.write("cistern: cannot create a temporary directory: \(SystemError.words())\n")
             throw ExitCode.failure
         }
         defer {

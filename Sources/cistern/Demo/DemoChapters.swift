@@ -20,11 +20,11 @@ struct DemoChapters {
         A sample API runs on 127.0.0.1:\(samplePort), and Cistern in front of it on \(address). Paste into another terminal:
 
         \(Self.lines([
-            ("curl -i http://\(address)/users", "a response of the API, kept by Cistern"),
+            ("curl -i http://\(address)/users", "a response of the API, which Cistern stores"),
             ("curl -i 'http://\(address)/posts?userId=1'", "fresh for a minute: the second time it is a hit"),
             ("curl -X POST http://\(control)/down", "takes the API down"),
-            ("curl -i http://\(address)/users", "the API is down, and Cistern serves what it kept"),
-            ("curl -X POST http://\(control)/up", "and up again"),
+            ("curl -i http://\(address)/users", "the API is down, and Cistern serves the stored response"),
+            ("curl -X POST http://\(control)/up", "starts the API again"),
         ]))
         What Cistern did, and why:
 
@@ -32,14 +32,14 @@ struct DemoChapters {
             ("\(program) why --cache-dir \(Self.quoted(storeDirectory))", ""),
             ("curl -s http://\(address)/metrics | grep ^cistern_requests_total", ""),
         ]))
-        There is more to see. Each of these shows commands, and with | sh -v behind it runs them:
+        More examples. Each of these commands prints further commands. Append | sh -v to run them:
 
         \(Self.lines([
             ("curl -s http://\(control)/login", "a login that refreshes"),
             ("curl -s http://\(control)/preflight", "a web app of another origin"),
-            ("curl -s http://\(control)/replay", "what was recorded, with no API at all"),
+            ("curl -s http://\(control)/replay", "recorded responses, without the API"),
         ]))
-        Ctrl-C ends both.
+        Ctrl-C stops the API and Cistern.
 
         """
     }
@@ -63,14 +63,14 @@ struct DemoChapters {
         # A login that refreshes. Ada logs in, and Grace; their tokens are good for a minute.
         ADA=$(curl -s -d user=ada http://\(address)/login | \(Self.token))
         GRACE=$(curl -s -d user=grace http://\(address)/login | \(Self.token))
-        # Ada's own data, which Cistern keeps for her alone:
+        # Ada's own data, which Cistern stores for her only:
         curl -si -H "Authorization: Bearer $ADA" http://\(address)/me
         # Her app gets a new token for the old one. Then the API goes down.
         ADA=$(curl -s -X POST -H "Authorization: Bearer $ADA" http://\(address)/token | \(Self.token))
         curl -s -X POST http://\(control)/down
-        # The new token brings her own copy: it is signed, and for the same user with the same rights (credentials.identity.jwt).
+        # The new token selects her stored response: it is signed, for the same user with the same rights (credentials.identity.jwt).
         curl -si -H "Authorization: Bearer $ADA" http://\(address)/me
-        # Grace has not asked before. There is nothing for her, and nothing of Ada's.
+        # Grace has sent no request before. She gets an error, and no data of Ada's.
         curl -si -H "Authorization: Bearer $GRACE" http://\(address)/me
         curl -s -X POST http://\(control)/up
 
@@ -81,15 +81,15 @@ struct DemoChapters {
         let origin = "-H 'Origin: \(SampleResources.appOrigin)'"
         let asking = "-H 'Access-Control-Request-Method: GET' -H 'Access-Control-Request-Headers: authorization'"
         return """
-            # A web app of another origin: its browser asks first whether it may (a preflight), and then for the data.
+            # A web app of another origin: its browser sends a preflight request first, and then requests the data.
             curl -si -X OPTIONS \(origin) \(asking) http://\(address)/users
             curl -si \(origin) http://\(address)/users
             # The API goes down.
             curl -s -X POST http://\(control)/down
-            # The preflight is still allowed, and the app gets the copy and may read it (Access-Control-Allow-Origin).
+            # The preflight is still allowed, and the app may read the stored response (Access-Control-Allow-Origin).
             curl -si -X OPTIONS \(origin) \(asking) http://\(address)/users
             curl -si \(origin) http://\(address)/users
-            # Another origin, which the API has not let in, is not let in now either.
+            # An origin that the API does not permit is still rejected.
             curl -si -X OPTIONS -H 'Origin: https://other.example' \(asking) http://\(address)/users
             curl -s -X POST http://\(control)/up
 
@@ -99,12 +99,12 @@ struct DemoChapters {
     private var replay: String {
         let archive = Self.quoted(directory + "/demo.har")
         return """
-            # What two requests get is recorded, also what no cache may keep, such as the login: its token is covered.
+            # The responses to two requests are recorded, including the login, which must not be cached. Its token is redacted.
             \(program) record --upstream http://127.0.0.1:\(samplePort) --har \(archive) --log-level error -- sh -c 'curl -s $API_URL/users; curl -s -d user=ada $API_URL/login'
-            # The API goes down, and what was recorded is replayed without it, as tests and stands want it.
+            # The API goes down, and the recording is replayed without it, as in tests and demonstrations.
             curl -s -X POST http://\(control)/down
             \(program) replay \(archive) -- sh -c 'curl -si $API_URL/users; curl -si -d user=ada $API_URL/login'
-            # What was not recorded says so, and what is near.
+            # A request that was not recorded gets an error with the nearest recorded requests.
             \(program) replay \(archive) -- sh -c 'curl -s $API_URL/user'
             curl -s -X POST http://\(control)/up
 

@@ -13,7 +13,7 @@ import Upstream
 
 struct Record: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Pass requests on to the upstream, and write them with their responses into an HTTP archive at the end.",
+        abstract: "Forward requests to the upstream, and write them with their responses to an HTTP archive at the end.",
         discussion: """
             Nothing is cached: every request goes to the upstream, and every response is recorded, whatever its status and content. The \
             archive is written on SIGINT or SIGTERM. Secrets are written as \(SecretRedaction.placeholder): credential fields, cookies, and \
@@ -36,13 +36,13 @@ struct Record: ParsableCommand {
 
     @OptionGroup var options: SettingsOptions
 
-    @Option(help: ArgumentHelp("Where the archive is written.", valueName: "file"))
+    @Option(help: ArgumentHelp("File to write the archive to.", valueName: "file"))
     var har: String
 
-    @Option(help: ArgumentHelp("A field, argument or member of contents that holds a secret too. May be repeated.", valueName: "name"))
+    @Option(help: ArgumentHelp("Name of a further field, argument or JSON member with a secret. May be repeated.", valueName: "name"))
     var secret: [String] = []
 
-    @Flag(help: "Write secrets as they are.")
+    @Flag(help: "Write secrets unchanged.")
     var withSecrets = false
 
     @OptionGroup var readiness: ReadinessOptions
@@ -77,7 +77,7 @@ struct Record: ParsableCommand {
 
     private func record(_ settings: CisternSettings, _ signals: Signals, _ logger: Logger, into file: NewFile) throws {
         guard settings.apis.isEmpty else {
-            throw AdminFailure("one upstream is recorded at a time: give --upstream, and a file without apis")
+            throw AdminFailure("record supports a single upstream: give --upstream, and a settings file without apis")
         }
         var proxy = ProxySettings(settings)
         proxy.store = nil

@@ -59,8 +59,8 @@ final class Recorder: ExchangeRecorder {
     /// Summary for the user.
     var summary: String {
         let (count, omitted) = state.withLock { ($0.exchanges.count, $0.omitted) }
-        let reasons = NotRecordedReason.allCases.compactMap { reason in omitted[reason].map { "\($0) since \(reason.sentence)" } }
-        return "\(count) exchanges recorded" + (reasons.isEmpty ? "" : "; left out: " + reasons.joined(separator: ", "))
+        let reasons = NotRecordedReason.allCases.compactMap { reason in omitted[reason].map { "\($0) because \(reason.sentence)" } }
+        return "\(count) exchanges recorded" + (reasons.isEmpty ? "" : "; omitted: " + reasons.joined(separator: ", "))
     }
 
     var isEmpty: Bool { state.withLock { $0.exchanges.isEmpty } }

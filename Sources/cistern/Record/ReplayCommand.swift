@@ -11,7 +11,7 @@ import Reactor
 struct ReplayCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "replay",
-        abstract: "Serve an HTTP archive, such as `record` has written, with no upstream at all.",
+        abstract: "Serve an HTTP archive, such as one written by `record`, without an upstream.",
         discussion: """
             A request gets the response that was recorded for its method, target and content. Several recorded responses of one request \
             are served in their order, the last one repeatedly. Credentials may be any. A request that was not recorded gets 404, with the \
@@ -30,28 +30,28 @@ struct ReplayCommand: ParsableCommand {
               cistern replay browser.har --origin https://api.example.com --delay recorded
             """)
 
-    @Argument(help: "The archive: of `record`, a browser, mitmproxy or Playwright.")
+    @Argument(help: "HTTP archive, written by `record`, a browser, mitmproxy or Playwright.")
     var file: String
 
     @OptionGroup var served: ServedCommand
 
     @OptionGroup var listening: ListeningOptions
 
-    @Option(help: ArgumentHelp("Serve only requests to this base URL. May be repeated. (default: what was recorded)", valueName: "url"))
+    @Option(help: ArgumentHelp("Serve only requests to this base URL. May be repeated. (default: all recorded ones)", valueName: "url"))
     var origin: [String] = []
 
-    @Flag(help: "Each recorded response is served once.")
+    @Flag(help: "Serve each recorded response only once.")
     var once = false
 
-    @Flag(help: "The requests must come in the order of the recording, each once.")
+    @Flag(help: "Require the requests in the order of the recording, each once.")
     var strictOrder = false
 
-    @Option(help: ArgumentHelp("How long responses take: none, or recorded, as long as the upstream took.", valueName: "which"))
+    @Option(help: ArgumentHelp("Delay of responses: none, or recorded for the upstream's recorded time.", valueName: "which"))
     var delay = Delay.none
 
     @Option(
         help: ArgumentHelp(
-            "An origin with scripts that may read all responses, such as http://localhost:3000; * for all. May be repeated. (default: as recorded)",
+            "Origin of scripts that may read all responses, such as http://localhost:3000; * for all. May be repeated. (default: as recorded)",
             valueName: "origin"))
     var allowOrigin: [String] = []
 
@@ -59,7 +59,7 @@ struct ReplayCommand: ParsableCommand {
 
     func validate() throws {
         for origin in allowOrigin where origin != "*" && !SettingsCheck.isOrigin(origin) {
-            throw ValidationError("--allow-origin: \(origin) is not a whole origin as browsers send it, such as http://localhost:3000.")
+            throw ValidationError("--allow-origin: \(origin) is not an origin as browsers send it, such as http://localhost:3000.")
         }
     }
 
@@ -101,7 +101,7 @@ struct ReplayCommand: ParsableCommand {
             let secrets = SecretRedaction(fields: CredentialSettings().fields)
             let recording = try Recording(reader, origins: origins, secrets: secrets, now: Int64(time(nil)))
             guard recording.responses.isEmpty else { return recording }
-            throw ArchiveReader.Mistake("it holds no response that could be served\(Self.text(recording.omitted))")
+            throw ArchiveReader.Mistake("it contains no response that can be served\(Self.text(recording.omitted))")
         } catch {
             throw AdminFailure("\(file): \(error)")
         }
@@ -118,14 +118,16 @@ struct ReplayCommand: ParsableCommand {
 
     private static func text(_ omitted: [String: Int]) -> String {
         guard !omitted.isEmpty else { return "" }
-        let reasons = omitted.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { "\($0.value) since \($0.key)" }
-        return "; left out: " + reasons.joined(separator: ", ")
+        let reasons = omitted.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { "\($0.value) because \($0.key)" }
+        return "; omitted: " + reasons.joined(separator: ", ")
     }
 
     private func describe(_ recording: Recording) {
         let origins = recording.origins.map(\.description).joined(separator: ", ")
         StandardError.write("\(recording.responses.count) recorded responses of \(origins)\(Self.text(recording.omitted))\n")
-        if recording.origins.count > 1 { StandardError.write("Requests to all of these are served by their path; --origin chooses\n") }
+        if recording.origins.count > 1 {
+            StandardError.write("Requests to all of these origins are served by their path; --origin selects origins\n")
+        }
     }
 
     private static func stop(_ server: ReplayServer) -> Replay {
@@ -142,7 +144,7 @@ struct ReplayCommand: ParsableCommand {
     }
 
     private func isGood(_ replay: Replay, _ order: ReplayOrder) -> Bool {
-        let left = replay.left == 0 ? "" : ", \(replay.left) recorded responses were never asked for"
+        let left = replay.left == 0 ? "" : ", \(replay.left) recorded responses were never requested"
         StandardError.write("\(replay.served) requests served, \(replay.refused) without a recorded response\(left)\n")
         switch order {
         case .repeating: return true
@@ -156,7 +158,8 @@ struct ReplayCommand: ParsableCommand {
 struct ListeningOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "Where to listen; port 0 for any free one. (default: 127.0.0.1:8080; with a command any free port)", valueName: "address"))
+            "Address to listen on; port 0 for any free port. (default: 127.0.0.1:8080; with a command, any free port)", valueName: "address"
+        ))
     var listen: String?
 
     @OptionGroup var readiness: ReadinessOptions
@@ -171,7 +174,8 @@ struct ListeningOptions: ParsableArguments {
 struct ReadinessOptions: ParsableArguments {
     @Option(
         name: .customLong("ready-fd"),
-        help: ArgumentHelp("Write the address to this open file descriptor too once it is listened on, and close it.", valueName: "number"))
+        help: ArgumentHelp(
+            "Also write the address to this open file descriptor once the server listens, and close it.", valueName: "number"))
     var descriptor: Int32?
 
     /// Announces that requests are accepted.

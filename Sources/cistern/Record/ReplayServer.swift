@@ -131,7 +131,9 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
     private func log(_ sentence: String) {
         logged += 1
         if logged <= ReplayLimits.loggedRefusals { StandardError.write("cistern: \(sentence)\n") }
-        if logged == ReplayLimits.loggedRefusals { StandardError.write("cistern: further requests like that are counted only\n") }
+        if logged == ReplayLimits.loggedRefusals {
+            StandardError.write("cistern: further requests without a recorded response are only counted\n")
+        }
     }
 }
 
@@ -159,7 +161,7 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
         guard stream != nil else { return }
         switch hold.take(bytes.count) {
         case .whole: content.append(copying: bytes)
-        case .streamed(.tooLong): refuse(413, "A replay compares no content longer than \(ReplayLimits.contentBytes >> 20) MiB.")
+        case .streamed(.tooLong): refuse(413, "A replay supports request content up to \(ReplayLimits.contentBytes >> 20) MiB.")
         case .streamed(.noCapacity): refuse(503, "The content of other requests fills the limit, so this request's content cannot be read.")
         }
     }

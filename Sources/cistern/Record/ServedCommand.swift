@@ -8,12 +8,12 @@ import Glibc
 struct ServedCommand: ParsableArguments {
     @Argument(
         parsing: .postTerminator,
-        help: ArgumentHelp("What is run meanwhile. It ends when this does, with its exit code.", valueName: "command"))
+        help: ArgumentHelp("Command to run. Cistern stops when the command ends, and returns its exit code.", valueName: "command"))
     var command: [String] = []
 
     @Option(
         name: .customLong("env"),
-        help: ArgumentHelp("The environment variable in which the command finds the address.", valueName: "name"))
+        help: ArgumentHelp("Environment variable with the address, for the command.", valueName: "name"))
     var variable = "API_URL"
 
     /// Default address with a command: any free port.
@@ -25,7 +25,7 @@ struct ServedCommand: ParsableArguments {
         let isName = variable.utf8.allSatisfy { $0 == UInt8(ascii: "_") || (0x30...0x39).contains($0) || isLetter($0) }
         guard isName, let first = variable.utf8.first, !(0x30...0x39).contains(first), !variable.hasPrefix("CISTERN_") else {
             throw ValidationError(
-                "--env must be a name of letters, digits and _, such as API_URL, and not begin with CISTERN_: that would name a setting.")
+                "--env must be a name of letters, digits and _, such as API_URL, and must not begin with CISTERN_, the prefix of settings.")
         }
     }
 

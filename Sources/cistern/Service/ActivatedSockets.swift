@@ -75,10 +75,10 @@ struct ActivatedSockets {
             }
             let found = all.filter { $0.name == name }
             guard !found.isEmpty else {
-                let others = all.isEmpty ? "nothing was" : "only \(all.map(\.name).joined(separator: ", "))"
+                let others = all.isEmpty ? "none" : "only \(all.map(\.name).joined(separator: ", "))"
                 throw Mistake(
                     description: """
-                        \(listener.address): no socket of that name was handed over, \(others); the name is FileDescriptorName= of the socket unit
+                        \(listener.address): systemd handed over no socket of this name (\(others)); set FileDescriptorName= in the socket unit
                         """)
             }
             named.insert(name)

@@ -50,7 +50,7 @@ struct Service: Sendable {
         manager?.notifyStopping(longest: .milliseconds(delay) + settings.deadline + Self.writingTime)
         server.announceStop()
         if delay > 0 {
-            logger.notice("stopping: /readyz says 503, and everything is served for another \(delay) ms")
+            logger.notice("stopping: /readyz returns 503, and requests are served for another \(delay) ms")
             signals.pause(milliseconds: delay)
         }
         logger.info("stopping")

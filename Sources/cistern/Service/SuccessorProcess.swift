@@ -28,15 +28,15 @@ final class SuccessorProcess: Sendable {
             return started
         }
         switch started {
-        case nil: logger.warning("a process that is to take over was started already")
+        case nil: logger.warning("a take-over was requested, but a successor process is already running")
         case .success(let process):
-            logger.notice("started process \(process), which is to take over")
+            logger.notice("started process \(process) to take over")
             let failedBefore = server.failedTakeOvers
             DispatchQueue(label: "cistern.successor-process").async { self.wait(for: process, failedBefore) }
             DispatchQueue.global().asyncAfter(deadline: .now() + Self.patience) { self.giveUp(process) }
         case .failure(let failure):
             server.noteFailedTakeOver()
-            logger.error("no process could be started to take over: \(words[0]): \(failure)")
+            logger.error("the successor process could not be started: \(words[0]): \(failure)")
         }
     }
 
@@ -50,14 +50,14 @@ final class SuccessorProcess: Sendable {
         guard !server.isTakenOver else { return }
         // The server may have counted the failure when it refused the take-over.
         if server.failedTakeOvers == failedBefore { server.noteFailedTakeOver() }
-        logger.warning("process \(process), which was to take over, ended with \(code); this process continues")
+        logger.warning("process \(process) ended with \(code) before it took over; this process continues")
     }
 
     private func giveUp(_ process: pid_t) {
         running.withLock { running in
             guard running == process, !server.isTakenOver else { return }
             kill(process, SIGKILL)
-            logger.warning("process \(process), which was to take over, has not done so for a minute, and is ended")
+            logger.warning("process \(process) has not taken over within a minute and is terminated; this process continues")
         }
     }
 

@@ -1,4 +1,4 @@
-// Requirements of RFC 9111 for a shared cache in our words, with their implementation and their test. Sources/CachePolicy/README.md is
+// Paraphrased requirements of RFC 9111 for a shared cache, each with its implementation and its test. Sources/CachePolicy/README.md is
 // generated from these rows. Tests fail if a named file, symbol or test does not exist.
 
 enum Level: String {
@@ -11,7 +11,7 @@ struct Requirement {
     let section: String
     let level: Level
     let sentence: String
-    /// `Module/File.swift symbol`; empty if omitted on purpose, which `test` then explains.
+    /// `Module/File.swift symbol`. Empty if the requirement has no code; `test` then contains the reason.
     let code: String
     /// Identifier of the test in the form of `swift test list`: `Module.Suite/function`.
     let test: String
@@ -28,343 +28,364 @@ struct Requirement {
 
     private static let keys = [
         Requirement(
-            "2", .must, "The key holds the method and the target URI at least.", "CachePolicy/CacheKey.swift append",
+            "2", .must, "The cache key contains at least the method and the target URI.", "CachePolicy/CacheKey.swift append",
             "CachingTests.CachingTests/keys"),
         Requirement(
-            "2", .may, "Only GET, and what else is understood, is kept.", "CachePolicy/RequestUse.swift RequestUse",
+            "2", .may, "Responses are stored only for GET and other supported methods.", "CachePolicy/RequestUse.swift RequestUse",
             "CachePolicyTests.StoringTests/byRequest"),
         Requirement(
-            "2", .may, "A cache without connection to the upstream may serve stale responses.", "CachePolicy/Reuse.swift rescue",
+            "2", .may, "A cache that is disconnected from the upstream may serve stale responses.", "CachePolicy/Reuse.swift rescue",
             "CachePolicyTests.ReuseTests/rescue"),
     ]
 
     private static let storing = [
         Requirement(
-            "3", .must, "Not stored unless the method is understood.", "CachePolicy/Storing.swift decide",
+            "3", .must, "A response is stored only if the request method is understood.", "CachePolicy/Storing.swift decide",
             "CachePolicyTests.StoringTests/byRequest"),
         Requirement(
-            "3", .must, "Not stored unless the status is final.", "CachePolicy/Storing.swift CacheableStatus",
+            "3", .must, "A response is stored only if its status is final.", "CachePolicy/Storing.swift CacheableStatus",
             "CachePolicyTests.StoringTests/byAnswer"),
         Requirement(
-            "3", .must, "206 and 304, or any status with must-understand, only where it is understood.",
+            "3", .must, "A 206 or 304 response, or one with must-understand, is stored only if the cache understands its status.",
             "CachePolicy/Storing.swift isUnderstood", "CachePolicyTests.RandomWalkTests/agree"),
         Requirement(
-            "3", .must, "no-store in the response forbids storing.", "CachePolicy/Storing.swift noStore",
+            "3", .must, "The no-store response directive forbids storing.", "CachePolicy/Storing.swift noStore",
             "CachePolicyTests.StoringTests/byAnswer"),
         Requirement(
-            "3", .must, "private forbids a shared cache to store.", "CachePolicy/Storing.swift privateResponse",
+            "3", .must, "The private response directive forbids storing in a shared cache.", "CachePolicy/Storing.swift privateResponse",
             "CachePolicyTests.StoringTests/byAnswer"),
         Requirement(
-            "3", .must, "Authorization forbids a shared cache to store, unless §3.5 allows it.", "CachePolicy/Storing.swift authorized",
+            "3", .must, "A shared cache does not store the response to a request with Authorization, unless §3.5 allows it.",
+            "CachePolicy/Storing.swift authorized",
             "CachePolicyTests.StoringTests/byRequest"),
         Requirement(
-            "3", .must, "Something must allow it: public, an explicit lifetime, or a status that is cacheable by itself.",
+            "3", .must, "Storing requires public, an explicit freshness lifetime, or a heuristically cacheable status.",
             "CachePolicy/Storing.swift mayKeep", "CachingTests.SemanticsTests/storeAny"),
         Requirement(
-            "3", .may, "private allows it in one user's own cache.", "CachePolicy/Storing.swift mayKeep",
+            "3", .may, "The private response directive allows storing in a private cache.", "CachePolicy/Storing.swift mayKeep",
             "CachePolicyTests.AnyStatusTests/ownCache"),
         Requirement(
-            "3", .may, "A status that is not known is stored with explicit freshness, and goes out as it came.",
+            "3", .may, "A response with an unknown status may be stored if it has explicit freshness; it is served unchanged.",
             "CachePolicy/Storing.swift mayKeep", "CachingTests.SemanticsTests/storeAny"),
         Requirement(
-            "3.1", .must, "All fields are stored, known or not; only those below are left out.", "CachePolicy/StoredHead.swift make",
+            "3.1", .must, "All header fields are stored, including unknown ones, except those in the rows below.",
+            "CachePolicy/StoredHead.swift make",
             "CachePolicyTests.ValidationTests/stored"),
         Requirement(
-            "3.1", .must, "Fields that Connection names, and those of the connection, are not stored.",
+            "3.1", .must, "Hop-by-hop fields and fields listed in Connection are not stored.",
             "HTTPCore/HopByHop.swift removingHopByHop",
             "UpstreamSideTests.ProxyingTests/fields"),
         Requirement(
-            "3.1", .must, "Fields that private names are not stored; those of no-cache neither.",
+            "3.1", .must, "Fields named by private or no-cache are not stored.",
             "CachePolicy/CacheControl.swift unstoredFields",
             "CachingTests.SemanticsTests/namedFields"),
         Requirement(
-            "3.1", .must, "Trailers are not taken for header fields: they are dropped.", "HTTPCore/ChunkedDecoder.swift stepTrailer",
+            "3.1", .must, "Trailer fields are dropped and not merged into the header section.", "HTTPCore/ChunkedDecoder.swift stepTrailer",
             "CachingTests.SemanticsTests/trailers"),
         Requirement(
-            "3.2", .must, "Each field of a 304 takes the place of the stored ones of its name.", "CachePolicy/Validation.swift freshened",
+            "3.2", .must, "Each field of a 304 response replaces the stored fields of the same name.",
+            "CachePolicy/Validation.swift freshened",
             "CachePolicyTests.ValidationTests/freshening"),
         Requirement(
-            "3.2", .must, "Content-Length, and what describes the stored content, is not updated.", "CachePolicy/Validation.swift kept",
+            "3.2", .must, "Content-Length and other fields that describe the stored content are not updated.",
+            "CachePolicy/Validation.swift kept",
             "CachePolicyTests.ValidationTests/freshening"),
         Requirement(
             "3.2", .must,
-            "What a 304 or a HEAD makes of a stored response is stored only where §3 allows it: not what is private from then on.",
+            "A response updated by a 304 or HEAD response stays stored only if §3 allows it; it may have become private.",
             "ResponseCache/ResponseCache+Confirming.swift mayKeep", "CachingTests.ValidationTests/forbidden"),
         Requirement(
-            "3.3", .must, "An incomplete response is never taken for a whole: it is not kept at all.",
+            "3.3", .must, "An incomplete response is not stored, and so never served as complete.",
             "Decisions/FetchMachine.swift transferFailed",
             "RescueTests.RescueTests/nothingStored"),
         Requirement(
-            "3.3", .must, "A partial response is not stored as a whole.", "CachePolicy/Storing.swift partial",
+            "3.3", .must, "A partial response is not stored as a complete response.", "CachePolicy/Storing.swift partial",
             "CachingTests.SemanticsTests/partOfStale"),
-        Requirement("3.4", .may, "Parts may be combined.", "", "Left out: parts are never stored, and are cut from stored wholes."),
+        Requirement("3.4", .may, "Partial responses may be combined.", "", "Not implemented: partial responses are never stored."),
         Requirement(
-            "3.5", .must, "What is shared so is shared only as that directive says: never stale, under rescue too.",
+            "3.5", .must, "A shared response to a request with Authorization is never served stale, not even with policy: rescue.",
             "CachePolicy/Reuse.swift authorized", "CachePolicyTests.StaleTests/both"),
         Requirement(
-            "3", .may, "Errors that one odd request brings about are never kept for others, unless cache.store_errors asks for the letter.",
+            "3", .may, "Errors caused by a single request (400, 416, 429, …) are not stored, unless cache.store_errors is letter.",
             "CachePolicy/Storing.swift isAboutOneRequest", "CachePolicyTests.AnyStatusTests/statuses"),
         Requirement(
-            "3.5", .must, "No partition gets another's copy; that of those without credentials stands in by the setting's rules only.",
+            "3.5", .must, "No user gets another user's partition; responses without credentials rescue a user only as configured.",
             "CachePolicy/SharedRescue.swift decide", "RescueTests.SharedRescueWalk/walk"),
         Requirement(
-            "3.5", .must, "Responses to Authorization are shared only with public, must-revalidate or s-maxage.",
+            "3.5", .must, "Responses to requests with Authorization are shared only with public, must-revalidate or s-maxage.",
             "CachePolicy/Storing.swift mayShare", "CachePolicyTests.StoringTests/byRequest"),
     ]
 
     private static let reuse = [
         Requirement(
-            "4", .must, "Reused only for the same URI.", "CachePolicy/CacheKey.swift append",
+            "4", .must, "A stored response is reused only for the same target URI.", "CachePolicy/CacheKey.swift append",
             "CachePolicyTests.KeyTests/everyByte"),
         Requirement(
-            "4", .must, "Reused only where the stored method allows it: GET for GET and HEAD, a POST's own response for GET.",
+            "4", .must, "A stored GET response is reused for GET and HEAD; a POST response whose Content-Location is the target, for GET.",
             "ReverseProxy/Fetch/Fetch+Storing.swift takeKeyOfGet", "CachingTests.SemanticsTests/post"),
         Requirement(
-            "4", .must, "no-cache forbids reuse without validation.", "CachePolicy/Reuse.swift noCache",
+            "4", .must, "The no-cache response directive forbids reuse without validation.", "CachePolicy/Reuse.swift noCache",
             "CachePolicyTests.ReuseTests/forbidden"),
         Requirement(
-            "4", .must, "Reused only while fresh, allowed to be stale, or validated.", "CachePolicy/Reuse.swift decide",
+            "4", .must, "A stored response is reused only if it is fresh, may be served stale, or was validated.",
+            "CachePolicy/Reuse.swift decide",
             "CachePolicyTests.ReuseTests/directives"),
         Requirement(
-            "4", .must, "A response that is served without validation carries Age.", "ReverseProxy/Entry/RequestEntry+Hits.swift serveHit",
+            "4", .must, "A stored response that is served without validation contains Age.",
+            "ReverseProxy/Entry/RequestEntry+Hits.swift serveHit",
             "CachingTests.CachingTests/freshness"),
         Requirement(
-            "4", .must, "Unsafe requests are written through.", "CachePolicy/RequestUse.swift method",
+            "4", .must, "Unsafe requests are forwarded to the upstream (write-through).", "CachePolicy/RequestUse.swift method",
             "CachingTests.CachingTests/invalidation"),
         Requirement(
-            "4", .must, "Of several that fit, the most recent is used: a newer one of the same variant takes the older one's place.",
+            "4", .must, "The most recent matching response is used, because a newer response replaces the older one of the same variant.",
             "ResponseCache/ResponseCache+Inserting.swift insert", "CachePolicyTests.RandomWalkTests/agree"),
         Requirement(
             "4", .must,
-            "The more recent response is the one with the later request: an older one that ends later is not stored.",
+            "The response to the later request is the more recent one; an older response that ends later does not replace it.",
             "CachePolicy/Recency.swift isOutdated",
             "CachingTests.StoringOrderTests/older"),
         Requirement(
-            "4", .may, "Requests for one key may share one request to the upstream.",
+            "4", .may, "Concurrent requests for a cache key may be collapsed into one upstream request.",
             "ReverseProxy/Coordination/CollapsedRequests.swift join",
             "CachingTests.CollapsingTests/oneRequest"),
         Requirement(
-            "4", .must, "They share only a response that each may have unasked (strict; rescue differs).",
+            "4", .must, "Collapsed requests share only a response that each may reuse without validation (strict; rescue differs).",
             "Decisions/OutcomeDecision.swift serveCollapsed",
             "CachingTests.SelectionTests/sharing"),
         Requirement(
-            "4.1", .must, "Only a stored response whose selecting fields match is used.", "CachePolicy/SelectingFields.swift values",
+            "4.1", .must, "A stored response is used only if its selecting fields match those of the request.",
+            "CachePolicy/SelectingFields.swift values",
             "CachingTests.CachingTests/vary"),
         Requirement(
-            "4.1", .must, "Under strict every cookie counts for the partition, so that Vary: Cookie never meets another value.",
+            "4.1", .must, "With policy: strict, the partition includes every cookie, so that Vary: Cookie always matches.",
             "CachePolicy/CredentialCookies.swift isStrict",
             "CachePolicyTests.CredentialCookiesTests/strict"),
         Requirement(
-            "4.1", .must, "A copy that varies by credentials does not stand in for a request with other ones, under strict.",
+            "4.1", .must, "With policy: strict, a response that varies by credentials is not used for requests with other credentials.",
             "CachePolicy/SharedRescue.swift varies", "CachePolicyTests.SharedRescueTests/decisions"),
         Requirement(
             "4.1", .must,
-            "Content that is stored in its coding goes to those only whose Accept-Encoding allows that; for others the upstream is asked.",
+            "Content stored in a content coding is served only if Accept-Encoding allows that coding; otherwise the request is forwarded.",
             "HTTPCore/ContentCoding.swift allows", "CachePolicyTests.AnyStatusTests/allowedCodings"),
         Requirement(
-            "4.1", .may, "White space, lists over several lines and the order of languages make no difference.",
+            "4.1", .may, "Selecting fields are normalized: white space, several field lines and the order of languages do not matter.",
             "CachePolicy/SelectingFields.swift preferences", "CachingTests.SemanticsTests/languages"),
         Requirement(
-            "4.1", .must, "A field that is missing in one request matches only its absence in the other.",
+            "4.1", .must, "An absent selecting field matches only a request in which that field is absent too.",
             "CachePolicy/SelectingFields.swift values", "CachePolicyTests.InvalidationTests/selecting"),
         Requirement(
-            "4.1", .must, "A 304 that brings another Vary: the stored response is found by that from then on.",
+            "4.1", .must, "If a 304 response changes Vary, later requests are matched by the new Vary.",
             "ResponseCache/ResponseCache+Confirming.swift write",
             "CachingTests.ValidationTests/vary"),
         Requirement(
-            "4.1", .must, "Selecting fields are those of the request as the upstream got it, without what Connection names.",
+            "4.1", .must, "Selecting fields are taken from the forwarded request, without the fields listed in Connection.",
             "HTTPCore/HopByHop.swift removingNamed",
             "CachingTests.SelectionTests/hidden"),
         Requirement(
-            "4.1", .must, "Vary with a star never matches, wherever the star stands.", "CachePolicy/SelectingFields.swift isStar",
+            "4.1", .must, "A Vary field with a member * never matches.", "CachePolicy/SelectingFields.swift isStar",
             "CachePolicyTests.StoringTests/byAnswer"),
     ]
 
     private static let freshness = [
         Requirement(
             "4.2", .should,
-            "Where freshness is said in several ways, the first or the most restrictive counts; what cannot be read is stale.",
+            "If freshness information conflicts, the first or the most restrictive value applies; invalid information means stale.",
             "CachePolicy/CacheControl.swift smaller", "CachePolicyTests.FreshnessTests/lifetimes"),
         Requirement(
-            "4.2", .should, "Dates are read in any case; a time zone other than GMT makes them invalid.", "HTTPCore/HTTPDate.swift parse",
+            "4.2", .should, "Dates are parsed case-insensitively; a date in a time zone other than GMT is invalid.",
+            "HTTPCore/HTTPDate.swift parse",
             "HTTPCoreTests.HTTPDateTests/read"),
         Requirement(
-            "4.2.1", .must, "s-maxage comes before max-age, that before Expires less Date.", "CachePolicy/Freshness.swift lifetime",
+            "4.2.1", .must, "The freshness lifetime is s-maxage, else max-age, else Expires minus Date.",
+            "CachePolicy/Freshness.swift lifetime",
             "CachePolicyTests.FreshnessTests/lifetimes"),
         Requirement(
-            "4.2.2", .must, "No guess where a lifetime is given.", "CachePolicy/StoredHead.swift heuristic",
+            "4.2.2", .must, "Heuristic freshness is not used if the response has an explicit lifetime.",
+            "CachePolicy/StoredHead.swift heuristic",
             "CachingTests.SemanticsTests/heuristics"),
         Requirement(
-            "4.2.2", .should, "A guess is at most a tenth of the time since Last-Modified: it is off unless the operator says how much.",
+            "4.2.2", .should, "Heuristic freshness is off by default, and at most 10 % of the time since Last-Modified.",
             "CachePolicy/Freshness.swift heuristic", "CachingTests.SemanticsTests/heuristics"),
         Requirement(
-            "4.2.3", .must, "The age takes in Age, Date, the delay of the response and the time in the store.",
+            "4.2.3", .must, "The current age is calculated from Age, Date, the response delay and the resident time.",
             "CachePolicy/Freshness.swift currentAge", "CachePolicyTests.FreshnessTests/currentAge"),
         Requirement(
-            "4.2.3", .must, "A confirmation counts for the age, also where it was not written down.",
+            "4.2.3", .must, "A confirmation (304) resets the age, even if it was not written to disk.",
             "CachePolicy/UnwrittenConfirmation.swift encode", "CachingTests.ConfirmedAgeTests/confirmed"),
         Requirement(
-            "4.2.4", .may, "While disconnected, a later 404 or 410 goes out in the place of the copy that it came after.",
+            "4.2.4", .may, "While disconnected, a cache may serve a later 404 or 410 response instead of the earlier stored response.",
             "ResponseCache/ResponseCache+Gone.swift saysGone", "CachingTests.GoneTests/remembered"),
         Requirement(
             "4.2.4", .must,
-            "No stale response where no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs).",
+            "No stale response is served if no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs).",
             "CachePolicy/Reuse.swift forbiddance", "CachePolicyTests.ReuseTests/rescue"),
         Requirement(
-            "4.2.4", .must, "No stale response unless disconnected or allowed by the client or the response.",
+            "4.2.4", .must, "A stale response is served only if the cache is disconnected, or the client or the response allows it.",
             "CachePolicy/Reuse.swift decide",
             "CachePolicyTests.RandomWalkTests/agree"),
     ]
 
     private static let validation = [
         Requirement(
-            "4.3.1", .must, "A stored entity tag is sent with the request that validates.", "CachePolicy/Validation.swift addConditions",
+            "4.3.1", .must, "A validation request contains the stored entity tag.", "CachePolicy/Validation.swift addConditions",
             "CachingTests.CachingTests/validation"),
         Requirement(
-            "4.3.1", .should, "Last-Modified too.", "CachePolicy/Validation.swift ifModifiedSince",
+            "4.3.1", .should, "A validation request contains the stored Last-Modified.", "CachePolicy/Validation.swift ifModifiedSince",
             "CachingTests.CachingTests/validation"),
         Requirement(
-            "4.3.2", .must, "Conditions that only the upstream can judge (If-Match, If-Unmodified-Since) are left to it.",
+            "4.3.2", .must, "If-Match and If-Unmodified-Since are not evaluated by the cache; such requests are forwarded.",
             "CachePolicy/RequestUse.swift hasOtherConditions", "CachingTests.CachingTests/bypass"),
         Requirement(
-            "4.3.2", .should, "If-None-Match is answered from the store with 304, before If-Modified-Since.",
+            "4.3.2", .should, "If-None-Match is evaluated against the stored response, with precedence over If-Modified-Since.",
             "CachePolicy/Preconditions.swift isNotModified", "CachePolicyTests.ValidationTests/preconditions"),
         Requirement(
-            "4.3.2", .should, "If-Modified-Since is held against Last-Modified, without it against Date.",
+            "4.3.2", .should, "If-Modified-Since is compared with Last-Modified, or with Date if Last-Modified is absent.",
             "CachePolicy/Preconditions.swift isNotModified",
             "CachePolicyTests.ValidationTests/dateInstead"),
         Requirement(
-            "4.3.2", .should, "Range is answered from a stored whole, If-Range with it.", "CachePolicy/RangeRequest.swift RangeRequest",
+            "4.3.2", .should, "Range and If-Range are evaluated against a complete stored response.",
+            "CachePolicy/RangeRequest.swift RangeRequest",
             "CachingTests.SemanticsTests/parts"),
         Requirement(
-            "4.3.2", .must, "If-Range holds for a strong tag or a strong date only.", "CachePolicy/RangeRequest.swift isHeld",
+            "4.3.2", .must, "If-Range matches only a strong entity tag or a strong date.", "CachePolicy/RangeRequest.swift isHeld",
             "CachePolicyTests.RangeTests/conditions"),
         Requirement(
-            "4.3.3", .must, "A full response to a validation takes the stored one's place.",
+            "4.3.3", .must, "A full response to a validation request replaces the stored response.",
             "ResponseCache/ResponseCache+Storing.swift store",
             "CachingTests.CachingTests/networkFirst"),
         Requirement(
-            "4.3.3", .may, "A 500, 502, 503 or 504 counts as no response: a copy that may be stale goes out.",
+            "4.3.3", .may, "After a 500, 502, 503 or 504 response, a stored response that may be served stale is served instead.",
             "CachePolicy/LastGood.swift serverError",
             "RescueTests.RescueTests/rescued"),
         Requirement(
-            "4.3.4", .must, "A 304 is used for the stored response whose validator it names, and for no other.",
+            "4.3.4", .must, "A 304 response updates only the stored response whose validator it contains.",
             "CachePolicy/Validation.swift applies", "CachePolicyTests.SelectionTests/applies"),
         Requirement(
-            "4.3.4", .must, "A 304 for what is not stored updates nothing: the upstream is asked again, without conditions.",
+            "4.3.4", .must, "A 304 response that matches no stored response updates nothing; the request is repeated without conditions.",
             "Decisions/FetchMachine.swift fetchUnconditionally",
             "CachingTests.ValidationTests/foreign"),
         Requirement(
             "4.3.4", .must,
-            "A 304's fields are the stored one's from then on, the media type too, unless what was checked as JSON were none.",
+            "The fields of a 304 response replace stored ones. Content-Type is replaced only if content checked as JSON remains JSON.",
             "CachePolicy/Validation.swift freshened", "CachePolicyTests.SelectionTests/updates"),
         Requirement(
-            "4.3.5", .should, "A HEAD that fits freshens the stored response to GET: under strict also without a validator.",
+            "4.3.5", .should, "A matching HEAD response freshens the stored GET response; with policy: strict, even without a validator.",
             "CachePolicy/Validation.swift update", "CachePolicyTests.SelectionTests/heads"),
         Requirement(
-            "4.3.4", .must, "A late 304 or HEAD updates nothing that was asked for after it.",
+            "4.3.4", .must, "A late 304 or HEAD response does not update a response to a later request.",
             "ResponseCache/ResponseCache+Confirming.swift base",
             "CachingTests.StoringOrderTests/confirmation"),
         Requirement(
-            "4.3.5", .should, "A HEAD that differs makes the stored response stale.", "CachePolicy/Validation.swift fits",
+            "4.3.5", .should, "A HEAD response that does not match makes the stored GET response stale.",
+            "CachePolicy/Validation.swift fits",
             "CachingTests.SemanticsTests/head"),
     ]
 
     private static let invalidation = [
         Requirement(
-            "4.4", .must, "Never with the URIs of another origin, nor outside the upstream's base path.",
+            "4.4", .must, "Invalidation is limited to URIs of the same origin and within the upstream's base path.",
             "CachePolicy/Invalidation.swift UpstreamOrigin", "CachePolicyTests.GroupTests/dropped"),
         Requirement(
-            "4.4", .must, "A successful unsafe request makes its target invalid; an unknown method counts as unsafe.",
+            "4.4", .must, "A successful unsafe request invalidates its target URI; unknown methods count as unsafe.",
             "CachePolicy/Invalidation.swift targets",
             "CachePolicyTests.InvalidationTests/targets"),
         Requirement(
-            "4.4", .must, "What is stored for the target by a request's content (QUERY) is invalid too.",
+            "4.4", .must, "Invalidation of a target includes responses stored by request content (QUERY).",
             "ResponseCache/ResponseCache.swift invalidationPart", "CachingTests.InvalidationTests/byContent"),
         Requirement(
-            "4.4", .may, "Location and Content-Location too.", "CachePolicy/Invalidation.swift targets",
+            "4.4", .may, "The URIs in Location and Content-Location are invalidated too.", "CachePolicy/Invalidation.swift targets",
             "CachePolicyTests.InvalidationTests/targets"),
         Requirement(
-            "4.4", .must, "Never those of another origin.", "CachePolicy/Invalidation.swift path",
+            "4.4", .must, "URIs of another origin in Location and Content-Location are not invalidated.",
+            "CachePolicy/Invalidation.swift path",
             "CachePolicyTests.InvalidationTests/targets"),
     ]
 
     private static let fields = [
         Requirement(
-            "5.1", .should, "Of several Age values the first counts; one that is no number is ignored.",
+            "5.1", .should, "The first of several Age values is used; a value that is not a number is ignored.",
             "CachePolicy/Freshness.swift ageValue", "CachePolicyTests.FreshnessTests/ageValues"),
         Requirement(
-            "5.2", .must, "Directives are passed on, whatever is done with them.", "HTTPCore/HopByHop.swift protected",
+            "5.2", .must, "Cache directives are forwarded, whether or not the cache applies them.", "HTTPCore/HopByHop.swift protected",
             "UpstreamSideTests.ProxyingTests/fields"),
         Requirement(
-            "5.2", .should, "Names in any case, arguments as tokens and as quoted strings.",
+            "5.2", .should, "Directive names are case-insensitive; arguments may be tokens or quoted strings.",
             "CachePolicy/CacheDirective.swift isWellQuoted",
             "CachePolicyTests.FreshnessTests/lifetimes"),
         Requirement(
-            "5.2.1", .should, "max-age, max-stale, min-fresh and no-cache of requests are obeyed.", "CachePolicy/Reuse.swift decide",
+            "5.2.1", .should, "The request directives max-age, max-stale, min-fresh and no-cache are applied.",
+            "CachePolicy/Reuse.swift decide",
             "CachePolicyTests.ReuseTests/directives"),
         Requirement(
-            "5.2.1.5", .must, "no-store of a request: nothing of it or its response is kept.", "CachePolicy/Storing.swift requestNoStore",
+            "5.2.1.5", .must, "With the no-store request directive, neither the request nor its response is stored.",
+            "CachePolicy/Storing.swift requestNoStore",
             "CachingTests.CachingTests/requestDirectives"),
         Requirement(
-            "5.2.1.6", .should, "no-transform of a request: what is stored is not coded for it.",
+            "5.2.1.6", .should, "With the no-transform request directive, the stored content is not compressed for the response.",
             "CachePolicy/CacheControl.swift noTransform",
-            "ClientSideTests.LetterTests/requestNoTransform"),
+            "ClientSideTests.StrictConformanceTests/requestNoTransform"),
         Requirement(
-            "5.2.1.7", .should, "only-if-cached is answered from the store or with 504.", "Decisions/RequestDecision.swift onlyIfCached",
+            "5.2.1.7", .should, "A request with only-if-cached is answered with a stored response or with 504.",
+            "Decisions/RequestDecision.swift onlyIfCached",
             "CachingTests.CachingTests/requestDirectives"),
         Requirement(
-            "5.2.2.2", .must, "must-revalidate: no stale response; an error where the upstream is not reached (strict).",
+            "5.2.2.2", .must,
+            "With must-revalidate, no stale response is served; if the upstream is unreachable, the client gets 504 (strict).",
             "CachePolicy/Reuse.swift mustRevalidate",
             "RescueTests.RescueTests/policies"),
         Requirement(
-            "5.2.2.3", .should, "must-understand lets no-store be ignored where the status is understood.",
+            "5.2.2.3", .should, "With must-understand, no-store is ignored if the status is understood.",
             "CachePolicy/Storing.swift mustUnderstand", "CachePolicyTests.StoringTests/byAnswer"),
         Requirement(
-            "5.2.2.4", .must, "no-cache: not used without validation.", "CachePolicy/Reuse.swift noCache",
+            "5.2.2.4", .must, "With the no-cache response directive, a stored response is not used without validation.",
+            "CachePolicy/Reuse.swift noCache",
             "CachePolicyTests.ReuseTests/forbidden"),
         Requirement(
             "5.2.2.6", .must,
-            "no-transform: nothing is transformed. Such content is kept in its coding (cache.store: any), or passed on and not stored.",
+            "With no-transform, content is not transformed. It is stored in its coding (cache.store: any), or forwarded and not stored.",
             "CachePolicy/Storing.swift noTransform", "CachePolicyTests.StoringTests/byAnswer"),
         Requirement(
-            "5.2.2.8", .must, "proxy-revalidate: as must-revalidate, for shared caches.", "CachePolicy/Reuse.swift proxyRevalidate",
+            "5.2.2.8", .must, "proxy-revalidate has the meaning of must-revalidate for shared caches.",
+            "CachePolicy/Reuse.swift proxyRevalidate",
             "CachePolicyTests.ReuseTests/rescue"),
         Requirement(
-            "5.2.2.10", .must, "s-maxage: comes before max-age and Expires, and means proxy-revalidate.",
+            "5.2.2.10", .must, "s-maxage overrides max-age and Expires, and implies proxy-revalidate.",
             "CachePolicy/Reuse.swift sharedMaxAge",
             "CachePolicyTests.ReuseTests/rescue"),
         Requirement(
-            "5.2.2.10", .must, "s-maxage and proxy-revalidate mean nothing to one user's own cache.",
+            "5.2.2.10", .must, "A private cache ignores s-maxage and proxy-revalidate.",
             "CachePolicy/CacheControl.swift asRead",
             "CachePolicyTests.DirectiveTests/role"),
         Requirement(
-            "5.2.3", .must, "Unknown directives mean nothing.", "CachePolicy/CacheDirective.swift candidate",
+            "5.2.3", .must, "Unknown directives are ignored.", "CachePolicy/CacheDirective.swift candidate",
             "CachePolicyTests.ReuseTests/directives"),
         Requirement(
-            "5.3", .must, "Expires that is no date is in the past, \"0\" above all.", "CachePolicy/Freshness.swift lifetime",
+            "5.3", .must, "An invalid Expires value, especially \"0\", counts as a time in the past.",
+            "CachePolicy/Freshness.swift lifetime",
             "CachePolicyTests.FreshnessTests/lifetimes"),
         Requirement(
-            "5.3", .must, "Expires means nothing beside max-age or s-maxage.", "CachePolicy/Freshness.swift lifetime",
+            "5.3", .must, "Expires is ignored if max-age or s-maxage is present.", "CachePolicy/Freshness.swift lifetime",
             "CachePolicyTests.FreshnessTests/lifetimes"),
         Requirement(
-            "5.4", .should, "Pragma: no-cache counts where there is no Cache-Control.", "CachePolicy/CacheControl.swift pragma",
+            "5.4", .should, "Pragma: no-cache in a request applies only if Cache-Control is absent.",
+            "CachePolicy/CacheControl.swift pragma",
             "CachingTests.CachingTests/requestDirectives"),
-        Requirement("5.5", .may, "Warning is obsolete: it is passed on, stored, and never made.", "", "Nothing to do."),
+        Requirement("5.5", .may, "Warning is obsolete: it is forwarded and stored, and never generated.", "", "No implementation needed."),
     ]
 
     private static let security = [
         Requirement(
-            "7.1", .should, "What a client sends and the upstream may react to is in the key, or dropped.",
+            "7.1", .should, "Request fields that may change the response are part of the cache key or are removed (cache poisoning).",
             "Forwarding/UpstreamRequestFields.swift isDropped",
             "UpstreamSideTests.ProxyingTests/fields"),
         Requirement(
-            "7.3", .may, "What a 304 or a HEAD says of cookies is treated in the same way.",
+            "7.3", .may, "Set-Cookie in a 304 or HEAD response is handled according to the setting, too.",
             "ResponseCache/ResponseCache+Confirming.swift setCookie",
-            "ClientSideTests.LetterTests/cookies"),
+            "ClientSideTests.StrictConformanceTests/cookies"),
         Requirement(
             "7.3", .may,
-            "Set-Cookie does not forbid storing; the response is kept without it, with it, or not at all, as the operator says.",
+            "Set-Cookie does not prevent storing; a setting stores the response without it, with it, or not at all.",
             "CachePolicy/StoredHead.swift setCookie", "CachingTests.SharedCacheTests/setCookie"),
     ]
 }

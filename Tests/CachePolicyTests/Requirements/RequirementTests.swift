@@ -1,5 +1,5 @@
-// Generates Sources/CachePolicy/README.md from the rows, and checks the rows with the sources and the tests. With
-// CISTERN_WRITE_REQUIREMENTS set, the page is written instead of compared.
+// Renders Sources/CachePolicy/README.md from the rows and compares it with the file; CISTERN_WRITE_REQUIREMENTS=1 writes the file first.
+// Also checks that the code and the tests that the rows name exist.
 
 import Glibc
 import Testing
@@ -66,13 +66,13 @@ struct RequirementTests {
 
     private static var rendered: String {
         var text = """
-            # What RFC 9111 asks of a shared cache
+            # Requirements of RFC 9111 for a shared cache
 
-            Made of the rows in `Tests/CachePolicyTests/Requirements`, and checked by the tests: a row whose code or test is gone fails. What is
-            said to be in force under `strict` differs under `rescue` as Configuration/Concepts/When-the-Upstream-Fails.md says. All of it together is walked
-            through at random beside a reference cache (`make soak`).
+            This page is generated from the rows in `Tests/CachePolicyTests/Requirements`. A test fails if the code or the test of a row is
+            missing. Rows marked strict describe `policy: strict`; Configuration/Concepts/When-the-Upstream-Fails.md describes how `rescue`
+            differs. A random test compares the cache with a reference implementation of all requirements (`make soak`).
 
-            | Section | Level | Requirement | Where | Shown by |
+            | Section | Level | Requirement | Code | Test |
             |---|---|---|---|---|
 
             """
@@ -91,7 +91,7 @@ struct RequirementTests {
             fputs(Self.rendered, file)
             fclose(file)
         }
-        #expect(Self.read(Self.page) == Self.rendered, "write it anew with CISTERN_WRITE_REQUIREMENTS=1")
+        #expect(Self.read(Self.page) == Self.rendered, "outdated; set CISTERN_WRITE_REQUIREMENTS=1 to write the page")
     }
 
     @Test("the code and tests named by the rows exist")

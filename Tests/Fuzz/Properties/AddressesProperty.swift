@@ -64,13 +64,13 @@ enum AddressesProperty {
         let whole = client(lines, field)
         if let address = whole.address.address, !trusted.contains(address), let first = lines.first {
             for lie in field == .forwarded ? ["for=6.6.6.6", "for=\"[::1]\";proto=https"] : ["6.6.6.6", "junk\"", "[::1]:80"] {
-                try expect(client([Array(lie.utf8)] + lines, field) == whole, "a line before changes whose a request is")
+                try expect(client([Array(lie.utf8)] + lines, field) == whole, "a preceding line changes the client")
                 let longer = [Array("\(lie), ".utf8) + first] + lines.dropFirst()
-                try expect(client(longer, field) == whole, "words before change whose a request is")
+                try expect(client(longer, field) == whole, "preceding members change the client")
             }
         }
         guard field != .forwarded || !lines.contains(where: { $0.contains(UInt8(ascii: "\"")) }) else { return }
         guard !lines.isEmpty else { return }
-        try expect(client([Array(lines.joined(separator: Array(", ".utf8)))], field) == whole, "several lines are not one list")
+        try expect(client([Array(lines.joined(separator: Array(", ".utf8)))], field) == whole, "several lines differ from one list")
     }
 }

@@ -19,7 +19,7 @@ enum AdministrationProperty {
             try expect(presented.count == 1 && presented[0].suffix(token.count).elementsEqual(token), "the token was not presented")
         }
         if AdminAccess(head, through: .loopback, token: nil) == .allowed {
-            try expect(!head.fields.contains(.origin), "a web page's request is allowed")
+            try expect(!head.fields.contains(.origin), "a cross-origin request is allowed")
         }
         guard let request = AdminRequest(head) else { return }
         for argument in request.arguments {
@@ -31,7 +31,7 @@ enum AdministrationProperty {
         for route in AdminInterface.routes { _ = route.item(in: request.segments) }
         for segment in request.segments {
             guard let id = StoredItemID(segment) else { continue }
-            try expect(id.description == segment, "an item's name is read back as another")
+            try expect(id.description == segment, "an item ID is parsed differently after formatting")
         }
         let problem = AdminResponse(AdminProblem.badRequest(request.segments.joined()))
         try expect(!problem.head(date: []).isEmpty, "a problem has no head")

@@ -21,17 +21,18 @@ enum ArchiveProperty {
                 continue
             }
             let target = entry.request.target
-            try expect(target.first == UInt8(ascii: "/") && target.allSatisfy { $0 > 0x20 && $0 < 0x7f }, "its target is none")
+            try expect(target.first == UInt8(ascii: "/") && target.allSatisfy { $0 > 0x20 && $0 < 0x7f }, "the target is invalid")
             try expect(
-                entry.requestTime <= entry.responseTime && entry.responseTime <= Timestamp(milliseconds: now), "it comes from the future")
-            try expect((200...599).contains(entry.response.status.rawValue), "its status is none")
+                entry.requestTime <= entry.responseTime && entry.responseTime <= Timestamp(milliseconds: now),
+                "the entry's time is in the future or out of order")
+            try expect((200...599).contains(entry.response.status.rawValue), "the status is invalid")
             for fields in [entry.request.fields, entry.response.fields] {
                 for index in 0..<fields.count {
-                    try expect(fields.name(at: index).allSatisfy(isTokenByte), "a field's name is no token")
-                    try expect(fields.value(at: index).allSatisfy(isFieldValueByte), "a field's value holds a control character")
+                    try expect(fields.name(at: index).allSatisfy(isTokenByte), "a field name is not a token")
+                    try expect(fields.value(at: index).allSatisfy(isFieldValueByte), "a field value contains a control character")
                 }
             }
-            if isShared { try expect(!entry.request.fields.contains(.authorization), "credentials stay in what is for everybody") }
+            if isShared { try expect(!entry.request.fields.contains(.authorization), "a shared response contains credentials") }
             try checkStored(entry, settings)
         }
     }
@@ -46,11 +47,11 @@ enum ArchiveProperty {
         var replay = Replay(recording.requests, order: .once)
         for (number, one) in recording.requests.enumerated() {
             let head = recording.responses[number].head
-            try expect(head.allSatisfy { isFieldValueByte($0) || $0 == 0x0d || $0 == 0x0a }, "a replayed head holds a control character")
+            try expect(head.allSatisfy { isFieldValueByte($0) || $0 == 0x0d || $0 == 0x0a }, "a replayed head contains a control character")
             guard case .serve = replay.respond(to: one.request) else { throw Violation(description: "a recorded request gets no response") }
         }
         guard case .refuse(let refusal) = replay.respond(to: strange) else {
-            throw Violation(description: "what nobody asked gets a response")
+            throw Violation(description: "an unrecorded request gets a response")
         }
         _ = replay.problem(refusal, to: strange, status: 404)
     }
@@ -66,11 +67,11 @@ enum ArchiveProperty {
             }
             let head = RequestHead(method: .options, target: Array("/".utf8)[...], version: .http11, fields: fields)
             for lines in [cors.lines(for: head), cors.preflight(head) ?? []] {
-                try expect(lines.isEmpty || lines.suffix(2).elementsEqual("\r\n".utf8), "a line has no end")
-                try expect(lines.allSatisfy { isFieldValueByte($0) || $0 == 0x0d || $0 == 0x0a }, "a line holds a control character")
+                try expect(lines.isEmpty || lines.suffix(2).elementsEqual("\r\n".utf8), "a line is not terminated")
+                try expect(lines.allSatisfy { isFieldValueByte($0) || $0 == 0x0d || $0 == 0x0a }, "a line contains a control character")
             }
             let isKnown = recorded.contains(origin) || recorded.contains(Array("*".utf8))
-            try expect(isKnown || cors.preflight(head) == nil, "an origin is let in that nobody has let in")
+            try expect(isKnown || cors.preflight(head) == nil, "an origin without permission is allowed")
         }
     }
 
@@ -83,9 +84,9 @@ enum ArchiveProperty {
             requestTime: entry.requestTime, responseTime: entry.responseTime)
         let (bytes, metadata) = StoredHead.make(received, settings: settings)
         let head = StoredHead.parse(bytes.span)
-        try expect(head?.status == entry.response.status, "its head cannot be read back")
+        try expect(head?.status == entry.response.status, "the encoded head cannot be decoded")
         let encoded = metadata.encoded()
-        try expect(StoredMetadata(encoded.span) == metadata, "its metadata cannot be read back")
+        try expect(StoredMetadata(encoded.span) == metadata, "the encoded metadata cannot be decoded")
         _ = Freshness.currentAge(of: metadata, now: Timestamp(milliseconds: now))
     }
 }

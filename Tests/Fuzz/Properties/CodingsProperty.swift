@@ -17,8 +17,8 @@ enum CodingsProperty {
             try expect(decoded.count <= limit, "\(decoded.count) bytes came out where \(limit) are allowed")
         }
         guard let coded = content.withUnsafeBytes({ GzipEncoder().encode($0) }) else { return }
-        try expect(coded.count <= content.count, "coding made it longer")
+        try expect(coded.count <= content.count, "compression made the content longer")
         let again = try? ContentDecoder.decode(coded, .gzip, limit: 1 << 22)
-        try expect(again == content, "what was coded is not read back")
+        try expect(again == content, "compressed content is not restored")
     }
 }

@@ -17,7 +17,7 @@ enum CookiesProperty {
         let areSame = parts(requests[0]) == parts(requests[1])
         guard let left = Reading(requests[0]), let right = Reading(requests[1]) else {
             // If one of them is ambiguous, all of its bytes count.
-            try expect(!areSame || requests[0] == requests[1], "one partition for fields that differ and can be read in two ways")
+            try expect(!areSame || requests[0] == requests[1], "ambiguous Cookie fields share a partition")
             return
         }
         try expect(areSame == (left == right), areSame ? "one partition for two meanings" : "two partitions for one meaning")
@@ -37,11 +37,11 @@ enum CookiesProperty {
 
     private static func checkAdditions(_ lines: [[UInt8]]) throws(Violation) {
         let known = Array("session=1".utf8)
-        try expect(parts(lines) != parts(lines + [known]), "a cookie that says who somebody is makes no difference")
+        try expect(parts(lines) != parts(lines + [known]), "a credential cookie does not change the partition")
         guard cookies.pairs(of: fields(lines)) != nil, lines.count < CredentialCookies.pairLimit / 64 else { return }
         let nothing = Array("_ga=GA1.2.3; AWSALB=\"x\"".utf8)
         guard cookies.pairs(of: fields(lines + [nothing])) != nil else { return }
-        try expect(parts(lines) == parts([nothing] + lines), "a cookie that says nothing makes a difference")
+        try expect(parts(lines) == parts([nothing] + lines), "an ignored cookie changes the partition")
     }
 }
 

@@ -17,7 +17,7 @@ enum FieldsProperty {
         try checkRanges(lines)
         try checkVariance(lines)
         let groups = CacheTags.tags(of: fields("surrogate-key", lines) + fields("cache-tag", lines) + fields("cache-groups", lines))
-        try expect(Set(groups).count == groups.count, "a tag is there twice")
+        try expect(Set(groups).count == groups.count, "a duplicate tag")
     }
 
     private static func fields(_ name: String, _ lines: [[UInt8]]) -> Fields {
@@ -36,24 +36,24 @@ enum FieldsProperty {
         let forbidding = [Array("no-store, max-age=5".utf8)]
         for both in [lines + forbidding, forbidding + lines] {
             let control = ResponseCacheControl(fields("cache-control", both))
-            try expect(control.noStore, "no-store in a line of its own is overlooked")
-            try expect(control.maxAge ?? 0 <= 5, "a longer max-age wins over a shorter one")
+            try expect(control.noStore, "no-store in its own line is ignored")
+            try expect(control.maxAge ?? 0 <= 5, "a longer max-age overrides a shorter one")
         }
         _ = RequestCacheControl(fields("cache-control", lines))
     }
 
     private static func checkVary(_ lines: [[UInt8]]) throws(Violation) {
         let response = fields("vary", lines)
-        try expect(SelectingFields.isStar(fields("vary", lines + [[UInt8(ascii: "*")]])), "a star in a line of its own is overlooked")
+        try expect(SelectingFields.isStar(fields("vary", lines + [[UInt8(ascii: "*")]])), "* in its own line is ignored")
         let names = SelectingFields.names(response: response, request: Fields(), settings: CachePolicySettings())
         try expect(Set(names).count == names.count, "a selecting field is named twice")
         let encoded = SelectingFields.encode(names)
         let decoded = SelectingFields.decode(encoded.span)
-        try expect(decoded.map(Array.init) == names.filter { !$0.isEmpty }, "a marker's names are read back as others")
+        try expect(decoded.map(Array.init) == names.filter { !$0.isEmpty }, "a marker's names are decoded differently")
         for name in ["accept-language", "x-other"] {
             let values = SelectingFields.values(of: [Array(name.utf8)[...]], in: fields(name, lines))
             let absent = SelectingFields.values(of: [Array(name.utf8)[...]], in: Fields())
-            try expect((values == absent) == lines.isEmpty, "an absent field and one that is there select alike")
+            try expect((values == absent) == lines.isEmpty, "an absent and a present field have equal values")
         }
     }
 
@@ -61,7 +61,7 @@ enum FieldsProperty {
         for line in lines {
             if let seconds = HTTPDate.parse(line[...], now: now.seconds) {
                 let written = HTTPDate.format(seconds)
-                try expect(HTTPDate.parse(written[...], now: now.seconds) == seconds, "a date is read back as another")
+                try expect(HTTPDate.parse(written[...], now: now.seconds) == seconds, "a date is parsed differently after formatting")
             }
             if let milliseconds = RFC3339.parse(String(decoding: line, as: UTF8.self)) {
                 let written = RFC3339.format(milliseconds: milliseconds)
@@ -99,7 +99,7 @@ enum FieldsProperty {
         guard let variance = SearchVariance(fields("no-vary-search", lines)) else { return }
         let encoded = variance.encoded
         let again = SearchVariance(encoded: encoded.span)
-        try expect(again == variance, "a variance is read back as another")
+        try expect(again == variance, "a variance is decoded differently")
     }
 }
 

@@ -19,12 +19,12 @@ enum GraphQLProperty {
         }
         if let text = String(validating: bytes, as: UTF8.self) {
             let json = JSONValue.object([.init("query", .string(text))])
-            try expect(GraphQLRequest.changesSomething(json: json.serialized().span) == changes, "in JSON it is found to be another")
+            try expect(GraphQLRequest.changesSomething(json: json.serialized().span) == changes, "the result differs in JSON")
             let batch = JSONValue.array([json, .null])
-            try expect(GraphQLRequest.changesSomething(json: batch.serialized().span) == changes, "in a batch it is found to be another")
+            try expect(GraphQLRequest.changesSomething(json: batch.serialized().span) == changes, "the result differs in a batch")
             var form = Array("a=b&query=".utf8)
             for byte in bytes { form += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]] }
-            try expect(GraphQLRequest.changesSomething(form: form) == changes, "in a form it is found to be another")
+            try expect(GraphQLRequest.changesSomething(form: form) == changes, "the result differs in a form")
         }
         try checkIdentity(bytes)
     }

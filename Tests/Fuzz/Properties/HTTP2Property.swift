@@ -49,7 +49,7 @@ private final class Telling: HTTP2SessionDelegate {
 
     func received(_ section: borrowing HTTP2FieldSection, _ kind: HTTP2SectionKind, on stream: Int32, endsStream: Bool) {
         guard kind == .head else { return }
-        if !open.insert(stream).inserted { fault = "a stream began twice" }
+        if !open.insert(stream).inserted { fault = "a stream was opened twice" }
         guard case .head(let head, _) = HTTP2RequestHead.read(section, endsStream: endsStream, limits: RequestLimits()) else { return }
         let written = head.fields.bytes
         heads.append(written)
@@ -66,7 +66,7 @@ private final class Telling: HTTP2SessionDelegate {
     }
 
     func receivedContent(_ bytes: UnsafeRawBufferPointer, on stream: Int32) {
-        if !open.contains(stream) { fault = "content came on a stream that is not open" }
+        if !open.contains(stream) { fault = "content on a stream that is not open" }
         session.consume(bytes.count, on: stream)
     }
 

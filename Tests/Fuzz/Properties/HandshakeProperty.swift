@@ -40,7 +40,7 @@ enum HandshakeProperty {
     private static func step(_ connection: OpaquePointer, _ outcome: inout Outcome) throws(Violation) -> Int32 {
         let step = ctls_accept_step(connection)
         guard step == Int32(CTLS_WANTS_CHOICE) else { return step }
-        try expect(outcome.name == nil, "a name was asked for twice")
+        try expect(outcome.name == nil, "a name was requested twice")
         let name = String(cString: ctls_accept_name(connection))
         try expect(name.utf8.count <= 255 && !name.utf8.contains { (0x41...0x5a).contains($0) }, "the name \(name)")
         outcome.name = name

@@ -18,9 +18,9 @@ enum JSONProperty {
         if let value { try checkWritten(value) }
         let canonical = CanonicalJSON.make(bytes.span)
         guard let canonical else { return }
-        try expect(isValid, "what has a canonical form is not valid")
-        try expect(JSONTextChecker.check(canonical.span) == verdict, "the canonical form is not valid, or of another kind")
-        try expect(CanonicalJSON.make(canonical.span) == canonical, "the canonical form of the canonical form is another one")
+        try expect(isValid, "invalid JSON has a canonical form")
+        try expect(JSONTextChecker.check(canonical.span) == verdict, "the canonical form is invalid or of another kind")
+        try expect(CanonicalJSON.make(canonical.span) == canonical, "the canonical form is not idempotent")
         // White space around the text makes no difference.
         try expect(CanonicalJSON.make(([0x20, 0x0a] + bytes + [0x09]).span) == canonical, "white space changes the canonical form")
     }
@@ -28,8 +28,8 @@ enum JSONProperty {
     private static func checkWritten(_ value: JSONValue) throws(Violation) {
         for isIndented in [false, true] {
             let text = value.serialized(isIndented: isIndented)
-            guard let again = JSONValue(text) else { throw Violation(description: "what was read is written as something that is no JSON") }
-            try expect(again.serialized(isIndented: isIndented) == text, "what was written is read as something else")
+            guard let again = JSONValue(text) else { throw Violation(description: "a parsed value is serialized to invalid JSON") }
+            try expect(again.serialized(isIndented: isIndented) == text, "serialized JSON is parsed differently")
         }
     }
 }

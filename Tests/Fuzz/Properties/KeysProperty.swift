@@ -32,21 +32,21 @@ enum KeysProperty {
     private static func checkReadBack(_ target: [UInt8]) throws(Violation) {
         let partition = [UInt8](repeating: 7, count: 16)
         var bytes = key(target, partition: partition, extra: target)
-        guard let read = StoredKey(bytes) else { throw Violation(description: "a key cannot be read back") }
+        guard let read = StoredKey(bytes) else { throw Violation(description: "a key cannot be decoded") }
         try expect(
             read.authority == authority && read.partition == partition && read.extra == target && read.variant == nil
                 && read.baseCount == bytes.count,
-            "a key is read back as another")
-        try expect(read.credentialFreeKey(of: bytes) == key(target, extra: target), "the key without a partition is another")
+            "a key is decoded differently")
+        try expect(read.credentialFreeKey(of: bytes) == key(target, extra: target), "the key without a partition differs")
         // A stray percent sign is doubled in the key, so the spelling in the key has another key.
         if read.target.firstRange(of: [0x25, 0x25]) == nil {
-            try expect(key(read.target) == key(target), "the canonical spelling has another key")
+            try expect(key(read.target) == key(target), "the canonical target has another key")
         }
         CacheKey.appendVariant(to: &bytes, generation: 1 << 40, selecting: [1, 0, 0, 0, 0x61, 1, 1, 0, 0, 0, 0x62])
-        guard let variant = StoredKey(bytes)?.variant else { throw Violation(description: "a variant's key cannot be read back") }
+        guard let variant = StoredKey(bytes)?.variant else { throw Violation(description: "a variant's key cannot be decoded") }
         try expect(
             variant.generation == 1 << 40 && variant.selecting.map(\.name) == ["a"] && variant.selecting[0].value == "b",
-            "a variant's key is read back as another")
+            "a variant's key is decoded differently")
     }
 }
 

@@ -41,16 +41,16 @@ enum RecoveryProperty {
                 throw Violation(description: "the store does not open")
             }
             defer { if round == 0 { store.close() } }
-            if round == 1 { try expect(stored(store, key) == content, "what was stored is not found after another start") }
+            if round == 1 { try expect(stored(store, key) == content, "a stored item is not found after a restart") }
             visit(store)
             guard store.statistics.isWritable else { continue }
             let item = NewItem(key: key, metadata: [1], head: [2], body: content, retention: .mayRescue)
-            try expect(store.insert(item) == .accepted, "nothing more can be stored")
+            try expect(store.insert(item) == .accepted, "a new item is not accepted")
             store.flush()
-            try expect(stored(store, key) == content, "what was stored is not found")
+            try expect(stored(store, key) == content, "a stored item is not found")
             kept = store.statistics.entries
         }
-        try expect(kept > 0, "nothing is kept")
+        try expect(kept > 0, "no item is stored")
     }
 
     private static func stored(_ store: ResponseStore, _ key: [UInt8]) -> [UInt8]? {

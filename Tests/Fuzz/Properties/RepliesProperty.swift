@@ -21,7 +21,7 @@ enum RepliesProperty {
             try expect(elements(of: reply) <= limits.replyElements, "too many elements")
             var written: [UInt8] = []
             write(reply, to: &written)
-            try expect(read([written[...]]).replies == [reply], "another reply when it is written again")
+            try expect(read([written[...]]).replies == [reply], "the serialized reply is parsed differently")
             try checkMap(reply)
             if case .error(let text) = reply { try checkMeaning(text) }
         }
@@ -59,13 +59,13 @@ enum RepliesProperty {
         guard let map = SlotMap(reply, from: .host("asked", port: 1), limit: 20) else { return }
         try expect(map.primaries.count <= 20 && map.replicas.count <= 20, "too many servers")
         for slot in stride(from: 0, to: KeySlot.count, by: 97) {
-            if let owner = map.owner(of: slot) { try expect(map.primaries.contains(owner), "an owner that is none") }
+            if let owner = map.owner(of: slot) { try expect(map.primaries.contains(owner), "the owner of a slot is not a primary") }
         }
     }
 
     private static func checkMeaning(_ text: [UInt8]) throws(Violation) {
         if case .moved(let slot, _) = ErrorMeaning.of(text, from: .host("asked", port: 1)) {
-            try expect((0..<KeySlot.count).contains(slot), "a slot that there is not")
+            try expect((0..<KeySlot.count).contains(slot), "the slot is out of range")
         }
     }
 }

@@ -32,11 +32,11 @@ enum RequestProperty {
     }
 
     private static func checkFields(_ request: RequestHead) throws(Violation) {
-        try expect(request.target.allSatisfy { $0 > 0x20 && $0 < 0x7f }, "the target holds a control character or a space")
+        try expect(request.target.allSatisfy { $0 > 0x20 && $0 < 0x7f }, "the target contains a control character or a space")
         for index in 0..<request.fields.count {
             let (name, value) = (request.fields.name(at: index), request.fields.value(at: index))
-            try expect(!name.isEmpty && name.allSatisfy(isTokenByte), "a field's name is no token")
-            try expect(value.allSatisfy(isFieldValueByte), "a field's value holds a control character")
+            try expect(!name.isEmpty && name.allSatisfy(isTokenByte), "a field name is not a token")
+            try expect(value.allSatisfy(isFieldValueByte), "a field value contains a control character")
         }
     }
 
@@ -52,9 +52,9 @@ enum RequestProperty {
         guard text.count <= RequestLimits().headBytes else { return }
         var parser = RequestParser()
         guard case .head(let again) = Outcome(parser.parse(text.span, limits: RequestLimits())) else {
-            throw Violation(description: "a head that was taken is refused when it is written again")
+            throw Violation(description: "an accepted head is rejected after serialization")
         }
-        try expect(again.hasSameMeaning(as: head) && again.consumed == text.count, "a head is read in another way when it is written again")
+        try expect(again.hasSameMeaning(as: head) && again.consumed == text.count, "a head is parsed differently after serialization")
     }
 }
 

@@ -10,33 +10,33 @@ enum ResponseProperty {
         for method in [Method.get, .head] {
             let whole = try Reading(bytes, to: method, cutAt: bytes.count)
             for cut in splits(of: bytes.count) {
-                try expect(Reading(bytes, to: method, cutAt: cut) == whole, "a response is read in another way when it comes in two pieces")
+                try expect(Reading(bytes, to: method, cutAt: cut) == whole, "a response in two pieces is parsed differently")
             }
         }
         guard let (head, framing) = try read(bytes) else { return }
         let fields = head.fields
         for index in 0..<fields.count {
-            try expect(fields.name(at: index).allSatisfy(isTokenByte), "a field's name is no token")
-            try expect(fields.value(at: index).allSatisfy(isFieldValueByte), "a field's value holds a control character")
+            try expect(fields.name(at: index).allSatisfy(isTokenByte), "a field name is not a token")
+            try expect(fields.value(at: index).allSatisfy(isFieldValueByte), "a field value contains a control character")
         }
         let lengths = fields.all(.contentLength)
         switch framing {
-        case .byProtocol: try expect(head.status.forbidsContent, "a response that has content has no framing")
+        case .byProtocol: try expect(head.status.forbidsContent, "a response with content has no framing")
         case .length(let count):
             try expect(!fields.contains(.transferEncoding), "a response with Transfer-Encoding is read by its length")
             try expect(lengths.allSatisfy { Int(String(decoding: $0, as: UTF8.self)) == count }, "two lengths differ")
-        case .chunked: try expect(lengths.isEmpty, "a response in chunks has a Content-Length too")
-        case .connectionEnd: try expect(lengths.isEmpty && !fields.contains(.transferEncoding), "its framing is overlooked")
-        case .tunnel: throw Violation(description: "a change to another protocol that nobody offered is taken")
+        case .chunked: try expect(lengths.isEmpty, "a chunked response has a Content-Length")
+        case .connectionEnd: try expect(lengths.isEmpty && !fields.contains(.transferEncoding), "the framing is ignored")
+        case .tunnel: throw Violation(description: "an unrequested upgrade is accepted")
         }
         var text: [UInt8] = []
         ResponseSerializer.append(head, to: &text)
         guard let again = try read(text + [0x0d, 0x0a]) else {
-            throw Violation(description: "a head that was taken is refused when it is written again")
+            throw Violation(description: "an accepted head is rejected after serialization")
         }
         try expect(
             again.framing == framing && again.head.status == head.status && again.head.fields.isSame(as: fields),
-            "a head is read in another way when it is written again")
+            "a head is parsed differently after serialization")
     }
 
     /// Result of reading a response in two pieces. Whether bytes after its end are an error may depend on their time of arrival.
@@ -59,12 +59,12 @@ enum ResponseProperty {
                 let event = reader.next(piece.span, &position)
                 switch event {
                 case .needsMore:
-                    try expect(position == piece.count, "bytes are left")
+                    try expect(position == piece.count, "unread bytes remain")
                     return
-                case .headLines: try expect(position > before, "no line was taken")
+                case .headLines: try expect(position > before, "no line was consumed")
                 case .informational(let head), .final(let head): statuses.append(head.status)
                 case .content(let range):
-                    try expect(!range.isEmpty && range.upperBound <= position, "content is not where it was")
+                    try expect(!range.isEmpty && range.upperBound <= position, "the content range is invalid")
                     content += piece[range]
                 case .end, .refused(.surplus): end = .whole
                 case .refused(.head): end = .head
@@ -87,7 +87,7 @@ enum ResponseProperty {
             }
             start = end + 1
             let (event, count) = reader.take(line, limits: limits)
-            try expect(count == line.count, "a line is taken in part")
+            try expect(count == line.count, "a line is accepted in part")
             switch event {
             case .refused: return nil
             case .final(let head, let framing): return (head, framing)

@@ -1,5 +1,5 @@
 // Data in the store may be damaged, because lists do not verify content checksums. Any metadata and heads can be parsed and used without a
-// trap. What the rules wrote is read back.
+// trap. Encoded metadata and heads are decoded unchanged.
 
 import CachePolicy
 import HTTPCore
@@ -27,7 +27,7 @@ enum StoredProperty {
     private static func count(_ read: StoredMetadata, _ head: [UInt8]) throws(Violation) {
         let encoded = read.encoded()
         let again = StoredMetadata(encoded.span)
-        try expect(again == read, "metadata are read back as others")
+        try expect(again == read, "metadata is decoded differently")
         let age = Freshness.currentAge(of: read, now: now)
         _ = (read.freshnessLifetime ?? 0) - age
         _ = (Freshness.apparentAge(of: read), Freshness.responseDelay(of: read), Freshness.ageEnds(of: read, now: now))
@@ -63,16 +63,16 @@ enum StoredProperty {
         let (bytes, metadata) = StoredHead.make(received, settings: CachePolicySettings())
         // The fast path, which does not parse the head, has the result of the slow path.
         let slow = NegotiatedHead.make(bytes.span, NegotiatedHead.Coded(.gzip, contentBytes: 5))
-        try expect(lines(of: negotiated(bytes, metadata)) == lines(of: slow), "a negotiated head says something else")
+        try expect(lines(of: negotiated(bytes, metadata)) == lines(of: slow), "the negotiated head differs from the slow path")
         guard let again = StoredHead.parse(bytes.span) else {
-            throw Violation(description: "a stored head cannot be read back")
+            throw Violation(description: "a stored head cannot be decoded")
         }
-        try expect(again.status == head.status, "a status is read back as another")
+        try expect(again.status == head.status, "a status is decoded differently")
         if metadata.etag.count > 0 {
-            try expect(again.fields.first(.etag).map { Array($0) } == Array(bytes[metadata.etag]), "the tag lies elsewhere")
+            try expect(again.fields.first(.etag).map { Array($0) } == Array(bytes[metadata.etag]), "the entity tag's range is wrong")
         }
         let encoded = metadata.encoded()
         let read = StoredMetadata(encoded.span)
-        try expect(read == metadata, "metadata are read back as others")
+        try expect(read == metadata, "metadata is decoded differently")
     }
 }

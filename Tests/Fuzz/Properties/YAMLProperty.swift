@@ -10,7 +10,7 @@ enum YAMLProperty {
         for mistake in mistakes {
             try expect(!mistake.sentence.isEmpty && (0...lines).contains(mistake.line), "a mistake in line \(mistake.line) of \(lines)")
         }
-        try expect(read(bytes) == mistakes, "other mistakes are found when it is read again")
+        try expect(read(bytes) == mistakes, "parsing again finds other mistakes")
     }
 
     private static func read(_ bytes: [UInt8]) -> [ConfigurationMistake] {

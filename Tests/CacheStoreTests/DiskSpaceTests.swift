@@ -10,7 +10,7 @@ import Testing
 @testable import CacheStore
 
 @Suite("The store and free disk space")
-struct DiskRoomTests {
+struct DiskSpaceTests {
     private func large(_ number: Int, _ bytes: Int = 100_000) -> NewItem {
         item(number, bytes)
     }

@@ -6,7 +6,7 @@ import Testing
 @testable import Upstream
 
 @Suite("Slots shared by several kinds of work")
-struct SharedSlotsTests {
+struct ConnectionSlotsTests {
     private static func shares(_ family: Int, _ client: Int) -> ConnectionShares {
         var shares = ConnectionShares(ConnectionShare(.family(UInt64(family)), .free))
         shares.append(ConnectionShare(.client(UInt64(client)), .free))
@@ -15,7 +15,7 @@ struct SharedSlotsTests {
 
     @Test(
         "one client or family that never releases takes at most half of the slots, and the next one finds a slot", arguments: [2, 3, 8, 64])
-    func hog(count: Int) {
+    func oneShareAtMostHalf(count: Int) {
         var slots = ConnectionSlots(count: count)
         var held = 0
         while slots.take(Self.shares(1, 1)) { held += 1 }
@@ -41,11 +41,11 @@ struct SharedSlotsTests {
 
         mutating func step(_ random: inout SeededGenerator) throws {
             switch random.below(4) {
-            case 0: _ = slots.take(SharedSlotsTests.shares(1, 10 + random.below(10)))
-            case 1: _ = slots.take(SharedSlotsTests.shares(10 + random.below(10), 1))
+            case 0: _ = slots.take(ConnectionSlotsTests.shares(1, 10 + random.below(10)))
+            case 1: _ = slots.take(ConnectionSlotsTests.shares(10 + random.below(10), 1))
             default:
                 if let healthy { slots.release(healthy) }
-                healthy = healthy == nil ? SharedSlotsTests.shares(100, 100) : nil
+                healthy = healthy == nil ? ConnectionSlotsTests.shares(100, 100) : nil
                 if let healthy { try demand(slots.take(healthy), "of \(count)") }
             }
             try demand(slots.taken <= count)

@@ -8,7 +8,7 @@ import Testing
 @testable import Upstream
 
 @Suite("A path that violates HTTP/2", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
-struct HTTP2ApartTests {
+struct HTTP2ViolationTests {
     /// Violates HTTP/2 under `/bad`. Refuses requests over HTTP/1.1, as HTTP/2-only servers do.
     private static let script: ScriptedOrigin.Script = { request in
         guard request.line.hasSuffix("HTTP/2") else { return [.json("\"expected h2\"", status: "403 Forbidden")] }
@@ -27,7 +27,7 @@ struct HTTP2ApartTests {
     }
 
     @Test("repeated requests for the violating path leave other paths on HTTP/2 without failed requests")
-    func fiveTimes() {
+    func repeatedRequests() {
         let asking = asking()
         defer { asking.end() }
         expectWell(asking.ask("GET", "/a"))
@@ -54,7 +54,7 @@ struct HTTP2ApartTests {
         init(_ asking: Asking) throws {
             self.asking = asking
             let warm = asking.ask("GET", "/warm")
-            try demand(HTTP2ApartTests.isWell(warm, warm.end()))
+            try demand(HTTP2ViolationTests.isWell(warm, warm.end()))
         }
 
         deinit { asking.end() }
@@ -74,7 +74,7 @@ struct HTTP2ApartTests {
                     // A response that has begun cannot be requested again.
                     isLost = true
                 } else {
-                    try demand(HTTP2ApartTests.isWell(recorder, end), "\(String(describing: end))")
+                    try demand(HTTP2ViolationTests.isWell(recorder, end), "\(String(describing: end))")
                 }
             }
             if isLost { lost += 1 }
@@ -107,7 +107,7 @@ struct HTTP2ApartTests {
     }
 
     @Test("the violating path uses HTTP/1.1 if the upstream is known to support it")
-    func seen() {
+    func knownHTTP1Support() {
         let origin = Way.http2TLS.origin { request in
             request.line.hasSuffix("HTTP/2") && request.target.hasPrefix("/bad")
                 ? [.frame(OriginFrame.data, 0, [0])] : [.json("\"\(request.line)\"")]
@@ -125,7 +125,7 @@ struct HTTP2ApartTests {
     }
 
     @Test("an upstream configured for HTTP/2 only that does not negotiate it in TLS is unreachable")
-    func notAgreed() {
+    func notNegotiated() {
         let asking = Asking(Way.tls.origin { _ in [.json("1")] }, .http2TLS) { $0.http2 = .priorKnowledge }
         defer { asking.end() }
         #expect(asking.ask("GET", "/a").end() == .failure(.tlsProtocolError))
@@ -133,7 +133,7 @@ struct HTTP2ApartTests {
     }
 
     @Test("a violating path, and a client with three of them, is isolated for ten minutes; the oldest of 64 is evicted")
-    func marks() {
+    func isolatedPaths() {
         var kept = SeparatedRequests()
         kept.note(path: 1, client: 7, at: 0)
         kept.note(path: 1, client: 7, at: 1)

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 @Suite("Strict conformance to RFC 9111", .play)
-struct LetterTests {
+struct StrictConformanceTests {
     private static let fresh = "Cache-Control: max-age=60"
 
     private func isHit(_ response: TestResponse) -> Bool { response["Cache-Status"]?.contains("; hit") == true }
@@ -61,7 +61,8 @@ struct LetterTests {
             CodedRow(testDescription: "no Accept-Encoding: all codings are allowed", fields: [], isHit: true),
             CodedRow(testDescription: "another coding", fields: [("Accept-Encoding", "br"), ("Accept", "application/json")], isHit: false),
             CodedRow(
-                testDescription: "one more coding", fields: [("Accept-Encoding", "gzip, br"), ("Accept", "application/json")], isHit: false),
+                testDescription: "an additional coding", fields: [("Accept-Encoding", "gzip, br"), ("Accept", "application/json")],
+                isHit: false),
             CodedRow(testDescription: "another Accept", fields: [("Accept-Encoding", "gzip"), ("Accept", "*/*")], isHit: false),
         ], [false, true])
     func codingOfOwnRequest(row: CodedRow, isRestarted: Bool) throws {

@@ -10,7 +10,7 @@ import Testing
 @testable import ReverseProxy
 
 @Suite("The limit on client connections", .play)
-struct ConnectionRoomTests {
+struct ConnectionLimitTests {
     /// State of a connection that occupies a slot.
     enum Holding: CaseIterable {
         case nothing, response, halfHead, upload, http2, http2Request, http2Upload, handshake, tls
@@ -59,7 +59,7 @@ struct ConnectionRoomTests {
     @Test(
         "beyond the limit, idle connections of the address with the most connections are closed first",
         arguments: [ProxyPlay.ClientProtocol.clear, .tls], Holding.allCases)
-    func everybodyElse(_ clientProtocol: ProxyPlay.ClientProtocol, _ holding: Holding) throws {
+    func idleConnectionsFirst(_ clientProtocol: ProxyPlay.ClientProtocol, _ holding: Holding) throws {
         if clientProtocol == .clear, holding == .tls || holding == .handshake { return }
         let play = try play(clientProtocol)
         let kept = try play.client()
@@ -75,7 +75,7 @@ struct ConnectionRoomTests {
             #expect(try play.metric(Self.evicted) == Double(number))
             held.append(client)
         }
-        #expect(kept.get("/a")?.status == 200, "the address that has most made room")
+        #expect(kept.get("/a")?.status == 200, "the address with most connections lost one")
     }
 
     @Test("the connection limit also works across several shards", arguments: [2, 3])
@@ -113,7 +113,7 @@ struct ConnectionRoomTests {
     }
 
     private struct Walk {
-        let tests: ConnectionRoomTests
+        let tests: ConnectionLimitTests
         let play: ProxyPlay
         var held: [TestClient] = []
         var healthy: [String: TestClient] = [:]
@@ -152,7 +152,7 @@ struct ConnectionRoomTests {
 }
 
 @Suite("Log messages about the connection limit")
-struct RoomLogTests {
+struct ConnectionLimitLogTests {
     @Test("at most one message per minute summarizes the closed connections")
     func lines() {
         let (said, time) = (CapturedLines(), ManualTime())
@@ -161,9 +161,9 @@ struct RoomLogTests {
         for _ in 0..<3 { log.note(report) }
         time.advance(by: .seconds(60))
         log.note(report)
-        let end = "that waited for their client were closed, those of the address that has most first"
+        let end = "idle connections, beginning with those of the address that has the most"
         let begin = "client connections have reached their limit: 10 are open (limits.connections), 8 of them from 192.0.2.1; "
-        #expect(said.all == [begin + "3 " + end, begin + "9 " + end])
+        #expect(said.all == [begin + "closed 3 " + end, begin + "closed 9 " + end])
     }
 
     @Test("the message says if no connection could be closed or descriptors are exhausted")
@@ -171,7 +171,7 @@ struct RoomLogTests {
         let none = CapacityReport(cause: .connections, open: 10, most: 0, address: nil, closed: 0)
         #expect(
             none.sentence(closed: 0)
-                == "client connections have reached their limit: 10 are open (limits.connections); all of them are in use, so new connections wait"
+                == "client connections have reached their limit: 10 are open (limits.connections); all of them are active, so new connections must wait"
         )
         let descriptors = CapacityReport(cause: .descriptors, open: 10, most: 2, address: "2001:db8::/64", closed: 1)
         #expect(

@@ -4,7 +4,7 @@ import JSON
 import Testing
 
 @Suite("Positions in a JSON text")
-struct JSONPlacesTests {
+struct JSONPositionsTests {
     @Test(
         "the elements of the array at a path are found",
         arguments: [

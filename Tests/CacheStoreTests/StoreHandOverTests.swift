@@ -12,7 +12,7 @@ import Testing
 @testable import CacheStore
 
 @Suite("Hand-over of a store to a new process")
-struct HandedStoreTests {
+struct StoreHandOverTests {
     private let directory: Directory
 
     init() throws { directory = try Directory() }
@@ -68,7 +68,7 @@ struct HandedStoreTests {
         }
         if let new {
             check(new)
-            #expect(isStale(old, 5) == true, "the new one may know better")
+            #expect(isStale(old, 5) == true, "an item that the new store may have changed is stale")
             #expect(new.insert(item(40)) == .accepted)
             old.close()
             new.close()
@@ -117,7 +117,7 @@ struct HandedStoreTests {
     }
 
     @Test("a segment that the old process is creating is not removed as a leftover")
-    func halfMade() throws {
+    func incompleteSegment() throws {
         let (begun, gate, isFirst) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), Mutex(true))
         let old = try directory.open(allocate: { descriptor, count in
             let waits = isFirst.withLock { isFirst in
@@ -175,7 +175,7 @@ struct HandedStoreTests {
     }
 
     @Test("if the new process does not start, the old one continues to store, and removals in between stay")
-    func goesOn() throws {
+    func oldProcessContinues() throws {
         var old: ResponseStore? = try directory.open()
         if let old {
             for number in 0..<20 { old.insert(item(number)) }
@@ -192,7 +192,7 @@ struct HandedStoreTests {
     }
 
     @Test("after the commit the old process can no longer take back the store")
-    func neverTakenBack() throws {
+    func noRollbackAfterCommit() throws {
         let old = try directory.open()
         old.insert(item(0))
         let new = try handOver(old)
@@ -207,7 +207,7 @@ struct HandedStoreTests {
     }
 
     @Test("the new process reports removals, marks and purges, and nothing else")
-    func told() throws {
+    func reported() throws {
         let old = try directory.open()
         for number in 0..<4 { old.insert(item(number)) }
         let new = try handOver(old)

@@ -7,7 +7,7 @@ import Testing
 @testable import CacheStore
 
 @Suite("Items waiting for the writer")
-struct GatheringTests {
+struct WriterQueueTests {
     enum Step {
         case response(Int)
         case mark, staleResponse, removal, staleMark, clearing
@@ -38,13 +38,19 @@ struct GatheringTests {
         "the writer is called once for waiting items: after a delay, or at once for many bytes or for durable records",
         arguments: [
             ("responses wait together", [.response(10), .response(10), .response(10)], [.soon, .none, .none]),
-            ("much does not wait", [.response(half), .response(half), .response(half)], [.soon, .now, .none]),
-            ("what is large does not wait", [.response(2 * half)], [.now]),
-            ("a mark takes along what waits", [.response(10), .mark, .removal, .response(10)], [.soon, .now, .none, .none]),
-            ("nor does what was marked as stale wait", [.staleResponse], [.now]),
-            ("nor the rest", [.removal, .writerComes, .staleMark, .writerComes, .clearing], [.now, .now, .now]),
+            ("a full batch is written at once", [.response(half), .response(half), .response(half)], [.soon, .now, .none]),
+            ("a large response is written at once", [.response(2 * half)], [.now]),
             (
-                "one moment at a time, though the writer came within it", [.response(10), .removal, .writerComes, .response(10)],
+                "a mark is written together with waiting responses", [.response(10), .mark, .removal, .response(10)],
+                [.soon, .now, .none, .none]
+            ),
+            ("a response marked stale is written at once", [.staleResponse], [.now]),
+            (
+                "removals, stale marks and clearing are written at once", [.removal, .writerComes, .staleMark, .writerComes, .clearing],
+                [.now, .now, .now]
+            ),
+            (
+                "a second delay does not start while one is pending", [.response(10), .removal, .writerComes, .response(10)],
                 [.soon, .now, .none]
             ),
             (
@@ -53,7 +59,7 @@ struct GatheringTests {
             ),
             ("bytes are counted anew", [.response(half), .writerComes, .response(half)], [.soon, .none]),
         ] as [(String, [Step], [WriterQueue.Waking])])
-    func waking(name: String, steps: [Step], expected: [WriterQueue.Waking]) {
+    func writerCalls(name: String, steps: [Step], expected: [WriterQueue.Waking]) {
         var queue = WriterQueue()
         var (got, count, taken): ([WriterQueue.Waking], Int, Int) = ([], 0, 0)
         for step in steps {
@@ -113,7 +119,7 @@ struct GatheringTests {
     }
 
     @Test("the gathering delay ends by itself")
-    func moment() throws {
+    func delayEnds() throws {
         let directory = try Directory()
         // The writer creates a segment before it writes.
         let hasCome = DispatchSemaphore(value: 0)

@@ -6,7 +6,7 @@ import Testing
 @testable import ReverseProxy
 
 @Suite("Shutdown of several shards", .play, .upstreams, .clientProtocol(.clear))
-struct EndOfShardsTests {
+struct ShardShutdownTests {
     /// | the leader's shard                   | another shard |
     /// |--------------------------------------|---------------|
     /// | starts a fetch, its client leaves    |               |

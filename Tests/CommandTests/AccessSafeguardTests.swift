@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 @Suite("Access safeguards", .play)
-struct SmallSafeguardTests {
+struct AccessSafeguardTests {
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }
 
@@ -66,10 +66,10 @@ struct SmallSafeguardTests {
         #expect(client.readResponse()?["X-Content-Type-Options"] == "nosniff")
         let log = serve.stop().text
         let lines = log.split(separator: "\n").filter {
-            $0.contains("a request to the administrator's interface from 127.0.0.1 was refused")
+            $0.contains("refused a request to the admin interface from 127.0.0.1")
         }
         #expect(lines.count == 1, "\(log)")
-        let warning = "admin.token_file: other users of this machine may read \(token)"
+        let warning = "admin.token_file: other users can read \(token)"
         #expect(log.contains(warning))
         #expect(try CommandLineTool.run("check \(words)").text.contains("warning: \(warning)"))
         #expect(chmod(token, 0o600) == 0)
@@ -95,7 +95,7 @@ struct SmallSafeguardTests {
         #expect(outcome.status == 0, "\(outcome.text)")
         for name in ["tls.certificates", "upstream.client_key"] {
             #expect(
-                outcome.text.contains("warning: \(name): other users of this machine may read \(pair.key)") == isTold, "\(outcome.text)")
+                outcome.text.contains("warning: \(name): other users can read \(pair.key)") == isTold, "\(outcome.text)")
         }
     }
 }

@@ -10,7 +10,7 @@ import Testing
 @Suite(
     "Take-over with all kinds of listeners", .slow, .play, .realTime,
     .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
-struct TakeOverDoorsTests {
+struct TakeOverListenersTests {
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }
     private var cache: String { directory + "/cache" }

@@ -8,7 +8,7 @@ import Testing
 @testable import ResponseCache
 
 @Suite("The cache: storing and confirming")
-struct KeepingTests {
+struct StoringAndConfirmingTests {
     private static let fresh = ("Cache-Control", "max-age=60")
 
     @Test("the later request wins, whichever ends first, and the older one is reported as outdated")
@@ -46,7 +46,7 @@ struct KeepingTests {
     }
 
     @Test("with store any, an error does not replace a success, even if none was stored when it was requested")
-    func lesser() throws {
+    func errorsDoNotReplace() throws {
         let html = ("Content-Type", "text/html")
         for strictness in Strictness.allCases {
             let test = try TestCache { ($0.policy.keepsAny, $0.policy.strictness) = (true, strictness) }
@@ -87,7 +87,7 @@ struct KeepingTests {
     }()
 
     @Test("with store any, a worse response replaces neither variants nor responses stored since its request", arguments: kinds)
-    func lesserKinds(stored: (Status, String), new: (Status, String), stays: Bool) throws {
+    func worseResponses(stored: (Status, String), new: (Status, String), stays: Bool) throws {
         func lines(_ kind: (Status, String), _ vary: String? = nil) -> TestCache.Lines {
             [Self.fresh] + (kind.1.isEmpty ? [] : [("Content-Type", kind.1)]) + (vary.map { [("Vary", $0)] } ?? [])
         }
@@ -250,7 +250,7 @@ struct KeepingTests {
     }
 
     @Test("a response is stored under one of two possible keys and removed from the other")
-    func onePlace() throws {
+    func oneKey() throws {
         let test = try TestCache()
         try test.fetch("/a?x=1", [], [Self.fresh], "1")
         #expect(test.listed == ["/a?x=1"])
