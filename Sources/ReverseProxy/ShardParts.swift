@@ -19,6 +19,7 @@ struct ShardWorkers {
     let gzip: LoopWorker
     /// Recoded contents of all APIs.
     let recoded: RecodedContents
+    let examined = ExaminedContents()
 
     init(_ loop: EventLoop, recodedBytes: Int) {
         (content, gzip) = (LoopWorker(loop: loop), LoopWorker(loop: loop))

@@ -1,11 +1,12 @@
-// Remembers received content that had no fault and whose data equals a stored response, so that equal bytes are not examined again. Most
-// upstreams repeat their responses, and the examination takes longer than all other work on such a response.
+// Remembers received content that had no fault and whose data equals a stored response. Equal bytes are not examined again: most upstreams
+// repeat their responses, and the examination takes longer than all other work on such a response.
 
 import HTTPCore
+import Reactor
 
-/// One instance for each API and shard, and so for one set of rules. Used on its shard's loop only.
+/// One instance for each shard, so that its size does not depend on the number of APIs. Used on its shard's loop only.
 final class ExaminedContents {
-    private struct Entry {
+    struct Entry {
         /// Number of the stored content; 0 for an unused entry.
         var number: UInt64 = 0
         var hash: (UInt64, UInt64) = (0, 0)
@@ -13,24 +14,35 @@ final class ExaminedContents {
 
     /// Number of entries, 24 bytes each. An entry is overwritten by another one with an equal remainder.
     private static let count: UInt64 = 1 << 14
-    private var entries: [Entry] = []
-    /// Random and secret, so that an upstream cannot construct two contents with equal hashes.
+    private var entries = [Entry](repeating: Entry(), count: Int(count))
+
+    /// The entry at which content with this number is remembered.
+    subscript(number: UInt64) -> Entry {
+        get { entries[Int(number % Self.count)] }
+        set { entries[Int(number % Self.count)] = newValue }
+    }
+}
+
+/// Examines received content by the rules of one API.
+struct Examiner {
+    /// Examines long content.
+    let worker: LoopWorker
+    private let examined: ExaminedContents
+    /// Random and secret, so that an upstream cannot construct two contents with equal hashes. Another API, and this one with other rules
+    /// after a reload, have other seeds, so their entries do not match.
     private let seed = UInt64.random(in: .min ... .max)
 
-    /// Whether content is remembered whose data equals this stored content.
-    func contains(_ number: UInt64) -> Bool { !entries.isEmpty && entries[Self.index(number)].number == number }
+    init(_ workers: ShardWorkers) { (worker, examined) = (workers.content, workers.examined) }
 
-    func contains(_ number: UInt64, _ content: [UInt8]) -> Bool {
-        contains(number) && entries[Self.index(number)].hash == ContentHash.numbers(of: content, seed: seed)
+    /// Whether content is remembered whose data equals the stored content with this number (`FoundResponse.contentNumber`).
+    func hasExamined(_ number: UInt64) -> Bool { examined[number].number == number }
+
+    func hasExamined(_ content: [UInt8], as number: UInt64) -> Bool {
+        hasExamined(number) && examined[number].hash == ContentHash.numbers(of: content, seed: seed)
     }
 
-    /// - Parameters:
-    ///   - number: `FoundResponse.contentNumber` of the stored content.
-    ///   - content: received content without a fault that has equal data.
-    func note(_ number: UInt64, _ content: [UInt8]) {
-        if entries.isEmpty { entries = Array(repeating: Entry(), count: Int(Self.count)) }
-        entries[Self.index(number)] = Entry(number: number, hash: ContentHash.numbers(of: content, seed: seed))
+    /// - Parameter content: received content without a fault, whose data equals the stored content with this number.
+    func note(_ content: [UInt8], as number: UInt64) {
+        examined[number] = ExaminedContents.Entry(number: number, hash: ContentHash.numbers(of: content, seed: seed))
     }
-
-    private static func index(_ number: UInt64) -> Int { Int(number % count) }
 }

@@ -235,7 +235,7 @@ final class Fetch: @unchecked Sendable {
             endLeaseOfTooLong()
         }
         collected = CollectedContent(context.rules.reading)
-        let isKnown = subject.found.map { context.examiner.examined.contains($0.contentNumber) } ?? false
+        let isKnown = subject.found.map { context.examiner.hasExamined($0.contentNumber) } ?? false
         collected.begin(
             length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity,
             isCheckedAtEnd: isKnown && purpose == .store && length.map { $0 <= context.rules.examinedAtOnceBytes } ?? false)
@@ -283,7 +283,7 @@ final class Fetch: @unchecked Sendable {
     /// Examines collected content; long content is examined off the event loop.
     private func examine(_ purpose: CollectedFor, isDelimited: Bool) -> FetchMachine.Event? {
         guard let response else { return nil }
-        if purpose == .store, isDelimited, let tag = tagOfExamined(response) {
+        if purpose == .store, isDelimited, let tag = tagOfRepeatedContent(response) {
             return .examined(decide(purpose, by: ContentExamination.Findings(ownTag: tag)))
         }
         let hasContent = !response.status.forbidsContent
@@ -297,6 +297,7 @@ final class Fetch: @unchecked Sendable {
                 makesTag: purpose == .store && makesTag(response),
                 limitBytes: context.rules.bufferLimitBytes))
         if let findings = examination.findings(within: context.rules.examinedAtOnceBytes) {
+            noteExamined(findings)
             return .examined(decide(purpose, by: findings))
         }
         context.examineOffLoop(examination, bytes: collected.bytes.count) { findings in
@@ -315,24 +316,26 @@ final class Fetch: @unchecked Sendable {
         return found.withHead { Array(copying: $0.extracting(found.metadata.etag)) }
     }
 
-    /// The tag of the stored response, if the content was examined before with the result that it has the stored data; nil otherwise.
-    private func tagOfExamined(_ response: ResponseHead) -> [UInt8]? {
-        guard let found = subject.found, context.examiner.examined.contains(found.contentNumber, collected.bytes), isJSON(response),
+    /// The entity tag of the stored response, if equal content was examined before and had its data; nil otherwise. Only content that may be
+    /// examined on the event loop is hashed there.
+    private func tagOfRepeatedContent(_ response: ResponseHead) -> [UInt8]? {
+        guard let found = subject.found, collected.bytes.count <= context.rules.examinedAtOnceBytes,
+            context.examiner.hasExamined(collected.bytes, as: found.contentNumber), isJSON(response),
             ContentCoding(response.fields) == .identity, makesTag(response)
         else { return nil }
         return ownTagOfFound
     }
 
+    /// Remembers content that was examined on the event loop, if it has the data of the stored response.
     private func noteExamined(_ findings: ContentExamination.Findings) {
         guard let found = subject.found, findings.flaw == nil, !findings.isLenient, findings.decoded == nil, let tag = findings.ownTag,
             tag == ownTagOfFound
         else { return }
-        context.examiner.examined.note(found.contentNumber, collected.bytes)
+        context.examiner.note(collected.bytes, as: found.contentNumber)
     }
 
     private func decide(_ purpose: CollectedFor, by findings: ContentExamination.Findings) -> WholeDecision {
         collected.findings = findings
-        if purpose == .store { noteExamined(findings) }
         // After a client's own write, an empty response is intended.
         let isWanted = findings.fault == .emptyContent && subject.mayRescue && hasSeen(.afterOwnWrite)
         return purpose.decide(

@@ -28,16 +28,9 @@ final class FetchContext {
         _ api: APIState, on shard: Shard, _ cache: ResponseCache?, _ upstream: UpstreamClient, _ coordination: Coordination,
         _ reporting: Reporting
     ) {
-        (loop, examiner, rules, self.cache) = (shard.loop, Examiner(worker: shard.workers.content), FetchRules(api), cache)
+        (loop, examiner, rules, self.cache) = (shard.loop, Examiner(shard.workers), FetchRules(api), cache)
         (self.upstream, self.coordination, self.reporting) = (upstream, coordination, reporting)
     }
-}
-
-/// Examines received content.
-struct Examiner {
-    /// Examines long content.
-    let worker: LoopWorker
-    let examined = ExaminedContents()
 }
 
 /// Settings and routes of an API that its fetches use.
