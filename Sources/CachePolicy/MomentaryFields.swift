@@ -14,7 +14,7 @@ enum MomentaryFields {
     }
 
     /// - Parameter bytes: bytes to which the entry refers.
-    static func isMomentary(_ entry: Fields.Entry, _ bytes: [UInt8], _ status: Status) -> Bool {
+    private static func isMomentary(_ entry: Fields.Entry, _ bytes: [UInt8], _ status: Status) -> Bool {
         if let field = entry.known { return known.contains(field) || field == .retryAfter && status.isSuccessful }
         let name = bytes.span.extracting(entry.nameRange)
         return beginnings.contains { start in

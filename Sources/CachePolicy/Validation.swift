@@ -74,18 +74,15 @@ public enum Validation {
         if (type?.isJSON ?? false) != stored.flags.contains(.isJSON) { kept.insert(.contentType) }
         // RFC 9110 §6.6.1: a 304 without Date was generated when it was received. The stored Date would make the response too old.
         if !response.fields.contains(.date) { merged.fields.remove(.date) }
-        let (received, storesMomentary) = (response.fields.bytes, settings.strictness != .rescue)
         merged.fields.replace(byLinesOf: response.fields) { entry in
-            if let known = entry.known, kept.contains(known) { return false }
-            if StoredHead.isDigest(received.span.extracting(entry.nameRange)) { return false }
-            return storesMomentary || !MomentaryFields.isMomentary(entry, received, merged.status)
+            !kept.holds(entry) && !StoredHead.isDigest(response.fields.bytes.span.extracting(entry.nameRange))
         }
         // A missing Age in the 304 is not taken from the stored response, because that value was measured earlier.
         let control = ResponseCacheControl(merged.fields, targeted: settings.targetedFields)
-        let updated = ReceivedResponse(
+        let received = ReceivedResponse(
             merged, control: control, contentBytes: contentBytes, requestTime: recency.requestTime,
             responseTime: recency.responseTime)
-        var (bytes, metadata) = StoredHead.make(updated, settings: settings)
+        var (bytes, metadata) = StoredHead.make(received, settings: settings)
         metadata.flags.formUnion(
             stored.flags.intersection([.weakenedETag, .isJSON, .isLenient, .ownTag, .authorized, .cameCoded, .isOpen]))
         (metadata.order, metadata.likeness) = (recency.order, stored.likeness)
