@@ -20,7 +20,7 @@ public struct LogWriter: Hashable, Sendable {
         public var argumentBytes = 1 << 20
         public var examinedItems = 1_024
         public var waiters = 256
-        /// Period in milliseconds before the loss of a primary whose entries are sent again. `remembered` is their maximum number.
+        /// Entries of this many milliseconds before the loss of a primary are sent again, at most `remembered` entries.
         public var sentAgain: Int64 = 60_000
         public var remembered = 16_384
         /// Milliseconds after which a purge that is not in the log is answered as pending.

@@ -1,5 +1,4 @@
-// Targets whose requests do not wait for each other, because the last response could not be shared or the upstream failed. The time is an
-// argument.
+// Targets whose requests do not wait for each other, because the last response could not be shared or the upstream failed.
 
 public struct UnshareableTargets: Sendable {
     /// Maximum number of targets. When the table is full, further targets are not added; requests for them wait for each other.

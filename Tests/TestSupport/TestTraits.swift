@@ -6,7 +6,7 @@ import Upstream
 
 extension Trait where Self == ConditionTrait {
     /// For tests that need seconds of CPU time; skipped by `make test FAST=1`.
-    package static var slow: Self { .disabled(if: TestRun.isFast, "left out, since it is slow") }
+    package static var slow: Self { .disabled(if: TestRun.isFast, "skipped: a slow test") }
 }
 
 /// Settings of a test run from the environment.

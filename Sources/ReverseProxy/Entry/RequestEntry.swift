@@ -69,7 +69,7 @@ public final class RequestEntry: RequestReceiver, @unchecked Sendable {
 
     public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
         loop.assertOnLoop()
-        if let place = MetricNames.index(of: refusal) { reporting.records.figures.labelled.count(.refused, place) }
+        if let index = MetricNames.index(of: refusal) { reporting.records.figures.labelled.count(.refused, index) }
         context.api.process.logRefusal(refusal, client: stream.client)
     }
 }
