@@ -401,33 +401,6 @@ struct SemanticsTests {
         #expect(try own.get("/a")["ETag"] == "\"mine\"")
     }
 
-    @Test("content that repeats the stored data is accepted without an examination, and every other content is examined")
-    func repeatedContent() throws {
-        let origin = ScriptedOrigin { _ in [] }
-        let play = try ProxyPlay(origin)
-        let (good, spelled) = ("{\"a\":1,\"b\":[1,2]}", "{\"b\":[1,2],\"a\":1}")
-        func get(_ target: String, _ content: String, _ fields: [String] = []) throws -> TestResponse {
-            origin.react { _ in [.json(content, fields)] }
-            return try play.get(target)
-        }
-        for target in ["/a", "/b", "/c", "/d"] {
-            let tag = try get(target, good)["ETag"]
-            for content in [good, good, good, spelled, spelled, good] {
-                let response = try get(target, content)
-                #expect(response.text == content && response["ETag"] == tag)
-            }
-        }
-        // Equal length, but not JSON.
-        for (target, broken) in [("/a", "{\"a\":1,\"b\":[1,2]]"), ("/b", "{\"a\":1,\"b\":[1,2}}")] {
-            let response = try get(target, broken)
-            #expect(response.text == good && response["Cache-Status"]?.contains("detail=") == true)
-        }
-        // A tag of the upstream replaces the computed one, although the data is equal.
-        #expect(try get("/c", good, ["ETag: \"mine\""])["ETag"] == "\"mine\"")
-        let other = try get("/d", "{\"a\":1,\"b\":[1,3]}")
-        #expect(other.text.contains("[1,3]") && other["ETag"]?.hasPrefix("W/") == true)
-    }
-
     @Test("one stored response is served with gzip to clients that accept it, if the operator allows it")
     func compression() throws {
         let text = "[\"" + String(repeating: "abc", count: 700) + "\"]"
