@@ -16,7 +16,12 @@ enum MomentaryFields {
     /// - Parameter bytes: bytes to which the entry refers.
     private static func isMomentary(_ entry: Fields.Entry, _ bytes: [UInt8], _ status: Status) -> Bool {
         if let field = entry.known { return known.contains(field) || field == .retryAfter && status.isSuccessful }
-        let name = bytes.span.extracting(entry.nameRange)
+        return isRateLimit(bytes.span.extracting(entry.nameRange))
+    }
+
+    static func isRateLimit(_ name: Span<UInt8>) -> Bool {
+        // Most names begin with another letter.
+        guard name.count >= 9, name[0] | 0x20 == UInt8(ascii: "r") || name[0] | 0x20 == UInt8(ascii: "x") else { return false }
         return beginnings.contains { start in
             let count = start.utf8CodeUnitCount
             return name.count >= count && name.extracting(0..<count).equalsIgnoringCase(start)

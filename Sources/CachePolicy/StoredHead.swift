@@ -184,19 +184,38 @@ public enum StoredHead {
         return out
     }
 
+    /// Returns whether a stored head has a field.
+    /// - Parameter name: in lower case.
+    public static func mentions(_ name: StaticString, _ stored: Span<UInt8>) -> Bool {
+        let count = name.utf8CodeUnitCount
+        var start = 0
+        while let end = stored.first(0x0a, from: start) {
+            if end - start > count, stored.extracting(start..<start + count).equalsIgnoringCase(name), stored[start + count] == 0x3a {
+                return true
+            }
+            start = end + 1
+        }
+        return false
+    }
+
     /// Returns the head with another Date of equal length; nil if the Date field is missing or has another length.
     public static func redated(_ stored: Span<UInt8>, _ date: Timestamp) -> [UInt8]? {
+        guard let range = rangeOfDate(in: stored) else { return nil }
         var head = Array(copying: stored)
-        let text = HTTPDate.format(date.seconds)
+        head.replaceSubrange(range, with: HTTPDate.format(date.seconds))
+        return head
+    }
+
+    /// Returns the range of the Date field's value; nil if the field is missing, or has another length than the dates that Cistern writes.
+    public static func rangeOfDate(in stored: Span<UInt8>) -> Range<Int>? {
         var start = 0
-        while let end = head[start...].firstIndex(of: 0x0a) {
-            let line = head[start..<end]
+        while let end = stored.first(0x0a, from: start) {
+            let line = start..<end
             start = end + 1
-            guard line.prefix(6).equalsIgnoringCase("date: ") else { continue }
-            let value = line.dropFirst(6).dropLast()
-            guard value.count == text.count else { return nil }
-            head.replaceSubrange(value.indices, with: text)
-            return head
+            guard line.count > 7, stored[line.lowerBound] | 0x20 == UInt8(ascii: "d"),
+                stored.extracting(line.lowerBound..<line.lowerBound + 6).equalsIgnoringCase("date: ")
+            else { continue }
+            return line.count == 6 + HTTPDate.length + 1 ? line.lowerBound + 6..<end - 1 : nil
         }
         return nil
     }

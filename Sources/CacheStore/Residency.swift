@@ -28,7 +28,7 @@ struct PageResidency: Residency {
 /// Limits how long a residency check is reused. Asking the kernel takes 1.5 µs, a third of a hit. So a record that was in memory is
 /// assumed to stay there for a while, because the kernel reclaims recently used pages last. A check is valid for 30 seconds without recent
 /// reclaims, and otherwise for the rest of the current second.
-enum ResidencyTrust {
+public enum ResidencyTrust {
     private static let calmSeconds = 30
     private static let pressedSeconds = 1
     /// Seconds for which memory counts as scarce after an item was found only on disk.
@@ -48,8 +48,14 @@ enum ResidencyTrust {
         return age < (now - lastAway < pressSeconds ? pressedSeconds : calmSeconds)
     }
 
+    /// Whether an item that a lookup found in this second is still assumed to be in memory.
+    static func holds(_ second: Int, lastAway: Int) -> Bool {
+        let now = now
+        return now - second < pressedSeconds && now - lastAway >= pressSeconds
+    }
+
     /// Seconds of a monotonic clock, read without a system call.
-    static var now: Int {
+    public static var now: Int {
         var time = timespec()
         clock_gettime(CLOCK_MONOTONIC_COARSE, &time)
         return time.tv_sec
@@ -118,8 +124,10 @@ extension ResponseStore {
     }
 
     /// Whether a part of an item that was found earlier can be read without waiting for the disk.
-    public func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool {
+    /// - Parameter second: second of `ResidencyTrust.now` in which the whole item was in memory; nil if that is unknown.
+    public func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, since second: Int? = nil) -> Bool {
         guard owner is Segment || (owner as? HeldHead)?.base is Segment else { return true }
+        if let second, trustsResidency, ResidencyTrust.holds(second, lastAway: lastAway.load(ordering: .relaxed)) { return true }
         guard !settings.residency.isInMemory(bytes) else { return true }
         noteAway()
         return false

@@ -321,17 +321,20 @@ public final class ResponseStore: @unchecked Sendable {
 
     /// Attaches a number to an item, in memory and until the item is replaced, if the key's item is still `item`.
     /// - Parameter note: a number of 28 bits. A number smaller than the present one changes nothing.
-    public func setNote(_ note: UInt32, of key: Span<UInt8>, ifStill item: StoredItem) {
+    /// - Returns: whether it is still that item.
+    @discardableResult
+    public func setNote(_ note: UInt32, of key: Span<UInt8>, ifStill item: StoredItem) -> Bool {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
-            state.withLock { state in
-                guard isStill(item, hash, key.count, state) else { return }
+            return state.withLock { state in
+                guard isStill(item, hash, key.count, state) else { return false }
                 state.changes.raise(hash)
                 if let pending = state.pending[hash] {
                     pending.raiseNote(to: note)
                 } else {
                     state.index.setNote(note, of: hash)
                 }
+                return true
             }
         }
     }

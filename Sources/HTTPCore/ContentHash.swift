@@ -8,6 +8,11 @@ public enum ContentHash {
         bytes.withUnsafeBufferPointer { XXH3_64bits($0.baseAddress, $0.count) }
     }
 
+    /// A quick 64-bit hash that depends on a seed.
+    public static func number(of bytes: Span<UInt8>, seed: UInt64) -> UInt64 {
+        bytes.withUnsafeBufferPointer { XXH3_64bits_withSeed($0.baseAddress, $0.count, seed) }
+    }
+
     /// A 128-bit hash that depends on a secret seed.
     public static func numbers(of bytes: [UInt8], seed: UInt64) -> (UInt64, UInt64) {
         let hash = XXH3_128bits_withSeed(bytes, bytes.count, seed)

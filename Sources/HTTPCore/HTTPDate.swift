@@ -7,6 +7,9 @@ public enum HTTPDate {
     /// The seconds of the years 0 to 9999, which four digits can represent.
     private static let formattable: ClosedRange<Int64> = -62_167_219_200...253_402_300_799
 
+    /// Length of a formatted date in bytes.
+    public static let length = 29
+
     /// Formats a date as IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
     /// - Parameter seconds: since 1970-01-01 00:00 UTC.
     public static func format(_ seconds: Int64) -> [UInt8] {
@@ -15,7 +18,7 @@ public enum HTTPDate {
         let rest = Int(seconds - day * 86_400)
         let date = CivilDate(days: day)
         var out: [UInt8] = []
-        out.reserveCapacity(29)
+        out.reserveCapacity(length)
         out.append(days[Int((day % 7 + 7) % 7)])
         out.append(", ")
         append(two: date.day, to: &out)

@@ -109,6 +109,13 @@ private struct CanonicalWriter {
         endMember(of: container)
         if out.count > container.start { out.append(UInt8(ascii: ",")) }
         let start = out.count
+        let after = range.upperBound + 1
+        guard hasEscapes || text[after] != UInt8(ascii: ":") else {
+            // Nearly always, the colon follows the name immediately.
+            out.append(contentsOf: UnsafeBufferPointer(rebasing: text[range.lowerBound - 1...after]))
+            members.append(Member(name: start..<out.count - 1, end: out.count))
+            return true
+        }
         guard appendString(range, hasEscapes) else { return false }
         members.append(Member(name: start..<out.count, end: out.count))
         out.append(UInt8(ascii: ":"))
@@ -132,15 +139,14 @@ private struct CanonicalWriter {
     /// - Returns: false if a name is repeated.
     private mutating func sortMembers(from first: Int, in start: Int) -> Bool {
         let memberIndices = members.indices[first...]
+        if memberIndices.dropFirst().allSatisfy({ order(members[$0 - 1].name, members[$0].name) < 0 }) { return true }
         if memberIndices.count <= Self.fewMembers {
             insertionSort(memberIndices)
-        } else if memberIndices.dropFirst().contains(where: { order(members[$0 - 1].name, members[$0].name) >= 0 }) {
+        } else {
             let sorted = members[first...].sorted { order($0.name, $1.name) < 0 }
             members.replaceSubrange(memberIndices, with: sorted)
         }
         for index in memberIndices.dropFirst() where order(members[index - 1].name, members[index].name) == 0 { return false }
-        // Nothing moves if the members are already in order.
-        guard memberIndices.dropFirst().contains(where: { members[$0 - 1].end > members[$0].end }) else { return true }
         scratch.removeAll(keepingCapacity: true)
         scratch.append(contentsOf: out[start...])
         out.removeLast(out.count - start)
@@ -182,8 +188,7 @@ private struct CanonicalWriter {
     /// Appends a number. A double distinguishes numbers of up to 15 digits, except for subnormal ones, so `1`, `1.0` and `1e0` become
     /// equal. Others keep their text.
     private mutating func appendNumber(_ spelt: UnsafeBufferPointer<UInt8>) {
-        // Most numbers are short integers, which have one spelling.
-        if spelt.count <= 15, spelt.first != UInt8(ascii: "-"), spelt.allSatisfy(\.isASCIIDigit) { return out.append(contentsOf: spelt) }
+        if Self.isCanonical(spelt) { return out.append(contentsOf: spelt) }
         let mantissa = spelt.prefix { $0 | 0x20 != UInt8(ascii: "e") }
         guard mantissa.count(where: \.isASCIIDigit) <= 15, spelt.count <= Self.longestNumber,
             let value = Double(String(decoding: spelt, as: UTF8.self)), value.isNormal || value == 0
@@ -198,6 +203,21 @@ private struct CanonicalWriter {
         out.append(contentsOf: (whole.map { String($0) } ?? value.description).utf8)
     }
 
+    /// Returns whether a number without an exponent, as most are, already has the spelling that a double of its value gets: a double
+    /// distinguishes all numbers with 15 digits, so none of them has a shorter spelling.
+    private static func isCanonical(_ spelt: UnsafeBufferPointer<UInt8>) -> Bool {
+        let digits = UnsafeBufferPointer(rebasing: spelt.first == UInt8(ascii: "-") ? spelt.dropFirst() : spelt[...])
+        guard digits.count <= 15, let first = digits.first else { return false }
+        var hasPoint = false
+        for byte in digits where !byte.isASCIIDigit {
+            guard byte == UInt8(ascii: "."), !hasPoint else { return false }
+            hasPoint = true
+        }
+        // Fractions below 1 may be written with an exponent, 1.0 is written as 1, and -0 as 0.
+        if hasPoint { return first != 0x30 && digits[digits.count - 1] != 0x30 }
+        return first != 0x30 || digits.count == spelt.count
+    }
+
     /// 2⁵³: below it, doubles represent every integer exactly.
     private static let wholeLimit = 0x1p53
     /// Maximum length in bytes. A longer number has mostly zeros in its exponent, and keeps its text.
@@ -207,12 +227,12 @@ private struct CanonicalWriter {
 
     /// - Returns: false if the string is not valid Unicode text.
     private mutating func appendString(_ range: Range<Int>, _ hasEscapes: Bool) -> Bool {
-        out.append(0x22)
-        defer { out.append(0x22) }
         guard hasEscapes else {
-            out.append(contentsOf: UnsafeBufferPointer(rebasing: text[range]))
+            out.append(contentsOf: UnsafeBufferPointer(rebasing: text[range.lowerBound - 1..<min(range.upperBound + 1, text.count)]))
             return true
         }
+        out.append(0x22)
+        defer { out.append(0x22) }
         scratch.removeAll(keepingCapacity: true)
         guard JSONString.appendMeaning(of: range, in: text, to: &scratch) else { return false }
         for byte in scratch {

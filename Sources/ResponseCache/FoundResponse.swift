@@ -16,11 +16,14 @@ public final class FoundResponse {
     let written: StoredItem
     /// Metadata as written to the store.
     let writtenMetadata: StoredMetadata
+    /// Second in which the item was found (`ResidencyTrust.now`).
+    let foundAt: Int
 
     init(item: StoredItem, metadata: StoredMetadata, key: [UInt8]) {
         var metadata = metadata
         written = item
         writtenMetadata = metadata
+        foundAt = ResidencyTrust.now
         self.item = item.confirmed(&metadata)
         self.metadata = metadata
         self.key = key
@@ -30,12 +33,14 @@ public final class FoundResponse {
         var stale = other.metadata
         stale.flags.insert(flag)
         metadata = stale
-        (item, key, written, writtenMetadata) = (other.item, other.key, other.written, other.writtenMetadata)
+        (item, key, written) = (other.item, other.key, other.written)
+        (writtenMetadata, foundAt) = (other.writtenMetadata, other.foundAt)
     }
 
     private init(holdingHeadOf other: FoundResponse) {
         item = other.item.holdingHead
-        (metadata, key, written, writtenMetadata) = (other.metadata, other.key, other.written, other.writtenMetadata)
+        (metadata, key, written) = (other.metadata, other.key, other.written)
+        (writtenMetadata, foundAt) = (other.writtenMetadata, other.foundAt)
     }
 
     var head: UnsafeBufferPointer<UInt8> { item.head }

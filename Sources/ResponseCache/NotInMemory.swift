@@ -24,7 +24,7 @@ extension ResponseCache {
     }
 
     /// Returns whether the content can be read without waiting. It may have been evicted from memory since the lookup.
-    public func isInMemory(_ found: FoundResponse) -> Bool { store.isInMemory(found.content, of: found.owner) }
+    public func isInMemory(_ found: FoundResponse) -> Bool { store.isInMemory(found.content, of: found.owner, since: found.foundAt) }
 
     /// Loads the content into memory.
     /// - Parameter then: called once, on a thread of the store.

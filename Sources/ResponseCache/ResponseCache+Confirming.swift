@@ -12,6 +12,10 @@ public struct Confirmation {
     public let metadata: StoredMetadata
     /// Set-Cookie values of the 304, for the client that caused it.
     public let cookies: [ArraySlice<UInt8>]
+
+    public init(found: FoundResponse, head: [UInt8], metadata: StoredMetadata, cookies: [ArraySlice<UInt8>]) {
+        (self.found, self.head, self.metadata, self.cookies) = (found, head, metadata, cookies)
+    }
 }
 
 /// Result of storing a confirmed response.
@@ -30,31 +34,33 @@ extension ResponseCache {
     /// - Parameters:
     ///   - response: the 304.
     ///   - recency: recency of the updated response.
-    /// - Returns: the updated response, for the client of this request, and the result for the store, which may hold another response by
-    ///   now. nil if the 304 does not apply to the response that was found.
+    /// - Returns: the updated response, for the client of this request; the result for the store, which may hold another response by
+    ///   now; and whether only the time of that response was recorded. nil if the 304 does not apply to the response that was found.
     public func confirm(
         by response: ResponseHead, for request: StorableExchange, _ recency: Recency, at time: CacheTime
-    ) -> (confirmation: Confirmation, result: ConfirmationResult)? {
+    ) -> (confirmation: Confirmation, result: ConfirmationResult, changedNothing: Bool)? {
         guard let found = request.found, let fresh = freshened(found, by: response, recency, for: request.head) else { return nil }
-        let result = storeConfirmed(found, fresh, by: response, for: request, recency, now: time.wall)
+        let (result, changedNothing) = storeConfirmed(found, fresh, by: response, for: request, recency, now: time.wall)
         if result == .stored { noteCookies(setBy: response.fields, to: request.head, at: time) }
         let cookies = response.fields.all(.setCookie)
-        return (Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies), result)
+        let confirmation = Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies)
+        return (confirmation, result, changedNothing)
     }
 
     /// - Parameter head: the head of `found` after the 304.
     private func storeConfirmed(
         _ found: FoundResponse, _ head: FreshHead, by response: ResponseHead, for request: StorableExchange, _ recency: Recency,
         now: Timestamp
-    ) -> ConfirmationResult {
-        guard request.isUserUnchanged else { return .unshareable }
-        guard let base = base(of: found, confirmedBy: response, recency, for: request) else { return .outdated }
+    ) -> (result: ConfirmationResult, changedNothing: Bool) {
+        guard request.isUserUnchanged else { return (.unshareable, false) }
+        guard let base = base(of: found, confirmedBy: response, recency, for: request) else { return (.outdated, false) }
         let isUnchanged = base.metadata.order == found.metadata.order && base.metadata.flags == found.metadata.flags
         let isFound = isUnchanged && base.key == found.key && base.head.elementsEqual(found.head)
         guard let fresh = isFound ? head : freshened(base, by: response, recency, for: request.head),
             mayKeep(fresh, response, for: request)
-        else { return .unshareable }
-        return keep(base, fresh, for: request, recency, now: now) == .outdated ? .outdated : .stored
+        else { return (.unshareable, false) }
+        if isKnown(base, fresh), note(base, fresh.metadata) { return (.stored, isFound) }
+        return (write(base, fresh, for: request, recency, now: now) == .outdated ? .outdated : .stored, false)
     }
 
     /// Compares a response to HEAD with the response to GET that is stored now, and updates it, unless that was requested later.
@@ -69,7 +75,7 @@ extension ResponseCache {
             guard let fresh = freshened(base, by: response, recency, for: request.head),
                 mayKeep(fresh, response, for: request)
             else { return }
-            _ = keep(base, fresh, for: request, recency, now: now)
+            if !isKnown(base, fresh) || !note(base, fresh.metadata) { _ = write(base, fresh, for: request, recency, now: now) }
         case .stale:
             guard base.metadata.freshnessLifetime ?? 0 > 0 else { return }
             // A response imported while the HEAD request was in flight has the later order.
@@ -147,14 +153,6 @@ extension ResponseCache {
         let response: ResponseHead
     }
 
-    /// Writes a confirmation to the store, or only records its time.
-    private func keep(
-        _ base: FoundResponse, _ fresh: FreshHead, for request: StorableExchange, _ recency: Recency, now: Timestamp
-    ) -> StoringResult {
-        if isKnown(base, fresh), note(base, fresh.metadata) { return .stored }
-        return write(base, fresh, for: request, recency, now: now)
-    }
-
     /// Stores the content with an updated head, if it is still the stored response.
     private func write(
         _ base: FoundResponse, _ fresh: FreshHead, for request: StorableExchange, _ recency: Recency, now: Timestamp
@@ -188,11 +186,17 @@ extension ResponseCache {
     /// Records the time of a confirmation in memory. Returns false if that is not sufficient.
     private func note(_ found: FoundResponse, _ fresh: StoredMetadata) -> Bool {
         guard let note = UnwrittenConfirmation.encode(written: found.writtenMetadata, fresh: fresh),
-            fresh.date == found.writtenMetadata.date || StoredHead.redated(found.head.span, fresh.date) != nil
+            fresh.date == found.writtenMetadata.date || StoredHead.rangeOfDate(in: found.head.span) != nil
         else { return false }
         let key = found.key
-        store.setNote(note, of: key.span, ifStill: found.written)
-        return true
+        return store.setNote(note, of: key.span, ifStill: found.written)
+    }
+
+    /// Records in memory that the upstream has repeated a response that changed nothing in the store.
+    /// - Parameter fresh: the stored metadata with the times of the repeated response.
+    /// - Returns: false if the store must be updated.
+    public func record(_ fresh: StoredMetadata, of found: FoundResponse) -> Bool {
+        isRecent(fresh, beside: found) && note(found, fresh)
     }
 
     /// Returns whether a confirmation changes nothing in the store: neither who may receive the response nor how long.
@@ -210,9 +214,12 @@ extension ResponseCache {
 
     /// Returns whether a response with equal data changes nothing in the store.
     private func isKnown(_ fresh: StoredMetadata, beside found: FoundResponse) -> Bool {
-        let isRecent = fresh.responseTime.milliseconds - found.writtenMetadata.responseTime.milliseconds < Self.confirmationInterval
-        return isRecent && fresh.freshnessLifetime == nil
-            && fresh.flags.subtracting(Self.formFlags) == found.metadata.flags.subtracting(Self.formFlags)
+        isRecent(fresh, beside: found) && fresh.flags.subtracting(Self.formFlags) == found.metadata.flags.subtracting(Self.formFlags)
+    }
+
+    private func isRecent(_ fresh: StoredMetadata, beside found: FoundResponse) -> Bool {
+        let interval = fresh.responseTime.milliseconds - found.writtenMetadata.responseTime.milliseconds
+        return interval < Self.confirmationInterval && fresh.freshnessLifetime == nil
     }
 
     // MARK: Equal data
@@ -220,10 +227,15 @@ extension ResponseCache {
     /// Returns whether a complete response has the data of the response that was found, which is still stored and would have the same key.
     /// Its time is then recorded, and nothing is written.
     func isKnownAlready(_ new: NewResponse, _ response: WholeResponse, beside found: FoundResponse?) -> Bool {
-        guard let found, response.ownTag != nil, Self.isSameData(new, found), isKnown(new.metadata, beside: found), isStored(found),
-            SearchVariance(response.head.fields) == StoredHead.parse(found.head.span).flatMap({ SearchVariance($0.fields) })
+        guard let found, response.ownTag != nil, Self.isSameData(new, found), isKnown(new.metadata, beside: found),
+            SearchVariance(response.head.fields) == searchVariance(of: found)
         else { return false }
         return note(found, new.metadata)
+    }
+
+    private func searchVariance(of found: FoundResponse) -> SearchVariance? {
+        guard StoredHead.mentions(SearchVariance.fieldName, found.head.span) else { return nil }
+        return StoredHead.parse(found.head.span).flatMap { SearchVariance($0.fields) }
     }
 
     /// Compares data, because different bytes may encode equal JSON.

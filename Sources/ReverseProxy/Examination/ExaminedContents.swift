@@ -1,6 +1,7 @@
 // Remembers received content that had no fault and whose data equals a stored response. Equal bytes are not examined again: most upstreams
 // repeat their responses, and the examination takes longer than all other work on such a response.
 
+import CachePolicy
 import HTTPCore
 import Reactor
 
@@ -9,10 +10,13 @@ final class ExaminedContents {
     struct Entry {
         /// Number of the stored content; 0 for an unused entry.
         var number: UInt64 = 0
+        /// Hash of the last examined content with its data; 0 if there was none.
         var hash: (UInt64, UInt64) = (0, 0)
+        /// Number of the last head that confirmed the response and changed nothing (`RepeatedHead`); 0 if there was none.
+        var head: UInt64 = 0
     }
 
-    /// Number of entries, 24 bytes each. An entry is overwritten by another one with an equal remainder.
+    /// Number of entries, 32 bytes each. An entry is overwritten by another one with an equal remainder.
     private static let count: UInt64 = 1 << 14
     private var entries = [Entry](repeating: Entry(), count: Int(count))
 
@@ -44,5 +48,18 @@ struct Examiner {
     /// - Parameter content: received content without a fault, whose data equals the stored content with this number.
     func note(_ content: [UInt8], as number: UInt64) {
         examined[number] = ExaminedContents.Entry(number: number, hash: ContentHash.numbers(of: content, seed: seed))
+    }
+
+    // MARK: Heads
+
+    /// Number of the head for comparison; nil if such a head must be processed each time.
+    func number(of head: ResponseHead) -> UInt64? { RepeatedHead.number(of: head, seed: seed) }
+
+    /// Whether this was the last head that confirmed the response with the stored content `number`.
+    func hasConfirmed(_ head: UInt64, _ number: UInt64) -> Bool { hasExamined(number) && examined[number].head == head }
+
+    func noteConfirmation(_ head: UInt64, of number: UInt64) {
+        if !hasExamined(number) { examined[number] = ExaminedContents.Entry(number: number) }
+        examined[number].head = head
     }
 }

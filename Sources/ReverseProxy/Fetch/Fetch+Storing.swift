@@ -69,7 +69,15 @@ extension Fetch {
 
     /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
     func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
-        guard let storableExchange, let cache = context.cache else { return nil }
+        guard let cache = context.cache else { return nil }
+        if repetition == .recorded, let found = subject.found, let fetchTarget = subject.fetchTarget {
+            var metadata = found.metadata
+            let isOpen = cache.isOpen(head.fields, to: subject.head, isPartitioned: fetchTarget.isPartitioned)
+            if !isOpen { metadata.flags.remove(.isOpen) }
+            // The stored head is needed only for the client's conditions.
+            return (.stored, subject.head.asksForChange ? found.withHead { Array(copying: $0) } : [], metadata)
+        }
+        guard let storableExchange else { return nil }
         let findings = collected.findings
         let control = control(head, for: cache)
         // If the content must keep its coding, as with no-transform, it was decoded for the checks only.
@@ -79,13 +87,22 @@ extension Fetch {
             isOfPOST: subject.fetchTarget == nil)
         whole.isLenient = findings.isLenient
         if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
-        return cache.store(whole, for: storableExchange, at: context.loop.cacheTime)
+        let stored = cache.store(whole, for: storableExchange, at: context.loop.cacheTime)
+        rememberHead(asRepetition: stored.changedNothing && findings.decoded == nil)
+        return (stored.result, stored.head, stored.metadata)
     }
 
     /// Updates the stored response after a 304; nil if the 304 matches none.
     func confirmStored(by response: ResponseHead) -> (confirmation: Confirmation, result: ConfirmationResult)? {
-        guard let storableExchange else { return nil }
-        return context.cache?.confirm(by: response, for: storableExchange, recency, at: context.loop.cacheTime)
+        if repetition == .recorded, let found = subject.found, let metadata = repeatedMetadata {
+            let head = found.withHead { StoredHead.redated($0, metadata.date) ?? Array(copying: $0) }
+            return (Confirmation(found: found, head: head, metadata: metadata, cookies: []), .stored)
+        }
+        guard let storableExchange, let cache = context.cache,
+            let confirmed = cache.confirm(by: response, for: storableExchange, recency, at: context.loop.cacheTime)
+        else { return nil }
+        rememberHead(asRepetition: confirmed.changedNothing)
+        return (confirmed.confirmation, confirmed.result)
     }
 
     /// Updates the response stored for GET after a 200 to HEAD (RFC 9111 §4.3.5), independent of the other handling of that response.

@@ -56,6 +56,9 @@ final class Fetch: @unchecked Sendable {
     /// True if the upstream authenticates the connection, or requests that; the response is then for this client only.
     var isOfConnectionUser: Bool
     private(set) var collected = CollectedContent()
+    /// Number of the response head for comparison with later ones; nil if it is processed in full.
+    var headNumber: UInt64?
+    var repetition = Repetition.nothing
     /// Index of the upstream address that responded.
     var address = 0
     /// Exists until the response to an unsafe request has arrived.
@@ -170,7 +173,8 @@ final class Fetch: @unchecked Sendable {
 
     /// Processes the response head, at once or when a held response is released.
     func use(_ response: consuming ResponseHead, of transfer: Transfer) {
-        var decision = decide(response, to: transfer.request)
+        noteHead(response, sent: transfer.request.fields.known)
+        var decision = repetition == .head ? repeatedDecision(response) : decide(response, to: transfer.request)
         // A 304 for one user's connection must not update a response stored for other users.
         if isOfConnectionUser, decision == .confirm { decision = .fail(.unexpectedStatus) }
         if decision.isUse, !isOfConnectionUser { context.rules.noteGrant(response, to: subject.head) }
@@ -237,7 +241,7 @@ final class Fetch: @unchecked Sendable {
         collected = CollectedContent(context.rules.reading)
         let isKnown = subject.found.map { context.examiner.hasExamined($0.contentNumber) } ?? false
         collected.begin(
-            length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity,
+            length: length, isJSON: repetition == .head || isJSON(response) && ContentCoding(response.fields) == .identity,
             isCheckedAtEnd: isKnown && purpose == .store && length.map { $0 <= context.rules.examinedAtOnceBytes } ?? false)
     }
 
@@ -284,6 +288,7 @@ final class Fetch: @unchecked Sendable {
     private func examine(_ purpose: CollectedFor, isDelimited: Bool) -> FetchMachine.Event? {
         guard let response else { return nil }
         if purpose == .store, isDelimited, let tag = tagOfRepeatedContent(response) {
+            if repetition == .head { repetition = .content }
             return .examined(decide(purpose, by: ContentExamination.Findings(ownTag: tag)))
         }
         let hasContent = !response.status.forbidsContent
@@ -320,8 +325,8 @@ final class Fetch: @unchecked Sendable {
     /// examined on the event loop is hashed there.
     private func tagOfRepeatedContent(_ response: ResponseHead) -> [UInt8]? {
         guard let found = subject.found, collected.bytes.count <= context.rules.examinedAtOnceBytes,
-            context.examiner.hasExamined(collected.bytes, as: found.contentNumber), isJSON(response),
-            ContentCoding(response.fields) == .identity, makesTag(response)
+            context.examiner.hasExamined(collected.bytes, as: found.contentNumber),
+            repetition == .head || isJSON(response) && ContentCoding(response.fields) == .identity && makesTag(response)
         else { return nil }
         return ownTagOfFound
     }
@@ -362,6 +367,7 @@ final class Fetch: @unchecked Sendable {
     /// - Parameter loads: number of loads so far.
     /// - Returns: nil while data is loaded from disk. Nearly always it is in memory.
     private func load(for step: FetchMachine.CacheStep, loads: Int = 0) -> FetchMachine.Event? {
+        if loads == 0, recordRepetition(step) { return .loaded }
         guard let response, let missing = missing(toStore: response, isUpdate: step == .confirm, loads: loads) else { return .loaded }
         context.cache?.load(missing, on: context.loop) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
         return nil
