@@ -16,14 +16,33 @@ final class ExaminedContents {
         var head: UInt64 = 0
     }
 
-    /// Number of entries, 32 bytes each. An entry is overwritten by another one with an equal remainder.
-    private static let count: UInt64 = 1 << 14
-    private var entries = [Entry](repeating: Entry(), count: Int(count))
+    /// Binary logarithms of the least and the greatest number of entries, 32 bytes each. An entry is overwritten by another one with an
+    /// equal index.
+    private static let (leastBits, mostBits) = (10, 16)
+    private var bits = leastBits
+    private var entries = [Entry](repeating: Entry(), count: 1 << leastBits)
+    private var used = 0
 
     /// The entry at which content with this number is remembered.
     subscript(number: UInt64) -> Entry {
-        get { entries[Int(number % Self.count)] }
-        set { entries[Int(number % Self.count)] = newValue }
+        get { entries[index(number)] }
+        set {
+            if entries[index(number)].number == 0 {
+                used += 1
+                if used * 2 > entries.count, bits < Self.mostBits { grow() }
+            }
+            entries[index(number)] = newValue
+        }
+    }
+
+    /// The numbers are offsets in files, so their low bits are not evenly distributed.
+    private func index(_ number: UInt64) -> Int { Int(truncatingIfNeeded: (number &* 0x9e37_79b9_7f4a_7c15) >> UInt64(64 - bits)) }
+
+    private func grow() {
+        let former = entries
+        bits += 1
+        entries = [Entry](repeating: Entry(), count: 1 << bits)
+        for entry in former where entry.number != 0 { entries[index(entry.number)] = entry }
     }
 }
 
