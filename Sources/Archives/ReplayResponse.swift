@@ -19,8 +19,8 @@ public struct ReplayResponse: Sendable {
     public init(_ exchange: ArchivedExchange, origins: [ArchiveOrigin], now: Int64) {
         var fields = exchange.response.fields.removingHopByHop()
         recordedLength = fields.first(.contentLength).flatMap { Int(String(decoding: $0, as: UTF8.self)) }.flatMap { $0 >= 0 ? $0 : nil }
-        // The replay generates the response anew: it gets a current Date, and no Age.
-        for field in [KnownField.contentLength, .date, .age] { fields.remove(field) }
+        // The replay generates the response anew: it gets a current Date, no Age, and no Cistern-Stale.
+        for field in [KnownField.contentLength, .date, .age, .cisternStale] { fields.remove(field) }
         if exchange.isDecoded { fields.remove(.contentEncoding) }
         for field in [KnownField.location, .contentLocation] {
             guard let value = fields.first(field) else { continue }

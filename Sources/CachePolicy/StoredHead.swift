@@ -30,9 +30,9 @@ public struct ReceivedResponse {
 }
 
 public enum StoredHead {
-    /// Fields that are not stored. Age and Content-Length are computed for each use, Proxy-Status concerns one exchange, and the upstream's
-    /// alternative addresses are hidden from clients.
-    private static let dropped: KnownFieldSet = [.age, .altSvc, .alternateProtocol, .contentLength, .proxyStatus]
+    /// Fields that are not stored. Age, Content-Length and Cistern-Stale are computed for each use, Proxy-Status concerns one exchange, and
+    /// the upstream's alternative addresses are hidden from clients.
+    private static let dropped: KnownFieldSet = [.age, .altSvc, .alternateProtocol, .cisternStale, .contentLength, .proxyStatus]
 
     public static func make(_ received: ReceivedResponse, settings: CachePolicySettings) -> (bytes: [UInt8], metadata: StoredMetadata) {
         let read = received.control.asRead(by: settings)
@@ -173,7 +173,7 @@ public enum StoredHead {
         _ stored: ResponseHead, _ metadata: inout StoredMetadata, settings: CachePolicySettings
     ) -> [UInt8]? {
         var fields = stored.fields
-        fields.remove(allOf: [.altSvc, .alternateProtocol])
+        fields.remove(allOf: [.altSvc, .alternateProtocol, .cisternStale])
         if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, stored.status) }
         guard fields.count < stored.fields.count else { return nil }
         var out: [UInt8] = []

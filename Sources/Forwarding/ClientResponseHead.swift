@@ -56,8 +56,9 @@ public final class ClientResponseHead {
         return bytes
     }
 
-    /// Alternative services (RFC 7838) are addresses of the upstream, with which clients would bypass this proxy.
-    private static let omitted: KnownFieldSet = [.contentLength, .altSvc, .alternateProtocol]
+    /// Alternative services (RFC 7838) are addresses of the upstream, with which clients would bypass this proxy. Cistern-Stale is added
+    /// separately, so that an upstream cannot forge it.
+    private static let omitted: KnownFieldSet = [.cisternStale, .contentLength, .altSvc, .alternateProtocol]
     /// Upper bound for the name of Date and separators, in bytes.
     private static let ownBytes = 64
 }

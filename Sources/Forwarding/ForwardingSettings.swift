@@ -18,6 +18,8 @@ public struct ForwardingSettings: Sendable {
     public var name = "cistern"
     /// Whether `Via` is added to requests and responses.
     public var via = true
+    /// Whether stale and rescued responses have Cistern-Stale.
+    public var staleField = true
     /// Whether the client's Host is forwarded instead of the upstream's. The host is then part of the key.
     public var preserveHost = false
     /// Whether the client's Host is sent in `Forwarded` and `X-Forwarded-Host`. Off by default: clients may set it to any value, and

@@ -12,9 +12,13 @@ public struct Confirmation {
     public let metadata: StoredMetadata
     /// Set-Cookie values of the 304, for the client that caused it.
     public let cookies: [ArraySlice<UInt8>]
+    /// Value of Cistern-Stale in the 304; nil if the upstream is no Cistern, or was asked itself.
+    public let stale: ArraySlice<UInt8>?
 
-    public init(found: FoundResponse, head: [UInt8], metadata: StoredMetadata, cookies: [ArraySlice<UInt8>]) {
-        (self.found, self.head, self.metadata, self.cookies) = (found, head, metadata, cookies)
+    public init(
+        found: FoundResponse, head: [UInt8], metadata: StoredMetadata, cookies: [ArraySlice<UInt8>] = [], stale: ArraySlice<UInt8>? = nil
+    ) {
+        (self.found, self.head, self.metadata, self.cookies, self.stale) = (found, head, metadata, cookies, stale)
     }
 }
 
@@ -43,7 +47,8 @@ extension ResponseCache {
         let (result, changedNothing) = storeConfirmed(found, fresh, by: response, for: request, recency, now: time.wall)
         if result == .stored { noteCookies(setBy: response.fields, to: request.head, at: time) }
         let cookies = response.fields.all(.setCookie)
-        let confirmation = Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies)
+        let stale = StaleField.ofUpstream(response.fields)
+        let confirmation = Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies, stale: stale)
         return (confirmation, result, changedNothing)
     }
 

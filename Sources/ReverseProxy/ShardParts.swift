@@ -37,6 +37,7 @@ struct ShardMessages {
     let passedCodings = PassedCodings()
     let grants: OriginGrants
     let records: ShardRecords
+    private let hasStaleField: Bool
     private let loop: EventLoop
     private let dateText = DateText()
 
@@ -54,8 +55,22 @@ struct ShardMessages {
             isOn: forwarding.rewriteLocation, origin: origin.bytes, basePath: origin.basePath, strippedPath: origin.strippedPath,
             others: origin.others.map { ($0.bytes, $0.basePath) })
         clientHead = ClientResponseHead(settings: forwarding, location: location, hiddenFields: storedResponses.hiddenFields)
+        hasStaleField = forwarding.staleField
         cacheStatus = CacheStatus(name: Array(forwarding.name.utf8))
         hitLines = HitLines(cacheStatus)
+    }
+
+    /// Appends Cistern-Stale.
+    /// - Parameter reason: see `StaleField.append`.
+    func appendStale(age: Int64, _ reason: String, to head: RequestHead, _ lines: inout [UInt8]) {
+        guard hasStaleField else { return }
+        StaleField.append(age: age, reason: reason, isExposed: head.contains(.origin), to: &lines)
+    }
+
+    /// Appends the value of Cistern-Stale that the upstream has sent.
+    func appendStale(_ value: ArraySlice<UInt8>?, to head: RequestHead, _ lines: inout [UInt8]) {
+        guard hasStaleField, let value else { return }
+        StaleField.append(value, isExposed: head.contains(.origin), to: &lines)
     }
 
     /// Current value of the Date field.

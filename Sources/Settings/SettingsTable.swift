@@ -378,6 +378,9 @@ public enum SettingsTable {
             help: "Send the client's Host to the upstream in Forwarded and X-Forwarded-Host. The host is then part of the cache key."),
         Setting(path: "forwarding.via", binding: .flag(\.proxy.forwarding.via), help: "Whether Via is added to requests and responses."),
         Setting(
+            path: "forwarding.stale_field", binding: .flag(\.proxy.forwarding.staleField),
+            help: "Whether Cistern-Stale is added to stale and rescued responses: seconds since the upstream confirmed them, and why."),
+        Setting(
             path: "forwarding.preserve_host", binding: .flag(\.proxy.forwarding.preserveHost),
             help: "Send the client's Host to the upstream. The host is then part of the cache key."),
         Setting(

@@ -30,6 +30,13 @@ struct CacheStatusDocumentTests {
         #expect(try Self.words(under: "Not stored", Self.page()).sorted() == NotStoredReason.allCases.map(\.rawValue).sorted())
     }
 
+    @Test("the document describes exactly the reasons of Cistern-Stale without a failure")
+    func staleReasons() throws {
+        let modes = ServingMode.allCases.filter(\.servesAnyAge).map(\.rawValue)
+        let reasons = [StaleField.whileRevalidating, StaleField.accepted] + modes
+        #expect(try Self.words(under: "Other reasons", Self.page()).sorted() == reasons.sorted())
+    }
+
     @Test("permissions for shared responses and serving modes are described")
     func details() throws {
         let text = try Self.page().joined(separator: "\n")

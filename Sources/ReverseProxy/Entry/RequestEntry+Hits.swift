@@ -37,7 +37,9 @@ extension RequestEntry {
         }
         let sent: StoredResponseSender.Sent
         let isOthers = attempt.answer?.reply.outcome == .found
-        let isPlain = record.mode == .live && !isOthers && !wantsOwnLines(head) && head.method != .options && !asksFromScript(head, found)
+        let isPlain =
+            ttl ?? 0 > 0 && record.mode == .live && !isOthers && !wantsOwnLines(head) && head.method != .options
+            && !asksFromScript(head, found)
         if let ttl, isPlain {
             sent = context.messages.hitLines.with(age: age, ttl: ttl, send)
         } else {
@@ -77,6 +79,9 @@ extension RequestEntry {
         lines.append(age: serving.age)
         let detail = record.mode != .live ? record.mode.rawValue : record.found.fleetReply?.outcome == .found ? "other_node" : nil
         context.messages.cacheStatus.hit(ttl: serving.ttl, key: context.reporting.shownKey(found.key, head), detail: detail, to: &lines)
+        if let reason = serving.staleReason(of: found.metadata, now: now) {
+            context.messages.appendStale(age: serving.age, reason, to: head, &lines)
+        }
         if asksFromScript(head, found) { _ = found.withHead { context.messages.appendGrant(ofTarget: head, beside: $0, to: &lines) } }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
         if context.reporting.explains(head) { lines += context.reporting.whyField(record, head) }
@@ -89,6 +94,15 @@ extension ServingBasis {
         switch cause {
         case .fresh, .staleWhileRevalidate: .live
         case .mode(let mode), .gone(let mode): mode
+        }
+    }
+
+    /// The reason in Cistern-Stale; nil if the response is fresh.
+    fileprivate func staleReason(of stored: StoredMetadata, now: Timestamp) -> String? {
+        switch cause {
+        case .fresh: ttl ?? 1 > 0 ? nil : StaleField.accepted
+        case .staleWhileRevalidate: StaleField.whileRevalidating
+        case .mode(let mode), .gone(let mode): Reuse.isFresh(stored, now: now) ? nil : mode.rawValue
         }
     }
 

@@ -71,7 +71,7 @@ extension Exchange {
         }
         var head = head
         // An informational response has no content. A client might take this length for that of the final response (RFC 9110 §8.6).
-        head.fields.remove(.contentLength)
+        head.fields.remove(allOf: [.contentLength, .cisternStale])
         stream.sendInformational(head)
     }
 

@@ -58,6 +58,7 @@ extension Exchange {
             context.messages.cacheStatus.hit(
                 ttl: isMarked ? min(ttl, 0) : ttl, key: shownKey, detail: detail, isFaulted: isFaulted, to: &lines)
         }
+        context.messages.appendStale(age: rescue.age, failure.label, to: head, &lines)
         let found = rescue.response
         found.withHead { send(found, head: $0, found.metadata, age: rescue.age, lines) }
     }
@@ -100,6 +101,7 @@ extension Exchange {
             detail = reason.rawValue
         }
         context.messages.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
+        context.messages.appendStale(StaleField.ofUpstream(response.head.fields), to: head, &lines)
         if let fault = response.fault { appendProxyStatus(details: fault, to: &lines) }
         if let notModified = notModified(response) {
             record.bodyBytes = 0
@@ -139,6 +141,7 @@ extension Exchange {
         var lines: [UInt8] = []
         lines.append(age: age)
         context.messages.cacheStatus.forwarded(forwarding(status: 304), to: &lines)
+        context.messages.appendStale(confirmation.stale, to: head, &lines)
         if context.rules.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
         send(confirmation.found, head: confirmation.head.span, confirmation.metadata, age: age, lines)
     }
@@ -181,6 +184,7 @@ extension Exchange {
         if variesHere { NegotiatedHead.appendVary(beside: response.fields, to: &bytes) }
         let detail = request.fetchTarget == nil ? nil : notStored.rawValue
         context.messages.cacheStatus.forwarded(forwarding(detail: detail), to: &bytes)
+        context.messages.appendStale(StaleField.ofUpstream(response.fields), to: head, &bytes)
         appendWhy(to: &bytes)
         // A response that is short enough for the buffer is read at the upstream's pace, so that its connection becomes free early.
         let limit = context.rules.bufferLimitBytes

@@ -96,7 +96,7 @@ extension Fetch {
     func confirmStored(by response: ResponseHead) -> (confirmation: Confirmation, result: ConfirmationResult)? {
         if repetition == .recorded, let found = subject.found, let metadata = repeatedMetadata {
             let head = found.withHead { StoredHead.redated($0, metadata.date) ?? Array(copying: $0) }
-            return (Confirmation(found: found, head: head, metadata: metadata, cookies: []), .stored)
+            return (Confirmation(found: found, head: head, metadata: metadata), .stored)
         }
         guard let storableExchange, let cache = context.cache,
             let confirmed = cache.confirm(by: response, for: storableExchange, recency, at: context.loop.cacheTime)
