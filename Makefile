@@ -41,7 +41,8 @@ build: packages
 test: packages test-packages
 	$(if $(FAST),FAST_TESTS=1) SWIFT="$(SWIFT)" Tests/run
 
-# Compares with nginx, HAProxy and minimal servers in C on this machine; results and charts are in Tests/Benchmarks/README.md.
+# Compares with nginx, HAProxy and minimal servers in C on this machine. ARGUMENTS=--write replaces the table in Tests/Benchmarks/README.md,
+# ARGUMENTS="--growth --write" the figures.
 bench: build bench-packages
 	strip -o .build/cistern-stripped .build/release/cistern
 	Tests/Benchmarks/bench.py --cistern .build/cistern-stripped $(ARGUMENTS)

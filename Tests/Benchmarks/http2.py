@@ -1,17 +1,13 @@
-"""Hits over HTTP/2, 100 streams at once on each connection, beside nginx with http2, in clear; and what idle HTTP/2 connections take of memory.
-
-    bench.py --http2
-
-Bars: CPU of a hit at most 0.85 of nginx's; 5,000 idle connections at most 26 KiB each (40 KiB over TLS, of which TLS takes 14).
-"""
+"""Hits over HTTP/2 without TLS, with 100 streams at once on each connection, and memory of idle HTTP/2 connections."""
 import re
 import socket
 import struct
 import subprocess
 import time
-from pathlib import Path
 
-PEER = """
+from servers import wait_for
+
+NGINX = """
 worker_processes 1; daemon off; master_process off; worker_rlimit_nofile 20000;
 error_log {dir}/nginx-http2.log crit;
 pid {dir}/nginx-http2.pid;
@@ -22,90 +18,70 @@ http {{
     http2_max_requests 1000000000;
     proxy_cache_path {dir}/nginx-http2 keys_zone=one:64m max_size=1g;
     server {{
-        listen 127.0.0.1:{port} http2 backlog=8192;
-        location / {{
-            proxy_pass http://127.0.0.1:{origin};
-            proxy_cache one;
-            proxy_cache_valid 200 10m;
-        }}
+        listen 127.0.0.1:{port[nginx http2]} http2 backlog=8192;
+        location / {{ proxy_pass http://127.0.0.1:{port[origin]}; proxy_cache one; }}
     }}
 }}
 """
 CONFIGURATION = """
 listen:
-  - address: 127.0.0.1:{port}
+  - address: 127.0.0.1:{port[cistern http2]}
     h2c: true
 """
 CONNECTIONS = 5_000
+H2LOAD = ["-c", "4", "-m", "100"]
+PATH = "/hit"
 
 
-class HTTP2:
-    def __init__(self, bench, free_port, wait_for):
-        self.bench, self.wait_for = bench, wait_for
-        self.ports = {"cistern": free_port(), "nginx": free_port()}
-
-    def start(self):
-        bench, directory = self.bench, self.bench.directory
-        bench.start_origin()
-        self.wait_for(bench.origin_port)
-        (Path(directory) / "http2.conf").write_text(PEER.format(dir=directory, port=self.ports["nginx"], origin=bench.origin_port))
-        (Path(directory) / "http2.yaml").write_text(CONFIGURATION.format(port=self.ports["cistern"]))
-        self.processes = {
-            "nginx": bench.start("nginx-http2", 0, ["nginx", "-c", f"{directory}/http2.conf", "-e", f"{directory}/nginx.log"]),
-            "cistern": bench.start("cistern-http2", 0, [
-                *bench.options.command, "serve", "--upstream", f"http://127.0.0.1:{bench.origin_port}", "--config", f"{directory}/http2.yaml",
-                "--cache-dir", f"{directory}/http2", "--set", "shards=1"]),
-        }
-        self.wait_for(self.ports["cistern"], "/healthz")
-        time.sleep(1)
-
-    def load(self, name, requests, path="/fresh/1"):
-        """One run of h2load: CPU microseconds a request, and requests a second."""
-        process = self.processes[name]
-        before = process.cpu()
-        text = subprocess.run(
-            ["taskset", "-c", "1", "h2load", "-n", str(requests), "-c", "4", "-m", "100", f"http://127.0.0.1:{self.ports[name]}{path}"],
-            check=True, capture_output=True, text=True, timeout=120).stdout
-        good = int(re.search(r"status codes: (\d+) 2xx", text)[1])
-        if good != requests:
-            raise SystemExit(f"{name}: {good} of {requests} were good\n{text}")
-        return (process.cpu() - before) / requests * 1e6, float(re.search(r"([\d.]+) req/s", text)[1])
-
-    def run(self):
-        self.start()
-        for name in self.processes:
-            self.load(name, 2_000)
-        rounds = {name: [] for name in self.processes}
-        for _ in range(self.bench.options.rounds):
-            for name in self.processes:
-                rounds[name].append(self.load(name, 100_000))
-        median = {name: sorted(figures)[len(figures) // 2] for name, figures in rounds.items()}
-        ratio = median["cistern"][0] / median["nginx"][0]
-        print(f"| hit over HTTP/2 in clear, 4 connections with 100 streams | {median['cistern'][0]:.1f} µs | {median['nginx'][0]:.1f} µs | "
-              f"{ratio:.2f} | 0.85 | {median['cistern'][1] / median['nginx'][1]:.2f} | {'reached' if ratio <= 0.85 else 'missed'} |", flush=True)
-        self.idle()
-
-    def idle(self):
-        for name, process in self.processes.items():
-            before = process.anonymous()
-            clients = [self.connect(self.ports[name]) for _ in range(CONNECTIONS)]
-            time.sleep(2)
-            each = (process.anonymous() - before) / CONNECTIONS / 1024
-            verdict = "" if name != "cistern" else f" (bar 26): {'reached' if each <= 26 else 'missed'}"
-            print(f"| {CONNECTIONS} idle HTTP/2 connections in clear, {name} | {each:.1f} KiB each{verdict} |", flush=True)
-            for client in clients:
-                client.close()
-            time.sleep(2)
-
-    @staticmethod
-    def connect(port):
-        client = socket.create_connection(("127.0.0.1", port))
-        ask(client, b"/fresh/1")
-        return client
+def h2load(servers, process, address):
+    """CPU microseconds of a request, for `seconds`."""
+    before = process.cpu()
+    out = subprocess.run(["taskset", "-c", "1", "h2load", "-D", str(servers.options.seconds), *H2LOAD, address],
+                         check=True, capture_output=True, text=True, timeout=120).stdout
+    good, bad = int(re.search(r"status codes: (\d+) 2xx", out)[1]), re.search(r"(\d+) failed, (\d+) errored", out)
+    if good == 0 or bad[1] != "0":
+        raise SystemExit(f"{process.name}: not all responses were good\n{out}")
+    return (process.cpu() - before) / good * 1e6
 
 
-def ask(client, path):
-    """One request, with its response, and then nothing."""
+def run(servers, report):
+    file = servers.configuration("http2.yaml", CONFIGURATION)
+    processes = {
+        "nginx": servers.start("nginx http2", 0, servers.nginx("http2.conf", NGINX)),
+        "cistern": servers.start("cistern http2", 0, [
+            *servers.options.command, "serve", "--upstream", f"http://127.0.0.1:{servers.port['origin']}", "--config", file,
+            "--cache-dir", f"{servers.directory}/http2", "--set", "shards=1"]),
+    }
+    wait_for(servers.port["cistern http2"], "/healthz")
+    ports = {name: servers.port[f"{name} http2"] for name in processes}
+    cpu = servers.alternate(
+        {name: (process, f"http://127.0.0.1:{ports[name]}{PATH}") for name, process in processes.items()},
+        lambda one: h2load(servers, *one), warm_up=True)
+    report.add("hit, HTTP/2 without TLS", cpu["cistern"], "µs", {"nginx": cpu["nginx"]}, {"nginx": 0.85})
+    memory = {name: idle(process, ports[name]) for name, process in processes.items()}
+    report.add(f"idle client of {CONNECTIONS:,}, HTTP/2 without TLS", memory["cistern"], "KiB", {"nginx": memory["nginx"]}, {None: 26})
+    for process in processes.values():
+        servers.stop(process)
+
+
+def idle(process, port):
+    before = process.anonymous()
+    clients = [connect(port) for _ in range(CONNECTIONS)]
+    time.sleep(2)
+    each = (process.anonymous() - before) / CONNECTIONS / 1024
+    for client in clients:
+        client.close()
+    return each
+
+
+def connect(port):
+    client = socket.create_connection(("127.0.0.1", port))
+    request(client, PATH.encode())
+    return client
+
+
+def request(client, path):
+    """Sends one request, and receives its response."""
     fields = b"\x82\x86\x41\x01a\x04" + bytes([len(path)]) + path
     client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frame(1, 5, 1, fields))
     client.settimeout(10)

@@ -3,10 +3,10 @@
 //
 //     openloop PORT CONNECTIONS RATE SECONDS FILE
 //
-// FILE has the requests, each terminated by NUL. They are sent in order, and repeated from the first. Prints the numbers of due and
-// finished requests, and the median, 99th percentile, 99.9th percentile and maximum latency, in microseconds. One thread, loopback, for
+// FILE has the requests, each terminated by NUL. They are sent in order, and repeated from the first. Each is sent over the connection that
+// has been idle longest. Prints "ready" when all connections are open; then the numbers of due and finished requests, and the median,
+// 99th percentile, 99.9th percentile and maximum latency, in microseconds. It ends at the end of its input. One thread, loopback, for
 // benchmarks only.
-#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -19,11 +19,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CONNECTIONS = 4096, ROOM = 1 << 18, SECOND = 1000000000 };
+enum { CONNECTIONS = 16384, ROOM = 1 << 18, SECOND = 1000000000 };
 
 // Connections: socket, due time of the request, and the bytes of the response received so far.
 static struct { int descriptor; long long due; size_t have, want; char head[2048]; } connections[CONNECTIONS];
-static int idle[CONNECTIONS], idle_count;
+// Idle connections, in a ring: the first one has been idle longest.
+static int idle[CONNECTIONS], idle_first, idle_count;
 static char buffer[ROOM];
 
 static void fail(const char *what) {
@@ -42,16 +43,28 @@ static int compare(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
+static void add_idle(int number) { idle[(idle_first + idle_count++) % CONNECTIONS] = number; }
+
+static int take_idle(void) {
+    int number = idle[idle_first];
+    idle_first = (idle_first + 1) % CONNECTIONS;
+    idle_count--;
+    return number;
+}
+
 static void open_connection(int number, int port, int poll) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port)};
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (unsigned)number};
     int descriptor = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+    // Closing resets the connection, so that its local port is free at once.
+    struct linger reset = {.l_onoff = 1};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (descriptor < 0 || connect(descriptor, (struct sockaddr *)&address, sizeof address)) fail("connect");
     setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     if (epoll_ctl(poll, EPOLL_CTL_ADD, descriptor, &event)) fail("epoll_ctl");
     connections[number].descriptor = descriptor;
-    idle[idle_count++] = number;
+    add_idle(number);
 }
 
 // Returns whether the response is complete.
@@ -91,13 +104,15 @@ int main(int count, char **arguments) {
     if (!text || fread(text, 1, size, file) != size) fail("read");
     unsigned *taken = calloc((size_t)due_count, sizeof *taken);
     for (int number = 0; number < wanted; number++) open_connection(number, port, poll);
-    long long begin = now() + SECOND / 100, end = begin + (long long)(atof(arguments[4]) * SECOND) + 5LL * SECOND;
+    printf("ready\n");
+    fflush(stdout);
+    long long begin = now() + SECOND / 20, end = begin + (long long)(atof(arguments[4]) * SECOND) + 60LL * SECOND;
     while (done < due_count && now() < end) {
         long long time = now();
         while (next < due_count && idle_count) {
             long long due = begin + (long long)((double)next / rate * SECOND);
             if (due > time) break;
-            int number = idle[--idle_count];
+            int number = take_idle();
             size_t length = strlen(at);
             if (send(connections[number].descriptor, at, length, MSG_NOSIGNAL) != (ssize_t)length) fail("send");
             connections[number].due = due;
@@ -116,12 +131,14 @@ int main(int count, char **arguments) {
             int number = (int)events[place].data.u32;
             if (!receive(number)) continue;
             taken[done++] = (unsigned)((now() - connections[number].due) / 1000);
-            idle[idle_count++] = number;
+            add_idle(number);
         }
     }
     qsort(taken, (size_t)done, sizeof *taken, compare);
     if (!done) fail("no response");
     printf("%lld due %lld done p50 %u p99 %u p99.9 %u max %u\n", due_count, done, taken[done / 2], taken[done * 99 / 100],
            taken[done * 999 / 1000], taken[done - 1]);
+    fflush(stdout);
+    while (getchar() != EOF) {}
     return done == due_count ? 0 : 1;
 }

@@ -1,31 +1,22 @@
-"""Over TLS: hits on HTTP/1.1 and HTTP/2, handshakes, and what idle connections take of memory; beside nginx, HAProxy and a bare loop in C
-(floor_tls.c), which sends the same bytes in the same records.
-
-    bench.py --only tls_hit,h2_hit,handshakes,idle_tls
-
-Bars: what TLS adds to a clear hit at most 1.1 of what it adds to the bare loop; a hit over HTTP/2 and TLS, 100 streams at once on each of four
-connections, at most 1.3 of the bare loop; both at most 0.85 of nginx. At least 0.95 of nginx's handshakes with a P-256 key in a second of one core,
-full ones and resumed ones. 5,000 idle connections at most 20 KiB each with HTTP/1.1, 40 KiB with HTTP/2.
-"""
+"""Clients over TLS: hits over HTTP/1.1 and HTTP/2 (100 streams at once on each of four connections), handshakes with a P-256 key, and
+memory of idle connections; beside nginx, HAProxy and a minimal server in C (floor_tls.c), which sends equal bytes in equal records."""
 import re
 import socket
 import ssl
-import statistics
 import subprocess
 import time
 from pathlib import Path
 
 import http2
+from servers import Load, wait_for
 
-HERE = Path(__file__).resolve().parent
 CASES = ["tls_hit", "h2_hit", "handshakes", "idle_tls"]
 IDLE = 5_000
-H2LOAD = ["-c", "4", "-m", "100"]
-# Handshakes that are under way at once.
+# Concurrent handshakes.
 AT_ONCE = 32
 
 CONFIGURATION = """
-listen: ["127.0.0.1:{clear}", "https://127.0.0.1:{tls}"]
+listen: ["127.0.0.1:{port[secure cistern clear]}", "https://127.0.0.1:{port[secure cistern tls]}"]
 tls: {{certificates: [{{certificate: {dir}/server.pem, key: {dir}/server.key}}]}}
 """
 NGINX = """
@@ -38,8 +29,9 @@ http {{
   ssl_certificate {dir}/server.pem; ssl_certificate_key {dir}/server.key; ssl_protocols TLSv1.2 TLSv1.3;
   proxy_http_version 1.1; proxy_set_header Connection "";
   server {{
-    listen 127.0.0.1:{clear} backlog=4096; listen 127.0.0.1:{tls} ssl backlog=4096; listen 127.0.0.1:{h2} ssl http2 backlog=4096;
-    location / {{ proxy_cache one; proxy_pass http://127.0.0.1:{origin}; }}
+    listen 127.0.0.1:{port[secure nginx clear]} backlog=4096; listen 127.0.0.1:{port[secure nginx tls]} ssl backlog=4096;
+    listen 127.0.0.1:{port[secure nginx h2]} ssl http2 backlog=4096;
+    location / {{ proxy_cache one; proxy_pass http://127.0.0.1:{port[origin]}; }}
   }}
 }}
 """
@@ -56,73 +48,59 @@ cache bench
   total-max-size 64
   max-age 3600
 frontend front
-  bind 127.0.0.1:{clear}
-  bind 127.0.0.1:{tls} ssl crt {dir}/server.both alpn h2,http/1.1
+  bind 127.0.0.1:{port[secure haproxy clear]}
+  bind 127.0.0.1:{port[secure haproxy tls]} ssl crt {dir}/server.both alpn h2,http/1.1
   http-request cache-use bench
   http-response cache-store bench
   default_backend back
 backend back
-  server origin 127.0.0.1:{origin}
+  server origin 127.0.0.1:{port[origin]}
 """
 
 
 class Secure:
-    def __init__(self, bench, free_port, wait_for):
-        self.bench, self.options, self.directory, self.wait_for = bench, bench.options, bench.directory, wait_for
-        self.ports = {name: {kind: free_port() for kind in ("clear", "tls", "h2")} for name in ("cistern", "nginx", "haproxy", "floor")}
-        # Who offers both on one port.
+    def __init__(self, servers, report):
+        self.servers, self.report, self.processes = servers, report, {}
+        # These offer both protocols on one port.
         for name in ("cistern", "haproxy", "floor"):
-            self.ports[name]["h2"] = self.ports[name]["tls"]
-
-    # Who is measured
-
-    def run(self, wanted):
-        self.start()
-        print("\n| over TLS | cistern | beside | bars |\n|---|---|---|---|")
-        for name in wanted:
-            getattr(self, name)()
-        for process in self.processes.values():
-            process.stop()
-
-    def start(self):
-        self.processes = {}
+            servers.port[f"secure {name} h2"] = self.port(name, "tls")
         for name in ("cistern", "nginx", "haproxy", "floor"):
-            self.start_one(name)
+            self.start(name)
 
-    def start_one(self, name):
-        self.processes[name] = self.bench.start(f"secure-{name}", 0, getattr(self, name)(self.ports[name]))
-        self.wait_for(self.ports[name]["clear"], "/hit")
+    def port(self, name, kind):
+        return self.servers.port[f"secure {name} {kind}"]
 
-    def write(self, file, text, ports):
-        path = Path(self.directory) / file
-        path.write_text(text.format(dir=self.directory, origin=self.bench.origin_port, **ports))
-        return str(path)
+    def stop(self):
+        for process in self.processes.values():
+            self.servers.stop(process)
 
-    def cistern(self, ports):
-        return [*self.options.command, "serve", "--upstream", f"http://127.0.0.1:{self.bench.origin_port}", "--config",
-                self.write("secure.yaml", CONFIGURATION, ports), "--cache-dir", f"{self.directory}/secure", "--set", "shards=1"]
+    def start(self, name):
+        self.processes[name] = self.servers.start(f"secure {name}", 0, getattr(self, name)())
+        wait_for(self.port(name, "clear"), "/hit")
 
-    def nginx(self, ports):
-        return ["nginx", "-c", self.write("secure.conf", NGINX, ports), "-e", f"{self.directory}/nginx.log"]
+    def cistern(self):
+        servers = self.servers
+        return [*servers.options.command, "serve", "--upstream", f"http://127.0.0.1:{servers.port['origin']}", "--config",
+                servers.configuration("secure.yaml", CONFIGURATION), "--cache-dir", f"{servers.directory}/secure", "--set", "shards=1"]
 
-    def haproxy(self, ports):
-        both = [(Path(self.directory) / f"server.{kind}").read_text() for kind in ("pem", "key")]
-        (Path(self.directory) / "server.both").write_text("".join(both))
-        return ["haproxy", "-db", "-f", self.write("secure.haproxy", HAPROXY, ports)]
+    def nginx(self):
+        return self.servers.nginx("secure.conf", NGINX)
 
-    def floor(self, ports):
-        """It sends what Cistern sends."""
-        (Path(self.directory) / "response").write_bytes(self.hit(self.ports["cistern"]["tls"]))
-        program = self.compile("floor_tls", "-lssl", "-lcrypto", "-lnghttp2")
-        return [program, str(ports["clear"]), str(ports["tls"]), f"{self.directory}/response", f"{self.directory}/server.pem", f"{self.directory}/server.key"]
+    def haproxy(self):
+        directory = Path(self.servers.directory)
+        (directory / "server.both").write_text("".join((directory / f"server.{kind}").read_text() for kind in ("pem", "key")))
+        return ["haproxy", "-db", "-f", self.servers.configuration("secure.haproxy", HAPROXY)]
 
-    def compile(self, name, *libraries):
-        program = f"{self.directory}/{name}"
-        subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", "-o", program, str(HERE / f"{name}.c"), *libraries], check=True)
-        return program
+    def floor(self):
+        """It sends the bytes that Cistern sends."""
+        directory = self.servers.directory
+        (Path(directory) / "response").write_bytes(self.hit(self.port("cistern", "tls")))
+        program = self.servers.compile("floor_tls", "-lssl", "-lcrypto", "-lnghttp2")
+        return [program, str(self.port("floor", "clear")), str(self.port("floor", "tls")), f"{directory}/response",
+                f"{directory}/server.pem", f"{directory}/server.key"]
 
     def hit(self, port):
-        """All bytes of a hit over TLS with HTTP/1.1, the second time that it is asked for."""
+        """All bytes of a hit over TLS with HTTP/1.1."""
         with self.connect(port, self.context("http/1.1")) as client:
             for _ in range(2):
                 client.sendall(b"GET /hit HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -144,125 +122,67 @@ class Secure:
 
     # Hits
 
-    def rounds(self, contenders, measure):
-        """Medians of interleaved rounds, in microseconds of CPU: {contender: figure}."""
-        figures = {one: [] for one in contenders}
-        for number in range(self.options.rounds + 1):
-            for one in contenders:
-                figure = measure(*one)
-                # What comes first fills stores and memos.
-                if number > 0:
-                    figures[one].append(figure)
-        return {one: statistics.median(values) for one, values in figures.items()}
-
-    def wrk(self, name, kind):
-        process, scheme = self.processes[name], "http" if kind == "clear" else "https"
-        before = process.cpu()
-        out = subprocess.run(
-            ["taskset", "-c", "1", "wrk", "-t1", "-c64", f"-d{self.options.seconds}s", f"{scheme}://127.0.0.1:{self.ports[name][kind]}/hit"],
-            capture_output=True, text=True, check=True).stdout
-        self.judge(out, name)
-        return (process.cpu() - before) / int(re.search(r"(\d+) requests in", out)[1]) * 1e6
-
-    @staticmethod
-    def judge(out, name):
-        bad = re.search(r"Non-2xx or 3xx responses: \d+|Socket errors: .*", out)
-        if bad:
-            raise SystemExit(f"{name}: {bad[0]}")
-
-    def h2load(self, name, kind):
+    def wrk(self, name):
         process = self.processes[name]
         before = process.cpu()
-        scheme = "http" if kind == "clear" else "https"
-        out = subprocess.run(
-            ["taskset", "-c", "1", "h2load", "-D", str(self.options.seconds), *H2LOAD, f"{scheme}://localhost:{self.ports[name][kind]}/hit"],
-            capture_output=True, text=True, check=True, timeout=120).stdout
-        good, bad = int(re.search(r"status codes: (\d+) 2xx", out)[1]), re.search(r"(\d+) failed, (\d+) errored", out)
-        if "protocol: h2" not in out or good == 0 or bad[1] != "0":
-            raise SystemExit(f"{name}: not all was good\n{out}")
-        return (process.cpu() - before) / good * 1e6
+        count, _ = self.servers.wrk(Load(process, self.port(name, "tls"), "/hit"), scheme="https")
+        return (process.cpu() - before) / count * 1e6
 
     def tls_hit(self):
-        contenders = [(name, kind) for name in self.processes for kind in ("clear", "tls")]
-        cpu = self.rounds(contenders, self.wrk)
-        added = {name: cpu[name, "tls"] - cpu[name, "clear"] for name in self.processes}
-        self.row("hit, 1 KB, HTTP/1.1, 64 connections", {name: cpu[name, "tls"] for name in self.processes}, {"nginx": 0.85}, " µs")
-        self.row("what TLS adds to a clear hit", added, {"floor": 1.1}, " µs")
+        cpu = self.servers.alternate({name: name for name in self.processes}, self.wrk, warm_up=True)
+        self.add("hit, HTTP/1.1 over TLS", "µs", cpu, {"nginx": 0.85, "bare tls": 1.10}, "bare tls")
 
     def h2_hit(self):
-        cpu = self.rounds([(name, "h2") for name in self.processes], self.h2load)
-        self.row("hit, 1 KB, HTTP/2, 4 connections with 100 streams", {name: cpu[name, "h2"] for name in self.processes}, {"floor": 1.3, "nginx": 0.85}, " µs")
+        cpu = self.servers.alternate(
+            {name: (self.processes[name], f"https://localhost:{self.port(name, 'h2')}/hit") for name in self.processes},
+            lambda one: http2.h2load(self.servers, *one), warm_up=True)
+        self.add("hit, HTTP/2 over TLS", "µs", cpu, {"nginx": 0.85, "bare h2": 1.25}, "bare h2")
+
+    def add(self, title, unit, figures, limits, floor, is_least=False):
+        others = {floor if name == "floor" else name: figure for name, figure in figures.items() if name != "cistern"}
+        self.report.add(title, figures["cistern"], unit, others, limits, is_least)
 
     # Handshakes
 
     def handshakes(self):
-        program = self.compile("handshakes", "-lssl", "-lcrypto")
-        names = ["cistern", "nginx", "haproxy", "floor"]
+        program = self.servers.compile("handshakes", "-lssl", "-lcrypto")
         for kind in ("full", "resumed"):
-            rates = {}
-
-            def measure(name, kind):
+            def measure(name):
                 process = self.processes[name]
                 before = process.cpu()
-                command = ["taskset", "-c", "1", program, str(self.ports[name]["tls"]), str(AT_ONCE), str(self.options.seconds), kind]
+                arguments = [str(self.port(name, "tls")), str(AT_ONCE), str(self.servers.options.seconds), kind]
+                command = ["taskset", "-c", "1", program, *arguments]
                 out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-                count, rate = re.match(r"(\d+) handshakes ([\d.]+)", out).groups()
-                rates.setdefault(name, []).append(float(rate))
-                return int(count) / (process.cpu() - before)
+                return int(re.match(r"(\d+) handshakes", out)[1]) / (process.cpu() - before)
 
-            figures = self.rounds([(name, kind) for name in names], measure)
-            each = {name: figures[name, kind] for name in names}
-            self.row(f"{kind} handshakes, P-256, in a second of a core", each, {"nginx": 0.95}, "", isLeast=True)
-            print(f"|   in a second, of one client on the other core | {statistics.median(rates['cistern']):,.0f} | "
-                  + ", ".join(f"{name} {statistics.median(rates[name]):,.0f}" for name in names[1:]) + " | |", flush=True)
+            figures = self.servers.alternate({name: name for name in ("cistern", "nginx")}, measure, warm_up=True)
+            self.add(f"{kind} handshakes per second of CPU", "", figures, {"nginx": 0.95}, None, is_least=True)
 
     # Memory
 
     def idle_tls(self):
-        for kind, protocol, bar in (("tls", "http/1.1", 20), ("h2", "h2", 40)):
-            each = {name: self.idle(name, kind, protocol) for name in ("cistern", "nginx", "haproxy")}
-            self.row(f"{IDLE:,} idle connections with {'HTTP/2' if kind == 'h2' else 'HTTP/1.1'}, each", each, {None: bar}, " KiB")
+        for kind, protocol, title, limit in (("tls", "http/1.1", "HTTP/1.1", 20), ("h2", "h2", "HTTP/2", 40)):
+            each = {name: self.idle(name, kind, protocol) for name in ("cistern", "nginx")}
+            self.add(f"idle client of {IDLE:,}, {title} over TLS", "KiB", each, {None: limit}, None)
 
     def idle(self, name, kind, protocol):
-        # What connections before these have left would be used again.
-        self.processes[name].stop()
-        self.start_one(name)
-        process, port = self.processes[name], self.ports[name][kind]
+        # Memory that earlier connections have left would be used again.
+        self.servers.stop(self.processes[name])
+        self.start(name)
+        process, port = self.processes[name], self.port(name, kind)
         before = process.anonymous()
         clients, context = [], self.context(protocol)
         for _ in range(IDLE):
             client = self.connect(port, context)
             if protocol == "h2":
-                http2.ask(client, b"/hit")
+                http2.request(client, b"/hit")
             else:
                 client.sendall(b"GET /hit HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 client.recv(65_536)
             clients.append(client)
+        # Buffers of idle connections are freed after two seconds.
         time.sleep(3)
         each = (process.anonymous() - before) / IDLE / 1024
         for client in clients:
             client.close()
-        time.sleep(1)
         return each
-
-    # What is told
-
-    def row(self, title, figures, bars, unit, isLeast=False):
-        """- bars: {other: ratio}, or {None: figure}."""
-        own, notes, missed = figures["cistern"], [], []
-        for name, figure in figures.items():
-            if name == "cistern":
-                continue
-            bar = bars.get(name)
-            notes.append(f"{name} {figure:,.{self.places(figure)}f}{unit}: {own / figure:.2f}" + (f" (bar {bar})" if bar else ""))
-            if bar and (own / figure < bar if isLeast else own / figure > bar):
-                missed.append(name)
-        if None in bars:
-            notes.append(f"bar {bars[None]}{unit}")
-            if own > bars[None]:
-                missed.append("the bar")
-        print(f"| {title} | {own:,.{self.places(own)}f}{unit} | {'; '.join(notes)} | {'missed: ' + ', '.join(missed) if missed else 'reached'} |", flush=True)
-
-    @staticmethod
-    def places(figure):
-        return 0 if figure >= 1000 else 1

@@ -1,5 +1,5 @@
--- Targets of 100,000 by Zipf's law (s = 0.99), asked for as apps do: ten kinds of User-Agent, Accept, Accept-Language. With NEW=10 one request
--- in ten is for a target that nobody asked for before. Requests are made before the measurement, so that wrk's own core is not the limit.
+-- Targets of 100,000 by Zipf's law (s = 0.99), with the fields of apps: ten kinds of User-Agent, Accept, Accept-Language. With NEW=10 one
+-- request in ten has a target that no request had before. Requests are made before the measurement, so that wrk's core is not the limit.
 local targets, exponent, made = 100000, 0.99, 100000
 local new = tonumber(os.getenv("NEW") or "0")
 local requests, fields = {}, {}

@@ -33,7 +33,7 @@ import upstream
 HERE = Path(__file__).parent
 BENCHMARKS = HERE.parent / "Benchmarks"
 sys.path.append(str(BENCHMARKS))
-from bench import as_packaged
+from servers import as_packaged
 NODES = 4
 
 
@@ -505,7 +505,7 @@ class Trial(Ground):
         hits = [pair for node in self.nodes for pair in self.beside(alone, node, rounds=3)]
         ratio = statistics.median(shared / single for single, shared in hits)
         self.tell("CPU of a local hit at each of four, beside a node that shares nothing", ratio, "", "1.05", ratio <= 1.05)
-        misses = self.beside(alone, self.nodes[0], "distinct.lua")
+        misses = self.beside(alone, self.nodes[0], "sequence.lua")
         more = statistics.median(shared - single for single, shared in misses) * 1e6
         self.tell("CPU of a miss that is stored, beyond that of such a node", more, "us", "15 us", more <= 15)
         self.engine_gone(alone)
@@ -532,7 +532,7 @@ class Trial(Ground):
         for path in range(50):
             self.nodes[0].get(f"/gone/{path}")
         until("a breaker stays closed", 20, lambda: self.nodes[0].metric("cistern_share_seeing") == 0)
-        hits, misses = self.beside(alone, self.nodes[0]), self.beside(alone, self.nodes[0], "distinct.lua")
+        hits, misses = self.beside(alone, self.nodes[0]), self.beside(alone, self.nodes[0], "sequence.lua")
         more = statistics.median(shared - single for single, shared in hits) * 1e6
         self.tell("the engine gone: CPU of a local hit, beyond that of such a node", more, "us", "1 us", more <= 1)
         more = statistics.median(shared - single for single, shared in misses) * 1e6
