@@ -8,7 +8,8 @@
 SHELL := /bin/bash
 SWIFT ?= swift
 PORT ?= 8080
-RELEASE := -c release --static-swift-stdlib
+# The program depends on the source only: it contains no path of this machine, and looks for libraries in the system's folders only.
+RELEASE := -c release --static-swift-stdlib --disable-local-rpath -Xcc -ffile-prefix-map=$(CURDIR)=. -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=.
 BUILD_PACKAGES := libcurl4-openssl-dev libssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev libbrotli-dev libzstd-dev libnghttp2-dev libhiredis-dev pkg-config
 TEST_PACKAGES := prometheus redis-server openssl curl nginx groff-base util-linux
 BENCH_PACKAGES := nginx nghttp2-client haproxy wrk gcc libc6-dev python3 openssl
@@ -18,13 +19,14 @@ FAULT_PACKAGES := python3 openssl util-linux
 ALERT_PACKAGES := python3 prometheus redis-server openssl gcc libc6-dev util-linux
 FLEET_PACKAGES := python3 redis-server openssl faketime
 DEB_PACKAGES := debhelper dpkg-dev fakeroot lintian systemd
-DEB_TEST_PACKAGES := debootstrap python3 util-linux
+DIST_TEST_PACKAGES := debootstrap python3 python3-venv util-linux
+ARM64_PACKAGES := qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross debootstrap gcc libc6-dev
 IMAGE_PACKAGES := buildah python3 binutils
 # The binary to package and test. A path other than the default must exist.
 BINARY ?= .build/release/cistern
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers writers fleet fleet-days scale fleet-packages alerts alert-packages
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image image-base sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages dist dist-test dist-test-packages release-notes arm64-test arm64-packages deb deb-packages image-test image-packages manifests takeovers writers fleet fleet-days scale fleet-packages alerts alert-packages
 
 run: build
 ifdef UPSTREAM
@@ -137,8 +139,18 @@ lint:
 	$(SWIFT) format lint --strict --recursive Sources Tests Package.swift
 	.ci/check-sources
 
+# The container image. PLATFORM=linux/arm64 builds it for another architecture, FORMAT=oci in the OCI format, which has no health check.
+BUILD_IMAGE ?= buildah bud --isolation chroot --format $(or $(FORMAT),docker)
+SOURCE ?= $(shell git config --get remote.origin.url)
+
 image:
-	buildah bud --isolation chroot --format docker -t cistern -f docker/Dockerfile .
+	$(BUILD_IMAGE) $(if $(PLATFORM),--platform $(PLATFORM)) -t $(or $(TAG),cistern) -f docker/Dockerfile $(IMAGE_ARGUMENTS) \
+		--build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse HEAD) --build-arg SOURCE=$(SOURCE) .
+
+# Pins the newest base image in docker/Dockerfile by its digest. Needs skopeo, and a registry.
+image-base:
+	digest=$$(skopeo inspect --format '{{.Digest}}' docker://docker.io/library/debian:bookworm-slim) && \
+		sed -i "s|^ARG BASE_IMAGE=.*|ARG BASE_IMAGE=docker.io/library/debian@$$digest|" docker/Dockerfile
 
 # Tests the container image. Without a registry: ARGUMENTS="--binary .build/release/cistern --base A_DEBIAN".
 image-test: image-packages $(if $(findstring --binary,$(ARGUMENTS)),,image)
@@ -150,15 +162,35 @@ manifests: $(if $(filter .build/release/cistern,$(BINARY)),build)
 	.build/manifests/bin/pip install -q kubernetes-validate==1.37.0 pyyaml
 	.build/manifests/bin/python Tests/Packaging/manifests.py --cistern $(BINARY)
 
+# The files of a release in .build/dist: a tarball, a Debian package, the software bill of materials (CycloneDX) and SHA256SUMS. Fails if
+# Debian has a newer version of a library that is linked in. The same source gives the same files, bit for bit.
+VERSION = $(shell sed -n 's/.*static let text = "\(.*\)"/\1/p' Sources/cistern/Cistern.swift)
+
+dist: $(if $(filter .build/release/cistern,$(BINARY)),build) packages deb-packages
+	Configuration/dist/make-dist $(BINARY) $(VERSION) .build/dist
+
+# Tests these files in new roots of SUITES, with libcurl's package only: start, rescue, upgrade of a previous version with its store
+# (OLD=PACKAGE is that version's; by default it is the new package with a lower version), removal. Needs root and a mirror.
+SUITES ?= bookworm trixie
+
+dist-test: dist dist-test-packages
+	python3 -m venv .build/sbom
+	.build/sbom/bin/pip install -q 'cyclonedx-python-lib[json-validation]==11.12.0'
+	.build/sbom/bin/python Tests/Packaging/dist_test.py .build/dist --suites $(SUITES) $(if $(OLD),--old $(OLD)) $(ARGUMENTS)
+
+# Prints the section of the changelog for TAG. Fails if there is none, or if the program has another version.
+release-notes:
+	@[ "$(TAG)" = "v$(VERSION)" ] || { echo "the tag is $(TAG), and the version of the program $(VERSION)" >&2; exit 1; }
+	@awk -v title="## $(VERSION)" '$$0 == title { found = 1; next } /^## / { found = 0 } found { print; lines++ } END { exit !lines }' \
+		.github/CHANGELOG.md || { echo ".github/CHANGELOG.md has no section $(VERSION)" >&2; exit 1; }
+
+# Compiles the C code for arm64, runs it with qemu, and compares the results with those of this machine.
+arm64-test: arm64-packages
+	Tests/Packaging/arm64_test.sh .build/arm64
+
 # Builds a Debian package in .build/deb, and checks it with lintian and systemd-analyze.
-DEB_VERSION = $(shell sed -n 's/.*static let text = "\(.*\)"/\1/p' Sources/cistern/Cistern.swift)
-
 deb: $(if $(filter .build/release/cistern,$(BINARY)),build) deb-packages
-	Configuration/debian/make-deb $(BINARY) $(DEB_VERSION) .build/deb
-
-# Installs, starts, upgrades, removes and purges the package in a new Debian system (needs root, and a Debian mirror).
-deb-test: deb deb-test-packages
-	Tests/Packaging/deb_test.py .build/deb/cistern_$(DEB_VERSION)_$(shell dpkg --print-architecture).deb --chroot .build/chroot $(ARGUMENTS)
+	Configuration/debian/make-deb $(BINARY) $(VERSION) .build/deb
 
 clean:
 	rm -rf .build .build-thread .build-address .build-fuzz
@@ -203,35 +235,50 @@ conformance-packages:
 deb-packages:
 	$(call install,$(DEB_PACKAGES))
 
-deb-test-packages:
-	$(call install,$(DEB_TEST_PACKAGES))
+dist-test-packages:
+	$(call install,$(DIST_TEST_PACKAGES))
+
+arm64-packages:
+	$(call install,$(ARM64_PACKAGES))
 
 image-packages:
 	$(call install,$(IMAGE_PACKAGES))
 
 help:
 	@echo "make run UPSTREAM=URL   build a release and start it in front of URL (PORT=8080)"
-	@echo "make run                try it with a sample API, without internet"
-	@echo "make test               build and run all tests"
-	@echo "make bench              measure beside nginx, HAProxy and bare loops in C"
-	@echo "make kill               rounds of kill -9 while storing, while purging and right after writes"
-	@echo "make faults             every way of failing that we know of, as a table"
-	@echo "make fuzz               made-up bytes for everything that reads bytes from outside (TIME=, TARGET=)"
-	@echo "make stress             everything at once, every response checked (TIME=, SEED=, TLS=1)"
-	@echo "make browser            a web app, and the page of the state, in a real Chromium through an outage"
-	@echo "make conformance        HTTP/2 against its RFCs, section by section, from outside"
-	@echo "make clients            clients that people use, through every door and an outage"
-	@echo "make compare            beside other parsers and caches"
-	@echo "make soak               many random walks (WALKS=, SEED=)"
-	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
-	@echo "make takeovers          processes that take over from each other, and reload, under load"
-	@echo "make writers            writes and reads while processes take over from each other"
-	@echo "make fleet              four nodes that share through a Cluster of six, and a primary that is killed"
-	@echo "make scale              what following the log of a fleet costs, with up to 300 nodes"
-	@echo "make fleet-days         nodes that share, on bad days"
-	@echo "make alerts             outages and quiet days before a real Prometheus: every alert, and what each output says"
-	@echo "make lint               formatting and the rules of the house"
-	@echo "make image              build the container image (needs buildah, and root); make image-test tries it"
-	@echo "make manifests          hold the files for Kubernetes and Compose against what reads them"
-	@echo "make deb                a Debian package in .build/deb; make deb-test tries it in a fresh Debian (root)"
-	@echo "make clean              remove what was built"
+	@echo "make run                start it with a sample API, without internet"
+	@echo "make build              build a release: .build/release/cistern"
+	@echo "make test               build and run all tests (FAST=1 omits the slow ones)"
+	@echo "make lint               check formatting and the rules of .ci/check-sources"
+	@echo "make soak               random schedules, many times (WALKS=, SEED=)"
+	@echo "make sanitize           tests with ThreadSanitizer and AddressSanitizer"
+	@echo "make fuzz               fuzz all parsers of untrusted bytes (TIME=, TARGET=)"
+	@echo
+	@echo "Tests of the release:"
+	@echo "make faults             all known upstream failures, with and without a stored response"
+	@echo "make kill               kill -9 while storing, purging and after writes, then check the responses"
+	@echo "make stress             many users, a faulty upstream, purges and kills; checks each response (TIME=, SEED=, TLS=1)"
+	@echo "make conformance        HTTP/2 compared with RFC 9113, section by section"
+	@echo "make clients            common HTTP clients with each protocol, before and during an outage"
+	@echo "make browser            a web app and the status page in Chromium, before and during an outage"
+	@echo "make takeovers          take-overs between processes, and reloads, under load"
+	@echo "make writers            reads after writes during take-overs"
+	@echo "make alerts             all alerts, in a real Prometheus server"
+	@echo "make bench              performance compared with nginx, HAProxy and minimal servers in C"
+	@echo "make compare            results compared with other parsers and caches"
+	@echo
+	@echo "Tests of a fleet:"
+	@echo "make fleet              four nodes that share through a Redis Cluster, whose primary is killed"
+	@echo "make fleet-days         three nodes with network splits, a failing Redis server and wrong clocks"
+	@echo "make scale              cost of the fleet log with up to 300 nodes"
+	@echo
+	@echo "Packages and images:"
+	@echo "make dist               tarball, Debian package, checksums and bill of materials in .build/dist"
+	@echo "make dist-test          test them in new Debian 12 and 13 systems (needs root)"
+	@echo "make deb                only the Debian package, in .build/deb"
+	@echo "make image              container image (buildah, root; PLATFORM=, FORMAT=oci, TAG=); make image-test tests it"
+	@echo "make image-base         pin the newest base image"
+	@echo "make manifests          validate the files for Kubernetes and Compose"
+	@echo "make arm64-test         run the C code for arm64 with qemu"
+	@echo "make release-notes      print the section of the changelog for TAG"
+	@echo "make clean              remove all build results"

@@ -46,15 +46,17 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
     ],
     targets: [
+        // libcurl, OpenSSL, nghttp2, Brotli, Zstandard and zlib are shared libraries: libcurl's package brings them all. The module maps of
+        // CYAML, CHash and CHiredis name static libraries, so that the program needs no other packages.
         .systemLibrary(name: "CLibcurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
-        .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
-        .systemLibrary(name: "CHash", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev", "libxxhash-dev"])]),
+        .systemLibrary(name: "CYAML", providers: [.apt(["libyaml-dev"])]),
+        .systemLibrary(name: "CHash", providers: [.apt(["libsodium-dev", "libxxhash-dev"])]),
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
         .systemLibrary(name: "CBrotli", pkgConfig: "libbrotlidec", providers: [.apt(["libbrotli-dev"])]),
         .systemLibrary(name: "CZstd", pkgConfig: "libzstd", providers: [.apt(["libzstd-dev"])]),
         .systemLibrary(name: "CHiredis", providers: [.apt(["libhiredis-dev"])]),
         .systemLibrary(name: "CNGHTTP2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
-        .target(name: "CSystem"),
+        .target(name: "CSystem", cSettings: [.define("CSYSTEM_WITHOUT_FOUNDATION", .when(configuration: .release))]),
         .target(name: "CTLS", dependencies: ["CSystem"], linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
         // The transport: connections of clients, upstreams and Redis.
         module("Reactor", .hot, ["CSystem"], readMe: ["README.md"]),

@@ -1,11 +1,6 @@
-#!/usr/bin/env python3
-"""Installs the Debian package in a fresh Debian (a chroot made by debootstrap), and goes through a service's life there, as far as that goes without
-systemd as the first process: installed, refused while it has no upstream, started as the unit says by a user of its own, asked, rotated, stopped,
-installed again over a changed configuration, removed, purged. Needs root. Prints a line for each thing that holds; ends with 1 at the first that does not."""
+# Tests of the Debian package in a new root, as far as they go without systemd as the first process. dist_test.py runs them.
 
-import argparse
 import io
-import http.server
 import os
 import pathlib
 import shlex
@@ -13,28 +8,29 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import tarfile
 import time
 import urllib.request
 
-from trial import Upstream, holds
+from trial import holds
 
 USER = 64321
 
 
 class Chroot:
-    def __init__(self, folder, suite, mirror):
+    """A new system of a suite. FOLDER/base is made once by debootstrap, and FOLDER/work is a copy for one test."""
+
+    def __init__(self, folder, suite):
         self.base = folder / "base"
         self.root = folder / "work"
         if not (self.base / "etc/debian_version").exists():
             folder.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(self.base, ignore_errors=True)
-            subprocess.run(["debootstrap", "--variant=minbase", suite, self.base, mirror], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(["debootstrap", "--variant=minbase", suite, self.base], check=True, stdout=subprocess.DEVNULL)
         self.remove()
         subprocess.run(["cp", "-a", "--reflink=auto", self.base, self.root], check=True)
         shutil.copy("/etc/resolv.conf", self.root / "etc/resolv.conf")
-        # Nothing is started by the installation.
+        # Prevents packages from starting services.
         policy = self.root / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
@@ -48,8 +44,13 @@ class Chroot:
 
     def run(self, command):
         return subprocess.run(
-            ["chroot", self.root, "sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"})
+            ["chroot", self.root, "sh", "-c", command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"},
+        )
 
     def path(self, name):
         return self.root / name.lstrip("/")
@@ -59,13 +60,15 @@ class Chroot:
 
 
 class Service:
-    """Does by hand what systemd does for the unit: a user without rights, its directories, the socket that it is told by."""
+    """Does what systemd does for the unit: a user without rights, its directories, and the socket for notifications."""
 
     def __init__(self, chroot):
         self.chroot = chroot
         for kind in ("cache", "log"):
             directory = chroot.path(f"/var/{kind}/private/cistern")
             directory.mkdir(parents=True, exist_ok=True)
+            # systemd's package creates the parent with mode 0700, and gives the service a mount namespace in which it is accessible.
+            directory.parent.chmod(0o755)
             os.chown(directory, USER, USER)
             link = chroot.path(f"/var/{kind}/cistern")
             if not link.is_symlink():
@@ -84,7 +87,7 @@ class Service:
         self.main = self.process.pid
 
     def told(self, beginning):
-        """Waits until it has told systemd so."""
+        """Waits for a notification that begins with this text."""
         while True:
             text = self.notify.recv(4096).decode()
             if text.startswith(beginning):
@@ -92,7 +95,9 @@ class Service:
 
     def stop(self):
         os.kill(self.main, signal.SIGTERM)
-        return wait_for(lambda: not os.path.exists(f"/proc/{self.main}") or "State:\tZ" in pathlib.Path(f"/proc/{self.main}/status").read_text())
+        return wait_for(
+            lambda: not os.path.exists(f"/proc/{self.main}") or "State:\tZ" in pathlib.Path(f"/proc/{self.main}/status").read_text()
+        )
 
 
 def get(port, target):
@@ -115,8 +120,13 @@ def installed(chroot, package):
     holds(outcome.returncode == 0, "it can be installed, with what it depends on", outcome.stdout)
     outcome = chroot.run("cistern --version && ldd /usr/bin/cistern | grep 'not found'")
     holds("not found" not in outcome.stdout and outcome.stdout.strip(), "the program runs, and finds its libraries", outcome.stdout)
-    for name in ("bash-completion/completions/cistern", "zsh/vendor-completions/_cistern", "fish/vendor_completions.d/cistern.fish",
-                 "man/man1/cistern.1.gz", "man/man5/cistern.yaml.5.gz"):
+    for name in (
+        "bash-completion/completions/cistern",
+        "zsh/vendor-completions/_cistern",
+        "fish/vendor_completions.d/cistern.fish",
+        "man/man1/cistern.1.gz",
+        "man/man5/cistern.yaml.5.gz",
+    ):
         holds(chroot.path("/usr/share/" + name).stat().st_size > 1000, f"/usr/share/{name} is there")
     outcome = chroot.run("bash -n /usr/share/bash-completion/completions/cistern")
     holds(outcome.returncode == 0, "bash takes its completions", outcome.stdout)
@@ -126,13 +136,18 @@ def installed(chroot, package):
     holds("/etc/cistern/cistern.yaml" in outcome.stdout, "the configuration is a conffile", outcome.stdout)
     scripts = subprocess.run(["dpkg-deb", "--ctrl-tarfile", package], capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(scripts)) as control:
-        texts = {name: control.extractfile("./" + name).read().decode() if "./" + name in control.getnames() else "" for name in ("preinst", "prerm", "postinst")}
+        texts = {
+            name: control.extractfile("./" + name).read().decode() if "./" + name in control.getnames() else ""
+            for name in ("preinst", "prerm", "postinst")
+        }
     holds(" stop " not in texts["preinst"], "an upgrade does not stop the service", texts["preinst"])
     stops = [line for line in texts["prerm"].splitlines() if " stop " in line]
     holds(len(stops) == 1 and '"$1" = remove' in texts["prerm"], "it is stopped when it is removed", texts["prerm"])
     holds("SIGUSR2" in texts["postinst"], "after an upgrade the new program takes over", texts["postinst"])
     outcome = chroot.run("cistern check --config /etc/cistern/cistern.yaml")
-    holds(outcome.returncode == 78 and "upstream.url is missing" in outcome.stdout, "without an upstream it says so, with 78", outcome.stdout)
+    holds(
+        outcome.returncode == 78 and "upstream.url is missing" in outcome.stdout, "without an upstream it says so, with 78", outcome.stdout
+    )
 
 
 def started(chroot, upstream):
@@ -140,7 +155,9 @@ def started(chroot, upstream):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    text = file.read_text().replace("# upstream:\n#   url: https://api.example.com", f"upstream:\n  url: http://127.0.0.1:{upstream.server_port}")
+    text = file.read_text().replace(
+        "# upstream:\n#   url: https://api.example.com", f"upstream:\n  url: http://127.0.0.1:{upstream.server_port}"
+    )
     text = text.replace("# log:\n#   access", "log:\n  access").replace(":8080", f":{port}")
     file.write_text(text)
     outcome = chroot.run("cistern check --config /etc/cistern/cistern.yaml")
@@ -160,7 +177,10 @@ def used(chroot, service, port, upstream):
     upstream.shutdown()
     upstream.server_close()
     status, fields, content = get(port, "/users")
-    holds(status == 200 and content == b'{"users":[]}' and "detail=" in fields["Cache-Status"], "with the upstream down it serves what it kept")
+    holds(
+        status == 200 and content == b'{"users":[]}' and "detail=" in fields["Cache-Status"],
+        "with the upstream down it serves what it kept",
+    )
     log = chroot.path("/var/log/private/cistern/access.log")
     holds(wait_for(lambda: log.stat().st_size > 0), "the access log is written")
     log.rename(str(log) + ".1")
@@ -182,37 +202,13 @@ def removed(chroot):
     holds(outcome.returncode == 0 and "\nupstream:" in kept, "installed again, it keeps the configuration that was changed", outcome.stdout)
     outcome = chroot.run("apt-get remove -y -qq cistern")
     holds(outcome.returncode == 0 and not chroot.exists("/usr/bin/cistern"), "it can be removed", outcome.stdout)
-    holds(chroot.exists("/etc/cistern/cistern.yaml") and chroot.exists("/var/cache/cistern"), "configuration and what it kept are still there")
+    holds(
+        chroot.exists("/etc/cistern/cistern.yaml") and chroot.exists("/var/cache/cistern"), "configuration and what it kept are still there"
+    )
     outcome = chroot.run("apt-get purge -y -qq cistern")
     holds(outcome.returncode == 0, "it can be purged", outcome.stdout)
     left = subprocess.run(
-        ["find", *(chroot.path(p) for p in ("/etc", "/usr", "/var", "/lib/systemd")), "-iname", "*cistern*"], capture_output=True, text=True)
+        ["find", *(chroot.path(p) for p in ("/etc", "/usr", "/var", "/lib/systemd")), "-iname", "*cistern*"], capture_output=True, text=True
+    )
     left = [line for line in left.stdout.splitlines() if "/var/log/apt" not in line]
     holds(not left, "nothing of it is left", "\n".join(left))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("package", type=pathlib.Path)
-    parser.add_argument("--chroot", type=pathlib.Path, default=pathlib.Path(".build/chroot"))
-    parser.add_argument("--suite", default="bookworm")
-    parser.add_argument("--mirror", default="http://deb.debian.org/debian")
-    options = parser.parse_args()
-    upstream = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
-    threading.Thread(target=upstream.serve_forever, daemon=True).start()
-    chroot = Chroot(options.chroot, options.suite, options.mirror)
-    service = None
-    try:
-        installed(chroot, options.package)
-        service, port = started(chroot, upstream)
-        used(chroot, service, port, upstream)
-        removed(chroot)
-    finally:
-        if service and service.process.poll() is None:
-            service.process.kill()
-            service.process.wait()
-        chroot.remove()
-
-
-if __name__ == "__main__":
-    main()

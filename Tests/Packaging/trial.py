@@ -1,4 +1,4 @@
-# What the trials of the image and of the package have in common: an upstream to stand before, and how a result is told.
+# Common parts of the packaging tests: an upstream, and the output of a result.
 
 import http.server
 
