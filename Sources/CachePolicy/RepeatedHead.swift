@@ -4,10 +4,9 @@
 import HTTPCore
 
 public enum RepeatedHead {
-    /// Fields that no decision about storing reads. Date is read, but separately.
+    /// Recognized fields that no decision about storing reads. Date is read, but separately.
     private static let changing: KnownFieldSet = [
-        .b3, .date, .serverTiming, .traceparent, .tracestate, .xAmznTraceID, .xB3ParentSpanID, .xB3Sampled, .xB3SpanID, .xB3TraceID,
-        .xCorrelationID, .xRequestID,
+        .date, .serverTiming, .traceparent, .tracestate, .xAmznTraceID, .xCorrelationID, .xRequestID,
     ]
     /// Fields that must be processed in each response.
     private static let processed: KnownFieldSet = [.age, .expires, .setCookie, .setCookie2]
@@ -22,8 +21,9 @@ public enum RepeatedHead {
         for entry in head.fields.entries {
             if let field = entry.known {
                 if changing.contains(field) { continue }
-            } else if MomentaryFields.isRateLimit(bytes.extracting(entry.nameRange)) {
-                continue
+            } else {
+                let name = bytes.extracting(entry.nameRange)
+                if MomentaryFields.isRateLimit(name) || ConfirmationChange.isOfExchange(name) { continue }
             }
             let line = bytes.extracting(Int(entry.nameStart)..<Int(entry.valueStart + entry.valueLength))
             number = ContentHash.number(of: line, seed: number)

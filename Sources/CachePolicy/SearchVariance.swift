@@ -22,12 +22,9 @@ public struct SearchVariance: Sendable, Equatable {
     /// Maximum number of parts of the field, separated by commas, semicolons and spaces.
     private static let limitMembers = 256
 
-    /// In lower case.
-    public static let fieldName: StaticString = "no-vary-search"
-
     /// nil if the field is absent or invalid, or if it does not change how keys are made.
     public init?(_ fields: Fields) {
-        let lines = fields.all(named: Self.fieldName)
+        let lines = fields.all(named: "no-vary-search")
         guard !lines.isEmpty, !FieldListLimit.isExceeded(by: lines, separators: ",; ", members: Self.limitMembers) else { return nil }
         var parser = StructuredFieldValueParser(Array(lines.joined(separator: [UInt8(ascii: ",")])))
         guard let dictionary = try? parser.parseDictionaryFieldValue() else { return nil }

@@ -184,20 +184,6 @@ public enum StoredHead {
         return out
     }
 
-    /// Returns whether a stored head has a field.
-    /// - Parameter name: in lower case.
-    public static func mentions(_ name: StaticString, _ stored: Span<UInt8>) -> Bool {
-        let count = name.utf8CodeUnitCount
-        var start = 0
-        while let end = stored.first(0x0a, from: start) {
-            if end - start > count, stored.extracting(start..<start + count).equalsIgnoringCase(name), stored[start + count] == 0x3a {
-                return true
-            }
-            start = end + 1
-        }
-        return false
-    }
-
     /// Returns the head with another Date of equal length; nil if the Date field is missing or has another length.
     public static func redated(_ stored: Span<UInt8>, _ date: Timestamp) -> [UInt8]? {
         guard let range = rangeOfDate(in: stored) else { return nil }

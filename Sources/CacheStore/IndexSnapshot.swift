@@ -54,7 +54,7 @@ struct IndexSnapshot {
                 bytes.storeBytes(of: entry.hash.high.littleEndian, toByteOffset: at + 8, as: UInt64.self)
                 bytes.storeBytes(of: entry.segment.littleEndian, toByteOffset: at + 16, as: UInt64.self)
                 bytes.storeBytes(of: entry.offset.littleEndian, toByteOffset: at + 24, as: UInt32.self)
-                bytes.storeBytes(of: (entry.flags & IndexEntry.lastingFlags).littleEndian, toByteOffset: at + 28, as: UInt32.self)
+                bytes.storeBytes(of: (entry.flags & ~IndexEntry.noteIsUnwritten).littleEndian, toByteOffset: at + 28, as: UInt32.self)
                 at += entryBytes
             }
         }
@@ -166,7 +166,7 @@ struct IndexSnapshot {
         guard number(bytes, at + 16) < Segment.numberLimit else { return nil }
         return IndexEntry(
             hash: KeyHash(low: number(bytes, at), high: number(bytes, at + 8)), segment: number(bytes, at + 16),
-            offset: UInt32(truncatingIfNeeded: packed), flags: UInt32(truncatingIfNeeded: packed >> 32) & IndexEntry.lastingFlags)
+            offset: UInt32(truncatingIfNeeded: packed), flags: UInt32(truncatingIfNeeded: packed >> 32) & ~IndexEntry.noteIsUnwritten)
     }
 
     /// Whether the entry refers to written bytes of an existing segment. The next record must not overwrite a referenced one.

@@ -35,15 +35,19 @@ struct IndexEntry {
     static let needed: UInt32 = 4
     /// The item was marked stale by a purge or a later change: it is stale regardless of its metadata.
     static let markedStale: UInt32 = 8
-    /// Mask of the flags that are written to disk. The note occupies the bits above them.
-    static let lastingFlags: UInt32 = 15
+    /// The note changed since it was last written to a record. Not written to disk.
+    static let noteIsUnwritten: UInt32 = 1 << 31
     private static let noteShift: UInt32 = 4
+    /// Mask of the note; it has 27 bits.
+    static let noteMask: UInt32 = (1 << 27) - 1
 
-    /// A number of 28 bits that the caller attaches to the item, in memory only and until the item is replaced; 0 for none.
+    /// A number that the caller attaches to the item until the item is replaced; 0 for none.
     var note: UInt32 {
-        get { flags >> Self.noteShift }
-        set { flags = flags & Self.lastingFlags | newValue << Self.noteShift }
+        get { flags >> Self.noteShift & Self.noteMask }
+        set { flags = flags & ~(Self.noteMask << Self.noteShift) | newValue << Self.noteShift }
     }
+
+    var isNoteUnwritten: Bool { flags & Self.noteIsUnwritten != 0 }
 
     /// Offset of the record in its segment, in bytes.
     var byteOffset: Int { Int(offset) * RecordHeader.alignment }
@@ -62,10 +66,11 @@ struct IndexEntry {
 }
 
 extension IndexEntry {
-    init(hash: KeyHash, segment: UInt64, byteOffset: Int, isMarkedStale: Bool, isNeeded: Bool = false) {
+    init(hash: KeyHash, segment: UInt64, byteOffset: Int, isMarkedStale: Bool, isNeeded: Bool = false, note: UInt32 = 0) {
         let offset = UInt32(byteOffset / RecordHeader.alignment)
         let flags = (isMarkedStale ? Self.markedStale : 0) | (isNeeded ? Self.needed : 0)
         self.init(hash: hash, segment: segment, offset: offset, flags: flags)
+        self.note = note
     }
 }
 
@@ -120,9 +125,28 @@ struct IndexTable {
         return true
     }
 
+    /// Sets the note of an entry if it is larger than the present one. It must then be written.
     mutating func setNote(_ note: UInt32, of hash: KeyHash) {
-        let part = Self.part(hash)
-        if let slot = parts[part].slot(of: hash) { parts[part].entries[slot].note = max(note, parts[part].entries[slot].note) }
+        parts[Self.part(hash)].raiseNote(note, of: hash, isUnwritten: true)
+    }
+
+    /// Sets a written note, if the entry still refers to the record that the note was written for.
+    mutating func setWritten(_ note: WrittenNote) {
+        guard let entry = find(note.hash), note.applies(to: entry) else { return }
+        parts[Self.part(note.hash)].raiseNote(note.note, of: note.hash, isUnwritten: false)
+    }
+
+    /// Number of entries with a note that must be written.
+    var unwrittenNotes: Int { parts.reduce(0) { $0 + $1.unwrittenNotes } }
+
+    /// Takes the notes of one part that must be written. They then count as written.
+    mutating func takeUnwrittenNotes(ofPart part: Int) -> [WrittenNote] { parts[part].takeUnwrittenNotes() }
+
+    /// Marks a note that was taken as unwritten again, because the disk refused it.
+    mutating func putBack(_ note: WrittenNote) {
+        let part = Self.part(note.hash)
+        guard let slot = parts[part].slot(of: note.hash), note.applies(to: parts[part].entries[slot]) else { return }
+        parts[part].markNoteUnwritten(slot)
     }
 
     mutating func markAllStale() {
@@ -164,6 +188,7 @@ struct IndexTable {
 private struct IndexPart {
     var entries: [IndexEntry] = []
     private var count = 0
+    private(set) var unwrittenNotes = 0
 
     private func home(_ hash: KeyHash) -> Int { Int(truncatingIfNeeded: hash.low) & (entries.count - 1) }
 
@@ -180,7 +205,9 @@ private struct IndexPart {
     mutating func set(_ entry: IndexEntry) -> Bool {
         var entry = entry
         entry.flags |= IndexEntry.occupied
+        if entry.isNoteUnwritten { unwrittenNotes += 1 }
         if let slot = slot(of: entry.hash) {
+            if entries[slot].isNoteUnwritten { unwrittenNotes -= 1 }
             entries[slot] = entry
             return true
         }
@@ -202,9 +229,35 @@ private struct IndexPart {
         for entry in old where entry.isOccupied { put(entry) }
     }
 
+    /// Sets the note of an entry if it is larger than the present one.
+    mutating func raiseNote(_ note: UInt32, of hash: KeyHash, isUnwritten: Bool) {
+        guard let slot = slot(of: hash), note > entries[slot].note else { return }
+        entries[slot].note = note
+        if isUnwritten { markNoteUnwritten(slot) }
+    }
+
+    mutating func markNoteUnwritten(_ slot: Int) {
+        guard !entries[slot].isNoteUnwritten else { return }
+        entries[slot].flags |= IndexEntry.noteIsUnwritten
+        unwrittenNotes += 1
+    }
+
+    mutating func takeUnwrittenNotes() -> [WrittenNote] {
+        guard unwrittenNotes > 0 else { return [] }
+        var taken: [WrittenNote] = []
+        taken.reserveCapacity(unwrittenNotes)
+        for slot in entries.indices where entries[slot].isNoteUnwritten {
+            entries[slot].flags &= ~IndexEntry.noteIsUnwritten
+            taken.append(WrittenNote(entries[slot]))
+        }
+        unwrittenNotes = 0
+        return taken
+    }
+
     /// Removes the entry and moves later entries into the gap, so that no deletion markers are needed.
     mutating func remove(_ hash: KeyHash) -> Bool {
         guard var gap = slot(of: hash) else { return false }
+        if entries[gap].isNoteUnwritten { unwrittenNotes -= 1 }
         let mask = entries.count - 1
         var next = (gap + 1) & mask
         while entries[next].isOccupied {

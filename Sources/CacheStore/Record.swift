@@ -14,6 +14,9 @@ struct KeyHash: Hashable, Sendable {
         self.high = high
     }
 
+    /// The hash of records that belong to no key.
+    static let zero = KeyHash(low: 0, high: 0)
+
     init(_ key: UnsafeRawBufferPointer, seed: UInt64) {
         let hash = XXH3_128bits_withSeed(key.baseAddress, key.count, seed)
         low = hash.low64
@@ -58,10 +61,12 @@ struct RecordHeader {
     var hash: KeyHash
     /// Checksum of key, metadata, head and body together.
     var payloadChecksum: UInt64
+    /// Note of an item when its record was written (`IndexEntry.note`). Older versions wrote 0.
+    var note: UInt32
 
     init(
         kind: RecordKind, retention: Retention = .whenUsed, isMarkedStale: Bool = false, keyBytes: Int = 0, metadataBytes: Int = 0,
-        headBytes: Int = 0, bodyBytes: Int = 0, form: ContentForm = .plain(0), hash: KeyHash, payloadChecksum: UInt64 = 0
+        headBytes: Int = 0, bodyBytes: Int = 0, form: ContentForm = .plain(0), hash: KeyHash, payloadChecksum: UInt64 = 0, note: UInt32 = 0
     ) {
         self.kind = kind
         self.retention = retention
@@ -73,6 +78,7 @@ struct RecordHeader {
         (coding, plainBytes) = (form.coding, form.plainBytes)
         self.hash = hash
         self.payloadChecksum = payloadChecksum
+        self.note = note
     }
 
     var form: ContentForm { coding == 0 ? .plain(bodyBytes) : ContentForm(coding: coding, plainBytes: plainBytes) }
@@ -88,14 +94,15 @@ struct RecordHeader {
         target.storeBytes(of: retention.rawValue, toByteOffset: 5, as: UInt8.self)
         target.storeBytes(of: isMarkedStale ? 1 : 0, toByteOffset: 6, as: UInt8.self)
         target.storeBytes(of: coding, toByteOffset: 7, as: UInt8.self)
-        for (index, count) in [keyBytes, metadataBytes, headBytes, bodyBytes].enumerated() {
-            target.storeBytes(of: UInt32(count).littleEndian, toByteOffset: 8 + index * 4, as: UInt32.self)
-        }
+        target.storeBytes(of: UInt32(keyBytes).littleEndian, toByteOffset: 8, as: UInt32.self)
+        target.storeBytes(of: UInt32(metadataBytes).littleEndian, toByteOffset: 12, as: UInt32.self)
+        target.storeBytes(of: UInt32(headBytes).littleEndian, toByteOffset: 16, as: UInt32.self)
+        target.storeBytes(of: UInt32(bodyBytes).littleEndian, toByteOffset: 20, as: UInt32.self)
         target.storeBytes(of: hash.low.littleEndian, toByteOffset: 24, as: UInt64.self)
         target.storeBytes(of: hash.high.littleEndian, toByteOffset: 32, as: UInt64.self)
         target.storeBytes(of: payloadChecksum.littleEndian, toByteOffset: 40, as: UInt64.self)
         target.storeBytes(of: coding == 0 ? 0 : UInt32(plainBytes).littleEndian, toByteOffset: 48, as: UInt32.self)
-        target.storeBytes(of: 0, toByteOffset: 52, as: UInt32.self)
+        target.storeBytes(of: note.littleEndian, toByteOffset: 52, as: UInt32.self)
         let checksum = Self.checksum(target, segment: segment, offset: offset, seed: seed)
         target.storeBytes(of: checksum.littleEndian, toByteOffset: 56, as: UInt64.self)
     }
@@ -118,6 +125,7 @@ struct RecordHeader {
         payloadChecksum = UInt64(littleEndian: source.load(fromByteOffset: 40, as: UInt64.self))
         self.coding = coding
         plainBytes = Int(UInt32(littleEndian: source.load(fromByteOffset: 48, as: UInt32.self)))
+        note = UInt32(littleEndian: source.load(fromByteOffset: 52, as: UInt32.self)) & IndexEntry.noteMask
         guard offset + recordBytes <= limit else { return nil }
     }
 

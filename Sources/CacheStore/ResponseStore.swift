@@ -41,6 +41,8 @@ public final class ResponseStore: @unchecked Sendable {
         var statistics = StoreStatistics()
         /// The process that owns the directory. While that is another process, only marks are inserted here.
         var owner = Owner.us
+        /// Whether the writer will write notes by itself (`StoreWriter.writeNotesLater`).
+        var writesNotesLater = false
         /// Incremented with every change that affects a lookup's result.
         let changes = ChangeCounts()
 
@@ -220,6 +222,7 @@ public final class ResponseStore: @unchecked Sendable {
         state.withLock { state in
             var statistics = state.statistics
             statistics.entries = state.index.count + Self.newlyWaiting(state)
+            statistics.notesWaiting = state.index.unwrittenNotes
             statistics.fileBytes = state.segments.bytes
             statistics.diskReadsWaiting = readers.waiting
             return statistics
@@ -319,8 +322,9 @@ public final class ResponseStore: @unchecked Sendable {
         return written.elementsEqual(item.metadata)
     }
 
-    /// Attaches a number to an item, in memory and until the item is replaced, if the key's item is still `item`.
-    /// - Parameter note: a number of 28 bits. A number smaller than the present one changes nothing.
+    /// Attaches a number to an item until the item is replaced, if the key's item is still `item`. It is written to disk within
+    /// `StoreSettings.noteMilliseconds`, so a crash may restore an older number.
+    /// - Parameter note: a number of 27 bits. A number smaller than the present one changes nothing.
     /// - Returns: whether it is still that item.
     @discardableResult
     public func setNote(_ note: UInt32, of key: Span<UInt8>, ifStill item: StoredItem) -> Bool {
@@ -334,6 +338,7 @@ public final class ResponseStore: @unchecked Sendable {
                 } else {
                     state.index.setNote(note, of: hash)
                 }
+                writer.writeNotesLater(self, &state)
                 return true
             }
         }
@@ -444,6 +449,7 @@ public final class ResponseStore: @unchecked Sendable {
         writer.tryAgainNow(self)
         defer { directory.unlock() }
         guard directory.isWritable, state.withLock({ $0.owner == .us }) else { return }
+        writer.writeNotesNow(self)
         writer.synchronize(self)
         let position = writer.position
         state.withLock { state in

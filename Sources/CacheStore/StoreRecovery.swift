@@ -150,10 +150,14 @@ extension StoreRecovery {
         var unreadableMarks: [Int] = []
         let found = SegmentScan.forEachRecord(in: segment, range, seed: seed) { header, offset in
             switch header.kind {
+            case .item where header.hash == .zero:
+                if SegmentScan.content(of: header, in: segment, at: offset, seed: seed) == .whole {
+                    WrittenNote.forEach(in: segment, at: offset, header) { index.setWritten($0) }
+                }
             case .item:
                 let indexEntry = IndexEntry(
                     hash: header.hash, segment: segment.number, byteOffset: offset, isMarkedStale: header.isMarkedStale,
-                    isNeeded: header.retention.isNeeded)
+                    isNeeded: header.retention.isNeeded, note: header.note)
                 guard header.retention.isNeeded else {
                     index.set(indexEntry)
                     break

@@ -20,6 +20,8 @@ public struct StoreSettings: Sendable {
     /// Time for which new responses are collected before they are written together, up to `WriterQueue.gatheredBytes` (256 KiB). A crash
     /// of the process loses only responses that are still being collected.
     var gatheringMilliseconds = 5
+    /// Maximum time for which changed notes are kept in memory only (`ResponseStore.setNote`). Each note is written at most once in it.
+    public var noteMilliseconds = 60_000
     /// Creates all blocks of a new file. Returns an errno; 0 on success.
     var allocate: @Sendable (_ descriptor: Int32, _ bytes: Int) -> Int32 = { csystem_allocate($0, $1) }
     /// Writes all of `bytes`. Returns an errno; 0 on success.
@@ -283,6 +285,9 @@ public struct StoreStatistics: Sendable {
     public var writeErrorsByCause = [Int](repeating: 0, count: WriteFault.Cause.allCases.count)
     public var writeErrors: Int { writeErrorsByCause.reduce(0, +) }
     public var encoded = EncodedCounts()
+    /// Number of changed notes that were written, and of those that wait for it.
+    public var notesWritten = 0
+    public var notesWaiting = 0
     public var opening = StoreOpening()
 
     public init() {}

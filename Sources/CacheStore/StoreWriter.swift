@@ -14,6 +14,8 @@ final class StoreWriter: @unchecked Sendable {
         case clearing
         case staleMark(KeyHash)
         case staleAll
+        /// Notes that changed since they were written. Never queued (`writeNotes`).
+        case notes([WrittenNote])
     }
 
     /// The newest segment, and the offset of the next record in it.
@@ -28,6 +30,8 @@ final class StoreWriter: @unchecked Sendable {
         /// Offset in the segment.
         let offset: Int
         let isNeeded: Bool
+        /// The item's note in the record.
+        let note: UInt32
     }
 
     let directory: StoreDirectory
@@ -64,8 +68,10 @@ final class StoreWriter: @unchecked Sendable {
     private let encoder: ItemEncoder
 
     /// Maximum bytes of records that are written with one call.
-    private static let batchBytes = 1 << 20
+    static let batchBytes = 1 << 20
     private static let leastUnwritten = 1_024
+    /// The place of a header, until it is written.
+    private static let noBytes = [UInt8](repeating: 0, count: RecordHeader.bytes)
     /// Maximum number of waiting removals while the disk refuses writes (3 MiB). Further removals take effect in memory only, and are lost
     /// at the next start.
     private static let removalLimit = 1 << 17
@@ -162,7 +168,8 @@ final class StoreWriter: @unchecked Sendable {
     func pass(_ store: ResponseStore, to successor: @escaping @Sendable (PassedChange) -> Void) -> Position {
         serial.sync {
             drain(store)
-            write(encoder.takeBack().map { (.item($0), nil) }, store)
+            write(encoder.takeBack().map { Work.item($0) }[...], store)
+            writeNotes(store)
             for then in waiting.withLock({ $0.pass(unwritten + kept, to: successor) }) { then(true) }
             return position
         }
@@ -205,19 +212,23 @@ final class StoreWriter: @unchecked Sendable {
     private func drain(_ store: ResponseStore) {
         let all = waiting.withLock { $0.takeAll() }
         write(needed: all.needed, store)
-        var items: [Work] = []
+        var items = all.rest
         var uncoded: [PendingItem] = []
-        for one in all.rest {
-            if case .item(let item) = one, item.isToBeEncoded, encoder.isUsed { uncoded.append(item) } else { items.append(one) }
+        if encoder.isUsed {
+            items.removeAll { one in
+                guard case .item(let item) = one, item.isToBeEncoded else { return false }
+                uncoded.append(item)
+                return true
+            }
         }
         for part in uncoded.parts(bytes: WriterQueue.gatheredBytes, \.bytes) {
             encoder.encode(Array(part), of: store, for: serial) { [weak self, weak store] encoded in
                 guard let self, let store else { return }
-                write(encoded.map { (.item($0.item), $0.content) }, store)
+                write(encoded.map { Work.item($0.item) }[...], contents: encoded.map(\.content), store)
             }
         }
         for part in items.parts(bytes: Self.batchBytes, \.bytes) {
-            write(part.map { ($0, nil) }, store)
+            write(part, store)
             write(needed: waiting.withLock { $0.takeNeeded() }, store)
         }
     }
@@ -226,26 +237,26 @@ final class StoreWriter: @unchecked Sendable {
     private func write(needed: (work: [Work], number: UInt64), _ store: ResponseStore) {
         let (work, number) = needed
         guard !work.isEmpty else { return }
-        write(work.map { ($0, nil) }, store)
+        write(work[...], store)
         let isWritten = directory.isWritable && unwritten.isEmpty
         for then in waiting.withLock({ $0.settle(number, isWritten: isWritten) }) { then(isWritten) }
     }
 
     /// Writes work in order.
-    /// - Parameter all: the work, with the encoded contents of items.
-    private func write(_ all: [(work: Work, encoded: [UInt8]?)], _ store: ResponseStore) {
+    /// - Parameter contents: encoded contents of the items; empty if nothing is encoded.
+    private func write(_ all: ArraySlice<Work>, contents: [[UInt8]?] = [], _ store: ResponseStore) {
         let wasHealthy = refusing.trouble == nil
         // Work that has waited must be written before new work.
-        if removalsWait, all.contains(where: { $0.work.takesBack }) { tryAgain(store) }
+        if removalsWait, all.contains(where: \.takesBack) { tryAgain(store) }
         var isFailing = !directory.isWritable
-        for (work, encoded) in all {
+        for (index, work) in all.enumerated() {
             let isNeeded = work.takesBack
             guard !isFailing, refusing.trouble == nil || isNeeded && !removalsWait else {
                 giveUp(work, isNeeded: isNeeded, store)
                 continue
             }
             let failures = refusing.failures
-            write(work, encoded, isNeeded: isNeeded, store)
+            write(work, contents.isEmpty ? nil : contents[index], isNeeded: isNeeded, store)
             // One attempt shows whether the disk accepts writes again.
             if refusing.failures != failures { isFailing = isNeeded || refusing.trouble?.isFailedWrite == true }
         }
@@ -257,6 +268,7 @@ final class StoreWriter: @unchecked Sendable {
     /// Handles work that could not be written. Removals and marks stay queued, and items stay in memory. An item that is too large for any
     /// segment is dropped. The older item that it replaced becomes visible again, marked as stale.
     func giveUp(_ work: Work, isNeeded: Bool, _ store: ResponseStore) {
+        if case .notes(let notes) = work { return putBack(notes, store) }
         guard case .item(let item) = work else {
             guard directory.isWritable, unwritten.count < Self.removalLimit else { return }
             unwritten.append(work)
@@ -316,7 +328,7 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     /// Appends a record to the buffer if the disk has space; otherwise calls `giveUp`.
-    private func append(_ work: Work, _ encoded: [UInt8]?, isNeeded: Bool, _ store: ResponseStore) {
+    func append(_ work: Work, _ encoded: [UInt8]?, isNeeded: Bool, _ store: ResponseStore) {
         let header = work.header(encoded)
         // Usually one iteration. A second one is needed if other kept marks fill the new segment. Marks are kept only once, so the loop
         // ends.
@@ -333,8 +345,14 @@ final class StoreWriter: @unchecked Sendable {
     /// Appends a record to the buffer. The caller has checked that there is space.
     func appendRecord(_ work: Work, _ encoded: [UInt8]?, _ header: RecordHeader, isNeeded: Bool) {
         let offset = position.offset + buffer.count
-        appendRecord(header) { if case .item(let item) = work { item.appendPayload(encoded, to: &$0) } }
-        placed.append(Placed(work: work, offset: offset, isNeeded: isNeeded))
+        appendRecord(header) { out in
+            switch work {
+            case .item(let item): item.appendPayload(encoded, to: &out)
+            case .notes(let notes): for note in notes { note.append(to: &out) }
+            case .removal, .clearing, .staleMark, .staleAll: break
+            }
+        }
+        placed.append(Placed(work: work, offset: offset, isNeeded: isNeeded, note: header.note))
         if encoded != nil {
             self.encoded.add(EncodedCounts(contents: 1, plainBytes: header.plainBytes, codedBytes: header.bodyBytes))
         }
@@ -346,10 +364,10 @@ final class StoreWriter: @unchecked Sendable {
         var header = header
         let offset = position.offset + buffer.count
         let start = buffer.count
-        buffer.append(contentsOf: repeatElement(0, count: RecordHeader.bytes))
+        buffer.append(contentsOf: Self.noBytes)
         payload(&buffer)
         // Padding up to the alignment of the next record.
-        while buffer.count - start < header.recordBytes { buffer.append(0) }
+        buffer.append(contentsOf: Self.noBytes[..<(start + header.recordBytes - buffer.count)])
         buffer.withUnsafeMutableBytes { bytes in
             let record = bytes.baseAddress! + start
             if header.kind == .item {
@@ -397,6 +415,7 @@ final class StoreWriter: @unchecked Sendable {
         store.state.withLock { state in
             state.statistics.encoded.add(encoded)
             for one in placed {
+                if case .notes(let notes) = one.work { state.statistics.notesWritten += notes.count }
                 guard case .item(let item) = one.work else { continue }
                 state.statistics.pendingBytes -= item.bytes
                 guard state.pending[item.hash] === item else { continue }
@@ -406,6 +425,7 @@ final class StoreWriter: @unchecked Sendable {
                     isNeeded: item.retention.isNeeded)
                 entry.inMemoryMark = mark
                 entry.note = item.note
+                if item.note != one.note { entry.flags |= IndexEntry.noteIsUnwritten }
                 if state.index.set(entry) { state.statistics.replaced += 1 }
             }
         }

@@ -157,6 +157,7 @@ extension StoreWriter.Work {
         case .clearing: .clearing
         case .staleMark(let hash): .staleMark(low: hash.low, high: hash.high)
         case .staleAll: .staleAll
+        case .notes: nil
         }
     }
 
@@ -173,14 +174,21 @@ extension StoreWriter.Work {
         switch self {
         case .item(let item): item.header(encoded)
         case .removal(let hash): RecordHeader(kind: .removal, hash: hash)
-        case .clearing: RecordHeader(kind: .clearing, hash: KeyHash(low: 0, high: 0))
+        case .clearing: RecordHeader(kind: .clearing, hash: .zero)
         case .staleMark(let hash): RecordHeader(kind: .staleMark, hash: hash)
-        case .staleAll: RecordHeader(kind: .staleAll, hash: KeyHash(low: 0, high: 0))
+        case .staleAll: RecordHeader(kind: .staleAll, hash: .zero)
+        case .notes(let notes): WrittenNote.header(count: notes.count)
         }
     }
 
     /// Whether the work removes stored items or marks them as stale. On a full disk, space is made for such work.
-    var takesBack: Bool { if case .item(let item) = self { item.retention.isNeeded } else { true } }
+    var takesBack: Bool {
+        switch self {
+        case .item(let item): item.retention.isNeeded
+        case .notes: false
+        case .removal, .clearing, .staleMark, .staleAll: true
+        }
+    }
 }
 
 extension Array {

@@ -47,6 +47,11 @@ public struct CacheFigures: Sendable {
             ])
         writer.counter("cistern_store_reinserted", "Stored responses rewritten because they had been used.", UInt64(store.reinserted))
         writer.counter(
+            "cistern_store_confirmations_written", "Confirmations whose time was written to the store.", UInt64(store.notesWritten))
+        writer.gauge(
+            "cistern_store_confirmations_pending", "Confirmations whose time is in memory only, until it is written.",
+            Double(store.notesWaiting))
+        writer.counter(
             "cistern_store_disk_reads", "Stored responses that had to be read from disk, because they were not in memory.",
             UInt64(store.loaded))
         writer.gauge("cistern_store_disk_reads_waiting", "Reads of stored responses in progress.", Double(store.diskReadsWaiting))

@@ -102,7 +102,7 @@ extension StoredItem {
     func confirmed(_ metadata: inout StoredMetadata) -> StoredItem {
         guard note != 0 else { return self }
         let date = metadata.date
-        UnwrittenConfirmation.apply(note, to: &metadata)
+        ConfirmationNote.apply(note, to: &metadata)
         guard metadata.date != date, let head = StoredHead.redated(head.span, metadata.date) else { return self }
         return replacingHead(head)
     }

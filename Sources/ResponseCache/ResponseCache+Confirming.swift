@@ -64,7 +64,9 @@ extension ResponseCache {
         guard let fresh = isFound ? head : freshened(base, by: response, recency, for: request.head),
             mayKeep(fresh, response, for: request)
         else { return (.unshareable, false) }
-        if isKnown(base, fresh), note(base, fresh.metadata) { return (.stored, isFound) }
+        if let change = waitingChange(fresh.metadata, fresh.bytes, confirming: base), note(base, fresh.metadata) {
+            return (.stored, isFound && change == .times)
+        }
         return (write(base, fresh, for: request, recency, now: now) == .outdated ? .outdated : .stored, false)
     }
 
@@ -80,7 +82,8 @@ extension ResponseCache {
             guard let fresh = freshened(base, by: response, recency, for: request.head),
                 mayKeep(fresh, response, for: request)
             else { return }
-            if !isKnown(base, fresh) || !note(base, fresh.metadata) { _ = write(base, fresh, for: request, recency, now: now) }
+            let mayWait = waitingChange(fresh.metadata, fresh.bytes, confirming: base) != nil
+            if !mayWait || !note(base, fresh.metadata) { _ = write(base, fresh, for: request, recency, now: now) }
         case .stale:
             guard base.metadata.freshnessLifetime ?? 0 > 0 else { return }
             // A response imported while the HEAD request was in flight has the later order.
@@ -147,9 +150,6 @@ extension ResponseCache {
 
     // MARK: Writing
 
-    /// Minimum interval in milliseconds between writes of confirmations without new freshness. Their times are recorded in memory.
-    private static let confirmationInterval: Int64 = 10_000
-
     /// An updated head with its metadata.
     private struct FreshHead {
         let bytes: [UInt8]
@@ -190,57 +190,52 @@ extension ResponseCache {
 
     /// Records the time of a confirmation in memory. Returns false if that is not sufficient.
     private func note(_ found: FoundResponse, _ fresh: StoredMetadata) -> Bool {
-        guard let note = UnwrittenConfirmation.encode(written: found.writtenMetadata, fresh: fresh),
+        guard let note = ConfirmationNote.encode(written: found.writtenMetadata, fresh: fresh),
             fresh.date == found.writtenMetadata.date || StoredHead.rangeOfDate(in: found.head.span) != nil
         else { return false }
         let key = found.key
         return store.setNote(note, of: key.span, ifStill: found.written)
     }
 
-    /// Records in memory that the upstream has repeated a response that changed nothing in the store.
-    /// - Parameter fresh: the stored metadata with the times of the repeated response.
+    /// Records the time of a response whose fields and data equal those of an earlier one that changed only the times.
+    /// - Parameter fresh: the stored metadata with the times of the response.
     /// - Returns: false if the store must be updated.
     public func record(_ fresh: StoredMetadata, of found: FoundResponse) -> Bool {
-        isRecent(fresh, beside: found) && note(found, fresh)
+        mayWait(.times, fresh, confirming: found) && note(found, fresh)
     }
 
-    /// Returns whether a confirmation changes nothing in the store: neither who may receive the response nor how long.
-    private func isKnown(_ found: FoundResponse, _ fresh: FreshHead) -> Bool {
-        let metadata = fresh.metadata
-        guard isKnown(metadata, beside: found), metadata.staleIfError == found.metadata.staleIfError,
-            metadata.staleWhileRevalidate == found.metadata.staleWhileRevalidate
-        else { return false }
-        if StoredHead.redated(found.head.span, metadata.date) == fresh.bytes { return true }
-        return StoredHead.parse(found.head.span)?.fields.combined(.vary) == fresh.response.fields.combined(.vary)
+    /// Returns what a confirmation changes; nil if that must be written at once.
+    private func waitingChange(_ fresh: StoredMetadata, _ head: [UInt8], confirming found: FoundResponse) -> ConfirmationChange? {
+        let change = ConfirmationChange(from: found.metadata, found.head.span, to: fresh, head.span, strictness: strictness)
+        return mayWait(change, fresh, confirming: found) ? change : nil
     }
 
-    /// Flags that describe how clients receive the content. A change of these flags does not make it another response.
-    private static let formFlags: StoredFlags = [.cameCoded, .isOpen]
-
-    /// Returns whether a response with equal data changes nothing in the store.
-    private func isKnown(_ fresh: StoredMetadata, beside found: FoundResponse) -> Bool {
-        isRecent(fresh, beside: found) && fresh.flags.subtracting(Self.formFlags) == found.metadata.flags.subtracting(Self.formFlags)
-    }
-
-    private func isRecent(_ fresh: StoredMetadata, beside found: FoundResponse) -> Bool {
-        let interval = fresh.responseTime.milliseconds - found.writtenMetadata.responseTime.milliseconds
-        return interval < Self.confirmationInterval && fresh.freshnessLifetime == nil
+    /// Returns whether a confirmation need not be written at once. A response that is validated before each use may keep fields of its
+    /// former confirmation for `store.confirm_interval`, because clients receive the new ones. Other nodes see only what is written.
+    private func mayWait(_ change: ConfirmationChange, _ fresh: StoredMetadata, confirming found: FoundResponse) -> Bool {
+        // The clock was set back.
+        guard fresh.requestTime >= found.metadata.requestTime else { return false }
+        let interval = Int64(store.settings.noteMilliseconds)
+        let lifetime = fresh.freshnessLifetime ?? 0
+        switch change {
+        case .rules: return false
+        case .times where settings.fleet == nil: return lifetime < interval / 1000
+        case .times, .fields:
+            let age = fresh.responseTime.milliseconds - found.writtenMetadata.responseTime.milliseconds
+            return lifetime <= 0 && age < interval
+        }
     }
 
     // MARK: Equal data
 
-    /// Returns whether a complete response has the data of the response that was found, which is still stored and would have the same key.
-    /// Its time is then recorded, and nothing is written.
-    func isKnownAlready(_ new: NewResponse, _ response: WholeResponse, beside found: FoundResponse?) -> Bool {
-        guard let found, response.ownTag != nil, Self.isSameData(new, found), isKnown(new.metadata, beside: found),
-            SearchVariance(response.head.fields) == searchVariance(of: found)
-        else { return false }
-        return note(found, new.metadata)
-    }
-
-    private func searchVariance(of found: FoundResponse) -> SearchVariance? {
-        guard StoredHead.mentions(SearchVariance.fieldName, found.head.span) else { return nil }
-        return StoredHead.parse(found.head.span).flatMap { SearchVariance($0.fields) }
+    /// Records the time of a complete response that has the data of the response that was found, which is still stored and would have the
+    /// same key.
+    /// - Returns: what the response changes; nil if it must be stored.
+    func recordEqualData(_ new: NewResponse, _ response: WholeResponse, beside found: FoundResponse?) -> ConfirmationChange? {
+        guard let found, response.ownTag != nil, Self.isSameData(new, found),
+            let change = waitingChange(new.metadata, new.head, confirming: found), note(found, new.metadata)
+        else { return nil }
+        return change
     }
 
     /// Compares data, because different bytes may encode equal JSON.

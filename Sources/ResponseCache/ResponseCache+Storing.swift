@@ -133,15 +133,15 @@ extension ResponseCache {
     }
 
     /// Stores a response that may be stored.
-    /// - Returns: the result, the response as stored, and whether only the time of the stored response was recorded.
+    /// - Returns: the result, the response as stored, and whether it changed only the times of the stored response.
     public func store(
         _ response: WholeResponse, for request: StorableExchange, at time: CacheTime
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata, changedNothing: Bool) {
         let new = make(response, for: request)
-        let isKnown = isKnownAlready(new, response, beside: request.found)
-        let result = isKnown ? .stored : put(new, response, for: request, now: time.wall)
+        let recorded = recordEqualData(new, response, beside: request.found)
+        let result = recorded == nil ? put(new, response, for: request, now: time.wall) : .stored
         if result == .stored, request.head.method != .options { noteCookies(setBy: response.head.fields, to: request.head, at: time) }
-        return (result, new.head, new.metadata, isKnown)
+        return (result, new.head, new.metadata, recorded == .times)
     }
 
     func make(_ response: WholeResponse, for request: StorableExchange) -> NewResponse {

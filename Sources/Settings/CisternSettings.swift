@@ -67,6 +67,8 @@ public struct CisternSettings: Sendable {
         /// In bytes.
         public var size = 1 << 30
         public var required = false
+        /// In milliseconds.
+        public var confirmInterval = 60_000
     }
 
     public struct Cache: Sendable, Equatable {

@@ -188,6 +188,11 @@ public enum SettingsTable {
                 "Whether Cistern refuses to start if the store cannot be read or written. Otherwise it forwards responses without storing them.",
             needsRestart: true),
         Setting(
+            path: "store.confirm_interval", binding: .duration(\.store.confirmInterval, 1_000...hour),
+            help:
+                "How often the times at which the upstream confirmed stored responses are written, each at most once. After a crash, a stored response appears older by at most this time.",
+            needsRestart: true),
+        Setting(
             path: "cache.mode", binding: .choice(\.proxy.mode),
             help:
                 "Mode at the start. live: by the cache rules. offline: never contacts the upstream. record: always contacts it. replay: serves stored responses at any age."

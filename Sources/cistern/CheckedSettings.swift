@@ -50,6 +50,7 @@ extension ProxySettings {
         tracing.endpoint = TracingSettings.endpoint(tracing.endpoint) ?? ""
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         store?.isRequired = settings.store.required
+        store?.noteMilliseconds = settings.store.confirmInterval
         routes = settings.routes.map { Route($0) }
         otherRoute = Route(settings.otherRoute)
         version = Version.text

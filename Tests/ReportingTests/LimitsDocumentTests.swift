@@ -29,6 +29,7 @@ struct LimitsDocumentTests {
     /// Numbers that are not limits, such as intervals and thresholds.
     private static let others: Set<String> = [
         "failure.threshold", "failure.window", "failure.recheck", "shards", "cache.heuristics", "cache.refresh_ahead",
+        "store.confirm_interval",
     ]
 
     /// Rules of freshness, identity and other origins, which do not limit resources.

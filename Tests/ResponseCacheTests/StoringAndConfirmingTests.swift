@@ -197,14 +197,40 @@ struct StoringAndConfirmingTests {
         let test = try TestCache()
         try test.fetch("/a", [], [("ETag", "\"1\"")], "1")
         let written = test.cache.store.statistics.inserted
-        test.now += 5_000
-        #expect(test.confirm(try test.send("/a"), [("ETag", "\"1\"")]) == .stored)
-        #expect(test.cache.store.statistics.inserted == written)
-        #expect(try test.found("/a")?.metadata.responseTime == test.time.wall)
+        for seconds: Int64 in [5, 10, 50, 600, 86_400] {
+            test.now += seconds * 1_000
+            #expect(test.confirm(try test.send("/a"), [("ETag", "\"1\""), ("X-Request-Id", "\(seconds)")]) == .stored)
+            #expect(test.cache.store.statistics.inserted == written)
+            #expect(try test.found("/a")?.metadata.responseTime == test.time.wall)
+        }
+    }
+
+    @Test("a field that changed with a 304 is stored at most once in the interval; a changed rule is stored at once")
+    func changedFields() throws {
+        let test = try TestCache()
+        try test.fetch("/a", [], [("ETag", "\"1\""), ("X-Version", "0")], "1")
+        var written = test.cache.store.statistics.inserted
+        func confirm(_ lines: TestCache.Lines, isWritten: Bool) throws {
+            #expect(test.confirm(try test.send("/a"), [("ETag", "\"1\"")] + lines) == .stored)
+            let now = test.cache.store.statistics.inserted
+            #expect((now > written) == isWritten)
+            written = now
+        }
+        for version in 1..<6 {
+            test.now += 10_000
+            try confirm([("X-Version", "\(version)")], isWritten: false)
+        }
         test.now += 10_000
-        #expect(test.confirm(try test.send("/a"), [("ETag", "\"1\"")]) == .stored)
-        // Counts the record of the latest request too.
-        #expect(test.cache.store.statistics.inserted == written + 2)
+        try confirm([("X-Version", "6")], isWritten: true)
+        test.now += 1_000
+        try confirm([("X-Version", "6"), ("Cache-Control", "stale-if-error=0")], isWritten: true)
+        #expect(try test.found("/a")?.metadata.staleIfError == 0)
+        try confirm([("Cache-Control", "max-age=30")], isWritten: true)
+        // Clients would receive the former field until the response is stale.
+        try confirm([("X-Version", "7")], isWritten: true)
+        test.now += 10_000
+        try confirm([("X-Version", "7")], isWritten: false)
+        #expect(try test.found("/a").map { Freshness.currentAge(of: $0.metadata, now: test.time.wall) } == 0)
     }
 
     @Test("equal data in different bytes is noted in memory instead of written")

@@ -36,6 +36,22 @@ package enum TestTools {
         return directory
     }
 
+    /// Copies the files of a directory, as a crash would leave them.
+    package static func copyFiles(from source: String, to target: String, _ isWanted: (String) -> Bool) {
+        guard let directory = opendir(source) else { return }
+        defer { closedir(directory) }
+        while let entry = readdir(directory) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            guard !name.hasPrefix("."), isWanted(name), let from = fopen("\(source)/\(name)", "r") else { continue }
+            defer { fclose(from) }
+            guard let to = fopen("\(target)/\(name)", "w") else { continue }
+            defer { fclose(to) }
+            chmod("\(target)/\(name)", 0o600)
+            var bytes = [UInt8](repeating: 0, count: 1 << 18)
+            while case let count = fread(&bytes, 1, bytes.count, from), count > 0 { fwrite(bytes, 1, count, to) }
+        }
+    }
+
     /// Path of a new file with this text. The file exists until the process ends.
     package static func file(_ text: String) -> String {
         let path = files.withLock { files in

@@ -212,7 +212,7 @@ struct Requirement {
             "CachePolicy/Freshness.swift currentAge", "CachePolicyTests.FreshnessTests/currentAge"),
         Requirement(
             "4.2.3", .must, "A confirmation (304) resets the age, even if it was not written to disk.",
-            "CachePolicy/UnwrittenConfirmation.swift encode", "CachingTests.ConfirmedAgeTests/confirmed"),
+            "CachePolicy/ConfirmationNote.swift encode", "CachingTests.ConfirmedAgeTests/confirmed"),
         Requirement(
             "4.2.4", .may, "While disconnected, a cache may serve a later 404 or 410 response instead of the earlier stored response.",
             "ResponseCache/ResponseCache+Gone.swift saysGone", "CachingTests.GoneTests/remembered"),

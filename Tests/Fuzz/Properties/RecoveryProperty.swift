@@ -98,7 +98,7 @@ enum RecoveryProperty {
                 let key = UnsafeRawBufferPointer(rebasing: payload.prefix(sizes.0))
                 let header = RecordHeader(
                     kind: kind, retention: retention, keyBytes: sizes.0, metadataBytes: sizes.1, headBytes: sizes.2, bodyBytes: sizes.3,
-                    hash: KeyHash(key, seed: seed),
+                    hash: sizes.0 == 0 ? .zero : KeyHash(key, seed: seed),
                     payloadChecksum: isWhole ? RecordHeader.payloadChecksum(payload.baseAddress!, length, seed: seed) : 0)
                 header.write(to: bytes.baseAddress! + offset, segment: 1, offset: offset, seed: seed)
                 offset += min(header.recordBytes, segmentBytes)

@@ -1,0 +1,79 @@
+// Writes changed notes: all together once in an interval, so that a note that changes with every request costs one small write in it. A
+// crash loses the changes of that interval.
+
+import Dispatch
+import Reactor
+
+extension StoreWriter {
+    /// Number of notes that are written before other work of the queue, because removals and marks must not wait for all.
+    private static let notesAtOnce = 16 * WrittenNote.countLimit
+
+    /// Schedules `writeNotes` if it is not scheduled. Called with the store's state locked.
+    func writeNotesLater(_ store: ResponseStore, _ state: inout ResponseStore.State) {
+        guard !state.writesNotesLater else { return }
+        state.writesNotesLater = true
+        serial.asyncAfter(deadline: .now() + .milliseconds(settings.noteMilliseconds)) { [weak self, weak store] in
+            guard let self, let store else { return }
+            writeNotes(store, inTurn: true)
+        }
+    }
+
+    /// Writes all changed notes, and waits for it.
+    func writeNotesNow(_ store: ResponseStore) { serial.sync { writeNotes(store) } }
+
+    /// Writes all changed notes. Must be called on the writer's queue. Locks one part of the index at a time.
+    /// - Parameters:
+    ///   - first: the part of the index to begin with.
+    ///   - inTurn: whether other work of the queue may come between, and the next call is scheduled at the end.
+    func writeNotes(_ store: ResponseStore, from first: Int = 0, inTurn: Bool = false) {
+        var due: [WrittenNote] = []
+        var count = 0
+        for part in first..<IndexTable.partCount where mayWriteNotes {
+            due += store.state.withLock { $0.index.takeUnwrittenNotes(ofPart: part) }
+            while due.count >= WrittenNote.countLimit {
+                write(Array(due.suffix(WrittenNote.countLimit)), store)
+                due.removeLast(WrittenNote.countLimit)
+                count += WrittenNote.countLimit
+            }
+            if inTurn, count >= Self.notesAtOnce, part + 1 < IndexTable.partCount {
+                write(due, store)
+                writeBuffer(store)
+                return writeNotesAfterOtherWork(store, from: part + 1)
+            }
+        }
+        write(due, store)
+        writeBuffer(store)
+        if inTurn { scheduleNext(store) }
+    }
+
+    /// Whether this process owns the files and the disk accepts writes.
+    private var mayWriteNotes: Bool { directory.isWritable && refusing.trouble == nil && waiting.withLock { $0.isOurs } }
+
+    private func write(_ notes: [WrittenNote], _ store: ResponseStore) {
+        guard !notes.isEmpty else { return }
+        append(.notes(notes), nil, isNeeded: false, store)
+        if buffer.count >= Self.batchBytes { writeBuffer(store) }
+    }
+
+    private func writeNotesAfterOtherWork(_ store: ResponseStore, from part: Int) {
+        serial.async { [weak self, weak store] in
+            guard let self, let store else { return }
+            writeNotes(store, from: part, inTurn: true)
+        }
+    }
+
+    private func scheduleNext(_ store: ResponseStore) {
+        store.state.withLock { state in
+            state.writesNotesLater = false
+            if state.index.unwrittenNotes > 0 { writeNotesLater(store, &state) }
+        }
+    }
+
+    /// Marks notes as unwritten again, because the disk refused them.
+    func putBack(_ notes: [WrittenNote], _ store: ResponseStore) {
+        store.state.withLock { state in
+            for note in notes { state.index.putBack(note) }
+            writeNotesLater(store, &state)
+        }
+    }
+}
