@@ -156,10 +156,12 @@ image-base:
 image-test: image-packages $(if $(findstring --binary,$(ARGUMENTS)),,image)
 	Tests/Packaging/image_test.py $(ARGUMENTS)
 
-# Validates docker/*.yaml against the Kubernetes schema, and the settings in it. The validator comes from PyPI.
+# Validates the files for Kubernetes, Compose and workflows against their schemas, and the settings in them. The validators come from PyPI.
 manifests: $(if $(filter .build/release/cistern,$(BINARY)),build)
 	python3 -m venv .build/manifests
-	.build/manifests/bin/pip install -q kubernetes-validate==1.37.0 pyyaml
+	.build/manifests/bin/pip install -q kubernetes-validate==1.37.0 check-jsonschema==0.39.0 pyyaml
+	.build/manifests/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	.build/manifests/bin/check-jsonschema --builtin-schema vendor.compose-spec docker/compose*.yaml
 	.build/manifests/bin/python Tests/Packaging/manifests.py --cistern $(BINARY)
 
 # The files of a release in .build/dist: a tarball, a Debian package, the software bill of materials (CycloneDX) and SHA256SUMS. Fails if

@@ -51,6 +51,9 @@ public struct FreshnessRules: Sendable, Equatable {
     public var negative: Int64 = 0
     public var negativeStatuses: [UInt16] = [404, 410]
 
+    /// Names of fields that the upstream does not receive from clients (`UpstreamFieldRules.unforwarded`). Responses do not vary by them.
+    public var unforwarded: [[UInt8]] = []
+
     public init() {}
 
     /// Returns the directives without the ignored ones.
@@ -114,6 +117,7 @@ public struct FreshnessRules: Sendable, Equatable {
     ///   - name: in lower case.
     ///   - credentials: the operator's list.
     public func varies(by name: [UInt8], credentials: CredentialNames) -> Bool {
+        if UpstreamFieldRules.contains(name.span, in: unforwarded) { return false }
         guard ignored.contains(.vary) else { return true }
         return name.elementsEqual("*".utf8) || name.elementsEqual("origin".utf8) || name.elementsEqual("proxy-authorization".utf8)
             || credentials.contains(name.span) || CredentialNames.wellKnown.contains(name.span)
@@ -125,6 +129,7 @@ extension FreshnessRules: PathRules {
     public func stricter(_ other: FreshnessRules) -> FreshnessRules {
         var rules = self
         rules.ignored.formIntersection(other.ignored)
+        rules.unforwarded.removeAll { !other.unforwarded.contains($0) }
         return rules
     }
 }

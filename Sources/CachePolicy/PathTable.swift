@@ -37,7 +37,7 @@ public struct PathTable<Rules: Sendable>: Sendable {
     public func contains(where predicate: (Rules) -> Bool) -> Bool { predicate(rest) || exceptions.contains { predicate($0.rules) } }
 
     /// True if there are no exceptions.
-    var isUniform: Bool { exceptions.isEmpty }
+    public var isUniform: Bool { exceptions.isEmpty }
 
     public func map<Other: Sendable>(_ change: (Rules) -> Other) -> PathTable<Other> {
         PathTable<Other>(exceptions.map { ($0.pattern, change($0.rules)) }, rest: change(rest))

@@ -100,8 +100,10 @@ public final class UpstreamRequestFields {
         .xRealIP,
     ]
 
-    /// - Parameter head: the client's request.
-    public func make(from head: RequestHead, client: Client) -> Fields {
+    /// - Parameters:
+    ///   - head: the client's request.
+    ///   - rules: the operator's changes for the request's path.
+    public func make(from head: RequestHead, client: Client, _ rules: UpstreamFieldRules) -> Fields {
         let overrides = client.isTrusted ? overrides : overridesOfStrangers
         var fields = constant
         fields.reserve(bytes: head.fields.bytes.count + 256, lines: head.fields.count + 8)
@@ -115,6 +117,7 @@ public final class UpstreamRequestFields {
         if let count = RequestRefusal.countedDown(head) { fields.set(.maxForwards, count) }
         if head.contains(.ifMatch) { strengthenTags(of: &fields) }
         if settings.via { fields.append(.via, viaValue(head.version)) }
+        rules.apply(to: &fields)
         return fields
     }
 

@@ -6,7 +6,8 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
     case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, alternateProtocol, altSvc
     case authenticationInfo, authorization
     case b3, baggage
-    case cacheControl, cacheStatus, cdnLoop, cisternKey, cisternMode, cisternStale, cisternWhy, clearSiteData, connection, contentEncoding, contentLength,
+    case cacheControl, cacheStatus, cdnLoop, cisternKey, cisternMode, cisternStale, cisternWhy, clearSiteData, connection, contentEncoding,
+        contentLength,
         contentLocation,
         contentRange, contentType, cookie
     case date, etag, expect, expires, forwarded, frontEndHTTPS, host, http2Settings

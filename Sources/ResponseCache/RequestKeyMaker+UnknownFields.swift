@@ -1,6 +1,7 @@
 // Extracts a request's unknown fields, by which the upstream may select without listing them in Vary (`UnknownFields`).
 
 import CachePolicy
+import Forwarding
 import HTTPCore
 
 /// A line of an unknown field.
@@ -12,16 +13,23 @@ struct UnknownFieldLine {
 
 extension RequestKeyMaker {
     /// Returns the request's unknown fields; nil if it has none, which is the common case. Called for every hit.
-    /// - Parameter judge: returns for each line whether its field changes with each request.
-    func unknownFields(of fields: Fields, judge: (_ lines: [UnknownFieldLine]) -> [Bool]) -> UnknownFields? {
+    /// - Parameters:
+    ///   - unforwarded: names of fields that the upstream does not receive from clients.
+    ///   - judge: returns for each line whether its field changes with each request.
+    func unknownFields(
+        of fields: Fields, besides unforwarded: @autoclosure () -> [[UInt8]], judge: (_ lines: [UnknownFieldLine]) -> [Bool]
+    ) -> UnknownFields? {
         guard comparesUnknown, hasUnknown(fields) else { return nil }
         var lines: [UnknownFieldLine] = []
+        let unforwarded = unforwarded()
         for entry in fields.entries where isUnknown(entry, in: fields) {
+            if UpstreamFieldRules.contains(fields.bytes.span.extracting(entry.nameRange), in: unforwarded) { continue }
             let name = fields.bytes[entry.nameRange].map(\.asciiLowercased)
             let value = fields.bytes[entry.valueRange]
             let carriesHost = entry.known == .forwarded && comparesForwardedHosts
             lines.append(UnknownFieldLine(name: name, value: carriesHost ? ForwardedHosts.parts(of: value) : Array(value)))
         }
+        guard !lines.isEmpty else { return nil }
         // The order of fields has no meaning; lines with one name keep their order.
         if lines.count > 1 {
             let sorted = lines.enumerated().sorted { one, other in

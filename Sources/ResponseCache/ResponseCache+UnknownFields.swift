@@ -9,7 +9,9 @@ extension ResponseCache {
     /// Returns the request's unknown fields; nil if it has none, or if they are ignored.
     /// - Parameter notes: whether this is the first lookup of the request, so that its values are recorded.
     func unknownFields(of head: RequestHead, by client: @autoclosure () -> UInt64, notes: Bool = false) -> UnknownFields? {
-        keyMaker.unknownFields(of: head.fields) { state.unknownFields.judge($0, by: client(), notes: notes) }
+        keyMaker.unknownFields(of: head.fields, besides: policy(for: head).settings.freshness.unforwarded) {
+            state.unknownFields.judge($0, by: client(), notes: notes)
+        }
     }
 
     /// Chooses between the request's own response and the one for all requests. Prefers a good fresh response for all requests. Otherwise

@@ -47,6 +47,8 @@ public struct Route: Sendable {
     public var streams = false
     /// Protocols to which clients may switch, in lower case.
     public var upgrades: [[UInt8]] = []
+    /// Changes to the fields of requests to the upstream.
+    public var upstreamFields = UpstreamFieldRules()
     /// The operator's freshness rules.
     public var freshness = FreshnessRules()
     /// How content is compressed.
@@ -110,6 +112,7 @@ public struct Routes: Sendable {
     let compression: PathTable<Compression>
     private let crossOrigins: PathTable<CrossOriginRules>
     private let rescues: PathTable<SharedRescueMode>
+    private let upstreamFields: PathTable<UpstreamFieldRules>
     /// Indices in `all`, by path.
     private let indexByPath: PathTable<Int>
 
@@ -126,6 +129,7 @@ public struct Routes: Sendable {
         compression = PathTable(routes.map { ($0.pattern, $0.compression) }, rest: rest.compression).simplified
         crossOrigins = PathTable(routes.map { ($0.pattern, $0.crossOrigin) }, rest: rest.crossOrigin).simplified
         rescues = PathTable(routes.map { ($0.pattern, $0.sharedRescueMode) }, rest: rest.sharedRescueMode).simplified
+        upstreamFields = PathTable(routes.map { ($0.pattern, $0.upstreamFields) }, rest: rest.upstreamFields).simplified
         indexByPath = PathTable(routes.enumerated().map { ($1.pattern, $0) }, rest: routes.count)
         someDemand = all.contains { $0.good != Self.undemanding || $0.kept != Self.undemanding }
     }
@@ -157,7 +161,26 @@ public struct Routes: Sendable {
     }
 
     /// Freshness rules for the cache.
-    var freshness: PathTable<FreshnessRules> { table(\.freshness).simplified }
+    var freshness: PathTable<FreshnessRules> {
+        table { route in
+            var rules = route.freshness
+            rules.unforwarded = route.upstreamFields.unforwarded
+            return rules
+        }.simplified
+    }
+
+    /// Changes to the fields of requests for this target.
+    func upstreamFields(_ target: @autoclosure () -> ArraySlice<UInt8>) -> UpstreamFieldRules { upstreamFields.rules(for: target()) }
+
+    /// Changes to the fields of an identity lookup. The client's own credentials are kept, because the response identifies their user. If
+    /// paths have different fields, the operator's credentials are not added: the upstream might identify their user instead.
+    /// - Parameter own: the client's credentials.
+    func upstreamFields(ofLookUp target: ArraySlice<UInt8>, _ own: Fields, _ credentials: CredentialNames) -> UpstreamFieldRules {
+        upstreamFields.rules(for: target).without { name in
+            !own.all(named: name.span).isEmpty || !own.all(readAs: name.span).isEmpty
+                || !upstreamFields.isUniform && credentials.contains(name.span)
+        }
+    }
 
     /// Rules for client addresses.
     var access: PathTable<AddressRules> { table(\.access) }

@@ -17,6 +17,7 @@ extension CisternSettings {
 
         public init(_ settings: CisternSettings) {
             self.settings = settings
+            self.settings.otherRoute = settings.otherRoute.forMember
             self.settings.routes = []
             self.settings.apis = []
         }

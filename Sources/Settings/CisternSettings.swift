@@ -138,6 +138,7 @@ public struct CisternSettings: Sendable {
         public var good = Demands()
         public var keepIf = Demands()
         public var freshness = Freshness()
+        public var upstreamFields = UpstreamFields()
 
         public init() {}
 
@@ -176,11 +177,14 @@ public struct CisternSettings: Sendable {
 extension CisternSettings: Equatable {
     public static func == (one: CisternSettings, other: CisternSettings) -> Bool {
         SettingsTable.all.areEqual(one, other) && one.routes == other.routes && one.apis == other.apis
+            && one.otherRoute.upstreamFields == other.otherRoute.upstreamFields
     }
 }
 
 extension CisternSettings.Route: Equatable {
-    public static func == (one: CisternSettings.Route, other: CisternSettings.Route) -> Bool { RouteTable.all.areEqual(one, other) }
+    public static func == (one: CisternSettings.Route, other: CisternSettings.Route) -> Bool {
+        RouteTable.all.areEqual(one, other) && one.upstreamFields == other.upstreamFields
+    }
 }
 
 extension Array {

@@ -24,7 +24,7 @@ extension SettingsReader {
         lines.append(String(repeating: "  ", count: depth) + "routes:")
         for route in routes {
             writeItem(
-                RouteTable.all, route, besides: settings.otherRoute, "\(prefix)routes.\(route.name).", to: &lines,
+                RouteTable.all, route, besides: settings.otherRoute.forMember, "\(prefix)routes.\(route.name).", to: &lines,
                 depth: depth + 1)
         }
     }

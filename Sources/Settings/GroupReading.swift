@@ -72,15 +72,30 @@ struct GroupReading<Root> {
         case .sequence(let nodes, _):
             var words: [String] = []
             for node in nodes {
+                if setting.holdsFields, let fields = Self.fields(node) {
+                    words += fields
+                    continue
+                }
                 guard case .scalar(let word, _) = node else {
                     return add(node.line, "\(name)\(setting.path) must be a list of plain values")
                 }
                 words.append(word)
             }
             text = .many(words)
+        case .mapping where setting.holdsFields:
+            guard let fields = Self.fields(value) else { return add(line, "\(name)\(setting.path) must have one value for each name") }
+            text = .many(fields)
         case .mapping: return add(line, "\(name)\(setting.path) must be a value, not a group of settings")
         }
         if let problem = setting.apply(text, to: &root) { add(value.line, "\(name)\(setting.path) \(problem)") }
+    }
+
+    /// The members of a mapping as fields; nil if the node is something else, or a member has no plain value.
+    private static func fields(_ node: YAMLNode) -> [String]? {
+        guard case .mapping(let pairs, _) = node else { return nil }
+        let fields = pairs.compactMap { key, _, value -> String? in if case .scalar(let word, _) = value { "\(key): \(word)" } else { nil }
+        }
+        return fields.count == pairs.count ? fields : nil
     }
 
     private mutating func add(_ line: Int, _ sentence: String) {

@@ -71,7 +71,8 @@ public enum RouteTable {
                 help: "Whether upper and lower case are equal in arguments."),
         ] + demands("good", \.good, \.rules.good, "A good response") + demands("keep_if", \.keepIf, \.rules.kept, "A stored response")
         + FreshnessGroup.all.map { $0.within(\.self, help: "As cache.\($0.path).") } + CredentialSettingsTable.all
-        + CrossOriginGroup.all.map { $0.within(\.self, help: "As \($0.path).") } + RetiredSettings.ofRoute
+        + CrossOriginGroup.all.map { $0.within(\.self, help: "As \($0.path).") }
+        + UpstreamFieldsGroup.all.map { $0.within(\.self, help: "As upstream.\($0.path).") } + RetiredSettings.ofRoute
 
     /// All settings that are not retired.
     public static var current: [Setting<CisternSettings.Route>] { all.filter { $0.replacement == nil } }

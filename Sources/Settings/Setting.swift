@@ -16,6 +16,8 @@ public struct Setting<Root>: Sendable {
     public var successor: String?
     /// Whether a list may be written as changes, `+name` and `-name`, to the value that otherwise applies.
     public var changes: ListChanges?
+    /// Whether the list consists of fields, `Name: value`. The file may also contain them as a group. The values may be secrets.
+    public var holdsFields = false
 
     /// `CISTERN_` followed by the path in capitals, with underscores instead of dots.
     public var environment: String { Self.environment(of: path) }
@@ -26,7 +28,7 @@ public struct Setting<Root>: Sendable {
     func within<Whole>(_ part: WritableKeyPath<Whole, Root>, path: String? = nil, help: String? = nil) -> Setting<Whole> {
         Setting<Whole>(
             path: path ?? self.path, binding: binding.within(part), help: help ?? self.help, needsRestart: needsRestart,
-            replacement: replacement, successor: successor, changes: changes)
+            replacement: replacement, successor: successor, changes: changes, holdsFields: holdsFields)
     }
 }
 
@@ -233,8 +235,19 @@ extension Setting {
     /// The value as in the configuration file.
     public func text(in settings: Root) -> String { text(in: settings, word: { $0.isEmpty ? "\"\"" : $0 }, listed: { "\"\($0)\"" }) }
 
+    /// The value as in the configuration file, without values of fields.
+    func textWithoutFieldValues(in settings: Root) -> String {
+        guard holdsFields, case .many(let fields) = binding.get(settings) else { return text(in: settings) }
+        return fields.map(UpstreamFieldText.shown).joined(separator: ", ")
+    }
+
     /// The value as YAML, without secrets.
     func yaml(in settings: Root) -> String {
+        if holdsFields { return text(in: settings, word: Self.quoted) { Self.quoted(UpstreamFieldText.shown($0)) } }
+        return yamlOfOpenValue(in: settings)
+    }
+
+    private func yamlOfOpenValue(in settings: Root) -> String {
         switch binding.kind {
         case .text, .list: text(in: settings, word: Self.quoted, listed: Self.quoted)
         default: HiddenSecrets.hide(in: text(in: settings))

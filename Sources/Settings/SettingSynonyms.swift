@@ -39,6 +39,9 @@ enum SettingSynonyms {
             """, "upstream.url", "the API's base URL with scheme, host and port, such as https://api.example.com:8443/v1"),
         Row("upstream.socket upstream.unix", "upstream.unix_socket"),
         Row("http_proxy https_proxy proxy_url forward_proxy_url", "upstream.proxy"),
+        Row("set_header request_headers proxy_set_header custom_headers upstream.headers", "upstream.fields.set"),
+        Row("routes.headers routes.set_headers routes.request_headers", "routes.fields.set"),
+        Row("proxy_hide_header remove_headers upstream.remove_headers", "upstream.fields.remove"),
         Row(
             "timeout timeouts.upstream timeouts.read timeouts.backend timeouts.response read_timeout response_timeout request_timeout "
                 + "response_header_timeout proxy_read_timeout timeouts.request timeouts.first_byte", "upstream.first_byte_timeout",
@@ -234,8 +237,8 @@ enum SettingSynonyms {
 
     private static let absent: [Row] = [
         Row(
-            "headers header add_header set_header request_headers response_headers proxy_set_header custom_headers routes.headers", nil,
-            "fields of requests and responses cannot be set; forwarding.forwarded and forwarding.via control the fields that Cistern adds"),
+            "headers header add_header response_headers", nil,
+            "fields of responses cannot be set; upstream.fields.set sets fields of requests"),
         Row("rewrite redirect redirects url_rewrite", nil, "paths are forwarded unchanged; apis.strip_path removes a prefix"),
         Row("user username group run_as", nil, "start Cistern as that user, by User= of systemd or USER of the container"),
         Row("pid pid_file pidfile daemon daemonize background", nil, "the service manager is responsible for it"),

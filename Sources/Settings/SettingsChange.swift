@@ -20,6 +20,9 @@ public struct SettingsChange: Sendable {
                 changed.append(setting.path)
             }
         }
+        if former.otherRoute.upstreamFields.loaded != read.otherRoute.upstreamFields.loaded, !changed.contains("upstream.fields.set") {
+            changed.append("upstream.fields.set")
+        }
         changed += Self.names(former.routes, settings.routes, \.name).map { "routes.\($0)" }
         changed += Self.names(former.apis, settings.apis, \.name).map { "apis.\($0)" }
         // The order of routes and APIs is significant.

@@ -2,8 +2,8 @@
 // settings keeps the hash.
 
 extension CisternSettings {
-    /// Hash of all settings: 48 bits, which a metric's value holds exactly. User information and query strings of URLs do not count.
-    /// They may be secrets, which a reader of the hash could find by trial.
+    /// Hash of all settings: 48 bits, which a metric's value holds exactly. User information and query strings of URLs, and values of
+    /// request fields, do not count. They may be secrets, which a reader of the hash could find by trial.
     public var hash: UInt64 {
         var hash = StableHash()
         add(to: &hash)
@@ -14,14 +14,14 @@ extension CisternSettings {
         hash.add(SettingsTable.all, of: self, besides: CisternSettings())
         for route in routes {
             hash.add("routes")
-            hash.add(RouteTable.all, of: route, besides: otherRoute)
+            hash.add(RouteTable.all, of: route, besides: otherRoute.forMember)
         }
         for api in apis {
             hash.add("apis")
             hash.add(APITable.all, of: api, besides: API(CisternSettings()))
             for route in api.settings.routes {
                 hash.add("apis.routes")
-                hash.add(RouteTable.all, of: route, besides: api.settings.otherRoute)
+                hash.add(RouteTable.all, of: route, besides: api.settings.otherRoute.forMember)
             }
         }
     }
@@ -41,7 +41,7 @@ private struct StableHash {
             let text = setting.text(in: settings)
             guard text != setting.text(in: defaults) else { continue }
             add(setting.path)
-            add(HiddenSecrets.withoutSecrets(text))
+            add(HiddenSecrets.withoutSecrets(setting.textWithoutFieldValues(in: settings)))
         }
     }
 }

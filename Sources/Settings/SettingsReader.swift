@@ -110,7 +110,7 @@ public struct SettingsReader {
         }
         var routes: [CisternSettings.Route] = []
         for item in items {
-            var route = settings.otherRoute
+            var route = settings.otherRoute.forMember
             guard case .mapping = item else {
                 add(file, item.line, "a route must be a group of settings with at least a name and a path")
                 continue

@@ -64,7 +64,15 @@ public enum SettingsSchema {
     private static func schema<Root>(of setting: Setting<Root>, _ defaults: Root?) -> JSONValue {
         var members: [JSONValue.Member] = [.init("description", .string(setting.help))]
         if let defaults { members.append(.init("default", .string(setting.text(in: defaults)))) }
-        return .object(members + kind(setting.binding.kind))
+        return .object(members + (setting.holdsFields ? fields : kind(setting.binding.kind)))
+    }
+
+    /// A field, a list of fields, or an object of names and values.
+    private static var fields: [JSONValue.Member] {
+        let values: JSONValue = ["type": "object", "additionalProperties": ["type": ["string", "number", "boolean"]]]
+        return [
+            .init("oneOf", [["type": ["string", "null"]], values, ["type": "array", "items": ["oneOf": [["type": "string"], values]]]])
+        ]
     }
 
     private static func kind(_ kind: SettingKind) -> [JSONValue.Member] {

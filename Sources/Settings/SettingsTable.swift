@@ -23,7 +23,8 @@ public enum SettingsTable {
 
     /// All settings, including retired ones.
     public static let all: [Setting<CisternSettings>] =
-        upstream + failure + listening + tls + caching
+        upstream + UpstreamFieldsGroup.all.map { $0.within(\.otherRoute, path: "upstream.\($0.path)") }
+        + failure + listening + tls + caching
         + FreshnessGroup.all.map { $0.within(\.otherRoute, path: "cache.\($0.path)") }
         + CredentialSettingsTable.all.map { $0.within(\.otherRoute) } + limits + forwarding
         + CrossOriginGroup.all.map { $0.within(\.otherRoute) } + logging

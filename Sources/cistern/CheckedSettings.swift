@@ -116,6 +116,7 @@ extension Route {
         good.take(settings.good)
         kept.take(settings.keepIf)
         freshness = FreshnessRules(settings.freshness)
+        upstreamFields = UpstreamFieldRules(settings.upstreamFields)
     }
 }
 

@@ -23,6 +23,10 @@ enum SecretFiles {
         let share = settings.share
         files += [("share.secret_file", share.secretFile), ("share.password_file", share.passwordFile)]
         files.append(("share.tls.key", share.key.isEmpty ? share.certificate : share.key))
+        let routes = [settings] + settings.apis.map(\.settings)
+        for file in Set(routes.flatMap { [$0.otherRoute] + $0.routes }.flatMap(\.upstreamFields.files)).sorted() {
+            files.append(("upstream.fields.set", file))
+        }
         for api in settings.apis {
             let own = api.settings.proxy.upstream.clientKey ?? ""
             if own != key { files.append(("apis.\(api.name).upstream.client_key", own)) }

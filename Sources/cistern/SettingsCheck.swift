@@ -21,6 +21,7 @@ import Upstream
 enum SettingsCheck {
     /// Adds mistakes to the reader.
     static func check(_ reader: inout SettingsReader) {
+        UpstreamFieldsCheck.check(&reader)
         let settings = reader.settings
         if settings.apis.isEmpty {
             checkURL(settings.upstreamURL, &reader)

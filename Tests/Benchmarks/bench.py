@@ -10,6 +10,7 @@ the time of a server's process, divided by the number of requests that the clien
 Needs nginx, HAProxy, wrk, h2load, OpenSSL, and a C compiler. Everything runs on loopback, in a directory that is removed at the end.
 """
 import argparse
+import os
 import resource
 import shutil
 import signal
@@ -19,6 +20,7 @@ from pathlib import Path
 import blocking
 import cases
 import codings
+import first_byte
 import growth
 import http2
 import identities
@@ -30,7 +32,7 @@ import table
 
 TOOLS = ("nginx", "haproxy", "wrk", "h2load", "taskset", "openssl", "cc")
 SUITES = {
-    "memory": memory.binary, "idle": memory.idle, "two": shards.run, "http2": http2.run,
+    "first_byte": first_byte.run, "memory": memory.binary, "idle": memory.idle, "two": shards.run, "http2": http2.run,
     "identities": identities.run, "codings": codings.run,
     "blocking": lambda own, report: blocking.Blocking(own, report).run(blocking.CASES),
     "disk": lambda own, report: blocking.Blocking(own, report).run(["disk"]), "million": memory.million,
@@ -41,16 +43,22 @@ ALL = [*cases.CASES, *secure.CASES, *SUITES]
 
 
 def measure(own, report, names):
-    over_tls = None
+    """Measures all cases, also after one that fails. Returns the names of those that failed."""
+    over_tls, failed = None, []
     for number, name in enumerate(names, 1):
         report.progress(f"{name} ({number} of {len(names)})")
-        if name in cases.CASES:
-            cases.run(own, report, name)
-        elif name in secure.CASES:
-            over_tls = over_tls or secure.Secure(own, report)
-            getattr(over_tls, name)()
-        else:
-            SUITES[name](own, report)
+        try:
+            if name in cases.CASES:
+                cases.run(own, report, name)
+            elif name in secure.CASES:
+                over_tls = over_tls or secure.Secure(own, report)
+                getattr(over_tls, name)()
+            else:
+                SUITES[name](own, report)
+        except (SystemExit, Exception) as error:
+            report.progress(f"{name} failed: {error!r}")
+            failed.append(name)
+    return failed
 
 
 def selected(parser, text, known):
@@ -85,15 +93,19 @@ def main():
     if missing:
         sys.exit(f"bench: {', '.join(missing)} missing; run make bench-packages")
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # Clients run on core 1, beside the upstream.
+    os.sched_setaffinity(0, {1})
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     own, report = servers.Servers(options), table.Report(options)
     try:
         if axes:
             growth.Growth(own, report).run(axes)
         else:
-            measure(own, report, names)
+            failed = measure(own, report, names)
             if options.write:
                 table.replace("results", report.table())
+            if failed:
+                sys.exit(f"bench: failed: {', '.join(failed)}")
         report.progress("done")
     finally:
         own.close()

@@ -250,8 +250,6 @@ class Blocking:
         return result, done[0]
 
     def run(self, names):
-        affinity = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {1})
         threading.Thread(target=self.origin.serve_forever, daemon=True).start()
         self.start()
         alone = self.probe()
@@ -264,7 +262,6 @@ class Blocking:
                 self.fill(20_000, "/few/{}")
             self.row(title, self.beside(client, *threads)[0], alone)
         self.servers.stop(self.process)
-        os.sched_setaffinity(0, affinity)
 
     def row(self, title, result, alone):
         self.report.add(f"small hit beside {title}: additional p99", result[2] - alone[2], "ms", limits={None: LIMIT_MS},

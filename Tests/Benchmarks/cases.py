@@ -76,7 +76,7 @@ def run(servers, report, name):
     limits = {other: limit for other, limit in case.limits.items() if limit}
     report.add(case.title, figures[case.cistern][0], "µs", others, limits)
     if case.is_written:
-        report.add(f"{case.title}: written to disk for each request", written(servers, case.cistern, loads[case.cistern]), "B",
+        report.add(f"{case.title}: written to disk for each request", written(servers, loads[case.cistern]), "B",
                    limits={None: WRITTEN_LIMIT})
     if case.latency:
         peers = {other: server for other, server in contenders.items() if not other.startswith("floor")}
@@ -84,11 +84,11 @@ def run(servers, report, name):
         add_latency(servers, report, case.title, peers, servers.requests(*case.latency), rate)
 
 
-def written(servers, name, load):
-    servers.settle(name)
+def written(servers, load):
+    servers.settle(load.port)
     before = load.process.written()
     count, _ = servers.wrk(load, seconds=WRITTEN_SECONDS)
-    servers.settle(name)
+    servers.settle(load.port)
     return (load.process.written() - before) / count
 
 

@@ -61,7 +61,7 @@ class Growth:
             memory[count] = -processes[count].anonymous()
             for prefix in ("/items/", "/same/"):
                 servers.fill_by_wrk(servers.port[name], prefix, count // 2)
-            servers.settle(name)
+            servers.settle(servers.port[name])
             memory[count] += processes[count].anonymous()
         lines = self.lines(TARGET_COUNTS, {
             line: lambda count, prefix=prefix: self.load(f"growth targets {count}", prefix, count // 2, processes[count])
@@ -113,11 +113,13 @@ class Growth:
                 count = CONTENT_TARGETS if target != path else TARGETS
                 servers.fill(server[1], target, count)
                 loads[line, point] = (server, servers, servers.requests(target, count), *arguments(point))
+            if line in (HIT, SAME):
+                servers.settle(server[1])
         figures = servers.alternate(loads, lambda load: cases.open_loop(*load[:5], seconds=load[5]))
         return {line: [figures[line, point][2] for point in points] for line in kinds}
 
     def connections(self):
-        own = self.servers.start_cistern("growth connections", "--set", "limits.connections=20000"), self.servers.port["growth connections"]
+        own = self.servers.start_cistern("growth connections", "--set", "limits.connections=15000"), self.servers.port["growth connections"]
         lines = self.by_open_loop(
             CONNECTIONS, {HIT: (own, "/items/{}"), SAME: (own, "/same/{}"), OTHER_HIT: (self.servers.server("nginx"), "/items/{}"),
                           OTHER_PASS: (self.servers.server("nginx pass"), "/same/{}")},

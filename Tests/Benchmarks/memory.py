@@ -58,7 +58,7 @@ def million(servers, report):
     process = servers.start_cistern("million", upstream="doomed")
     empty, origin = process.anonymous(), servers.start_origin("doomed")
     servers.fill_by_wrk(servers.port["million"], "/same/", MILLION)
-    servers.settle("million")
+    servers.settle(servers.port["million"])
     servers.stop(origin, signal.SIGKILL)
     for title, by in (("after kill -9", signal.SIGKILL), ("after a clean stop", signal.SIGTERM)):
         servers.stop(process, by)

@@ -103,7 +103,11 @@ int main(int count, char **arguments) {
     rewind(file);
     if (!text || fread(text, 1, size, file) != size) fail("read");
     unsigned *taken = calloc((size_t)due_count, sizeof *taken);
-    for (int number = 0; number < wanted; number++) open_connection(number, port, poll);
+    for (int number = 0; number < wanted; number++) {
+        open_connection(number, port, poll);
+        // The server's queue of new connections must not overflow.
+        if (number % 256 == 255) usleep(10000);
+    }
     printf("ready\n");
     fflush(stdout);
     long long begin = now() + SECOND / 20, end = begin + (long long)(atof(arguments[4]) * SECOND) + 60LL * SECOND;

@@ -258,7 +258,7 @@ class Servers:
         self.started["cistern down"] = self.start_cistern("cistern down", upstream="doomed")
         for name in ("cistern down", "nginx stale"):
             self.fill(self.server(name)[1], "/same/{}", TARGETS)
-        self.settle("cistern down")
+        self.settle(self.port["cistern down"])
         self.stop(doomed, signal.SIGKILL)
         # nginx's copies are fresh for one second.
         time.sleep(2.1)
@@ -296,9 +296,9 @@ class Servers:
         child.kill()
         child.wait()
 
-    def settle(self, name):
-        """Waits until Cistern has written what is pending."""
-        while metric(self.port[name], "cistern_store_pending_bytes") > 0:
+    def settle(self, port):
+        """Waits until Cistern has compressed and written all responses."""
+        while metric(port, "cistern_store_pending_bytes") > 0:
             time.sleep(0.1)
 
     def wrk(self, load, scheme="http", seconds=None):

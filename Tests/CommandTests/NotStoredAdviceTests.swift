@@ -255,7 +255,7 @@ struct NotStoredAdviceTests {
     private static let lists = [
         "content_types": "[\"*\"]", "ignore": "[no-store, no-cache, private, max-age, expires, must-revalidate, vary]",
         "negative_statuses": "[403, 404, 410, 500, 501, 502, 503, 504]", "methods": "[POST, QUERY]", "credential_fields": "[]",
-        "origins": "[\"https://a.test\"]",
+        "origins": "[\"https://a.test\"]", "set": "[\"X-A: b\"]",
     ]
 
     private static func values<Root>(_ setting: Setting<Root>) -> [String] {

@@ -58,7 +58,7 @@ struct SettingsWiringTests {
         "listen": ":9", "admin_listen": ":9", "admin.names": "a.test", "admin.debug_fields": "why", "cache.content_types": "text/x",
         "methods": "QUERY",
         "cache.harmless_fields": "+x-changed", "harmless_fields": "+x-changed",
-        "good.content_types": "text/x",
+        "good.content_types": "text/x", "upstream.fields.set": "X-A: b", "fields.set": "X-A: b",
         "good.must_have": "/x", "good.must_not_have": "/x", "keep_if.must_have": "/x", "keep_if.must_not_have": "/x",
         "keep_if.content_types": "text/x", "cache.freshness.ignore": "expires", "freshness.ignore": "expires",
         "trusted_proxies": "10.0.0.0/8", "access.allow": "10.0.0.0/8", "access.deny": "10.0.0.0/8", "allow": "10.0.0.0/8",

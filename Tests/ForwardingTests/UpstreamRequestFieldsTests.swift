@@ -20,7 +20,7 @@ struct UpstreamRequestFieldsTests {
         let maker = UpstreamRequestFields(settings: settings, authority: Array("api.example".utf8), instance: "a1b2")
         let head = RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(lines))
         let client = UpstreamRequestFields.Client(address: Array("192.0.2.1".utf8), isIPv6: false, host: Array("cistern.example".utf8)[...])
-        let made = maker.make(from: head, client: client)
+        let made = maker.make(from: head, client: client, UpstreamFieldRules())
         return (0..<made.count).map { index in
             let (name, value) = (made.name(at: index), made.value(at: index))
             return String(decoding: name, as: UTF8.self).lowercased() + ": " + String(decoding: value, as: UTF8.self)

@@ -6,6 +6,11 @@ set -eu -o pipefail
 mkdir -p "$1"
 folder=$(realpath "$1")
 cd "$(dirname "$0")/../.."
+
+! grep -rnE 'x86_64|amd64' Makefile Package.swift Sources docker/Dockerfile Configuration/dist Configuration/debian Configuration/systemd || {
+    echo "these lines name an architecture" >&2
+    exit 1
+}
 system=$folder/system
 packages=libc6-dev,linux-libc-dev,libssl-dev,libsodium-dev,libxxhash-dev,libyaml-dev,libhiredis-dev
 packages+=,zlib1g-dev,libzstd-dev,libbrotli-dev,libnghttp2-dev,libcurl4-openssl-dev

@@ -24,6 +24,7 @@ from trial import Upstream, holds
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MINUTE = 60
+LARGEST_PROGRAM = 20_000_000
 # Packages whose libraries the program may use, with their dependencies. Debian and Ubuntu always have libstdc++6, because apt needs it.
 PERMITTED = ("libcurl4", "libcurl4t64", "libc6", "libstdc++6")
 
@@ -175,6 +176,8 @@ def try_tarball(chroot, tarball, previous):
         process.terminate()
         process.wait(MINUTE)
     names = libraries(chroot, program)
+    size = chroot.path(program).stat().st_size
+    holds(size <= LARGEST_PROGRAM, f"the stripped program has {size / 1e6:.1f} MB")
     listing = subprocess.run(["tar", "-tf", tarball], check=True, capture_output=True, text=True).stdout.splitlines()
     files = [line.split("/", 1)[1] for line in listing if not line.endswith("/")]
     chroot.run("cd /usr/local && rm -f " + " ".join(files))
@@ -209,12 +212,14 @@ def try_package(chroot, package):
 
 
 def try_upgrade(chroot, package, previous):
-    """Installs the previous version, stores a response with it, and lets the new version take over."""
-    shutil.copy(previous, chroot.path("/tmp/previous.deb"))
-    outcome = chroot.run("apt-get update -qq && apt-get install -y -qq --no-install-recommends /tmp/previous.deb")
-    if outcome.returncode != 0 and previous.parent != package.parent:
-        print(f"      the previous package cannot be installed here: {outcome.stdout.strip().splitlines()[-1]}")
-        return
+    """Installs the first of `previous` that this system can install, stores a response with it, and lets the new version take over."""
+    chroot.run("apt-get update -qq")
+    for candidate in previous:
+        shutil.copy(candidate, chroot.path("/tmp/previous.deb"))
+        outcome = chroot.run("apt-get install -y -qq --no-install-recommends /tmp/previous.deb")
+        if outcome.returncode == 0:
+            break
+        print(f"      {candidate} cannot be installed here")
     holds(outcome.returncode == 0, "the previous version can be installed", outcome.stdout)
     api = API()
     service, port = deb_test.started(chroot, api)
@@ -267,7 +272,7 @@ def main():
     check_refusal()
     table = []
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="dist-test-") as folder:
-        previous = options.old or lowered(package, pathlib.Path(folder))
+        previous = [*([options.old] if options.old else []), lowered(package, pathlib.Path(folder))]
         program = None
         if options.old:
             subprocess.run(["dpkg-deb", "-x", options.old, f"{folder}/old"], check=True)

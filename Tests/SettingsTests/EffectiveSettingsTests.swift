@@ -62,6 +62,8 @@ struct EffectiveSettingsTests {
         switch setting.binding.kind {
         case .text: #""a\"b\\ #: \#(number)""#
         case .choice(let words): words[number % words.count]
+        // Values of fields are not printed, but references are.
+        case .list where setting.holdsFields: #"["X-A: file:/\#(number)", "X-B: env:B"]"#
         case .list: #"["x, y", "a\"b", "\#(number)"]"#
         case .flag: setting.text(in: CisternSettings()) == "true" ? "false" : "true"
         case .number(.share, _): "0.25"

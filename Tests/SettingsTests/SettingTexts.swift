@@ -20,7 +20,7 @@ extension Setting {
         case .choice(let words):
             let others = words.filter { $0 != text }
             return .one(others[number % others.count])
-        case .list: return .many(["another\(number)"])
+        case .list: return .many([holdsFields ? "X-Another\(number): value" : "another\(number)"])
         case .flag: return .one(text == "true" ? "false" : "true")
         case .number(let unit, let range):
             let word = unit.format(range.lowerBound + number)

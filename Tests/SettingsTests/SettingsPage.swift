@@ -69,7 +69,8 @@ struct SettingsPage {
         let last = String(setting.path[setting.path.index(after: setting.path.firstIndex(of: ".") ?? setting.path.startIndex)...])
         if ["upstream.", "failure.", "cache.", "credentials.", "cors."].contains(where: setting.path.hasPrefix) {
             let own = setting.path.hasPrefix("credentials.") || setting.path.hasPrefix("cors.") ? setting.path : last
-            if !setting.path.hasPrefix("upstream."), RouteTable.all.contains(where: { $0.path == own && $0.replacement == nil }) {
+            let isOfRoute = !setting.path.hasPrefix("upstream.") || setting.path.hasPrefix("upstream.fields.")
+            if isOfRoute, RouteTable.all.contains(where: { $0.path == own && $0.replacement == nil }) {
                 facts.append("per route")
             }
             if APITable.all.contains(where: { $0.path == own && $0.replacement == nil }) { facts.append("per API") }

@@ -20,6 +20,7 @@ final class ActiveProbe: TransferReceiver {
     private let context: BackgroundContext
     private let settings: ActiveProbeSettings
     private let scopes: RequestScopes
+    private let fieldRules: UpstreamFieldRules
     private var began: Int64 = 0
     private var timer: LoopTimer?
     /// Whether health checks repeat at an interval; otherwise only `sendCheck` sends one.
@@ -33,6 +34,7 @@ final class ActiveProbe: TransferReceiver {
         (self.context, self.settings) = (context, settings.background.probe)
         // The setting is a path at the upstream; routes and scopes use client paths.
         let target = (settings.strippedPath + Array(self.settings.path.utf8))[...]
+        fieldRules = routes.upstreamFields(target)
         let routeIndex = routes.index(of: target)
         let route = routeIndex == routes.all.count - 1 ? nil : routeIndex
         scopes = RequestScopes(pathAndQuery: target, route: route, user: 0, client: RequestScopes.probe)
@@ -61,7 +63,7 @@ final class ActiveProbe: TransferReceiver {
         began = now
         let head = RequestHead(method: .get, target: Array(settings.path.utf8)[...], version: .http11, fields: Fields())
         let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: context.requests.fields.authority[...])
-        let fields = context.requests.fields.make(from: head, client: client)
+        let fields = context.requests.fields.make(from: head, client: client, fieldRules)
         let request = UpstreamRequest(method: .get, target: Array(settings.path.utf8)[...], fields: fields)
         isUnderWay = context.upstream.start(request, receiver: self) != nil
         if !isUnderWay { again() }

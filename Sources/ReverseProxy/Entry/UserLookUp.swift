@@ -23,7 +23,8 @@ extension RequestEntry {
         let identities = cache.lookUps[tableIndex]
         let path = Array(identities.settings.path.utf8)
         // The setting is a path at the upstream; scopes use client paths.
-        let scopes = RequestScopes(pathAndQuery: (settings.strippedPath + path)[...], route: nil, user: 0)
+        let target = (settings.strippedPath + path)[...]
+        let scopes = RequestScopes(pathAndQuery: target, route: nil, user: 0)
         guard case .go = context.api.health.admit(scopes, .reading, now: context.loop.time.monotonicMilliseconds) else { return }
         let number = address.address.map(\.clientNumber) ?? 0
         guard context.background.fetches.takeLookUp(of: number) else { return }
@@ -37,8 +38,9 @@ extension RequestEntry {
             fields.append(name: name.span, value: head.fields.value(at: index).span)
         }
         let own = RequestHead(method: .get, target: path[...], version: .http11, fields: fields)
+        let rules = routes.upstreamFields(ofLookUp: target, fields, settings.policy.credentials.names)
         var request = UpstreamRequest(
-            method: .get, target: path[...], fields: context.messages.requestFields.make(from: own, client: client))
+            method: .get, target: path[...], fields: context.messages.requestFields.make(from: own, client: client, rules))
         request.isBackground = true
         request.client = number
         request.shares = context.coordination.shares(of: scopes)

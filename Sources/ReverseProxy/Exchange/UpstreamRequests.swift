@@ -47,7 +47,7 @@ final class UpstreamRequests {
 
     func make(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
         let head = request.head
-        var fields = self.fields.make(from: head, client: client)
+        var fields = self.fields.make(from: head, client: client, routes.upstreamFields(head.pathAndQuery))
         if let name = name(of: head) { fields.set(.xRequestID, name) }
         if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request.found, head, fetchTarget) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }

@@ -25,7 +25,8 @@ extension Fetch {
     func noteHead(_ response: ResponseHead, sent: KnownFieldSet) {
         (headNumber, repetition) = (nil, .nothing)
         guard let found = subject.found, let keys = subject.fetchTarget?.keys, subject.head.method == .get, !isOfConnectionUser,
-            context.rules.strictness == .rescue, response.status == 200 || response.status == 304 && !sent.isDisjoint(with: [.ifNoneMatch, .ifModifiedSince]),
+            context.rules.strictness == .rescue,
+            response.status == 200 || response.status == 304 && !sent.isDisjoint(with: [.ifNoneMatch, .ifModifiedSince]),
             !subject.head.fields.containsAny(of: Self.decisive), found.metadata.flags.isDisjoint(with: .countsAsStale),
             !keys.isPartitioned || found.key.starts(with: keys.own)
         else { return }

@@ -1,0 +1,5 @@
+// Rules for the fields of upstream requests, by path.
+
+import Forwarding
+
+extension UpstreamFieldRules: PathRules {}
