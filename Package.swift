@@ -66,6 +66,7 @@ let package = Package(
             "Upstream", .hot, ["CLibcurl", "CSystem", "CTLS", "CachePolicy", "Figures", "HTTP2", "HTTPCore", "Reactor"],
             readMe: ["README.md"]),
         module("Engine", .hot, ["CHiredis", "CSystem", "CTLS", "Reactor"], readMe: ["README.md"]),
+        module("OwnRequests", .cold, ["CLibcurl"]),
         // Pure decisions, parsers and state machines.
         module("HTTPCore", .pure, ["CHash"], readMe: ["README.md"]),
         module("JSON", .pure, ["HTTPCore"]),
@@ -78,6 +79,7 @@ let package = Package(
             readMe: ["README.md"]),
         module("Archives", .pure, ["CachePolicy", "Forwarding", "HTTPCore", "JSON"], readMe: ["README.md"]),
         module("Fleet", .pure, readMe: ["README.md"]),
+        module("Notifications", .pure, ["Explanation", "HTTPCore", "JSON"], readMe: ["README.md"]),
         module("TakeOver", .pure),
         // The cache.
         module("CacheStore", .hot, ["CHash", "CSystem", "Reactor", "TakeOver"], readMe: ["README.md"]),
@@ -90,7 +92,7 @@ let package = Package(
         module("Figures", .hot, ["CSystem", "Reactor"]),
         module(
             "Tracing", .cold,
-            ["CLibcurl", "CachePolicy", "Decisions", "Explanation", "Figures", "HTTPCore", "JSON", "Reactor", "Upstream"],
+            ["CachePolicy", "Decisions", "Explanation", "Figures", "HTTPCore", "JSON", "OwnRequests", "Reactor", "Upstream"],
             readMe: ["README.md"]),
         module(
             "Sending", .hot,
@@ -102,11 +104,12 @@ let package = Package(
             "ReverseProxy", .hot,
             [
                 "Addresses", "Administration", "CachePolicy", "ContentCodings", "Decisions", "Downstream", "Explanation", "Figures",
-                "Forwarding", "HTTPCore", "Identity", "JSON", "Reactor", "ResponseCache", "Sending", "TakeOver", "Tracing",
-                "Upstream", logging,
+                "Forwarding", "HTTPCore", "Identity", "JSON", "Notifications", "Reactor", "ResponseCache", "Sending", "TakeOver",
+                "Tracing", "Upstream", logging,
             ], readMe: ["Coordination/README.md", "Examination/README.md"]),
         // Features around the flow, and the program.
-        module("Identity", .cold, ["CLibcurl", "CTLS", "CachePolicy", "HTTPCore", "JSON", "Reactor"], readMe: ["README.md"]),
+        module("Identity", .cold, ["CTLS", "CachePolicy", "HTTPCore", "JSON", "OwnRequests", "Reactor"], readMe: ["README.md"]),
+        module("Notifying", .cold, ["CHash", "CSystem", "Figures", "Notifications", "OwnRequests", "Reactor", logging]),
         module(
             "Sharing", .hot,
             [
@@ -115,28 +118,30 @@ let package = Package(
             ], readMe: ["README.md"]),
         module(
             "Administration", .cold,
-            ["Addresses", "Archives", "CachePolicy", "Explanation", "Figures", "HTTPCore", "JSON", "Reactor", "ResponseCache", "Upstream"],
+            [
+                "Addresses", "Archives", "CachePolicy", "Explanation", "Figures", "HTTPCore", "JSON", "Notifications", "Reactor",
+                "ResponseCache", "Upstream",
+            ],
             resources: [.embedInCode("openapi.json")]),
         module(
             "Settings", .cold,
             [
                 "Addresses", "Administration", "CYAML", "CachePolicy", "Downstream", "Figures", "Forwarding", "HTTPCore", "Identity",
-                "JSON",
-                "ResponseCache", "ReverseProxy", "Tracing", "Upstream", logging,
+                "JSON", "Notifications", "ResponseCache", "ReverseProxy", "Tracing", "Upstream", logging,
             ]),
         module(
             "Server", .cold,
             [
                 "Addresses", "Administration", "CSystem", "CachePolicy", "CacheStore", "ContentCodings", "Downstream", "Engine",
-                "Explanation", "Figures", "Fleet", "Forwarding", "HTTPCore", "JSON", "Reactor", "ResponseCache", "ReverseProxy", "Sharing",
-                "TakeOver", "Tracing", "Upstream", logging,
+                "Explanation", "Figures", "Fleet", "Forwarding", "HTTPCore", "JSON", "Notifying", "Reactor", "ResponseCache",
+                "ReverseProxy", "Sharing", "TakeOver", "Tracing", "Upstream", logging,
             ], readMe: ["README.md"]),
         .executableTarget(
             name: "cistern",
             dependencies: [
                 "Addresses", "Administration", "Archives", "CLibcurl", "CSystem", "CachePolicy", "CacheStore", "ContentCodings",
-                "Downstream", "Engine", "Figures", "Forwarding", "HTTPCore", "Identity", "JSON", "Reactor", "ResponseCache", "ReverseProxy",
-                "Server", "Settings", "Sharing", "Tracing", "Upstream", arguments, logging,
+                "Downstream", "Engine", "Figures", "Forwarding", "HTTPCore", "Identity", "JSON", "Notifications", "Notifying", "Reactor",
+                "ResponseCache", "ReverseProxy", "Server", "Settings", "Sharing", "Tracing", "Upstream", arguments, logging,
             ],
             swiftSettings: settings(isHot: false),
             // Exporting no dynamic symbols reduces the stripped binary by a twentieth.
@@ -168,6 +173,7 @@ let package = Package(
             ]),
         tests("ReactorTests", ["Reactor", "CSystem", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),
+        tests("NotificationsTests", ["Notifications", "JSON"]),
         tests("HTTP2Tests", ["HTTP2", "TestSupport"]),
         tests("EngineTests", ["Engine", "CacheStore", "CSystem", "Reactor", "TestSupport"]),
         tests("AddressesTests", ["Addresses", "HTTPCore"]),
@@ -219,8 +225,8 @@ let package = Package(
         tests(
             "RescueTests",
             [
-                "Addresses", "Administration", "CachePolicy", "CacheStore", "Downstream", "HTTPCore", "JSON", "Reactor", "ReverseProxy",
-                "TestSupport", "Upstream",
+                "Addresses", "Administration", "CachePolicy", "CacheStore", "Downstream", "HTTPCore", "JSON", "Notifications", "Reactor",
+                "ReverseProxy", "TestSupport", "Upstream",
             ]),
         tests(
             "UpstreamSideTests",
@@ -238,7 +244,8 @@ let package = Package(
             "ReportingTests",
             [
                 "Addresses", "Administration", "CachePolicy", "Decisions", "Downstream", "Explanation", "Figures", "Forwarding", "HTTPCore",
-                "JSON", "Reactor", "ReverseProxy", "Server", "Settings", "TestSupport", "Tracing", "Upstream",
+                "JSON", "Notifications", "Notifying", "Reactor", "ReverseProxy", "Server", "Settings", "TestSupport", "Tracing",
+                "Upstream", logging,
             ]),
     ],
     swiftLanguageModes: [.v6]

@@ -11,7 +11,7 @@ import ResponseCache
 /// `@unchecked Sendable` because all properties are constant, and their objects synchronize themselves or are confined to the queue.
 public final class AdminInterface: @unchecked Sendable {
     public let settings: AdminSettings
-    private unowned let server: any AdministeredServer
+    unowned let server: any AdministeredServer
     /// At least one.
     let apis: [any AdministeredAPI]
     /// A cache view per API, confined to the queue; empty if nothing is stored.
@@ -130,9 +130,6 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.delete, "faults", FaultPages.removeAll),
         Route(.delete, "faults/*", FaultPages.remove),
     ]
-
-    /// Samples the counters for the graphs of the status page. Must be called periodically.
-    public func noteSample() { gathering.gather(self, server) { _ in } }
 
     var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }
     var time: CacheTime { CacheTime(wall: now, monotonic: server.monotonicMilliseconds) }

@@ -82,11 +82,14 @@ extension StatusView {
         ]
     }
 
+    /// Remaining time of a certificate that expires soon, as in the alert rules.
+    static let soonSeconds: Int64 = 14 * 86_400
+
     private static func certificates(_ snapshot: MetricsSnapshot) -> [Fact] {
         let certificates = snapshot.clientTLS.certificates
         let failedReloads = snapshot.figures.labelled[.tlsReloads, 1]
         let soonest = certificates.map(\.secondsLeft).min()
-        let level: Level? = soonest.map { $0 <= 0 ? .down : $0 < 14 * 86_400 ? .strained : nil } ?? nil
+        let level: Level? = soonest.map { $0 <= 0 ? .down : $0 < soonSeconds ? .strained : nil } ?? nil
         return [
             Fact("In use", NumberText.count(certificates.count)),
             Fact("First expiry", soonest.map { $0 <= 0 ? "expired" : "in \(NumberText.span($0))" } ?? "–", level: level),

@@ -177,8 +177,7 @@ extension StatusView {
         let all = Set(same.map(\.name)).count
         var named: [String] = []
         for one in same.sorted(by: { ($0.since, $0.name) < ($1.since, $1.name) }) {
-            let path = SecretNames.pathAlone(one.name.drop { $0 != ":" }.dropFirst().utf8)
-            if !named.contains(path) { named.append(path) }
+            if !named.contains(one.path) { named.append(one.path) }
             if named.count == namedPaths { break }
         }
         return named.joined(separator: ", ") + (all > named.count ? " and \(NumberText.count(all - named.count)) more" : "")

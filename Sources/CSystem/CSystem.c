@@ -234,6 +234,12 @@ int csystem_peer_user(int socket, uid_t *user) {
     return 0;
 }
 
+int csystem_process_descriptor(pid_t process) { return (int)syscall(SYS_pidfd_open, process, 0); }
+
+int csystem_close_from(posix_spawn_file_actions_t *actions, int descriptor) {
+    return posix_spawn_file_actions_addclosefrom_np(actions, descriptor);
+}
+
 int csystem_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
 // Written once, before the handler is installed.

@@ -24,6 +24,26 @@ extension MetricsPage {
     /// A bound of the histogram. No work should block a loop for more than 2 ms.
     static let stallMicroseconds: Int64 = 2_048
 
+    /// Writes nothing if there is no target, and never was one.
+    static func notifications(_ notifications: MetricsSnapshot.Notifications, _ writer: inout MetricsWriter) {
+        guard notifications.counts.contains(where: { !$0.value.isEmpty }) else { return }
+        for (outcome, help) in [
+            ("sent", "Delivered notifications, by target and event."),
+            ("failed", "Notifications that a target rejected, or that could not be delivered within an hour, by target and event."),
+            (
+                "dropped",
+                "Notifications that were not delivered because of a full queue, the limit of an hour or the end of the process, by target and event."
+            ),
+        ] {
+            writer.counter(
+                "cistern_notifications_\(outcome)", help,
+                (notifications.counts[outcome] ?? []).map { ("target=\"\($0.target)\",event=\"\($0.event)\"", Double($0.count)) })
+        }
+        writer.gauge(
+            "cistern_notifications_waiting", "Notifications that wait for their delivery, by target.",
+            notifications.waiting.map { ("target=\"\($0.target)\"", Double($0.count)) })
+    }
+
     static func process(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
         let process = snapshot.process
         writer.gauge(

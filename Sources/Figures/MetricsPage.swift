@@ -17,6 +17,7 @@ public enum MetricsPage {
         modes(snapshot.modes, &writer)
         reloads(snapshot.reloads, &writer)
         if snapshot.hasTraced { snapshot.write(.tracing, [("", snapshot.figures.labelled)], to: &writer) }
+        notifications(snapshot.notifications, &writer)
         if let sharing = snapshot.sharing { sharing.write(to: &writer) }
         loops(snapshot.loops, &writer)
         process(snapshot, &writer)

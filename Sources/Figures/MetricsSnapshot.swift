@@ -164,6 +164,19 @@ public struct MetricsSnapshot: Sendable {
         public init() {}
     }
 
+    /// Notifications of operators.
+    public struct Notifications: Sendable {
+        public typealias Line = (target: String, event: String, count: UInt64)
+        /// Counts by outcome.
+        public var counts: [String: [Line]] = [:]
+        /// Number of notifications that wait, by target.
+        public var waiting: [(target: String, count: Int)] = []
+
+        public init() {}
+    }
+
+    public var notifications = Notifications()
+
     /// nil if the node belongs to no fleet.
     public var sharing: Sharing?
     public var reloads = Reloads()

@@ -6,6 +6,7 @@ import CachePolicy
 import Downstream
 import Forwarding
 import HTTPCore
+import Notifications
 import ResponseCache
 import Tracing
 import Upstream
@@ -43,6 +44,8 @@ public struct ProxySettings: Sendable {
     public var collapsing = CollapsingSettings()
     public var background = BackgroundSettings()
     public var tracing = TracingSettings()
+    /// Webhooks and commands that are notified of outages.
+    public var notify: [NotificationTarget] = []
     public var shards = 1
     public var version = "dev"
     /// Hash of all settings, for metrics.

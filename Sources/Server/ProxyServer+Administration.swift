@@ -4,6 +4,7 @@ import Administration
 import Downstream
 import Explanation
 import Figures
+import Notifying
 import Reactor
 import ReverseProxy
 
@@ -20,9 +21,15 @@ extension ProxyServer: AdministeredServer {
         }
     }
 
-    /// Records samples for the status page if there is an admin listener. Must be called on the first shard's loop.
+    /// Records samples for the status page and the notifications, if there is an admin listener or a target. Must be called on the first
+    /// shard's loop.
     func watchStatus(on shard: Shard) {
-        if serving.listeners.contains(where: \.isAdmin) { serving.interface.noteSample() }
+        if notifier.isOn || serving.listeners.contains(where: \.isAdmin) {
+            serving.interface.noteSample { [weak self] sample in
+                // The process that takes over notifies from then on.
+                if let self, !isTakenOver { notifier.note(sample) }
+            }
+        }
         shard.loop.schedule(after: .milliseconds(StatusMemory.interval)) { [weak self] in self?.watchStatus(on: shard) }
     }
 

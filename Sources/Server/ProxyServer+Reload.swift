@@ -6,6 +6,7 @@ import Dispatch
 import Downstream
 import Figures
 import Logging
+import Notifying
 import Reactor
 import ReverseProxy
 import Tracing
@@ -167,6 +168,8 @@ extension ProxyServer {
         for listener in serving.listeners { listener.restrict() }
         if former.process.accessLog !== serving.process.accessLog { former.process.accessLog?.finish() }
         if former.process.spans !== serving.process.spans { former.process.spans?.finish() }
+        // The files of the targets are read again, even if no setting has changed.
+        notifier.use(new.settings.notify)
         if !serving.settings.admin.allowsFaults, !faults.rules.isEmpty {
             changeFaults {
                 _ = $0.remove(nil)

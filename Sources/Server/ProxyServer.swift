@@ -8,6 +8,7 @@ import Explanation
 import Figures
 import Glibc
 import Logging
+import Notifying
 import Reactor
 import ResponseCache
 import ReverseProxy
@@ -50,6 +51,7 @@ public final class ProxyServer: @unchecked Sendable {
     public let status: StatusMemory
     private let time: any TimeSource
     let logger: Logger
+    let notifier: Notifier
     /// This process as a node of a fleet; nil if nothing is stored, or shared with other nodes.
     let fleet: FleetNode?
 
@@ -64,6 +66,7 @@ public final class ProxyServer: @unchecked Sendable {
         (self.time, self.logger, self.predecessor) = (time, logger, predecessor)
         status = StatusMemory(now: time.monotonicMilliseconds)
         self.fleet = settings.store.flatMap { store in fleet.map { FleetNode($0, beside: store, logger, time: time) } }
+        notifier = Notifier(fleetNode: self.fleet?.nodeName ?? "", isContinued: predecessor != nil, logger)
         let process = ProcessState(
             settings, logger: logger, accessLog: accessLog, recorder: recorder, fleet: self.fleet?.membership, time: time)
         if let keys = predecessor?.ticketKeys { tickets.withLock { $0 = TicketKeys(keys) } }
@@ -111,6 +114,7 @@ public final class ProxyServer: @unchecked Sendable {
         logStart(serving)
         logCertificates(serving)
         for api in serving.apis { api.state.startKeys(now: time.monotonicMilliseconds) }
+        notifier.use(serving.settings.notify)
         followPredecessor()
         fleet?.start(FleetOrderApplier(self))
         for served in shards {
@@ -201,6 +205,7 @@ public final class ProxyServer: @unchecked Sendable {
         anyCache?.close()
         process.accessLog?.finish()
         process.spans?.finish()
+        notifier.finish()
         if others != nil, let sum = last.withLock({ $0 }) { sendLastCounts(countsPage(complete(sum))) }
         logger.info("stopped")
     }
@@ -297,6 +302,7 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.figures.labelled.add(spans)
         snapshot.hasTraced =
             process.spans != nil || [LabelledFigure.spansExported, .spansDropped, .spanExportFailures].contains { spans.sum($0) > 0 }
+        snapshot.notifications = notifier.figures
         fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isUpToDate: $0.isUpToDate, clockSkew: $0.clockSkew) }
         let names = settings.upstream.names.counts
         (snapshot.figures[.nameLookUpsDone], snapshot.figures[.nameLookUpsFailed]) = (Int(names.found), Int(names.failed))

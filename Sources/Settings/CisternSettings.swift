@@ -37,6 +37,7 @@ public struct CisternSettings: Sendable {
     public var stopping = Stopping()
     public var log = Log()
     public var share = Share()
+    public var notify: [Notify] = []
     public var retired = Retired()
     public var memory = Memory()
 

@@ -126,7 +126,7 @@ extension CisternSettings.Route {
 
 extension String {
     /// Whether the text consists of letters, digits, `-` and `_`.
-    var isWord: Bool { !isEmpty && utf8.allSatisfy(\.isWordByte) }
+    public var isWord: Bool { !isEmpty && utf8.allSatisfy(\.isWordByte) }
 }
 
 extension UInt8 {

@@ -28,7 +28,7 @@ public enum SettingsTable {
         + FreshnessGroup.all.map { $0.within(\.otherRoute, path: "cache.\($0.path)") }
         + CredentialSettingsTable.all.map { $0.within(\.otherRoute) } + limits + forwarding
         + CrossOriginGroup.all.map { $0.within(\.otherRoute) } + logging
-        + tracing + SharingSettingsTable.all + RetiredSettings.all
+        + tracing + NotifySettingsTable.all + SharingSettingsTable.all + RetiredSettings.all
 
     private static let upstream: [Setting<CisternSettings>] = [
         Setting(

@@ -3,6 +3,7 @@
 
 import Dispatch
 import Figures
+import OwnRequests
 import Reactor
 
 /// Counts since the start of the process. They outlive the exporter.
@@ -53,7 +54,7 @@ public final class SpanExporter: @unchecked Sendable {
     // Used on `serial` only.
     private var timer: (any DispatchSourceTimer)?
     private var pending: Pending?
-    private lazy var post = SpanPost(settings.endpoint)
+    private lazy var request = OwnRequest(spansTo: settings.endpoint)
     private var isFailing = false
 
     /// - Parameter onEvent: called on the exporter's queue.
@@ -122,7 +123,7 @@ public final class SpanExporter: @unchecked Sendable {
     private func deliver(_ batch: Pending) {
         pending = nil
         if let patience, patience == 0 { return counts.lose(batch.count, .undelivered) }
-        let result = post.send(batch.body, patience: patience)
+        let result = request.send(batch.body, patience: patience)
         note(result.trouble)
         switch Delivery(result, attempt: batch.attempt, pause: settings.pauseMilliseconds, of: batch.count) {
         case .done(let rejected):

@@ -10,6 +10,7 @@ import Forwarding
 import HTTPCore
 import Identity
 import JSON
+import Notifications
 import Reactor
 import ReverseProxy
 import Settings
@@ -48,6 +49,7 @@ extension ProxySettings {
         forwarding.lowercaseNames()
         takeListening(settings)
         tracing.endpoint = TracingSettings.endpoint(tracing.endpoint) ?? ""
+        notify = settings.notify.map { NotificationTarget($0) }
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         store?.isRequired = settings.store.required
         store?.noteMilliseconds = settings.store.confirmInterval

@@ -37,7 +37,7 @@ struct Cistern: ParsableCommand {
         commandName: "cistern",
         abstract: "A caching reverse proxy for JSON web APIs: serves the last good response while the API is down.",
         version: Version.text,
-        subcommands: [Serve.self, Check.self, Demo.self, Record.self, ReplayCommand.self],
+        subcommands: [Serve.self, Check.self, NotifyCommand.self, Demo.self, Record.self, ReplayCommand.self],
         groupedSubcommands: [
             CommandGroup(
                 name: "Inspecting a running Cistern",

@@ -27,6 +27,10 @@ enum SecretFiles {
         for file in Set(routes.flatMap { [$0.otherRoute] + $0.routes }.flatMap(\.upstreamFields.files)).sorted() {
             files.append(("upstream.fields.set", file))
         }
+        for one in settings.notify {
+            let name = "notify: \(one.shownName)"
+            files += [("\(name): url_file", one.urlFile), ("\(name): token_file", one.tokenFile), ("\(name): secret_file", one.secretFile)]
+        }
         for api in settings.apis {
             let own = api.settings.proxy.upstream.clientKey ?? ""
             if own != key { files.append(("apis.\(api.name).upstream.client_key", own)) }

@@ -98,11 +98,7 @@ struct Check: ParsableCommand {
 
     func run() throws {
         if printsSchema { return print(String(decoding: SettingsSchema.document, as: UTF8.self), terminator: "") }
-        var options = options
-        if !options.namesUpstream, let file = AdminOptions.serviceFile {
-            if !prints { print("Settings file of the service: \(file)") }
-            options.config = file
-        }
+        let options = options.ofService { file in if !prints { print("Settings file of the service: \(file)") } }
         let reader = try options.checkedReader(isStoring: true)
         if prints { return print(reader.effective, terminator: "") }
         let settings = ProxySettings(reader.settings)
@@ -137,8 +133,18 @@ struct Check: ParsableCommand {
 }
 
 extension SettingsOptions {
+    /// The options with the settings file of the service, if no source could contain an upstream.
+    /// - Parameter announce: called with the file.
+    func ofService(announce: (String) -> Void = { _ in }) -> SettingsOptions {
+        guard !namesUpstream, let file = AdminOptions.serviceFile else { return self }
+        announce(file)
+        var options = self
+        options.config = file
+        return options
+    }
+
     /// Whether any source could contain an upstream.
-    fileprivate var namesUpstream: Bool {
+    private var namesUpstream: Bool {
         let environment = Environment.all()
         return config != nil || upstream != nil || !others.isEmpty || environment.keys.contains { $0.hasPrefix("CISTERN_") }
     }

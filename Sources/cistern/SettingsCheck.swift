@@ -34,6 +34,7 @@ enum SettingsCheck {
         checkAPI(&reader)
         CertificatesCheck.check(&reader)
         SharingCheck.check(&reader)
+        NotifyCheck.check(&reader)
         for api in settings.apis {
             var own = reader.reader(of: api)
             for url in api.upstream {

@@ -138,7 +138,7 @@ struct DocumentTests {
                     guard words.count > 1, words[0] == "cistern", !words[1].hasPrefix("-") else { continue }
                     let own = words.dropFirst().prefix { $0 != "--" }
                     let isNested =
-                        ["drill", "share", "upstream"].contains(words[1]) && own.count > 1
+                        ["drill", "notify", "share", "upstream"].contains(words[1]) && own.count > 1
                         && own[own.startIndex + 1].first?.isLetter == true
                     let command = own.prefix(isNested ? 2 : 1).joined(separator: " ")
                     if help[command] == nil { help[command] = try CommandLineTool.run("help \(command)").text }

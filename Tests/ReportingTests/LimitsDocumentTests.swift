@@ -3,6 +3,7 @@
 
 import Administration
 import Downstream
+import Notifications
 import ReverseProxy
 import Server
 import Settings
@@ -58,6 +59,7 @@ struct LimitsDocumentTests {
         let origin = ScriptedOrigin { _ in [.json("{}")] }
         let play = try ProxyPlay(origin, clientProtocol: .tls, fleet: .ofNobody) { settings in
             settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
+            settings.notify = [NotificationTarget("t", .command(["/bin/true"]))]
         }
         let page = try play.get("/metrics").text
         let metrics = Self.code(try Self.section()).filter { $0.hasPrefix("cistern_") }

@@ -5,6 +5,7 @@ import Administration
 import CachePolicy
 import Downstream
 import HTTPCore
+import Notifications
 import ReverseProxy
 import Server
 import TestSupport
@@ -68,6 +69,7 @@ struct MetricsDocumentTests {
         let alone = try ProxyPlay(origin, clientProtocol: .tls, fleet: .ofNobody) { settings in
             settings.routes = [Self.route("users")]
             settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
+            settings.notify = [NotificationTarget("t", .command(["/bin/true"]))]
         }
         _ = try alone.get("/users/1")
         #expect(alone.reload { _ in }?.label == "applied")

@@ -3,6 +3,7 @@
 
 import Glibc
 import JSON
+import Notifications
 import Reactor
 import ReverseProxy
 import TestSupport
@@ -76,5 +77,22 @@ struct RefusingStoreTests {
         play.flushStore()
         #expect(try play.metric("cistern_store_pending_bytes") == 0)
         #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
+    }
+
+    @Test("a refusal that lasts a minute is notified, and its end")
+    func notified() throws {
+        let disk = Disk()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }) { settings in
+            disk.fail(&settings)
+            settings.notify = [NotificationTarget("t", .command(["/bin/true"]))]
+        }
+        disk.error.withLock { $0 = ENOSPC }
+        _ = try play.get("/a")
+        play.flushStore()
+        func sent(_ event: String) -> String { "cistern_notifications_sent_total{target=\"t\",event=\"\(event)\"}" }
+        #expect(try play.metric(sent("store_unwritable")) == 0)
+        #expect(try play.waitFor(sent("store_unwritable"), 1, advancing: .seconds(1)))
+        disk.error.withLock { $0 = 0 }
+        #expect(try play.waitFor(sent("store_writable"), 1, advancing: .seconds(1)))
     }
 }

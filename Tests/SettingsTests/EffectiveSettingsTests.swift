@@ -69,6 +69,7 @@ struct EffectiveSettingsTests {
         case .number(.share, _): "0.25"
         case .number(let unit, let range): unit.format(range.lowerBound + number % (range.upperBound - range.lowerBound + 1))
         case .items where setting.path == "tls.certificates": #"["a.pem:b.pem", {certificate: c.pem, client_verify: required}]"#
+        case .items where setting.path == "notify": #"["a.url", {name: b, command: ["/bin/b", "c d"], events: ["path_failing"]}]"#
         case .items: #"["127.0.0.1:1", {address: "127.0.0.1:2", h2c: true, allow: [10.0.0.0/8]}]"#
         }
     }

@@ -45,7 +45,8 @@ struct SettingsPage {
         var order: [String] = []
         for name in names where !order.contains(name) { order.append(name) }
         text += Self.wrapped(
-            (order + ["routes", "apis", "addresses", "certificates"]).map { "[\($0)](#\(Self.anchor($0)))" }.joined(separator: " · "))
+            (order + ["routes", "apis", "addresses", "certificates", "targets"]).map { "[\($0)](#\(Self.anchor($0)))" }
+                .joined(separator: " · "))
         for group in order {
             text += "\n## \(group)\n"
             if let words = Self.groups.first(where: { $0.name == group })?.text, !words.isEmpty { text += "\n" + Self.wrapped(words) }
@@ -86,6 +87,7 @@ struct SettingsPage {
         case .text: "Text"
         case .choice(let words): "One of " + words.map { $0.isEmpty ? "empty" : "`\($0)`" }.joined(separator: ", ")
         case .list: "List"
+        case .items where setting.path == "notify": "List of [targets](#targets)"
         case .items: setting.path.hasSuffix("certificates") ? "List of [certificates](#certificates)" : "List of [addresses](#addresses)"
         case .flag: "`true` or `false`"
         case .number(.count, let range): "Number from \(range.lowerBound) to \(range.upperBound)"
@@ -110,6 +112,8 @@ struct SettingsPage {
         text +=
             "\n## certificates\n\n" + Self.wrapped("An entry of `tls.certificates`: `CERTIFICATE:KEY`, or a mapping with these settings.")
         addEntries(CisternSettings.Certificate.table)
+        text += "\n## targets\n\n" + Self.wrapped("An entry of `notify`: a file with a URL, or a mapping with these settings.")
+        addEntries(CisternSettings.Notify.table)
     }
 
     /// Lists settings. Settings that override a global setting follow in one paragraph.

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -53,6 +54,12 @@ ssize_t csystem_receive_descriptors(int socket, void *bytes, size_t count, int *
 
 // User of the process at the other end of a Unix socket; -1 if unknown.
 int csystem_peer_user(int socket, uid_t *user);
+
+// Descriptor of a process, which is readable once the process has ended; -1 with errno, also before Linux 5.3.
+int csystem_process_descriptor(pid_t process);
+
+// Closes all descriptors from this one on in a spawned process. posix_spawn_file_actions_addclosefrom_np is declared under _GNU_SOURCE only.
+int csystem_close_from(posix_spawn_file_actions_t *actions, int descriptor);
 
 // Creates a file in memory that exists as long as a descriptor of it is open; -1 with errno.
 int csystem_memory_file(const char *name);

@@ -1,0 +1,102 @@
+// Runs the command of a target: without a shell, with few variables, and with the notification on standard input. Its process group is killed
+// at the time limit and at its end, so that it leaves no processes behind.
+
+import CSystem
+import Glibc
+import Notifications
+import Reactor
+
+enum NotificationCommand {
+    /// Variables besides those of the notification.
+    private static let environment = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"]
+
+    /// Runs the command and waits for its end. Blocks.
+    /// - Parameters:
+    ///   - words: absolute path of the program, and its arguments.
+    ///   - showsOutput: whether the command inherits standard output and error. Otherwise its output is discarded.
+    ///   - patience: returns the remaining milliseconds until it must have ended for another reason; nil if there is none.
+    static func run(
+        _ words: [String], _ notification: Notification, timeoutMilliseconds: Int, showsOutput: Bool, patience: () -> Int?
+    ) -> DeliveryAttempt {
+        let input = csystem_memory_file("notification")
+        guard input >= 0 else { return .failed("no standard input for the command: \(SystemError.words())") }
+        defer { close(input) }
+        let content = notification.json + [0x0a]
+        guard WholeWrite.write(content, to: input) == content.count, lseek(input, 0, SEEK_SET) == 0 else {
+            return .failed("no standard input for the command: \(SystemError.words())")
+        }
+        let variables = environment + notification.environment.map { "\($0.name)=\($0.value)" }
+        switch spawn(words, variables, input: input, showsOutput: showsOutput) {
+        case .failure(let failure): return .rejected("the command cannot be started: \(SystemError.words(failure.code))")
+        case .success(let process):
+            let isInTime = wait(for: process, timeoutMilliseconds, patience)
+            guard let code = end(process) else { return .rejected("the exit code of the command is unknown") }
+            return isInTime ? DeliveryAttempt(exitCode: code) : .failed("the command was killed, because it had not ended in time")
+        }
+    }
+
+    private struct Failure: Error { let code: Int32 }
+
+    private static func spawn(_ words: [String], _ variables: [String], input: Int32, showsOutput: Bool) -> Result<pid_t, Failure> {
+        var arguments = words.map { strdup($0) } + [nil]
+        var entries = variables.map { strdup($0) } + [nil]
+        defer { for pointer in arguments + entries { free(pointer) } }
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        posix_spawnattr_setsigmask(&attributes, &signals)
+        sigfillset(&signals)
+        posix_spawnattr_setsigdefault(&attributes, &signals)
+        posix_spawnattr_setpgroup(&attributes, 0)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP))
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO)
+        if !showsOutput {
+            for output in [STDOUT_FILENO, STDERR_FILENO] {
+                posix_spawn_file_actions_addopen(&actions, output, "/dev/null", O_WRONLY, 0)
+            }
+        }
+        csystem_close_from(&actions, STDERR_FILENO + 1)
+        var process: pid_t = 0
+        let failed = posix_spawn(&process, words[0], &actions, &attributes, &arguments, &entries)
+        return failed == 0 ? .success(process) : .failure(Failure(code: failed))
+    }
+
+    /// Interval in milliseconds in which `patience` is observed.
+    private static let slice: Int64 = 100
+
+    /// Waits until the process has ended, which leaves its process ID in use.
+    /// - Returns: false if it did not end in time.
+    private static func wait(for process: pid_t, _ timeoutMilliseconds: Int, _ patience: () -> Int?) -> Bool {
+        let descriptor = csystem_process_descriptor(process)
+        defer { if descriptor >= 0 { close(descriptor) } }
+        let end = SystemTime.shared.monotonicMilliseconds + Int64(timeoutMilliseconds)
+        while true {
+            var ended = siginfo_t()
+            if waitid(P_PID, id_t(process), &ended, WEXITED | WNOWAIT | WNOHANG) != 0 { return errno != EINTR }
+            if ended.si_signo != 0 { return true }
+            let left = min(end - SystemTime.shared.monotonicMilliseconds, patience().map(Int64.init) ?? .max)
+            guard left > 0 else { return false }
+            var watched = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            // A negative descriptor is ignored: an old kernel has none, so that the state is polled.
+            poll(&watched, 1, Int32(min(left, descriptor < 0 ? slice / 5 : slice)))
+        }
+    }
+
+    /// Kills what is left of the process group, and reaps it.
+    /// - Returns: exit code of the command; nil if it is unknown.
+    private static func end(_ process: pid_t) -> Int32? {
+        kill(-process, SIGKILL)
+        var status: Int32 = 0
+        var reaped: pid_t
+        repeat { reaped = waitpid(process, &status, 0) } while reaped < 0 && errno == EINTR
+        // In a container, this may be process 1, which inherits the other processes of the group.
+        while case let other = waitpid(-process, nil, 0), other > 0 || errno == EINTR {}
+        guard reaped == process else { return nil }
+        return status & 0x7f == 0 ? status >> 8 & 0xff : 128 + status & 0x7f
+    }
+}
