@@ -209,7 +209,7 @@ let package = Package(
         tests(
             "TracingTests",
             ["Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "Reactor", "Figures", "TestSupport", "Upstream"]),
-        tests("FiguresTests", ["Figures", "CachePolicy", "Decisions", "Explanation", "CacheStore", "TestSupport"]),
+        tests("FiguresTests", ["Figures", "CachePolicy", "Decisions", "Explanation", "CacheStore", "HTTPCore", "TestSupport"]),
         tests(
             "ClientSideTests",
             [

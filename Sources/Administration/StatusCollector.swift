@@ -98,6 +98,7 @@ extension StatusFigures {
         sentence.isStoreWritable = apis.contains { $0.cache != nil } ? store.isWritable : nil
         sentence.storeRefusal = store.refusal.map { "\($0.words) (\($0.systemText))" }
         sentence.isStopping = !snapshot.isReady
+        sentence.isBlind = snapshot.sharing?.isUpToDate == false
         return StatusFigures(
             snapshot: snapshot, sample: sample, history: history, sentence: sentence, store: store, failures: failures,
             upstreams: upstreams,

@@ -14,7 +14,8 @@ extension StatusView {
         let fields = unknownFields(figures)
         if !fields.isEmpty { facts.append(Facts("Request fields", fields)) }
         if figures.snapshot.clientTLS.isSpoken { facts.append(Facts("Certificates", certificates(figures.snapshot))) }
-        return facts + [Facts("Process", process(figures))]
+        facts.append(Facts("Process", process(figures)))
+        return facts.filter { !$0.facts.isEmpty }
     }
 
     private static func modes(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> [Fact] {
@@ -37,13 +38,13 @@ extension StatusView {
     }
 
     private static func store(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> [Fact] {
-        guard apis.contains(where: { $0.cache != nil }) else { return [Fact("Store", "none")] }
+        guard apis.contains(where: { $0.cache != nil }) else { return [Fact("Store", "off: responses are not stored")] }
         let store = figures.store
         // A smaller limit than configured, apart from the part reserved for the index snapshot.
         let isSmaller = store.usableBytes > 0 && store.usableBytes < store.limitBytes - store.limitBytes / 8
         let refusal = store.refusal.map { "refuses new responses: \($0.words) (\($0.systemText))" }
         return [
-            Fact("Responses", NumberText.count(store.entries)),
+            Fact("Stored copies", store.entries == 0 ? "none yet" : NumberText.count(store.entries)),
             Fact(
                 "Size", "\(NumberText.bytes(store.bytes)) of \(NumberText.bytes(store.limitBytes))",
                 note: isSmaller ? "the disk has space for \(NumberText.bytes(store.usableBytes))" : ""),

@@ -68,7 +68,7 @@ extension StatusPages {
         return StatusView.Table(
             id: "switched", title: "Modes and faults by path", caption: "Paths with a separate mode, and injected faults",
             columns: [.init("Path"), .init("Mode or fault"), .init("Affected"), .init("Ends in", isNumber: true)],
-            rows: Array((modes + faults).prefix(switchedLimit)), empty: "No path has a separate mode or an injected fault.")
+            rows: Array((modes + faults).prefix(switchedLimit)))
     }
 
     private static let switchedLimit = 100

@@ -5,6 +5,7 @@ import CachePolicy
 import Explanation
 import Figures
 import HTTPCore
+import ResponseCache
 
 enum StatusPages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
@@ -60,7 +61,7 @@ extension StatusView {
     /// - Parameter namesPaths: whether failing paths are named, or only counted.
     init(_ figures: StatusFigures, _ apis: [any AdministeredAPI], namesPaths: Bool) {
         self.init()
-        sentence = figures.sentence.text
+        lines = figures.sentence.lines
         level = Level(rawValue: figures.sentence.level.rawValue) ?? .strained
         version = figures.snapshot.version
         time = Self.time(figures.wall)
@@ -91,22 +92,36 @@ extension StatusView {
         }
         let (requests, rescued, errors) = (inAll(\.requests), inAll(\.rescued), inAll(\.errors))
         let rates = perSecond(\.requests)
-        let rescues = rescued == 0 ? "" : "; \(NumberText.share(rescued, of: requests) ?? "–") were rescues"
+        // Without lifetimes, only rescues come from the store.
+        let hits =
+            inAll(\.fromStore) > rescued
+            ? [
+                tile(
+                    "From the store", NumberText.share(inAll(\.fromStore), of: requests), "of all requests, in five minutes",
+                    history.points(share), " %")
+            ] : []
         return [
             tile(
                 "Requests", (rates.last ?? nil).map { NumberText.decimal($0) + "/s" },
                 "\(NumberText.count(requests)) in five minutes", rates, "/s"),
-            tile(
-                "From the store", NumberText.share(inAll(\.fromStore), of: requests), "of all requests, in five minutes\(rescues)",
-                history.points(share), " %"),
+            stored(figures.store),
+        ] + hits + [
             tile(
                 "Rescued", NumberText.count(rescued), "requests, in five minutes", perSecond(\.rescued), "/s",
                 rescued > 0 ? .strained : nil),
             tile(
                 "Errors", NumberText.count(errors), "responses 5xx, in five minutes", perSecond(\.errors), "/s",
                 errors > 0 ? .down : nil),
-            latency(figures, "Median", 0.5), latency(figures, "99 % within", 0.99),
+            latency(figures, "Median", 0.5), latency(figures, "p99", 0.99),
         ]
+    }
+
+    /// The stored responses that can rescue requests. It has no chart.
+    private static func stored(_ store: CacheFigures) -> Tile {
+        Tile(
+            title: "Stored copies ready", value: NumberText.count(store.entries), note: "\(NumberText.bytes(store.bytes)) for rescues",
+            points: [],
+            lineWords: "")
     }
 
     /// - Parameter value: nil if there is none yet.
@@ -143,7 +158,7 @@ extension StatusView {
             columns: [
                 Column("Upstream"), Column("State"), Column("Since"), Column("Last error"), Column("Next check"), Column("Effect"),
             ],
-            rows: rows, empty: "")
+            rows: rows)
     }
 
     private static func rows(
@@ -256,6 +271,9 @@ extension StatusView {
         let apis = snapshot.apiSummaries.filter { $0.total > 0 }.sorted { $0.total > $1.total }
         let routes = snapshot.routeSummaries.filter { $0.total > 0 }.sorted { $0.total > $1.total }
         let shown = routes.prefix(routeLimit)
+        // Without lifetimes, only rescues come from the store.
+        let hasHits = snapshot.summary.fromStore > snapshot.summary.count(of: .rescued)
+        let row = { (route: RouteSummary, name: String) in Self.row(route, name, hasHits: hasHits) }
         var rows = [row(snapshot.summary, "All paths")]
         for api in apis {
             rows.append(row(api, "\(api.name): all paths"))
@@ -269,24 +287,22 @@ extension StatusView {
             id: "routes", title: title,
             caption:
                 """
-                Since the start. Rescues also count as from the store. The most common reason for not storing, without 5xx, is shown with its \
-                setting\(more)
+                Since the start\(hasHits ? ". Rescues also count as from the store" : ""). The most common reason for not storing, without 5xx, \
+                is shown with its setting\(more)
                 """,
-            columns: [
-                Column("Route"), Column("Requests", isNumber: true), Column("From the store", isNumber: true),
-                Column("Rescued", isNumber: true),
-                Column("5xx", isNumber: true), Column("99 % within", isNumber: true), Column("Why not stored"),
-            ], rows: rows, empty: "")
+            columns: [Column("Route"), Column("Requests", isNumber: true)] + (hasHits ? [Column("From the store", isNumber: true)] : []) + [
+                Column("Rescued", isNumber: true), Column("5xx", isNumber: true), Column("p99", isNumber: true), Column("Why not stored"),
+            ], rows: rows)
     }
 
     private static let routeLimit = 200
 
-    private static func row(_ route: RouteSummary, _ name: String) -> [Cell] {
+    private static func row(_ route: RouteSummary, _ name: String, hasHits: Bool) -> [Cell] {
         let time =
             route.duration.quantile(0.99).map { Cell(NumberText.duration(microseconds: $0)) }
             ?? Cell("–", note: route.total > 0 ? "measured only with routes" : "")
-        return [
-            Cell(name), Cell(NumberText.count(route.total)), Cell(NumberText.share(route.fromStore, of: route.total) ?? "–"),
+        let hits = hasHits ? [Cell(NumberText.share(route.fromStore, of: route.total) ?? "–")] : []
+        return [Cell(name), Cell(NumberText.count(route.total))] + hits + [
             Cell(NumberText.count(route.count(of: .rescued))), Cell(NumberText.count(route.serverErrors)),
             time, notStored(route.notStored),
         ]

@@ -17,16 +17,16 @@ struct StatusTops {
         let seconds = (now - max(RecentTargets.since(now: now), task.server.status.began)) / 1_000
         let span = "in the last \(NumberText.span(max(1, seconds)))"
         let ages = Self.ages(records)
-        func counted(_ id: String, _ title: String, _ empty: String, _ part: (TargetTally) -> RecentTargets) -> StatusView.Table {
+        func counted(_ id: String, _ title: String, _ part: (TargetTally) -> RecentTargets) -> StatusView.Table {
             let counted = RecentTargets.most(tallies.flatMap { part($0).counted(now: now) }, limit: .max)
             let rows = Self.most(counted.map { ($0.target, $0.isCut ? "cut" : "", $0.api, $0.count, $0.isAtLeast) })
                 .map { row($0, id == "rescued" ? ages[$0.shown] : nil, ($0.isAtLeast ? "at least " : "") + NumberText.count($0.count)) }
-            return table(id, title, span, "Requests", rows, empty: "\(empty) \(span).")
+            return table(id, title, span, "Requests", rows)
         }
         return [
-            counted("failed", "Failed, without a copy", "None failed", \.failed),
-            counted("rescued", "Rescued", "None was rescued", \.rescued),
-            counted("misses", "From the upstream", "None", \.forwarded),
+            counted("failed", "Failed, without a copy", \.failed),
+            counted("rescued", "Rescued", \.rescued),
+            counted("misses", "From the upstream", \.forwarded),
         ] + recent(records)
     }
 
@@ -93,7 +93,7 @@ struct StatusTops {
                 counts.map { ($0.key.target, $0.key.isCut ? "all targets with this beginning" : "", $0.key.api, $0.value, false) }
             )
             .map { row($0, nil, text($0.count)) }
-            return table(id, title, span, column, rows, empty: "None \(span).")
+            return table(id, title, span, column, rows)
         }
         return [
             top("hits", "From the store", "Requests", hits) { NumberText.count($0) },
@@ -102,11 +102,10 @@ struct StatusTops {
     }
 
     private func table(
-        _ id: String, _ title: String, _ span: String, _ column: String, _ rows: [[StatusView.Cell]], empty: String
+        _ id: String, _ title: String, _ span: String, _ column: String, _ rows: [[StatusView.Cell]]
     ) -> StatusView.Table {
         StatusView.Table(
-            id: id, title: title, caption: "\(title), \(span)", columns: [.init("Path"), .init(column, isNumber: true)], rows: rows,
-            empty: empty)
+            id: id, title: title, caption: "\(title), \(span)", columns: [.init("Path"), .init(column, isNumber: true)], rows: rows)
     }
 
     /// Age in seconds of the oldest rescue of each target among the last exchanges.

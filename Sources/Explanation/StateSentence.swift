@@ -95,6 +95,8 @@ public struct StateSentence: Sendable {
     /// Why the store cannot be written to, such as `its disk is full (No space left on device)`; nil if it is writable or unknown.
     public var storeRefusal: String?
     public var isStopping = false
+    /// Whether this node of a fleet does not receive the purges of other nodes.
+    public var isBlind = false
 
     public init() {}
 
@@ -104,11 +106,17 @@ public struct StateSentence: Sendable {
         // A rescue is a success: an outage that clients do not notice is not an alarm.
         if !outages.isEmpty { return upstreams.isEmpty || since.rescued == 0 || failedRecently > 0 ? .down : .strained }
         let isQuiet = troubles.isEmpty && recent == Counts() && upstreams.allSatisfy { !$0.isAlarming }
-        let isPlain = faults == 0 && modes.isEmpty && isStoreWritable != false && !isStopping
+        let isPlain = faults == 0 && modes.isEmpty && isStoreWritable != false && !isStopping && !isBlind
         return isQuiet && isPlain ? .well : .strained
     }
 
-    public var text: String { ([main + "."] + remarks).joined(separator: " ") }
+    public var text: String { lines.joined(separator: " ") }
+
+    /// The parts of the text, one fact each.
+    public var lines: [String] {
+        let parts = (main + ".").split(separator: "; ").map(String.init)
+        return parts.dropLast().map { $0 + ";" } + parts.suffix(1) + remarks
+    }
 
     // MARK: Sentence
 
@@ -182,6 +190,7 @@ public struct StateSentence: Sendable {
             let reason = storeRefusal.map { ": \($0)" } ?? ""
             remarks.append("The store is not writable\(reason), so new responses are not stored.")
         }
+        if isBlind { remarks.append("This node does not receive the purges of other nodes.") }
         if isStopping { remarks.append("Cistern is stopping.") }
         return remarks
     }

@@ -73,6 +73,7 @@ public enum Figure: Int, CaseIterable, Sendable {
     case http2Floods
     case http2Errors
     case accessLogDropped
+    case requestLinesOmitted
     case takeOversDone
     case takeOversFailed
     case faultRules
@@ -223,6 +224,10 @@ public enum Figure: Int, CaseIterable, Sendable {
             "HTTP/2 connections closed because of the client's conduct, by cause.",
             [("cause=\"flood\"", .http2Floods), ("cause=\"protocol\"", .http2Errors)]),
         .init(.counter, "cistern_access_log_dropped", "Access log lines dropped because the log could not keep up.", .accessLogDropped),
+        .init(
+            .counter, "cistern_request_lines_omitted",
+            "Requests that were not shown on the terminal, because there were too many or the terminal was too slow.",
+            .requestLinesOmitted),
         .init(
             .counter, "cistern_take_overs",
             "Take-overs from another process, by result.",

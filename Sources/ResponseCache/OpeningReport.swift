@@ -16,7 +16,9 @@ public struct OpeningReport: Sendable {
         let (directory, found) = (cache.directory, cache.store.statistics.opening)
         let snapshot = found.isFromSnapshot ? " from the snapshot" : ""
         var lines = [
-            Line.info("store \(directory): \(found.entries) entries loaded in \(found.milliseconds) ms\(snapshot)")
+            Line.info(
+                "store \(directory): \(found.entries) \(found.entries == 1 ? "entry" : "entries") loaded in \(found.milliseconds) ms\(snapshot)"
+            )
         ]
         if found.hasLostKey {
             lines.append(

@@ -16,6 +16,8 @@ public final class ProcessState: Sendable {
     public let settings: ProxySettings
     public let logger: Logger
     public let accessLog: AccessLog?
+    /// Lines on the terminal; nil without a terminal.
+    public let requestLines: RequestLines?
     /// nil if no spans are recorded.
     public let spans: SpanExporter?
     /// Counts of the process, over all exporters.
@@ -44,10 +46,10 @@ public final class ProcessState: Sendable {
     let adminRefusals: AdminRefusals
 
     public init(
-        _ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)?, fleet: FleetMembership?,
-        time: any TimeSource
+        _ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, requestLines: RequestLines? = nil,
+        recorder: (any ExchangeRecorder)?, fleet: FleetMembership?, time: any TimeSource
     ) {
-        (self.settings, self.fleet) = (settings, fleet)
+        (self.settings, self.fleet, self.requestLines) = (settings, fleet, requestLines)
         self.recorder = recorder
         self.logger = logger
         self.accessLog = accessLog
@@ -69,7 +71,7 @@ public final class ProcessState: Sendable {
     /// Creates the state that follows `former` after a reload.
     public init(_ settings: ProxySettings, accessLog: AccessLog?, after former: ProcessState) {
         (self.settings, self.accessLog) = (settings, accessLog)
-        (recorder, logger) = (former.recorder, former.logger)
+        (recorder, logger, requestLines) = (former.recorder, former.logger, former.requestLines)
         (connections, content) = (former.connections, former.content)
         (addresses, ownedCounts) = (former.addresses, former.ownedCounts)
         requestsPerAddress = AddressBudget(settings, addresses)

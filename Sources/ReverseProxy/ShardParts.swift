@@ -98,6 +98,7 @@ final class ShardRecords {
     let why: WhyRing
     var targets = TargetTally()
     private(set) var accessLog: AccessLog?
+    private(set) var requestLines: RequestLines?
     /// Whether request IDs are used.
     private(set) var namesRequests = false
     /// nil if no spans are recorded.
@@ -111,7 +112,7 @@ final class ShardRecords {
     init(why: WhyRing) { self.why = why }
 
     func use(_ process: ProcessState) {
-        accessLog = process.accessLog
+        (accessLog, requestLines) = (process.accessLog, process.requestLines)
         namesRequests = process.settings.forwarding.requestID != .off || process.accessLog?.namesRequests == true
         if tracer?.exporter !== process.spans { tracer = process.spans.map(ShardTracer.init) }
         marksRequests = namesRequests || tracer != nil

@@ -61,14 +61,16 @@ public final class ProxyServer: @unchecked Sendable {
     /// - Throws: `StoreError`, `ListenError` or `CertificateError`. Nothing remains running.
     public init(
         _ settings: ProxySettings, fleet: FleetSettings? = nil, logger: Logger, accessLog: AccessLog? = nil,
-        recorder: (any ExchangeRecorder)? = nil, after predecessor: Predecessor? = nil, time: any TimeSource = SystemTime.shared
+        requestLines: RequestLines? = nil, recorder: (any ExchangeRecorder)? = nil, after predecessor: Predecessor? = nil,
+        time: any TimeSource = SystemTime.shared
     ) throws {
         (self.time, self.logger, self.predecessor) = (time, logger, predecessor)
         status = StatusMemory(now: time.monotonicMilliseconds)
         self.fleet = settings.store.flatMap { store in fleet.map { FleetNode($0, beside: store, logger, time: time) } }
         notifier = Notifier(fleetNode: self.fleet?.nodeName ?? "", isContinued: predecessor != nil, logger)
         let process = ProcessState(
-            settings, logger: logger, accessLog: accessLog, recorder: recorder, fleet: self.fleet?.membership, time: time)
+            settings, logger: logger, accessLog: accessLog, requestLines: requestLines, recorder: recorder,
+            fleet: self.fleet?.membership, time: time)
         if let keys = predecessor?.ticketKeys { tickets.withLock { $0 = TicketKeys(keys) } }
         let certificates = try ServedCertificates(settings.listening, ticketKeys, now: time.wallMilliseconds / 1_000)
         let prepared = try certificates?.prepared(shards: settings.shards)
@@ -204,6 +206,7 @@ public final class ProxyServer: @unchecked Sendable {
         ServedListener.remove(serving.listeners, butNot: others ?? [])
         anyCache?.close()
         process.accessLog?.finish()
+        process.requestLines?.finish()
         process.spans?.finish()
         notifier.finish()
         if others != nil, let sum = last.withLock({ $0 }) { sendLastCounts(countsPage(complete(sum))) }
@@ -298,6 +301,7 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.recorded = process.recorder?.counts ?? []
         for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
         snapshot.figures[.accessLogDropped] += process.accessLog?.dropped ?? 0
+        snapshot.figures[.requestLinesOmitted] = process.requestLines?.omitted ?? 0
         let spans = process.spanCounts.figures
         snapshot.figures.labelled.add(spans)
         snapshot.hasTraced =
@@ -343,9 +347,7 @@ public final class ProxyServer: @unchecked Sendable {
         let upstreams = apis.map { $0.name.isEmpty ? $0.upstreamURL : "\($0.name) at \($0.upstreamURL)" }.joined(separator: ", ")
         logger.info("listening on \(Self.listeningAddresses(serving)), upstream \(upstreams), \(loops)")
         let adminURLs = serving.listeners.filter(\.isAdmin).map { $0.settings.url(at: $0.address) }
-        if !adminURLs.isEmpty {
-            logger.info("metrics (/metrics), the state (/-/status) and the admin interface on \(adminURLs.joined(separator: ", "))")
-        }
+        if !adminURLs.isEmpty { logger.info("metrics (/metrics) and the admin interface on \(adminURLs.joined(separator: ", "))") }
         if serving.servesOwnPages {
             logger.info(
                 "metrics (/metrics) are served on the addresses of listen, because admin_listen is empty; set admin_listen to separate them"
@@ -357,6 +359,7 @@ public final class ProxyServer: @unchecked Sendable {
 
     private func logStart(_ serving: Serving) {
         let former = predecessor == nil ? "" : ", and takes over from the former process"
+        if let page = statusURLs.first { logger.info("status page: \(page)") }
         logger.info("cistern \(serving.settings.version) starts as process \(getpid())\(former)")
         logServing(serving)
         guard let cache = anyCache else {

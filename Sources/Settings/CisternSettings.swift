@@ -97,6 +97,8 @@ public struct CisternSettings: Sendable {
 
         public var level = Logger.Level.info
         public var format = Format.text
+        /// Whether requests are shown on the terminal.
+        public var requests = true
         public var access = "off"
         public var accessFormat = AccessLog.Format.json
         public var accessFields = [

@@ -71,20 +71,47 @@ public enum NumberUnit: String, Sendable {
         }
     }
 
-    /// Suggested spelling of a value with a missing or foreign unit.
-    func hint(_ word: String) -> String {
+    /// What is wrong with a value that cannot be parsed, as text that follows it: a suggested spelling, or the cause. Empty if unknown.
+    public func hint(_ word: String) -> String {
+        if word.isEmpty { return "; it is empty" }
+        if word.hasPrefix("-"), parse(String(word.dropFirst())) != nil { return "; it cannot be negative" }
+        if word.contains(","), case let point = word.replacing(",", with: "."), parse(point) != nil { return "; did you mean \(point)?" }
         let digits = word.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
-        guard !digits.isEmpty else { return "" }
+        guard !digits.isEmpty, digits.split(separator: ".", omittingEmptySubsequences: false).count < 3 else { return "" }
         let unit = word[digits.endIndex...].trimmingSpaces.lowercased()
-        guard let meant = Self.units[self]?[unit], parse(digits + meant) != nil else { return "" }
-        return "; did you mean \(digits)\(meant)?"
+        if let meant = Self.units[self]?[unit], parse(digits + meant) != nil { return "; did you mean \(digits)\(meant)?" }
+        guard let known else { return wordAfter(unit) }
+        if unit.contains(where: \.isNumber) { return "; give one number with one unit" }
+        if unit.isEmpty || Self.units[self]?[unit] != nil { return "; the number is too large" }
+        return unit.allSatisfy(\.isLetter) ? "; the unit \(unit.prefix(20)) is unknown: use \(known)" : ""
+    }
+
+    /// As `hint`, for the end of a sentence; empty for a value that can be parsed.
+    public func advice(_ word: String) -> String {
+        guard parse(word) == nil, case let hint = hint(word), !hint.isEmpty else { return "" }
+        return hint.replacing("; did you mean ", with: "; write ").replacing("?", with: "")
+    }
+
+    private func wordAfter(_ unit: String) -> String {
+        if unit.isEmpty { return self == .count ? "; it must have no fraction" : "" }
+        return unit.allSatisfy(\.isLetter) ? "; a unit is not possible here" : ""
+    }
+
+    /// Names of the units; nil for numbers without one.
+    private var known: String? {
+        switch self {
+        case .duration: "ms, s, m, h or d"
+        case .size: "B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"
+        case .count, .share: nil
+        }
     }
 
     private static let units: [NumberUnit: [String: String]] = [
         .duration: [
             "": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "mins": "m", "minute": "m", "minutes": "m",
             "hr": "h",
-            "hour": "h", "hours": "h", "day": "d", "days": "d", "msec": "ms", "milliseconds": "ms",
+            "hour": "h", "hours": "h", "day": "d", "days": "d", "msec": "ms", "milliseconds": "ms", "ms": "ms", "s": "s", "m": "m",
+            "h": "h", "d": "d",
         ],
         .size: [
             "k": "KiB", "kib": "KiB", "kb": "kB", "m": "MiB", "mib": "MiB", "mb": "MB", "g": "GiB", "gib": "GiB", "gb": "GB", "t": "TiB",

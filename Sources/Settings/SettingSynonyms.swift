@@ -205,7 +205,7 @@ enum SettingSynonyms {
 
     private static let logging: [Row] = [
         Row("log_level loglevel logging logs verbosity verbose debug level log.verbosity log.loglevel", "log.level"),
-        Row("access_log accesslog access_logs log.access_log log.requests", "log.access", "off, stdout or a file"),
+        Row("access_log accesslog access_logs log.access_log", "log.access", "off, stdout or a file"),
         Row(
             "error_log log_file logfile log_path log.file log.output log.path log.destination", "log.level",
             "messages go to standard error; log.access names the file of the access log"),

@@ -417,6 +417,11 @@ public enum SettingsTable {
             help: "Minimum level of messages on standard error."),
         Setting(path: "log.format", binding: .choice(\.log.format), help: "Format of messages on standard error."),
         Setting(
+            path: "log.requests", binding: .flag(\.log.requests),
+            help:
+                "Whether each request is shown as a line if standard error is a terminal, without the values of arguments. At most 500 lines per second."
+        ),
+        Setting(
             path: "log.access", binding: .text(\.log.access),
             help: "The access log: off, stdout, or a file. Reopened on SIGHUP and SIGUSR1."),
         Setting(

@@ -262,7 +262,7 @@ public final class FleetLog: @unchecked Sendable {
             ? "ignored an entry in the log of fleet \(settings.name): its key belongs to no node of the fleet, so another program "
                 + "writes to the log (\(figures.foreign) so far)"
             : "cannot decrypt an entry of the fleet's log: a node of fleet \(settings.name) has another share.secret_file. The entry "
-                + "may be a purge of anything, so all responses stored here become stale (\(figures.unopened) entries so far)"
+                + "may be a purge of anything, so all responses stored here become stale (\(figures.unopened) \(figures.unopened == 1 ? "entry" : "entries") so far)"
         logger.warning("\(sentence)")
     }
 

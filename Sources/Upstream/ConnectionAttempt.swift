@@ -114,7 +114,7 @@ final class ConnectionAttempt: EventHandler {
 
     private func timeOut() {
         let isInHandshake = if case .securing = phase { true } else { false }
-        let unresolved: UpstreamError = isNameUnknown ? .dnsError : .dnsTimeout
+        let unresolved: UpstreamError = isNameUnknown ? UpstreamError(.dnsError, connections.nameFailure) : .dnsTimeout
         let error = hasResolved ? UpstreamError(.connectionTimeout, isInHandshake ? .handshakeTimeout : nil) : unresolved
         cancel()
         connections.ended(self, .failure(error))

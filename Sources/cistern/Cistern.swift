@@ -11,6 +11,9 @@ enum Program {
         do {
             var command = try Cistern.parseAsRoot(FormerCommands.replaced(Array(CommandLine.arguments.dropFirst())))
             try command.run()
+        } catch let mistake as UpstreamArgument.Mistake {
+            StandardError.write((UsageHint.message(mistake.message) ?? mistake.message) + "\n")
+            exit(ExitCode.validationFailure.rawValue)
         } catch {
             if let message = UsageHint.message(Cistern.fullMessage(for: error)) {
                 StandardError.write(message + "\n")

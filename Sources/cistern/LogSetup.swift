@@ -17,13 +17,17 @@ enum LogSetup {
     static func start(_ settings: CisternSettings.Log) -> Logger {
         use(settings)
         LoggingSystem.bootstrap { label in LineHandler(label: label) }
-        return Logger(label: "cistern")
+        return logger
     }
+
+    /// Valid after `start`.
+    static var logger: Logger { Logger(label: "cistern") }
 
     /// Applies level and format to subsequent log lines.
     static func use(_ settings: CisternSettings.Log) {
         level.store(Logger.Level.allCases.firstIndex(of: settings.level) ?? 0, ordering: .relaxed)
         isJSON.store(settings.format == .json, ordering: .relaxed)
+        RequestDisplay.use(settings)
     }
 }
 

@@ -30,6 +30,8 @@ struct NotifyCommand: ParsableCommand {
 
         func run() throws {
             signal(SIGPIPE, SIG_IGN)
+            var options = options
+            _ = options.useWorkingDirectory()
             let settings = try options.ofService().checkedReader().settings
             let all = settings.notify.map { NotificationTarget($0) }
             let targets = all.filter { name == nil || $0.name == name }

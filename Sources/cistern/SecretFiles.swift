@@ -39,11 +39,11 @@ enum SecretFiles {
     }
 
     /// Whether other users can access the file. A file of another user, which this process reads by its group as with mounted secrets, may
-    /// be readable by the group.
+    /// be readable by the group. So may a file of root, who checks it for such a user.
     private static func isOpen(_ file: String) -> Bool {
         var status = stat()
         guard stat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return false }
         if status.st_mode & 0o007 != 0 || status.st_mode & 0o020 != 0 { return true }
-        return status.st_mode & 0o070 != 0 && status.st_uid == geteuid()
+        return status.st_mode & 0o070 != 0 && status.st_uid == geteuid() && status.st_uid != 0
     }
 }

@@ -22,8 +22,17 @@ struct Serve: ParsableCommand {
         discussion: """
             Clients use Cistern's address as their base URL. While the upstream responds, its responses are forwarded, and good ones are \
             stored. When it fails, stored responses are served. Every setting can also be given in a YAML file or as CISTERN_… in the \
-            environment. The command line overrides the environment, and that overrides the file.
+            environment. The command line overrides the environment, and that overrides the file. Without --config, the file cistern.yaml \
+            of the working directory is read, if no other user may change it. Services do not read it.
+
+            On a terminal, each request is shown as a line, without the values of arguments. --quiet turns that off.
+
+            Examples:
+              cistern https://api.example.com
+              cistern localhost:3000 --listen :9000
             """)
+
+    @OptionGroup var argument: UpstreamArgument
 
     @OptionGroup var options: SettingsOptions
 
@@ -38,10 +47,16 @@ struct Serve: ParsableCommand {
     var takesOver = false
 
     func run() throws {
+        var options = options
+        try argument.apply(to: &options, of: "serve")
         let signals = Signals()
+        let file = options.useWorkingDirectory()
+        // The reader may miss what the refused file contains.
+        if let file, file.isRefused { StandardError.write("cistern: \(file.sentence)\n") }
         let reader = try options.checkedReader(isStoring: !takesOver, takesOver: takesOver)
         let settings = reader.settings
         let logger = LogSetup.start(settings.log)
+        if let file, !file.isRefused { logger.notice("\(file.sentence)") }
         DescriptorLimit.raise()
         for retirement in reader.retirements { logger.warning("\(retirement)") }
         for warning in AccessCheck.warnings(settings) + SecretFiles.warnings(settings) + SharingCheck.warnings(settings) {
@@ -86,6 +101,8 @@ struct Serve: ParsableCommand {
 struct Check: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Check the settings and report every mistake, without starting the proxy.")
 
+    @OptionGroup var argument: UpstreamArgument
+
     @OptionGroup var options: SettingsOptions
 
     @Flag(
@@ -98,7 +115,10 @@ struct Check: ParsableCommand {
 
     func run() throws {
         if printsSchema { return print(String(decoding: SettingsSchema.document, as: UTF8.self), terminator: "") }
-        let options = options.ofService { file in if !prints { print("Settings file of the service: \(file)") } }
+        var options = options
+        try argument.apply(to: &options, of: "check")
+        if let file = options.useWorkingDirectory() { if !prints || file.isRefused { StandardError.write("\(file.sentence)\n") } }
+        options = options.ofService { file in if !prints { print("Settings file of the service: \(file)") } }
         let reader = try options.checkedReader(isStoring: true)
         if prints { return print(reader.effective, terminator: "") }
         let settings = ProxySettings(reader.settings)
@@ -231,7 +251,8 @@ enum Startup {
         }
         do {
             return try ProxyServer(
-                proxy, fleet: FleetSettings(settings.share), logger: logger, accessLog: accessLog, recorder: recorder, after: predecessor)
+                proxy, fleet: FleetSettings(settings.share), logger: logger, accessLog: accessLog, requestLines: RequestDisplay.lines,
+                recorder: recorder, after: predecessor)
         } catch  where predecessor != nil {
             predecessor?.giveUp("\(error)")
             throw notTakenOver("\(error)", logger)

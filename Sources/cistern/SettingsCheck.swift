@@ -46,24 +46,16 @@ enum SettingsCheck {
         }
     }
 
-    /// Suggests a scheme for a URL that lacks one.
-    private static func hint(ofURL url: String) -> String {
-        !url.contains("://") && UpstreamURL("http://" + url) != nil ? "; did you mean http://\(url)?" : ""
-    }
-
-    /// Suggests a missing host or port.
-    private static func hint(ofAddress text: String) -> String {
-        if ListenerSettings(":" + text) != nil { return "; did you mean :\(text)?" }
-        return ListenerSettings(text + ":8080") != nil ? "; a port is missing, as in \(text):8080" : ""
-    }
-
     private static func checkURL(_ url: String, _ reader: inout SettingsReader) {
-        if !url.isEmpty, UpstreamURL(url) == nil {
-            reader.add(
-                about: "upstream.url",
-                "upstream.url must be an http or https URL without user, query or fragment, not \"\(url)\"\(hint(ofURL: url))")
-        } else if url.isEmpty, reader.isComplete {
-            reader.add(about: "upstream.url", "upstream.url is missing: give --upstream URL, or set it, or several apis, in the file")
+        guard !url.isEmpty else {
+            guard reader.isComplete else { return }
+            return reader.add(
+                about: "upstream.url", "upstream.url is missing: give the URL, --upstream URL, or set it, or several apis, in the file")
+        }
+        do throws(UpstreamURL.Mistake) {
+            _ = try UpstreamURL(checking: url)
+        } catch {
+            reader.add(about: "upstream.url", "upstream.url \(error.clause)")
         }
     }
 
@@ -82,7 +74,7 @@ enum SettingsCheck {
 
     private static func checkUpstream(_ reader: inout SettingsReader) {
         let upstream = reader.settings.proxy.upstream
-        if let sentence = tooLong("unix:" + (upstream.unixSocket ?? "")) {
+        if let sentence = AddressMistake.tooLong("unix:" + (upstream.unixSocket ?? "")) {
             reader.add(about: "upstream.unix_socket", "upstream.unix_socket: \(sentence)")
         }
         let proxy = upstream.proxy?.lowercased() ?? ""
@@ -107,13 +99,7 @@ enum SettingsCheck {
         for (name, listeners) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
             for listener in listeners {
                 guard let address = ListenerSettings(listener)?.address else {
-                    if let sentence = tooLong(listener.address) {
-                        reader.add(about: name, "\(name): \(sentence)")
-                        continue
-                    }
-                    let forms = "HOST:PORT, [IPV6]:PORT, :PORT, unix:/path or systemd:NAME, with numbers for hosts"
-                    reader.add(
-                        about: name, "\(name): \"\(listener.address)\" is not an address: \(forms)\(hint(ofAddress: listener.address))")
+                    if let sentence = AddressMistake.sentence(listener.address) { reader.add(about: name, "\(name): \(sentence)") }
                     continue
                 }
                 if case .ipv4(_, 0) = address { continue }
@@ -121,16 +107,9 @@ enum SettingsCheck {
                 if !seen.insert("\(address)").inserted { reader.add(about: name, "\(name): \(address) is listed twice") }
             }
         }
-        if settings.admin.socket != "off", let sentence = tooLong("unix:" + AdminSettings.socketPath(settings)) {
+        if settings.admin.socket != "off", let sentence = AddressMistake.tooLong("unix:" + AdminSettings.socketPath(settings)) {
             reader.add(about: "admin.socket", "admin.socket: \(sentence); set admin.socket to a shorter path, or to off")
         }
-    }
-
-    /// Returns nil unless the path of a Unix socket is too long.
-    static func tooLong(_ address: String) -> String? {
-        let count = address.utf8.count - 5
-        guard address.hasPrefix("unix:"), count > ListenAddress.unixPathLimit else { return nil }
-        return "the path of a Unix socket can have at most \(ListenAddress.unixPathLimit) bytes, but \(address.dropFirst(5)) has \(count)"
     }
 
     /// An upstream that is a listener of this process would cause an endless loop of requests.
@@ -333,41 +312,5 @@ enum AdminToken {
             return nil
         }
         return Array(token)
-    }
-}
-
-/// The components of the upstream's base URL.
-struct UpstreamURL {
-    let isTLS: Bool
-    let host: String
-    let port: UInt16
-    /// Without a final slash.
-    let path: String
-
-    init?(_ text: String) {
-        var rest: Substring
-        if text.lowercased().hasPrefix("https://") {
-            (isTLS, rest) = (true, text.dropFirst(8))
-        } else if text.lowercased().hasPrefix("http://") {
-            (isTLS, rest) = (false, text.dropFirst(7))
-        } else {
-            return nil
-        }
-        guard !rest.contains(where: { $0 == "?" || $0 == "#" || $0 == "@" || $0 == " " || !$0.isASCII }) else { return nil }
-        let slash = rest.firstIndex(of: "/") ?? rest.endIndex
-        var path = String(rest[slash...])
-        while path.hasSuffix("/") { path.removeLast() }
-        self.path = path
-        rest = rest[..<slash]
-        var port: UInt16 = isTLS ? 443 : 80
-        if let colon = rest.lastIndex(of: ":"), !rest[colon...].contains("]") {
-            guard let number = UInt16(rest[rest.index(after: colon)...]), number > 0 else { return nil }
-            port = number
-            rest = rest[..<colon]
-        }
-        self.port = port
-        if rest.hasPrefix("["), rest.hasSuffix("]") { rest = rest.dropFirst().dropLast() }
-        guard !rest.isEmpty, rest.utf8.allSatisfy({ $0.isASCIILetter || $0.isASCIIDigit || ".-_:".utf8.contains($0) }) else { return nil }
-        host = String(rest)
     }
 }

@@ -66,6 +66,9 @@ struct SettingsOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The access log: off, stdout or a file. (default: off)", valueName: "where"))
     var accessLog: String?
 
+    @Flag(name: [.short, .long], help: "Do not show requests on the terminal.")
+    var quiet = false
+
     @Option(help: ArgumentHelp("Number of event loops. 0 for one per core. (default: 0)", valueName: "number"))
     var shards: String?
 
@@ -109,6 +112,7 @@ struct SettingsOptions: ParsableArguments {
         "upstream.connect_timeout": "--connect-timeout", "upstream.first_byte_timeout": "--first-byte-timeout",
         "upstream.total_timeout": "--total-timeout", "cache.rescue_after": "--rescue-after", "cache.buffer_limit": "--buffer-limit",
         "log.level": "--log-level", "log.format": "--log-format", "log.access": "--access-log", "shards": "--shards",
+        "log.requests": "--quiet",
         "listen": "--listen", "admin_listen": "--admin-listen",
     ]
 
@@ -118,6 +122,7 @@ struct SettingsOptions: ParsableArguments {
             ("upstream.connect_timeout", connectTimeout), ("upstream.first_byte_timeout", firstByteTimeout),
             ("upstream.total_timeout", totalTimeout), ("cache.rescue_after", rescueAfter), ("cache.buffer_limit", bufferLimit),
             ("log.level", logLevel), ("log.format", logFormat), ("log.access", accessLog), ("shards", shards),
+            ("log.requests", quiet ? "off" : nil),
         ]
         for (path, value) in single {
             if let value { reader.read(path: path, .one(value), option: Self.options[path] ?? path) }

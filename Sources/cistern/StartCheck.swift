@@ -31,7 +31,7 @@ enum StartCheck {
 
     /// Warnings about conditions that may change before `serve` starts, or that do not prevent the start.
     static func warnings(_ settings: CisternSettings, _ proxy: ProxySettings) -> [String] {
-        directoryWarnings(settings) + sizeWarnings(settings)
+        directoryWarnings(settings) + sizeWarnings(settings) + challengeWarnings(proxy)
             + addressWarnings(proxy, holder: DirectoryState.holder(of: ProxySettings.storeDirectory(settings))) + logWarnings(settings.log)
             + (proxy.apis.isEmpty ? [proxy] : proxy.apis).flatMap { $0.upstream.atEachAddress }.flatMap {
                 nameWarnings($0, proxy.listening.listeners)
@@ -50,6 +50,17 @@ enum StartCheck {
         guard code != 0 else { return [] }
         let effect = settings.store.required ? "serve would not start (store.required)" : "responses would be forwarded and not stored"
         return ["store.directory: \(directory) cannot be written to (\(SystemError.words(code))): \(effect)"]
+    }
+
+    private static func challengeWarnings(_ proxy: ProxySettings) -> [String] {
+        guard let directory = proxy.listening.challengeDirectory else { return [] }
+        var status = stat()
+        let code = stat(directory, &status) == 0 ? (status.st_mode & S_IFMT == S_IFDIR ? 0 : ENOTDIR) : errno
+        guard code == 0, access(directory, R_OK | X_OK) == 0 else {
+            let reason = SystemError.words(code == 0 ? EACCES : code)
+            return ["tls.acme_challenges: \(directory) cannot be read (\(reason)): ACME challenges would get 404"]
+        }
+        return []
     }
 
     private static func sizeWarnings(_ settings: CisternSettings) -> [String] {

@@ -60,15 +60,28 @@ enum UsageHint {
         let beginnings = ["Error: Unexpected argument '", " unexpected arguments: '"]
         guard let start = beginnings.compactMap({ line.firstRange(of: $0)?.upperBound }).first else { return nil }
         let argument = String(line[start...].prefix { $0 != "'" })
-        let isServe = usage.hasPrefix("Usage: cistern serve")
-        guard takesSettings(usage) else { return nil }
-        if argument.contains("://") { return "\(line); give the upstream with --upstream" }
+        if usage.hasPrefix("Usage: cistern record"), UpstreamURL.named(by: argument) != nil {
+            return "\(line); give the upstream with --upstream"
+        }
+        guard takesSettings(usage) else { return subcommand(argument, usage) }
         if argument.hasSuffix(".yaml") || argument.hasSuffix(".yml") { return "\(line); give the settings file with --config" }
+        if argument.hasSuffix(".har") { return "\(line); serve a recording with cistern replay" }
         // Without a command, serve gets the arguments.
-        guard isServe else { return nil }
+        guard usage.hasPrefix("Usage: cistern serve") else { return nil }
         let word = argument.lowercased()
         guard let command = commands[word] ?? SettingSuggestion.nearest(word, among: names) else { return nil }
         return "Error: '\(argument)' is not a command; did you mean cistern \(command)?"
+    }
+
+    /// Suggests a subcommand of the command in the usage.
+    private static func subcommand(_ argument: String, _ usage: Substring) -> String? {
+        let name = usage.dropFirst("Usage: cistern ".count).prefix { $0 != " " }
+        let configuration = Cistern.configuration
+        let all = configuration.groupedSubcommands.reduce(configuration.subcommands) { $0 + $1.subcommands }
+        let names = all.first { $0._commandName == name }?.configuration.subcommands.map { $0._commandName } ?? []
+        return SettingSuggestion.nearest(argument.lowercased(), among: names).map {
+            "Error: '\(argument)' is not a command; did you mean cistern \(name) \($0)?"
+        }
     }
 
     /// Names of all commands.

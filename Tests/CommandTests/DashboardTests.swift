@@ -1,11 +1,13 @@
-// Tests the structure of the Grafana dashboard of docker/compose.yaml, without Grafana. MonitoringTests evaluates its expressions.
+// Tests the structure of the Grafana dashboards of docker/compose.yaml, without Grafana. MonitoringTests evaluates its expressions.
 
 import JSON
 import TestSupport
 import Testing
 
-/// The dashboard docker/grafana/cistern.json.
+/// A dashboard of docker/grafana.
 struct Board {
+    static let all = ["cistern", "overview"]
+
     struct Panel {
         let id: Int
         let title: String
@@ -42,8 +44,9 @@ struct Board {
     /// Variables by name, with the query that lists their values.
     let variables: [(name: String, type: String, query: String)]
 
-    init() throws {
-        document = try #require(JSONValue(Array(TestTools.read(Self.folder + "grafana/cistern.json").utf8)))
+    /// - Parameter name: name of its file, without its extension.
+    init(_ name: String) throws {
+        document = try #require(JSONValue(Array(TestTools.read(Self.folder + "grafana/\(name).json").utf8)))
         panels = try #require(document["panels"]?.array).map { try #require(Panel($0)) }
         variables = try #require(document["templating"]?["list"]?.array).map {
             let query = $0["query"]?.string ?? $0["query"]?["query"]?.string
@@ -56,14 +59,12 @@ struct Board {
 
 @Suite("Grafana dashboard")
 struct DashboardTests {
-    private let board: Board
-
-    init() throws { board = try Board() }
-
-    @Test("the dashboard has a Grafana schema version, a fixed uid and a selectable data source")
-    func document() {
+    @Test("the dashboard has a Grafana schema version, a fixed uid and a selectable data source", arguments: Board.all)
+    func document(name: String) throws {
+        let board = try Board(name)
         #expect(board.document["schemaVersion"]?.integer ?? 0 >= 39)
-        #expect(board.document["uid"] == "cistern" && board.document["title"] == "Cistern")
+        #expect(board.document["uid"]?.string == (name == "cistern" ? "cistern" : "cistern-\(name)"))
+        #expect(board.document["title"]?.string == (name == "cistern" ? "Cistern" : "Cistern \(name)"))
         // Only exports contain these members, about which Grafana then asks.
         #expect(board.document["__inputs"] == nil && board.document["id"] == nil)
         #expect(board.variables.first.map { $0.name == "datasource" && $0.type == "datasource" && $0.query == "prometheus" } == true)
@@ -71,8 +72,10 @@ struct DashboardTests {
         #expect(others == Array(repeating: "${datasource}", count: others.count))
     }
 
-    @Test("each panel has an id, title, unit and description, overlaps no other, and queries the selected data source")
-    func panels() {
+    @Test(
+        "each panel has an id, title, unit and description, overlaps no other, and queries the selected data source", arguments: Board.all)
+    func panels(name: String) throws {
+        let board = try Board(name)
         #expect(Set(board.panels.map(\.id)).count == board.panels.count)
         #expect(board.panels.first?.isRow == true)
         for panel in board.panels {
@@ -90,7 +93,8 @@ struct DashboardTests {
     }
 
     @Test("the dashboard has the expected rows and an age heatmap")
-    func rows() {
+    func rows() throws {
+        let board = try Board("cistern")
         let rows = [
             "Health", "APIs", "Routes", "Rescues", "Age of what is served", "Store", "Overload", "Connections and TLS", "Process",
             "Sharing",
@@ -99,7 +103,18 @@ struct DashboardTests {
         #expect(board.panels.contains { $0.type == "heatmap" && $0.expressions[0].contains("cistern_served_age_seconds_bucket") })
     }
 
-    @Test("compose.yaml mounts the dashboard, its data source and the Prometheus rules")
+    @Test("the overview has eight panels, which the dashboard has too, and links to it")
+    func overview() throws {
+        let (overview, all) = (try Board("overview"), try Board("cistern"))
+        let panels = overview.panels.filter { !$0.isRow }
+        #expect(panels.count == 8)
+        for panel in panels {
+            #expect(all.panels.contains { $0.expressions == panel.expressions && $0.unit == panel.unit }, "\(panel.title)")
+        }
+        #expect(overview.document["links"]?.array?.first?["tags"]?.array?.first == "cistern")
+    }
+
+    @Test("compose.yaml mounts the dashboards, their data source and the Prometheus rules")
     func provisioned() throws {
         let compose = try TestTools.read(Board.folder + "compose.yaml")
         for (file, place) in [
@@ -107,6 +122,7 @@ struct DashboardTests {
             ("grafana/datasource.yaml", "/etc/grafana/provisioning/datasources/datasource.yaml"),
             ("grafana/dashboards.yaml", "/etc/grafana/provisioning/dashboards/dashboards.yaml"),
             ("grafana/cistern.json", "/etc/grafana/dashboards/cistern.json"),
+            ("grafana/overview.json", "/etc/grafana/dashboards/overview.json"),
         ] {
             #expect(compose.contains("- ./\(file):\(place):ro\n"), "\(file)")
         }

@@ -40,13 +40,6 @@ private final class RunningDemo {
 
     /// Runs commands in a shell.
     func run(_ script: String) throws -> String { try CommandLineTool.run(program: "{ \(script)\n}").text }
-
-    /// Runs a chapter in the printed way.
-    func play(_ chapter: String) throws -> String {
-        let show = try command("/\(chapter) ").split(separator: " #")[0]
-        #expect(text.contains("Append | sh -v to run them"))
-        return try run("\(show) | sh -v")
-    }
 }
 
 @Suite("Demo", .slow, .play, .enabled(if: TestTools.has("curl")))
@@ -66,21 +59,36 @@ struct DemoTests {
         #expect(try demo.run(demo.command("/metrics")).contains("result=\"rescued\",method=\"GET\""))
     }
 
+    @Test("the printed address has the status page, and it comes first")
+    func statusPage() throws {
+        let demo = try RunningDemo()
+        let first = try #require(demo.text.split(separator: "\n").first)
+        try #require(first.hasPrefix("Status page: http://127.0.0.1:") && first.hasSuffix("/-/status"))
+        #expect(try demo.run("curl -s \(first.dropFirst("Status page: ".utf8.count))").contains("<title>"))
+    }
+
+    /// Runs an example to its end.
+    private func play(_ name: String) throws -> String {
+        let outcome = try CommandLineTool.run("demo \(name)")
+        #expect(outcome.status == 0, "\(outcome.text)")
+        return outcome.text
+    }
+
     @Test("a refreshed token gets its user's stored response in an outage, and another user's token does not")
     func login() throws {
-        let text = try RunningDemo().play("login")
-        let responses = text.components(separatedBy: "HTTP/1.1 ").dropFirst().map(String.init)
-        try #require(responses.count == 3)
-        #expect(responses[0].hasPrefix("200") && responses[0].contains("stored") && responses[0].contains("\"name\":\"Ada\""))
-        #expect(responses[1].hasPrefix("200") && responses[1].contains("detail=connection_refused"))
-        #expect(responses[1].contains("\"name\":\"Ada\""))
-        #expect(responses[2].hasPrefix("502") && !responses[2].contains("Ada\""))
+        let text = try play("login")
+        let responses = text.components(separatedBy: "< HTTP/1.1 ").dropFirst().map(String.init)
+        try #require(responses.count == 6)
+        #expect(responses[2].hasPrefix("200") && responses[2].contains("stored") && responses[2].contains("\"name\":\"Ada\""))
+        #expect(responses[4].hasPrefix("200") && responses[4].contains("detail=connection_refused"))
+        #expect(responses[4].contains("\"name\":\"Ada\""))
+        #expect(responses[5].hasPrefix("502") && !responses[5].contains("Ada\""))
     }
 
     @Test("preflights and requests of an allowed origin succeed before and during an outage; another origin gets no CORS fields")
     func preflight() throws {
-        let text = try RunningDemo().play("preflight")
-        let responses = text.components(separatedBy: "HTTP/1.1 ").dropFirst().map(String.init)
+        let text = try play("preflight")
+        let responses = text.components(separatedBy: "< HTTP/1.1 ").dropFirst().map(String.init)
         try #require(responses.count == 5)
         for response in responses[..<4] {
             #expect(response.hasPrefix("200") && response.contains("Access-Control-Allow-Origin: https://app.example"))
@@ -91,11 +99,11 @@ struct DemoTests {
 
     @Test("a recording is replayed while the API is down, with the login's token redacted")
     func replay() throws {
-        let text = try RunningDemo().play("replay")
-        #expect(text.contains("2 exchanges recorded") && text.contains("The sample API is down."))
-        let replayed = try #require(text.components(separatedBy: "The sample API is down.").last)
+        let text = try play("replay")
+        #expect(text.contains("2 exchanges recorded in demo.har"))
+        let replayed = try #require(text.components(separatedBy: "The API goes down.").last)
         #expect(replayed.contains("[{\"id\":1,\"name\":\"Ada\"") && replayed.contains("{\"access_token\":\"REDACTED\""))
-        #expect(replayed.contains("2 requests served, 0 without a recorded response"))
+        #expect(replayed.contains("2 requests served, 1 without a recorded response"))
         #expect(replayed.contains("GET /user was not recorded. The most similar recorded requests are GET /users and POST /login."))
     }
 }

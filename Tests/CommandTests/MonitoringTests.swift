@@ -61,7 +61,7 @@ struct MonitoringTests {
     @Test("in an outage no dashboard or rule expression is empty, and the expected alerts fire", .slow)
     func expressions() throws {
         let play = try MonitoredOutage()
-        let board = try Board()
+        let board = try Board("cistern")
         let prometheus = play.prometheus
         #expect(try prometheus.wait { try prometheus.values("up").filter { $0 == 1 }.count == 2 })
         let rules = try prometheus.ask("/api/v1/rules")["groups"]?.array?.flatMap { $0["rules"]?.array ?? [] } ?? []

@@ -127,7 +127,7 @@ struct RecordTests {
         "record and replay report why they cannot start",
         arguments: [
             ("replay /none.har", 1, "/none.har: No such file or directory"),
-            ("replay \(#filePath) --listen x", 1, "--listen: x is not an address"),
+            ("replay \(#filePath) --listen x", 1, "--listen: \"x\" is not an address"),
             ("record --har /none/x.har --upstream http://127.0.0.1:1", 1, "/none/x.har: No such file or directory"),
             ("record --har x.har", 78, "upstream.url is missing"), ("record --upstream http://127.0.0.1:1", 64, "--har"),
         ])

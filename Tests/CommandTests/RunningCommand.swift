@@ -29,7 +29,7 @@ final class RunningCommand {
     ///   - environment: added to the tests' environment.
     ///   - activated: sockets to pass as systemd does, instead of an address.
     init(_ arguments: String, in directory: String, environment: [String: String] = [:], activated: [Int32] = []) throws {
-        output = directory + "/output.\(arguments.split(separator: " ").first ?? "")"
+        output = directory + "/output.\((arguments.split(separator: " ").first ?? "").replacing("/", with: "_"))"
         var ends: [Int32] = [0, 0]
         // Close-on-exec, because the test waits for the end, which another child process must not hold open.
         guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {

@@ -131,7 +131,7 @@ struct UpstreamFieldsCheckTests {
             Mistake(fields: "remove: [Via]", sentence: "remove: Cistern manages Via itself: remove it"),
             Mistake(fields: "set: {X-A: \"tell-nobody\\nX-B: c\"}", sentence: "set: X-A: the value must have at most 8192 bytes"),
             Mistake(fields: "set: {X-A: \"tell-nobody\\0\"}", sentence: "set: X-A: the value must have at most 8192 bytes"),
-            Mistake(fields: "set: {X-A: \"file:/nowhere/key\"}", sentence: "set: X-A: /nowhere/key: No such file or directory"),
+            Mistake(fields: "set: {X-A: \"file:/nowhere/key\"}", sentence: "set: X-A: /nowhere/key cannot be read: No such file"),
             Mistake(fields: "set: {X-A: \"file:/dev/null\"}", sentence: "set: X-A: /dev/null"),
             Mistake(fields: "set: {X-A: \"env:UPSTREAM_FIELDS_NONE\"}", sentence: "set: X-A: the environment has no variable"),
             Mistake(fields: "set: {Authorization: NTLM tell-nobody}", sentence: "set: Authorization: Negotiate, NTLM and similar"),

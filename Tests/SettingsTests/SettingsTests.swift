@@ -59,13 +59,31 @@ struct SettingsTests {
                 "f.yaml:2: upstream.urll is not a setting; did you mean upstream.url?",
                 "f.yaml:3: upstream.verify must be true or false, not \"maybe\"",
                 "f.yaml:4: listen must be a value, not a group of settings",
-                "f.yaml:6: store.size must be a size such as 8MiB, not \"3 apples\"",
+                "f.yaml:6: store.size must be a size such as 8MiB, not \"3 apples\"; the unit apples is unknown: use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB",
                 "f.yaml:7: store.size is set twice, first in line 6: remove one",
                 "f.yaml:8: cache is a group of settings and cannot have a value; did you mean cache.mode?",
                 "f.yaml:9: nonsense is not a setting",
-                "f.yaml:11: timeouts.head must be a duration such as 1.5s, not \"1w\"",
+                "f.yaml:11: timeouts.head must be a duration such as 1.5s, not \"1w\"; the unit w is unknown: use ms, s, m, h or d",
                 "f.yaml:12: timeouts.write must be between 100ms and 1h, not 2h",
             ])
+    }
+
+    @Test(
+        "each wrong number, size and duration gets its own hint",
+        arguments: [
+            (.duration, "5", "; did you mean 5s?"), (.duration, "1.5", "; did you mean 1.5s?"), (.duration, "2min", "; did you mean 2m?"),
+            (.duration, "1,5s", "; did you mean 1.5s?"), (.duration, "5S", "; did you mean 5s?"),
+            (.duration, "-5s", "; it cannot be negative"),
+            (.duration, "1h30m", "; give one number with one unit"), (.duration, "", "; it is empty"), (.duration, "soon", ""),
+            (.duration, "1w", "; the unit w is unknown: use ms, s, m, h or d"),
+            (.duration, "99999999999999999999d", "; the number is too large"),
+            (.size, "1G", "; did you mean 1GiB?"), (.size, "10 gb", "; did you mean 10GB?"), (.size, "1.5.2MiB", ""),
+            (.size, "3 apples", "; the unit apples is unknown: use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"),
+            (.count, "1.5", "; it must have no fraction"), (.count, "5s", "; a unit is not possible here"), (.count, "five", ""),
+            (.share, "1%", ""),
+        ] as [(NumberUnit, String, String)])
+    func hints(unit: NumberUnit, word: String, hint: String) {
+        #expect(unit.parse(word) == nil && unit.hint(word) == hint)
     }
 
     @Test("a listener is one word or a mapping, and both forms are printed correctly")

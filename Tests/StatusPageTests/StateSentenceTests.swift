@@ -57,6 +57,7 @@ struct StateSentenceTests {
 
     private static let rows = [
         Row("The upstream is up.", .well) { _ in },
+        Row("The upstream is up. This node does not receive the purges of other nodes.", .strained) { $0.isBlind = true },
         Row("All 3 upstreams are up.", .well) { $0.upstreams = upstreams(up, up, up) },
         Row("users has been down for 4 min (connection refused); 1,204 requests rescued, oldest copy 12 min.", .strained) {
             $0.upstreams = upstreams(up, up)

@@ -2,15 +2,20 @@
 
 extension StatusPage {
     static func tops(_ tables: [StatusView.Table], _ page: inout MarkupWriter) {
-        guard !tables.isEmpty else { return }
-        page.markup("<section aria-labelledby=\"h-tops\"><h2 id=\"h-tops\">Frequent paths</h2><div class=\"tops\" id=\"tops\" data-live>")
-        for table in tables {
-            page.markup("<div>")
-            page.element("h3", "h3", table.caption)
-            if table.rows.isEmpty { page.element("p class=\"quiet\"", "p", table.empty) } else { rows(table, &page) }
-            page.markup("</div>")
+        // Present even if it is empty, so that the script can fill it.
+        page.markup("<div id=\"tops\" data-live>")
+        let filled = tables.filter { !$0.rows.isEmpty }
+        if !filled.isEmpty {
+            page.markup("<section aria-labelledby=\"h-tops\"><h2 id=\"h-tops\">Frequent paths</h2><div class=\"tops\">")
+            for table in filled {
+                page.markup("<div>")
+                page.element("h3", "h3", table.caption)
+                rows(table, &page)
+                page.markup("</div>")
+            }
+            page.markup("</div></section>")
         }
-        page.markup("</div></section>")
+        page.markup("</div>")
     }
 
     /// - Parameter exchanges: nil if the request may not see them.
@@ -21,7 +26,10 @@ extension StatusPage {
             page.markup("the token of admin.token_file. <code>cistern why</code> shows them too.</p></section>")
             return
         }
-        page.markup("<div class=\"list\" id=\"last\" data-live>")
+        // The script closes it on narrow screens.
+        page.markup("<details class=\"last\" id=\"last-all\" open><summary>")
+        page.text("\(exchanges.count == 1 ? "1 exchange" : "\(exchanges.count) exchanges"), newest first")
+        page.markup("</summary><div class=\"list\" id=\"last\" data-live>")
         if exchanges.isEmpty { page.markup("<p class=\"quiet\">No exchange yet.</p>") }
         for exchange in exchanges {
             page.markup("<details><summary>")
@@ -36,6 +44,6 @@ extension StatusPage {
             for sentence in exchange.sentences { page.element("li", "li", sentence, limit: 600) }
             page.markup("</ul></details>")
         }
-        page.markup("</div></section>")
+        page.markup("</div></details></section>")
     }
 }

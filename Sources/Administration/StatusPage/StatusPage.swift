@@ -8,7 +8,8 @@ public enum StatusPage {
         var page = MarkupWriter()
         head(view, nonce, &page)
         page.markup("<main>")
-        sentence(view, &page)
+        state(view, &page)
+        legend(&page)
         menu(view, &page)
         tiles(view.tiles, &page)
         for table in view.tables { section(table, &page) }
@@ -23,7 +24,8 @@ public enum StatusPage {
     /// Field lines of the response with the page.
     public static func fieldLines(nonce: String) -> String {
         let policy = [
-            "default-src 'none'", "style-src 'nonce-\(nonce)'", "script-src 'nonce-\(nonce)'", "connect-src 'self'", "form-action 'none'",
+            "default-src 'none'", "style-src 'nonce-\(nonce)'", "script-src 'nonce-\(nonce)'", "connect-src 'self'", "img-src data:",
+            "form-action 'none'",
             "frame-ancestors 'none'", "base-uri 'none'",
         ]
         return """
@@ -38,39 +40,86 @@ public enum StatusPage {
         page.markup("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>")
         page.text("\(view.level.label) – Cistern")
         page.markup("</title><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")
-        page.markup("<meta name=\"color-scheme\" content=\"light dark\"><meta name=\"robots\" content=\"noindex\"><style")
+        page.markup(
+            "<meta name=\"color-scheme\" content=\"light dark\"><meta name=\"robots\" content=\"noindex\"><meta name=\"description\"")
+        page.attribute("content", view.lines.joined(separator: " "), limit: 1_000)
+        page.markup("><link id=\"icon\" rel=\"icon\" type=\"image/svg+xml\"")
+        page.attribute("href", icon(view.level), limit: 1_000)
+        page.markup("><style")
         page.attribute("nonce", nonce)
         page.markup(">")
         page.markup(StatusStyle.text)
         page.markup("</style></head><body><header><h1>Cistern</h1><p class=\"quiet\" id=\"time\" data-live>")
         page.text("\(view.version), \(view.time)")
-        page.markup("</p><p class=\"quiet\" id=\"live\" hidden></p></header>")
+        page.markup("</p><p class=\"quiet\" id=\"live\" hidden></p><p class=\"hidden\" id=\"announcement\" role=\"status\"></p></header>")
     }
 
-    private static func sentence(_ view: StatusView, _ page: inout MarkupWriter) {
-        page.markup(
-            "<section aria-labelledby=\"h-state\"><h2 id=\"h-state\" class=\"hidden\">State</h2><div id=\"state\" role=\"status\" data-live>"
-        )
+    /// A disk in the colour of the level, as a data URI.
+    private static func icon(_ level: StatusView.Level) -> String {
+        let colour = [StatusView.Level.well: "17693a", .strained: "b87400", .down: "a31621"][level] ?? ""
+        return "data:image/svg+xml,%3Csvg xmlns='http%3A//www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+            + "%3Ccircle cx='8' cy='8' r='7' fill='%23\(colour)'/%3E%3C/svg%3E"
+    }
+
+    /// The script announces the state when `data-states` changes, and not when only a number does.
+    private static func state(_ view: StatusView, _ page: inout MarkupWriter) {
+        page.markup("<section aria-labelledby=\"h-state\"><h2 id=\"h-state\" class=\"hidden\">State</h2><div id=\"state\" data-live>")
         page.markup("<p class=\"state ")
         page.text(view.level.rawValue)
-        page.markup("\">")
+        page.markup("\"")
+        page.attribute("data-states", states(view).joined(separator: ", "), limit: 1_000)
+        page.markup(">")
         badge(view.level, view.level.label, &page)
         page.markup(" <span class=\"sentence\">")
-        page.text(view.sentence, limit: 1_000)
+        for (index, line) in view.lines.enumerated() {
+            page.element(index == 0 ? "span class=\"first\"" : "span", "span", line, limit: 1_000)
+            page.markup(" ")
+        }
         page.markup("</span></p></div></section>")
+    }
+
+    /// The overall state, and that of each upstream.
+    private static func states(_ view: StatusView) -> [String] {
+        let upstreams = view.tables.first?.rows.compactMap { row in row.count > 1 ? "\(row[0].text): \(row[1].text)" : nil } ?? []
+        return [view.level.label] + upstreams
+    }
+
+    private static func legend(_ page: inout MarkupWriter) {
+        page.markup("<details class=\"legend quiet\"><summary>What the states and results mean</summary><dl>")
+        for (level, meaning) in [
+            (StatusView.Level.well, "Requests are served as usual."),
+            (.strained, "Something fails or differs from usual operation. Clients get responses, some of them from the store."),
+            (.down, "An upstream fails, and clients get errors."),
+        ] {
+            page.markup("<dt>")
+            badge(level, level.label, &page)
+            page.markup("</dt>")
+            page.element("dd", "dd", meaning)
+        }
+        for (result, meaning) in [
+            ("rescued", "A stored copy was served because the upstream failed or was too slow."),
+            ("hit, stale, revalidated, collapsed", "A response from the store, or of another request."),
+            ("miss, bypass", "A response of the upstream."), ("error", "The upstream failed, and no copy could be served."),
+            ("p99", "99 % of the requests were faster."),
+        ] {
+            page.element("dt", "dt", result)
+            page.element("dd", "dd", meaning)
+        }
+        page.markup("</dl></details>")
     }
 
     /// Links to the sections of the page.
     private static func menu(_ view: StatusView, _ page: inout MarkupWriter) {
-        page.markup("<nav class=\"quiet\" aria-label=\"Parts of this page\"><a href=\"#h-tiles\">The last five minutes</a>")
-        for table in view.tables {
+        page.markup(
+            "<nav class=\"quiet\" aria-label=\"Parts of this page\" id=\"menu\" data-live><a href=\"#h-tiles\">The last five minutes</a>")
+        for table in view.tables where !table.rows.isEmpty {
             page.markup(" <a")
             page.attribute("href", "#h-" + table.id)
             page.markup(">")
             page.text(table.title)
             page.markup("</a>")
         }
-        if !view.tops.isEmpty { page.markup(" <a href=\"#h-tops\">Frequent paths</a>") }
+        if view.tops.contains(where: { !$0.rows.isEmpty }) { page.markup(" <a href=\"#h-tops\">Frequent paths</a>") }
         page.markup(" <a href=\"#h-last\">The last exchanges</a> <a href=\"#h-facts\">Cistern itself</a></nav>")
     }
 
@@ -103,6 +152,7 @@ public enum StatusPage {
     private static let (lineWidth, lineHeight) = (240.0, 44.0)
 
     private static func line(_ tile: StatusView.Tile, _ page: inout MarkupWriter) {
+        guard !tile.lineWords.isEmpty else { return }
         page.markup("<svg viewBox=\"0 0 240 48\" preserveAspectRatio=\"none\" role=\"img\"")
         page.attribute("aria-label", tile.lineWords)
         page.markup("><path class=\"floor\" d=\"M0 46H240\"/>")
@@ -151,17 +201,22 @@ public enum StatusPage {
     // MARK: Tables and facts
 
     private static func section(_ table: StatusView.Table, _ page: inout MarkupWriter) {
-        page.markup("<section")
-        page.attribute("aria-labelledby", "h-" + table.id)
-        page.markup("><h2")
-        page.attribute("id", "h-" + table.id)
-        page.markup(">")
-        page.text(table.title)
-        page.markup("</h2><div data-live")
+        // Present even if it is empty, so that the script can fill it.
+        page.markup("<div data-live")
         page.attribute("id", table.id)
         page.markup(">")
-        if table.rows.isEmpty { page.element("p class=\"quiet\"", "p", table.empty) } else { rows(table, &page) }
-        page.markup("</div></section>")
+        if !table.rows.isEmpty {
+            page.markup("<section")
+            page.attribute("aria-labelledby", "h-" + table.id)
+            page.markup("><h2")
+            page.attribute("id", "h-" + table.id)
+            page.markup(">")
+            page.text(table.title)
+            page.markup("</h2>")
+            rows(table, &page)
+            page.markup("</section>")
+        }
+        page.markup("</div>")
     }
 
     /// A table in a container that scrolls horizontally, also by keyboard.
@@ -230,7 +285,12 @@ public enum StatusPage {
     }
 
     private static func foot(_ nonce: String, _ page: inout MarkupWriter) {
-        page.markup("<footer class=\"quiet\"><p>For graphs and alerts there is <a href=\"/metrics\">/metrics</a>.</p></footer><script")
+        page.markup("<footer class=\"quiet\"><p>For graphs and alerts there is <a href=\"/metrics\">/metrics</a>. ")
+        page.markup(
+            "<code>cistern why</code> explains each request, and <a href=\"/-/openapi.json\">the interface</a> has all numbers.</p>")
+        page.markup("<p>Guides of the manual (Configuration/Guides): ")
+        page.markup("<cite>When the upstream fails: Troubleshooting</cite>, <cite>Monitoring</cite>, <cite>Practising Outages</cite>, ")
+        page.markup("<cite>Purging</cite>.</p></footer><script")
         page.attribute("nonce", nonce)
         page.markup(">")
         page.markup(StatusScript.text)

@@ -6,7 +6,11 @@ enum StatusScript {
         (() => {
           "use strict";
           const note = document.getElementById("live");
-          const say = text => { if (note.textContent !== text) note.textContent = text; note.hidden = false; };
+          const say = text => {
+            if (note.textContent && note.textContent !== text) announce(text);
+            if (note.textContent !== text) note.textContent = text;
+            note.hidden = false;
+          };
           const take = fresh => {
             for (const old of document.querySelectorAll("[data-live]")) {
               const next = fresh.getElementById(old.id);
@@ -16,8 +20,15 @@ enum StatusScript {
               old.replaceChildren(...next.childNodes);
               old.querySelectorAll(".scroll").forEach((part, place) => { part.scrollLeft = spots[place] || 0; });
             }
-            if (document.title !== fresh.title) document.title = fresh.title;
+            if (document.title !== fresh.title) {
+              document.title = fresh.title;
+              document.getElementById("icon").href = fresh.getElementById("icon").href;
+            }
           };
+          const states = page => page.querySelector("[data-states]").dataset.states;
+          const announce = text => { document.getElementById("announcement").textContent = text; };
+          let known = states(document);
+          if (matchMedia("(max-width: 46rem)").matches) document.getElementById("last-all")?.removeAttribute("open");
           const look = async () => {
             if (!document.hidden) {
               try {
@@ -25,8 +36,10 @@ enum StatusScript {
                 const response = await fetch(location.pathname, {cache: "no-store", redirect: "error", signal: AbortSignal.timeout?.(10000)});
                 if (!response.ok) throw new Error(response.status);
                 const text = await response.text();
-                take(new DOMParser().parseFromString(text.replace(/<style[^]*?<[/]style>/, ""), "text/html"));
+                const fresh = new DOMParser().parseFromString(text.replace(/<style[^]*?<[/]style>/, ""), "text/html");
+                take(fresh);
                 say("live");
+                if (states(fresh) !== known) announce(known = states(fresh));
               } catch { say("no response: these are the last numbers"); }
             }
             setTimeout(look, 2000);

@@ -34,6 +34,12 @@ enum StatusStyle {
         .state.strained { border-left-color: var(--strained); }
         .state.down { border-left-color: var(--down); }
         .sentence { font-size: clamp(1.1rem, 2.4vw, 1.45rem); line-height: 1.35; font-weight: 600; flex: 1 1 16rem; }
+        .sentence span { display: block; }
+        .sentence span:not(.first) { font-size: 1rem; font-weight: 400; }
+        .legend { margin: .6rem 0 0; border: 0; }
+        .legend dl { grid-template-columns: fit-content(40%) minmax(0, 1fr); }
+        .legend dd { text-align: left; }
+        .last { border: 0; }
         .badge {
           display: inline-block; padding: .05rem .6rem; border-radius: 1rem; font-size: .85rem; font-weight: 600; white-space: nowrap;
           color: var(--well); background: var(--well-back); border: 1px solid currentcolor;

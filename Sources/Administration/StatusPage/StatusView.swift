@@ -22,7 +22,7 @@ public struct StatusView: Sendable {
         public let note: String
         /// Oldest first; nil for samples without a value.
         public let points: [Double?]
-        /// Describes the line for screen readers.
+        /// Describes the chart for screen readers; empty for no chart.
         public let lineWords: String
         /// nil if the number is neither good nor bad.
         public let level: Level?
@@ -59,13 +59,11 @@ public struct StatusView: Sendable {
         /// Describes the rows.
         public let caption: String
         public let columns: [Column]
+        /// A table without rows is not shown.
         public var rows: [[Cell]]
-        /// Text that replaces an empty table.
-        public let empty: String
 
-        public init(id: String, title: String, caption: String, columns: [Column], rows: [[Cell]], empty: String) {
-            (self.id, self.title, self.caption, self.columns) = (id, title, caption, columns)
-            (self.rows, self.empty) = (rows, empty)
+        public init(id: String, title: String, caption: String, columns: [Column], rows: [[Cell]]) {
+            (self.id, self.title, self.caption, self.columns, self.rows) = (id, title, caption, columns, rows)
         }
     }
 
@@ -82,7 +80,10 @@ public struct StatusView: Sendable {
         public let title: String
         public let facts: [Fact]
 
-        public init(_ title: String, _ facts: [Fact]) { (self.title, self.facts) = (title, facts) }
+        /// Omits facts that say only that there is nothing.
+        public init(_ title: String, _ facts: [Fact]) {
+            (self.title, self.facts) = (title, facts.filter { !["0", "none"].contains($0.value.text) })
+        }
     }
 
     /// One of the last exchanges, with expandable details.
@@ -101,7 +102,8 @@ public struct StatusView: Sendable {
         }
     }
 
-    public var sentence = ""
+    /// The state, one fact a line.
+    public var lines: [String] = []
     public var level = Level.well
     public var version = ""
     /// Time of the numbers (RFC 3339).

@@ -65,6 +65,15 @@ public final class Reporting {
         if record.isServerError || record.result.isTallied { tally(record, head.pathAndQuery) }
         if head.span.isRecorded { noteSpan(record, head, client, began) }
         if let log = records.accessLog { log.append(accessLine(record, head, client, log)) }
+        if let lines = records.requestLines { show(record, head, on: lines) }
+    }
+
+    /// Shows a completed exchange on the terminal.
+    @inline(never)
+    private func show(_ record: borrowing ExchangeRecord, _ head: RequestHead, on lines: RequestLines) {
+        guard record.result != .own, lines.reserve() else { return }
+        let name = record.api == ExchangeRecord.noAPI ? "" : api.name
+        lines.append(RequestLine.text(record, head, api: name, isColoured: lines.isColoured))
     }
 
     /// Access log line of a completed exchange.

@@ -42,7 +42,7 @@ struct AdminOptions: ParsableArguments {
         let text = try address(settings)
         guard let address = CommandTarget(text, tls.files) else {
             throw AdminFailure(
-                SettingsCheck.tooLong(text.hasPrefix("/") ? "unix:" + text : text) ?? "\(HiddenSecrets.hide(in: text)) is not an address")
+                AddressMistake.sentence(text.hasPrefix("/") ? "unix:" + text : text) ?? "\(UpstreamURL.shown(text)) is not an address")
         }
         return AdminClient(address: address, token: token, question: question(settings))
     }
@@ -78,6 +78,11 @@ struct AdminOptions: ParsableArguments {
         return geteuid() == 0 && access(file, R_OK) == 0 ? file : nil
     }
 
+    /// The file of the working directory, which `serve` uses too, or of the service.
+    private static func ownFile(_ environment: [String: String]) -> String? {
+        WorkingDirectoryFile.find(environment) == .usable ? WorkingDirectoryFile.name : serviceFile
+    }
+
     /// Cache directory of the service, as defined by its package.
     private static let serviceDirectory = "/var/cache/cistern"
 
@@ -99,7 +104,7 @@ struct AdminOptions: ParsableArguments {
     private static func reader(config: String?, cacheDir: String?) throws -> SettingsReader {
         var reader = SettingsReader()
         let environment = Environment.all()
-        if let file = config ?? environment["CISTERN_CONFIG"] ?? (cacheDir == nil ? serviceFile : nil) {
+        if let file = config ?? environment["CISTERN_CONFIG"] ?? (cacheDir == nil ? ownFile(environment) : nil) {
             guard let text = FileContent.read(file) else { throw AdminFailure(SystemError.words(file)) }
             reader.read(file: file, text: text)
         }

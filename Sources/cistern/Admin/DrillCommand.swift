@@ -43,7 +43,7 @@ struct Drill: ParsableCommand {
 
         func validate() throws {
             guard let time = TimeSpan.parse(duration), (1_000...3_600_000).contains(time) else {
-                throw ValidationError("--for must be a time between 1s and 1h, not \(duration).")
+                throw ValidationError("--for must be a time between 1s and 1h, not \(duration)\(NumberUnit.duration.advice(duration)).")
             }
         }
 

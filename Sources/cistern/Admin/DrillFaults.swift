@@ -65,10 +65,12 @@ extension Drill {
                 throw ValidationError("--rate must be between 1% and 100%, not \(rate).")
             }
             guard let time = TimeSpan.parse(duration), (1_000...Int(FaultTable.durationLimit)).contains(time) else {
-                throw ValidationError("--for must be a time between 1s and 24h, not \(duration).")
+                throw ValidationError("--for must be a time between 1s and 24h, not \(duration)\(NumberUnit.duration.advice(duration)).")
             }
             let bytes = slow.map { ByteSize.parse($0) }
-            if let bytes, bytes ?? 0 < 1 { throw ValidationError("--slow must be a size such as 10KiB, not \(slow ?? "").") }
+            if let bytes, bytes ?? 0 < 1 {
+                throw ValidationError("--slow must be a size such as 10KiB, not \(slow ?? "")\(NumberUnit.size.advice(slow ?? "")).")
+            }
             return [
                 ("path", path), ("delay", String(least)), ("delay_to", String(most)), ("effect", effects.first),
                 ("status", status.map { String($0) }), ("rate", bytes.flatMap(\.self).map { String($0) }), ("percent", String(percent)),

@@ -31,7 +31,7 @@ struct HealthCheck {
             texts = (settings.adminListen.isEmpty ? own : settings.adminListen.map(\.address)) + socket
         }
         return try texts.map { text in
-            guard let address = ListenerSettings(text) else { throw AdminFailure("\(text) is not an address") }
+            guard let address = ListenerSettings(text) else { throw AdminFailure(AddressMistake.sentence(text) ?? "no address") }
             return address
         }
     }

@@ -69,7 +69,7 @@ struct Warm: ParsableCommand {
     private func address() throws -> CommandTarget {
         let text = try proxy ?? AdminOptions.reachingSettings(config: config, cacheDir: cacheDir, isPlaceKnown: false).listen.first?.address
         guard let text = text?.reachable, let address = CommandTarget(text, tls.files) else {
-            throw AdminFailure("\(text ?? "nothing") is not an address")
+            throw AdminFailure(text.flatMap(AddressMistake.sentence) ?? "\(UpstreamURL.shown(text ?? "")) is not an address")
         }
         return address
     }

@@ -67,7 +67,9 @@ struct Why: AdminCommand {
         guard (1...10_000).contains(last) || (follow && last == 0) else {
             throw ValidationError("--last must be from 1 to 10000, or 0 with --follow")
         }
-        if let slower, TimeSpan.parse(slower) == nil { throw ValidationError("--slower must be a time such as 500ms or 2s") }
+        if let slower, TimeSpan.parse(slower) == nil {
+            throw ValidationError("--slower must be a time such as 500ms or 2s, not \(slower)\(NumberUnit.duration.advice(slower)).")
+        }
         let filters: [Any?] = [path, result, reason, slower, status]
         if id != nil, follow || filters.contains(where: { $0 != nil }) {
             throw ValidationError("Give either an ID or filters, not both")

@@ -1,5 +1,5 @@
-// `cistern demo`: runs a sample API with Cistern in front. Shows a hit, a rescue, a login with refresh, a CORS preflight and a replay,
-// without internet access.
+// `cistern demo`: runs a sample API with Cistern in front, until it is stopped. Its subcommands play examples and end. None needs internet
+// access.
 
 import ArgumentParser
 import CacheStore
@@ -16,9 +16,10 @@ struct Demo: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Try Cistern with a sample API.",
         discussion: """
-            Prints commands to paste into another terminal: a hit and a rescue. It also shows a login that refreshes its token, a web app \
-            of another origin, and a replay. Needs no network.
-            """)
+            Prints the address of the status page, and commands to paste into another terminal: a hit and a rescue. The subcommands play \
+            further examples and print each request and response. Needs no network.
+            """,
+        subcommands: [DemoLogin.self, DemoPreflight.self, DemoReplay.self])
 
     @Option(help: ArgumentHelp("Address to listen on.", valueName: "address"))
     var listen = "127.0.0.1:8080"
@@ -26,38 +27,70 @@ struct Demo: ParsableCommand {
     @Option(help: "Directory of the stored responses. By default, a new temporary directory.")
     var cacheDir: String?
 
+    func validate() throws {
+        if let sentence = AddressMistake.sentence(listen) { throw ValidationError("--listen: \(sentence)") }
+    }
+
     func run() throws {
+        let signals = Signals()
+        let stage = try DemoStage(listen: listen, cacheDirectory: cacheDir, level: .notice)
+        defer { stage.stop() }
+        let server = stage.server
+        let chapters = DemoChapters(
+            address: server.addresses.first.map { "\($0)" } ?? listen, adminURL: server.adminAddresses.first?.url ?? "",
+            samplePort: stage.sample.port, controlPort: stage.sample.controlPort,
+            program: DemoChapters.quoted(CommandLine.arguments.first ?? "cistern"), storeDirectory: stage.settings.store.directory)
+        StandardOutput.write(chapters.start)
+        signals.wait()
+    }
+}
+
+/// The sample API, and Cistern in front of it.
+final class DemoStage {
+    let sample: SampleAPI
+    let settings: CisternSettings
+    let server: ProxyServer
+    /// Removed at the end.
+    let temporary: TemporaryDirectory
+    private let store: TemporaryDirectory
+
+    /// Starts both.
+    init(listen: String = "127.0.0.1:0", cacheDirectory: String? = nil, level: Logger.Level) throws {
         guard let temporary = TemporaryDirectory("cistern-demo"), let store = TemporaryDirectory("cistern-demo-store") else {
             StandardError.write("cistern: cannot create a temporary directory: \(SystemError.words())\n")
             throw ExitCode.failure
         }
-        defer {
+        (self.temporary, self.store) = (temporary, store)
+        do {
+            sample = try SampleAPI()
+            settings = try Self.settings(for: sample, listen, level, in: temporary.path, storedIn: cacheDirectory ?? store.path)
+            server = try Startup.makeServer(ProxySettings(settings), settings, LogSetup.start(settings.log))
+        } catch {
             temporary.remove()
             store.remove()
+            LogSetup.writer.finish()
+            throw error
         }
-        let signals = Signals()
-        let sample = try SampleAPI()
-        let settings = try settings(for: sample, in: temporary.path, storedIn: cacheDir ?? store.path)
-        let logger = LogSetup.start(settings.log)
-        defer { LogSetup.writer.finish() }
-        let server = try Startup.makeServer(ProxySettings(settings), settings, logger)
-        let chapters = DemoChapters(
-            address: server.addresses.first.map { "\($0)" } ?? listen, samplePort: sample.port, controlPort: sample.controlPort,
-            program: DemoChapters.quoted(CommandLine.arguments.first ?? "cistern"), storeDirectory: settings.store.directory,
-            directory: temporary.path)
-        sample.start(showing: chapters.all)
+        sample.start()
         server.start()
-        StandardOutput.write(chapters.start)
-        signals.wait()
-        server.stop(deadline: .seconds(1))
-        sample.stop()
     }
 
-    private func settings(for sample: SampleAPI, in directory: String, storedIn store: String) throws -> CisternSettings {
+    func stop() {
+        server.stop(deadline: .seconds(1))
+        sample.stop()
+        temporary.remove()
+        store.remove()
+        LogSetup.writer.finish()
+    }
+
+    private static func settings(
+        for sample: SampleAPI, _ listen: String, _ level: Logger.Level, in directory: String, storedIn store: String
+    ) throws -> CisternSettings {
         var settings = CisternSettings()
         settings.upstreamURL = "http://127.0.0.1:\(sample.port)"
         settings.listen = [CisternSettings.Listener(shortForm: listen)]
-        settings.log.level = .notice
+        settings.adminListen = ["127.0.0.1:0"]
+        settings.log.level = level
         settings.store.directory = store
         settings.store.size = 64 << 20
         let keys = directory + "/keys.json"

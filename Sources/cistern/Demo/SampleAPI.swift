@@ -1,6 +1,7 @@
 // The sample API of `cistern demo`, and its control port, which simulates outages: the API's port is then closed, and connections are
 // refused. `SampleResources` makes the responses.
 
+import Dispatch
 import Downstream
 import HTTPCore
 import Reactor
@@ -44,10 +45,8 @@ final class SampleAPI: @unchecked Sendable {
         if case .ipv4(_, let port) = address { port } else { 0 }
     }
 
-    /// - Parameter chapters: texts on the control port, by path.
-    func start(showing chapters: [String: String]) {
+    func start() {
         loop.execute { [self] in
-            control.chapters = chapters
             connections.start()
             controlConnections.start()
             listener?.start()
@@ -61,6 +60,16 @@ final class SampleAPI: @unchecked Sendable {
             listener?.close()
             controlListener?.close()
         }
+    }
+
+    /// Opens or closes the API's port, and waits until that is done.
+    func turn(on isUp: Bool) {
+        let done = DispatchSemaphore(value: 0)
+        loop.execute { [self] in
+            _ = setUp(isUp)
+            done.signal()
+        }
+        done.wait()
     }
 
     /// Opens or closes the API's port. Must be called on the loop.
@@ -81,20 +90,16 @@ final class SampleAPI: @unchecked Sendable {
     }
 }
 
-/// Opens and closes the sample API's port, and serves the demo's chapters.
+/// Opens and closes the sample API's port.
 private final class SampleControl {
     weak var api: SampleAPI?
-    var chapters: [String: String] = [:]
 
     func respond(to request: SampleRequest) -> SampleResponse {
         switch (request.method, request.path) {
         case ("POST", "/down"), ("POST", "/up"):
             let isUp = api?.setUp(request.path == "/up") ?? false
             return SampleResponse(text: isUp ? "The sample API is up.\n" : "The sample API is down.\n")
-        case ("GET", _) where chapters[request.path] != nil: return SampleResponse(text: chapters[request.path] ?? "")
-        default:
-            let paths = chapters.keys.sorted().joined(separator: ", ")
-            return SampleResponse(404, text: "POST /down and /up take the sample API down and up again; to read are \(paths).\n")
+        default: return SampleResponse(404, text: "POST /down and POST /up stop and start the sample API.\n")
         }
     }
 }

@@ -50,8 +50,12 @@ struct Record: ParsableCommand {
     @OptionGroup var served: ServedCommand
 
     func run() throws {
+        var options = options
+        if let file = options.useWorkingDirectory() { StandardError.write("cistern: \(file.sentence)\n") }
         let reader = try options.checkedReader()
         var settings = reader.settings
+        // The terminal belongs to the command.
+        if served.isGiven { settings.log.requests = false }
         if served.isGiven, !reader.isGiven("listen") { settings.listen = [CisternSettings.Listener(shortForm: ServedCommand.usualAddress)] }
         let signals = Signals(isForCommand: served.isGiven)
         let logger = LogSetup.start(settings.log)

@@ -110,7 +110,9 @@ struct ReplayCommand: ParsableCommand {
     private func origins() throws(ArchiveReader.Mistake) -> [ArchiveOrigin] {
         var origins: [ArchiveOrigin] = []
         for text in origin {
-            guard let one = ArchiveOrigin(text) else { throw ArchiveReader.Mistake("--origin \(text) is not an http or https URL") }
+            guard let one = ArchiveOrigin(text) else {
+                throw ArchiveReader.Mistake("--origin \(UpstreamURL.shown(text)) is not an http or https URL")
+            }
             origins.append(one)
         }
         return origins
@@ -130,7 +132,8 @@ struct ReplayCommand: ParsableCommand {
         }
     }
 
-    private static func stop(_ server: ReplayServer) -> Replay {
+    /// Stops the server, and returns the numbers of the replay.
+    static func stop(_ server: ReplayServer) -> Replay {
         let stopped = DispatchSemaphore(value: 0)
         // Written on the loop's thread.
         let result = Mutex<Replay?>(nil)
@@ -166,7 +169,9 @@ struct ListeningOptions: ParsableArguments {
 
     func address(for command: ServedCommand) throws -> ListenAddress {
         let listen = listen ?? (command.isGiven ? ServedCommand.usualAddress : "127.0.0.1:8080")
-        guard let address = ListenAddress(listen) else { throw AdminFailure("--listen: \(listen) is not an address") }
+        guard let address = ListenAddress(listen) else {
+            throw AdminFailure("--listen: \(AddressMistake.sentence(listen) ?? "an address with TLS is not supported")")
+        }
         return address
     }
 }
