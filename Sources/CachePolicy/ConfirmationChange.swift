@@ -14,9 +14,10 @@ public enum ConfirmationChange: Sendable {
     private static let formFlags: StoredFlags = [.cameCoded, .isOpen]
     /// Fields of the content as it was received, beside digests. The stored content is kept.
     private static let ofContent: [StaticString] = ["content-length", "date"]
-    private static let ruleFields: KnownFieldSet = [.cacheControl, .contentType, .vary]
+    private static let ruleFields: KnownFieldSet = [.accessControlAllowOrigin, .cacheControl, .contentType, .vary]
     private static let otherRuleFields: [StaticString] = [
-        "cache-groups", "cache-tag", "cdn-cache-control", "cistern-cache-control", "no-vary-search", "surrogate-control", "surrogate-key",
+        "access-control-allow-credentials", "cache-groups", "cache-tag", "cdn-cache-control", "cistern-cache-control",
+        "content-security-policy", "cross-origin-resource-policy", "no-vary-search", "surrogate-control", "surrogate-key",
     ]
     /// Fields that identify or measure one exchange. Under `rescue`, a stored response keeps those of the exchange that fetched it.
     private static let ofExchange: [StaticString] = [

@@ -124,7 +124,7 @@ extension ResponseStore {
     }
 
     /// Whether a part of an item that was found earlier can be read without waiting for the disk.
-    /// - Parameter second: second of `ResidencyTrust.now` in which the whole item was in memory; nil if that is unknown.
+    /// - Parameter second: second of `ResidencyTrust.now` in which a lookup could read the item; nil if that is unknown.
     public func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, since second: Int? = nil) -> Bool {
         guard owner is Segment || (owner as? HeldHead)?.base is Segment else { return true }
         if let second, trustsResidency, ResidencyTrust.holds(second, lastAway: lastAway.load(ordering: .relaxed)) { return true }

@@ -322,16 +322,21 @@ public final class ResponseStore: @unchecked Sendable {
         return written.elementsEqual(item.metadata)
     }
 
+    private func isMarkedStale(_ hash: KeyHash, _ state: borrowing State) -> Bool {
+        if let pending = state.pending[hash] { return pending.isMarkedStale }
+        return state.index.find(hash).map { $0.flags & IndexEntry.markedStale != 0 } ?? false
+    }
+
     /// Attaches a number to an item until the item is replaced, if the key's item is still `item`. It is written to disk within
     /// `StoreSettings.noteMilliseconds`, so a crash may restore an older number.
     /// - Parameter note: a number of 27 bits. A number smaller than the present one changes nothing.
-    /// - Returns: whether it is still that item.
+    /// - Returns: whether it is still that item, and was not marked stale.
     @discardableResult
     public func setNote(_ note: UInt32, of key: Span<UInt8>, ifStill item: StoredItem) -> Bool {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
             return state.withLock { state in
-                guard isStill(item, hash, key.count, state) else { return false }
+                guard isStill(item, hash, key.count, state), !isMarkedStale(hash, state) else { return false }
                 state.changes.raise(hash)
                 if let pending = state.pending[hash] {
                     pending.raiseNote(to: note)

@@ -425,7 +425,10 @@ final class StoreWriter: @unchecked Sendable {
                     isNeeded: item.retention.isNeeded)
                 entry.inMemoryMark = mark
                 entry.note = item.note
-                if item.note != one.note { entry.flags |= IndexEntry.noteIsUnwritten }
+                if item.note != one.note {
+                    entry.flags |= IndexEntry.noteIsUnwritten
+                    writeNotesLater(store, &state)
+                }
                 if state.index.set(entry) { state.statistics.replaced += 1 }
             }
         }

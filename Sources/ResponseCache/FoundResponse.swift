@@ -16,7 +16,7 @@ public final class FoundResponse {
     let written: StoredItem
     /// Metadata as written to the store.
     let writtenMetadata: StoredMetadata
-    /// Second in which the item was found (`ResidencyTrust.now`).
+    /// Second in which a lookup could read the item without waiting (`ResidencyTrust.now`).
     let foundAt: Int
 
     init(item: StoredItem, metadata: StoredMetadata, key: [UInt8]) {

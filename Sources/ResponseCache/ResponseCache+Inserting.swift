@@ -63,8 +63,16 @@ extension ResponseCache {
     func isOutdated(_ recency: Recency, at keys: [[UInt8]]) -> Bool {
         keys.contains { key in
             guard let item = store.see(key.span).item, let stored = StoredMetadata.recency(of: item.metadata.span) else { return false }
-            return recency.isOutdated(by: stored)
+            return recency.isOutdated(by: stored) || Self.isConfirmed(item, after: recency)
         }
+    }
+
+    /// Returns whether a later request has confirmed the item, and only its time was recorded (`ConfirmationNote`).
+    private static func isConfirmed(_ item: StoredItem, after recency: Recency) -> Bool {
+        guard item.note != 0, !recency.isImported, var metadata = StoredMetadata(item.metadata.span) else { return false }
+        ConfirmationNote.apply(item.note, to: &metadata)
+        // A recorded time includes the age that the written response had in other caches.
+        return recency.requestTime.milliseconds < metadata.requestTime.milliseconds - metadata.ageValue * 1000
     }
 
     /// Returns whether a response other than this one is stored under one of these keys.
@@ -130,7 +138,9 @@ extension ResponseCache {
     private func mayReplace(_ stored: StoredItem?, _ new: NewResponse, at location: StorageLocation, _ base: FoundResponse?) -> Bool {
         let metadata = new.metadata
         guard let stored, let other = StoredMetadata.recency(of: stored.metadata.span) else { return true }
-        guard !metadata.isNegative || Self.isNegative(stored), !metadata.recency.isOutdated(by: other) else { return false }
+        guard !metadata.isNegative || Self.isNegative(stored), !metadata.recency.isOutdated(by: other),
+            !Self.isConfirmed(stored, after: metadata.recency)
+        else { return false }
         // An earlier attempt of this request has stored its variant.
         guard other.order != metadata.order else { return true }
         guard !belongsToVariantsByOrigin(new, stored) else { return false }

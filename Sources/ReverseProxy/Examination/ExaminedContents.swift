@@ -77,7 +77,7 @@ struct Examiner {
     /// Whether this was the last head that confirmed the response with the stored content `number`.
     func hasConfirmed(_ head: UInt64, _ number: UInt64) -> Bool { hasExamined(number) && examined[number].head == head }
 
-    func noteConfirmation(_ head: UInt64, of number: UInt64) {
+    func rememberHead(_ head: UInt64, of number: UInt64) {
         if !hasExamined(number) { examined[number] = ExaminedContents.Entry(number: number) }
         examined[number].head = head
     }

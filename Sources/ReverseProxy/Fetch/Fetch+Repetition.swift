@@ -18,22 +18,31 @@ enum Repetition {
 }
 
 extension Fetch {
-    /// Request fields on which decisions about a response depend, besides the credentials in its key.
+    /// Request fields on which decisions about a response depend. Credentials are part of the key, and Accept and Origin decide nothing about
+    /// a response whose head was accepted before.
     private static let decisive: KnownFieldSet = [.cacheControl, .ifRange, .pragma, .range]
 
     /// Compares the response head with the last one that confirmed the stored response.
-    func noteHead(_ response: ResponseHead, sent: KnownFieldSet) {
+    func compareHead(_ response: ResponseHead, sent: KnownFieldSet) {
         (headNumber, repetition) = (nil, .nothing)
         guard let found = subject.found, let keys = subject.fetchTarget?.keys, subject.head.method == .get, !isOfConnectionUser,
             context.rules.strictness == .rescue,
-            response.status == 200 || response.status == 304 && !sent.isDisjoint(with: [.ifNoneMatch, .ifModifiedSince]),
+            response.status == 200 && isShort(response)
+                || response.status == 304 && !sent.isDisjoint(with: [.ifNoneMatch, .ifModifiedSince]),
             !subject.head.fields.containsAny(of: Self.decisive), found.metadata.flags.isDisjoint(with: .countsAsStale),
             !keys.isPartitioned || found.key.starts(with: keys.own)
         else { return }
-        let kind = (keys.isPartitioned ? 1 : 0) | (subject.head.fields.contains(.authorization) ? 2 : 0) as UInt64
-        guard let number = context.examiner.number(of: response) else { return }
-        headNumber = number ^ kind
-        if context.examiner.hasConfirmed(number ^ kind, found.contentNumber) { repetition = .head }
+        guard var number = context.examiner.number(of: response) else { return }
+        // Requests with and without credentials have separate numbers.
+        if keys.isPartitioned { number ^= 1 }
+        if subject.head.fields.contains(.authorization) { number ^= 2 }
+        headNumber = number
+        if context.examiner.hasConfirmed(number, found.contentNumber) { repetition = .head }
+    }
+
+    /// Whether the content is examined on the event loop.
+    private func isShort(_ response: ResponseHead) -> Bool {
+        response.contentLength.map { $0 <= context.rules.examinedAtOnceBytes } ?? false
     }
 
     /// The decision about the head of an earlier response that this one repeats.
@@ -42,13 +51,15 @@ extension Fetch {
     /// Remembers the head of a response that changed nothing in the store.
     func rememberHead(asRepetition changedNothing: Bool) {
         guard changedNothing, let headNumber, let found = subject.found else { return }
-        context.examiner.noteConfirmation(headNumber, of: found.contentNumber)
+        context.examiner.rememberHead(headNumber, of: found.contentNumber)
     }
 
     /// Records the time of a repeated response.
     /// - Returns: false if the cache must process the response.
     func recordRepetition(_ step: FetchMachine.CacheStep) -> Bool {
-        guard repetition == (step == .confirm ? .head : .content), let fresh = repeatedMetadata, let found = subject.found,
+        // A 304 has no content.
+        let isComplete = repetition == .content || repetition == .head && step == .confirm
+        guard isComplete, let fresh = repeatedMetadata, let found = subject.found,
             subject.basis?.identity?.isUnchanged ?? true,
             context.cache?.record(fresh, of: found) == true
         else { return false }
@@ -64,5 +75,10 @@ extension Fetch {
         metadata.date = date.map { Timestamp(seconds: $0) } ?? recency.responseTime
         metadata.ageValue = 0
         return metadata
+    }
+
+    /// The stored head with the Date of the repeated response.
+    func repeatedHead(_ metadata: StoredMetadata) -> [UInt8] {
+        subject.found?.withHead { StoredHead.redated($0, metadata.date) ?? Array(copying: $0) } ?? []
     }
 }

@@ -70,12 +70,11 @@ extension Fetch {
     /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
     func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
         guard let cache = context.cache else { return nil }
-        if repetition == .recorded, let found = subject.found, let fetchTarget = subject.fetchTarget {
-            var metadata = found.metadata
+        if repetition == .recorded, var metadata = repeatedMetadata, let fetchTarget = subject.fetchTarget {
             let isOpen = cache.isOpen(head.fields, to: subject.head, isPartitioned: fetchTarget.isPartitioned)
             if !isOpen { metadata.flags.remove(.isOpen) }
             // The stored head is needed only for the client's conditions.
-            return (.stored, subject.head.asksForChange ? found.withHead { Array(copying: $0) } : [], metadata)
+            return (.stored, subject.head.asksForChange ? repeatedHead(metadata) : [], metadata)
         }
         guard let storableExchange else { return nil }
         let findings = collected.findings
@@ -95,8 +94,7 @@ extension Fetch {
     /// Updates the stored response after a 304; nil if the 304 matches none.
     func confirmStored(by response: ResponseHead) -> (confirmation: Confirmation, result: ConfirmationResult)? {
         if repetition == .recorded, let found = subject.found, let metadata = repeatedMetadata {
-            let head = found.withHead { StoredHead.redated($0, metadata.date) ?? Array(copying: $0) }
-            return (Confirmation(found: found, head: head, metadata: metadata), .stored)
+            return (Confirmation(found: found, head: repeatedHead(metadata), metadata: metadata), .stored)
         }
         guard let storableExchange, let cache = context.cache,
             let confirmed = cache.confirm(by: response, for: storableExchange, recency, at: context.loop.cacheTime)

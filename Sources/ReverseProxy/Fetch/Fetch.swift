@@ -173,7 +173,7 @@ final class Fetch: @unchecked Sendable {
 
     /// Processes the response head, at once or when a held response is released.
     func use(_ response: consuming ResponseHead, of transfer: Transfer) {
-        noteHead(response, sent: transfer.request.fields.known)
+        compareHead(response, sent: transfer.request.fields.known)
         var decision = repetition == .head ? repeatedDecision(response) : decide(response, to: transfer.request)
         // A 304 for one user's connection must not update a response stored for other users.
         if isOfConnectionUser, decision == .confirm { decision = .fail(.unexpectedStatus) }
