@@ -19,6 +19,8 @@ public final class AdminInterface: @unchecked Sendable {
     let gathering = StatusCollector()
     let recent = RecentActivityCollector()
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
+    /// Erasing takes long, and other pages do not wait for it.
+    private static let eraseQueue = DispatchQueue(label: "cistern.erase", qos: .utility)
 
     /// - Parameter apis: the served APIs, for the lifetime of the interface.
     public init(server: any AdministeredServer, apis: [any AdministeredAPI], settings: AdminSettings) {
@@ -136,6 +138,9 @@ public final class AdminInterface: @unchecked Sendable {
 
     /// Runs `work` on the interface's queue.
     func later(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
+
+    /// Runs `work` on a queue that may wait for the disk for minutes.
+    func eraseLater(_ work: @escaping @Sendable () -> Void) { Self.eraseQueue.async(execute: work) }
 
     /// Handles a request. Calls `reply` once, on any thread.
     public func perform(_ request: AdminRequest, reply: @escaping Reply) {

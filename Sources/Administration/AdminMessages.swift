@@ -36,6 +36,15 @@ public struct AdminRequest: Sendable {
         }
     }
 
+    /// A request with the method PURGE, as other caches accept it: purges the target of the request. nil if the method is another one.
+    /// - Parameter api: name of the API that serves the host and the path; nil for all.
+    public init?(purging head: RequestHead, api: String?) {
+        guard case .other(let name) = head.method, name.elementsEqual("PURGE".utf8) else { return nil }
+        (method, segments) = (.post, ["purge"])
+        arguments = [("target", String(decoding: head.pathAndQuery, as: UTF8.self))]
+        if let api { arguments.append(("api", api)) }
+    }
+
     /// Whether the request reads the status page, which needs no permission of `AdminAccess`.
     public var isForPage: Bool { segments.first == "status" && method.isRead }
 

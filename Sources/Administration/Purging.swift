@@ -1,5 +1,5 @@
-// Removes stored responses, or marks them stale, by ID, target, prefix, tag, or all. The reply is sent after the purge is on disk, so the
-// purge survives a crash.
+// Removes stored responses, or marks them stale: one by ID, all, or those that meet all given conditions. The reply is sent after the purge
+// is on disk, so the purge survives a crash.
 
 import CachePolicy
 import HTTPCore
@@ -7,78 +7,178 @@ import JSON
 import ResponseCache
 
 enum Purging {
-    private static let kinds = ["id", "target", "prefix", "tag", "all"]
-
     @Sendable static func perform(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(kinds + ["soft", "api"])
         let (group, caches) = try task.group()
-        guard kinds.filter({ task.request[$0] != nil }).count == 1 else {
-            throw .badRequest("Give exactly one of \(kinds.joined(separator: ", ")).")
+        let purge = try PurgeRequest(task, caches)
+        let wanted = purge.wanted
+        guard !purge.isDryRun else {
+            return task.reply(AdminResponse(["purged": .integer(group.count(wanted)), "soft": .bool(purge.isSoft), "dry_run": true]))
         }
         guard caches[0].canPurge else {
             throw .unavailable("The cache directory is not writable, so a purge would be lost at the next restart.")
         }
-        let isSoft = try task.request.flag("soft")
-        let isAboutStore = task.request["all"] != nil && task.request["api"] == nil
-        var wanted: [PurgeSelection] = []
-        for cache in caches { wanted.append(try selection(task.request, cache.state.settings.arguments)) }
-        let announced = task.server.announcePurge(try fleetSelection(task, group), isSoft: isSoft)
+        let isAboutStore = purge.isAll && task.request["api"] == nil
+        let key = purge.id.flatMap { group.key(of: $0) }
+        let announced = task.server.announcePurge(try purge.fleetSelection(task, caches, key), isSoft: purge.isSoft)
         caches[0].beginPurge(at: task.interface.now)
         // A loop that read the clock earlier may be storing a response. After a turn of each loop, such a response is stored and found.
-        task.server.afterEachLoop { [wanted] in
+        task.server.afterEachLoop {
             task.interface.later {
-                let count = isAboutStore ? group.purgeStore(isSoft: isSoft) : group.purge(wanted, isSoft: isSoft)
-                guard let announced else { return task.reply(AdminResponse(["purged": .integer(count), "soft": .bool(isSoft)])) }
-                announced.publish { task.reply(response(count, isSoft: isSoft, $0)) }
+                let count = isAboutStore ? group.purgeStore(isSoft: purge.isSoft) : group.purge(wanted, isSoft: purge.isSoft)
+                guard let announced else { return finish(task, purge, group, Result(count, purge)) }
+                announced.publish { finish(task, purge, group, Result(count, purge, $0)) }
             }
         }
     }
 
-    /// 202 if other nodes will apply the purge later.
-    private static func response(_ count: Int, isSoft: Bool, _ reach: PurgeReach) -> AdminResponse {
-        let summary: (nodes: String, reason: String?) =
-            switch reach {
-            case .durable: ("durable", nil)
-            case .pending(let reason): ("pending", reason)
-            case .local: ("not_told", "too_many_pending")
+    /// Erases the bytes if that is requested, and replies.
+    private static func finish(_ task: AdminInterface.Task, _ purge: PurgeRequest, _ group: CacheGroup, _ result: Result) {
+        guard purge.erases else { return task.reply(result.response) }
+        task.interface.eraseLater {
+            var result = result
+            do throws(EraseFailure) {
+                result.erased = try group.erase(purge.wanted)
+                task.reply(result.response)
+            } catch {
+                let purged = "\(result.count) responses were purged, but their bytes were not erased from the disk"
+                task.reply(AdminResponse(AdminProblem.unavailable("\(purged): \(error.sentence).")))
             }
-        var response = AdminResponse([
-            "purged": .integer(count), "soft": .bool(isSoft), "nodes": .string(summary.nodes),
-            "reason": summary.reason.map { .string($0) } ?? .null,
-        ])
-        if reach != .durable { response.status = 202 }
-        return response
+        }
+    }
+
+    private struct Result: Sendable {
+        let count: Int
+        private let isSoft: Bool
+        private let note: String?
+        /// nil if nothing is shared with other nodes.
+        private let reach: PurgeReach?
+        var erased: ErasedResponses?
+
+        init(_ count: Int, _ purge: PurgeRequest, _ reach: PurgeReach? = nil) {
+            (self.count, isSoft, note, self.reach) = (count, purge.isSoft, purge.doubt, reach)
+        }
+
+        /// 202 if other nodes will apply the purge later.
+        var response: AdminResponse {
+            var (nodes, reason): (String?, JSONValue?) = (nil, nil)
+            switch reach {
+            case .durable?: (nodes, reason) = ("durable", .null)
+            case .pending(let cause)?: (nodes, reason) = ("pending", .string(cause))
+            case .local?: (nodes, reason) = ("not_told", "too_many_pending")
+            case nil: break
+            }
+            let response = AdminResponse([
+                "purged": .integer(count), "soft": .bool(isSoft), "nodes": nodes.map { .string($0) }, "reason": reason,
+                "erased": erased.map {
+                    ["files": .integer($0.files), "bytes": .integer($0.bytes), "in_use": .integer($0.inUse)]
+                }, "note": note.map { .string($0) },
+            ])
+            guard let reach, reach != .durable else { return response }
+            var pending = response
+            pending.status = 202
+            return pending
+        }
+    }
+}
+
+/// The arguments of a purge.
+struct PurgeRequest: Sendable {
+    private static let alone = ["id", "all"]
+    private static let conditions = ["target", "prefix", "tag", "matching", "partition", "older_than", "user"]
+
+    let id: EntryID?
+    let isAll: Bool
+    let isSoft: Bool
+    let isDryRun: Bool
+    let erases: Bool
+    private var criteria = PurgeCriteria()
+    private let credential: UserCredential?
+    /// Why the purge may be incomplete, as a sentence; nil if it is complete.
+    let doubt: String?
+    /// The purge in each API.
+    let wanted: [PurgeSelection]
+
+    init(_ task: AdminInterface.Task, _ caches: [ResponseCache]) throws(AdminProblem) {
+        let request = task.request
+        try request.allow(Self.alone + Self.conditions + ["soft", "erase", "dry_run", "api"])
+        (isSoft, isDryRun, erases) = (try request.flag("soft"), try request.flag("dry_run"), try request.flag("erase"))
+        let given = Self.conditions.filter { request[$0] != nil }
+        guard Self.alone.count(where: { request[$0] != nil }) == (given.isEmpty ? 1 : 0) else {
+            throw .badRequest("Give id, or all, or one or more of \(Self.conditions.joined(separator: ", ")).")
+        }
+        guard !isSoft || !erases else { throw .badRequest("soft and erase exclude each other: a soft purge keeps the responses.") }
+        isAll = try request.flag("all")
+        guard isAll || request["all"] == nil else { throw .badRequest("all must be true.") }
+        id = try request["id"].map { (text) throws(AdminProblem) in
+            guard let id = EntryID(text) else { throw .badRequest("The id of an entry must have 32 hexadecimal digits.") }
+            return id
+        }
+        criteria = try Self.criteria(request, now: task.interface.now)
+        credential = try Self.credential(request)
+        let selected = try task.apiIndexes().map { caches[$0] }
+        doubt = if let credential { try Self.doubt(of: credential, selected) } else { nil }
+        let (id, isAll, criteria, credential) = (id, isAll, criteria, credential)
+        wanted = caches.map { cache in
+            id.map { .id($0) } ?? (isAll ? .all : .selection(criteria.selection(in: cache, credential: credential)))
+        }
+    }
+
+    private static func criteria(_ request: AdminRequest, now: Timestamp) throws(AdminProblem) -> PurgeCriteria {
+        var criteria = PurgeCriteria()
+        (criteria.target, criteria.prefix, criteria.tag) = (request["target"], request["prefix"], request["tag"])
+        (criteria.matching, criteria.partition) = (request["matching"], request["partition"])
+        if criteria.target?.hasPrefix("/") == false {
+            throw .badRequest("target must be a path that begins with a slash, with its arguments.")
+        }
+        if criteria.prefix?.hasPrefix("/") == false { throw .badRequest("prefix must begin with a slash.") }
+        if let mistake = criteria.matching.flatMap(RoutePattern.mistake) { throw .badRequest("matching: \(mistake).") }
+        if let digits = criteria.partition?.utf8 {
+            guard 8...32 ~= digits.count, digits.count % 2 == 0, digits.allSatisfy({ $0.hexValue != nil }) else {
+                throw .badRequest("partition must have 8 to 32 hexadecimal digits, as in the list of entries.")
+            }
+        }
+        if request["older_than"] != nil {
+            let seconds = try request.count("older_than", default: 0, in: 1...10_000_000_000)
+            criteria.before = Timestamp(milliseconds: now.milliseconds - Int64(seconds) * 1_000)
+        }
+        return criteria
+    }
+
+    /// The credential is the request's content, so that no log contains it.
+    private static func credential(_ request: AdminRequest) throws(AdminProblem) -> UserCredential? {
+        guard try request.flag("user") else {
+            guard request["user"] == nil else { throw .badRequest("user must be true; the credential is the content of the request.") }
+            guard request.content.isEmpty else { throw .badRequest("Content is a credential, and needs the argument user.") }
+            return nil
+        }
+        do throws(UserCredential.Problem) {
+            return try UserCredential(request.content)
+        } catch {
+            throw .badRequest("The purge of a user was rejected: \(error.rawValue).")
+        }
+    }
+
+    /// - Throws: if no rule recognizes the credential.
+    private static func doubt(of credential: UserCredential, _ caches: [ResponseCache]) throws(AdminProblem) -> String? {
+        let found = caches.map { $0.partitions(of: credential) }
+        guard found.contains(where: { !$0.partitions.isEmpty }) else {
+            throw .badRequest(
+                "No rule recognizes this credential, so nothing is stored for its user. Its field must be in cache.credential_fields, its "
+                    + "cookie in cache.credential_cookies, and credentials must not be ignored (credentials.partition, cache.role).")
+        }
+        return found.lazy.compactMap(\.doubt).first
     }
 
     /// The purge as other nodes receive it. Their entries have other IDs, so a purge by ID becomes a purge by target.
-    private static func fleetSelection(_ task: AdminInterface.Task, _ group: CacheGroup) throws(AdminProblem) -> FleetSelection {
+    func fleetSelection(_ task: AdminInterface.Task, _ caches: [ResponseCache], _ key: StoredKey?) throws(AdminProblem) -> FleetSelection {
         let apiIndexes = try task.apiIndexes()
         let apis = apiIndexes.count == task.interface.apis.count ? [] : apiIndexes.map { task.interface.apis[$0].name }
-        if let text = task.request["id"] {
-            guard let id = EntryID(text), let key = group.key(of: id) else { return FleetSelection(.nothing) }
-            return FleetSelection(.target, String(decoding: key.typedTarget, as: UTF8.self), apis: key.api.map { [$0] } ?? [])
-        }
-        for (name, kind) in [("target", FleetSelection.Kind.target), ("prefix", .prefix), ("tag", .tag)] {
-            if let value = task.request[name] { return FleetSelection(kind, value, apis: apis) }
-        }
-        return FleetSelection(.everything, apis: apis)
-    }
-
-    private static func selection(_ request: AdminRequest, _ arguments: ArgumentTable) throws(AdminProblem) -> PurgeSelection {
-        if let text = request["id"] {
-            guard let id = EntryID(text) else { throw .badRequest("The id of an entry must have 32 hexadecimal digits.") }
-            return .id(id)
-        }
-        if let target = request["target"] {
-            guard target.hasPrefix("/") else { throw .badRequest("target must be a path that begins with a slash, with its arguments.") }
-            return .selection(EntrySelection(target: .init(target, arguments)))
-        }
-        if let tag = request["tag"] { return .selection(EntrySelection(tag: tag)) }
-        if let prefix = request["prefix"] {
-            guard prefix.hasPrefix("/") else { throw .badRequest("prefix must begin with a slash.") }
-            return .selection(EntrySelection(prefix: .init(prefix)))
-        }
-        guard try request.flag("all") else { throw .badRequest("all must be true.") }
-        return .all
+        var criteria = criteria
+        criteria.erases = erases
+        if let credential { criteria.user = ResponseCache.sealed(credential, for: apiIndexes.map { caches[$0] }) }
+        guard id != nil else { return FleetSelection(criteria, apis: apis) }
+        guard let key else { return FleetSelection(.nothing) }
+        criteria.target = String(decoding: key.typedTarget, as: UTF8.self)
+        return FleetSelection(criteria, apis: key.api.map { [$0] } ?? [])
     }
 }

@@ -49,6 +49,9 @@ public struct CredentialTable: Sendable {
         return readings.isOpaque ? CredentialRules() : table.rules(for: target)
     }
 
+    /// The rules of all paths.
+    public var all: [CredentialRules] { table.all }
+
     public func areIgnored(for head: RequestHead) -> Bool { specialRules(for: head)?.areIgnored ?? false }
 
     /// True if the responses of any path are equal for all users.

@@ -50,6 +50,8 @@ public struct FreshnessRules: Sendable, Equatable {
     /// Seconds for which errors are stored. 0: the other rules apply.
     public var negative: Int64 = 0
     public var negativeStatuses: [UInt16] = [404, 410]
+    /// Whether no response is stored (`cache: off`).
+    public var isOff = false
 
     /// Names of fields that the upstream does not receive from clients (`UpstreamFieldRules.unforwarded`). Responses do not vary by them.
     public var unforwarded: [[UInt8]] = []
@@ -125,9 +127,11 @@ public struct FreshnessRules: Sendable, Equatable {
 }
 
 extension FreshnessRules: PathRules {
-    /// Ignoring a directive is permissive, so it needs both rules. Lifetimes come from the rule for the path as received.
+    /// Ignoring a directive is permissive, so it needs both rules; `cache: off` protects. Lifetimes come from the rule for the path as
+    /// received.
     public func stricter(_ other: FreshnessRules) -> FreshnessRules {
         var rules = self
+        rules.isOff = isOff || other.isOff
         rules.ignored.formIntersection(other.ignored)
         rules.unforwarded.removeAll { !other.unforwarded.contains($0) }
         return rules

@@ -36,6 +36,8 @@ public struct PathTable<Rules: Sendable>: Sendable {
     /// Returns whether the condition holds for any rules in the table.
     public func contains(where predicate: (Rules) -> Bool) -> Bool { predicate(rest) || exceptions.contains { predicate($0.rules) } }
 
+    var all: [Rules] { exceptions.map(\.rules) + [rest] }
+
     /// True if there are no exceptions.
     public var isUniform: Bool { exceptions.isEmpty }
 

@@ -5,6 +5,8 @@ import HTTPCore
 /// Why a request bypasses the store.
 public enum BypassReason: String, Sendable, CaseIterable {
     case method, content, range, precondition
+    /// The operator excluded the path from the cache.
+    case cacheOff = "cache_off"
     /// The operator declared the route's responses to be streams.
     case stream
     /// The request changes the protocol (Upgrade).
@@ -22,7 +24,7 @@ public enum BypassReason: String, Sendable, CaseIterable {
     public var forwardToken: StaticString {
         switch self {
         case .method, .changingContent: "method"
-        case .content, .range, .precondition, .stream, .upgrade, .connectionUser, .longContent, .unreadContent: "bypass"
+        case .content, .range, .precondition, .cacheOff, .stream, .upgrade, .connectionUser, .longContent, .unreadContent: "bypass"
         }
     }
 
@@ -33,6 +35,7 @@ public enum BypassReason: String, Sendable, CaseIterable {
         case .content: .requestContent
         case .range: .rangeRequest
         case .precondition: .preconditions
+        case .cacheOff: .cacheOff
         case .stream, .upgrade: .stream
         case .connectionUser: .connectionUser
         case .longContent: .longContent

@@ -28,6 +28,16 @@ public struct RoutePattern: Sendable, Equatable {
         }
     }
 
+    /// Returns what is wrong with a pattern, as a clause; nil if it is valid.
+    public static func mistake(in text: String) -> String? {
+        guard text.hasPrefix("/") else { return "the path must begin with /" }
+        let segments = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+        if segments.contains(where: { $0.contains("*") && $0 != "*" && $0 != "**" }) {
+            return "* must be a whole segment, as in /users/*"
+        }
+        return segments.dropLast().contains("**") ? "** can only be the last segment" : nil
+    }
+
     /// Returns whether a path that begins with these complete segments can match.
     /// - Parameter path: without a trailing slash; empty for all paths.
     public func mayMatch(below path: some Collection<UInt8>) -> Bool {

@@ -118,6 +118,13 @@ public struct StoredKey: Sendable {
         return (authority, path)
     }
 
+    /// Returns the partition of a key, whatever follows it; nil if the bytes are not such a key.
+    public static func partition(of key: [UInt8]) -> ArraySlice<UInt8>? {
+        var reader = KeyReader(bytes: key)
+        guard reader.take(UInt8(ascii: "G")), reader.part() != nil else { return nil }
+        return reader.part()
+    }
+
     /// Returns the key of the path without arguments, in the same partition.
     public func pathKey(of key: [UInt8]) -> [UInt8] {
         var reader = KeyReader(bytes: key, position: targetOffset)

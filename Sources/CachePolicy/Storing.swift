@@ -47,6 +47,8 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case invalidated
     case storeRefused = "store_refused"
     case stream
+    /// The operator excluded the path from the cache.
+    case cacheOff = "cache_off"
     /// A preflight that the upstream did not permit.
     case notAllowed = "not_allowed"
 }
@@ -93,6 +95,7 @@ public enum Storing {
         _ response: ResponseHead, _ control: ResponseCacheControl, _ storable: StorableRequest, _ settings: CachePolicySettings
     ) -> StorageDecision {
         let request = storable.head
+        guard !settings.freshness.isOff else { return .forbidden(.cacheOff) }
         guard request.method != .head else { return .forbidden(.methodNotCacheable) }
         guard request.method != .options else { return decidePreflight(response, control, storable, settings) }
         if let reason = statusReason(response, control, settings) { return .forbidden(reason) }

@@ -317,8 +317,10 @@ public final class ResponseStore: @unchecked Sendable {
         if let pending = state.pending[hash] { return pending === item.owner }
         guard let entry = state.index.find(hash), let segment = state.segments[entry.segment] else { return false }
         if segment.base + entry.byteOffset + RecordHeader.bytes + keyBytes == UnsafeRawPointer(item.metadata.baseAddress) { return true }
-        // The item was waiting when it was found, and has been written since. The record is still in memory, because that was recent.
-        guard item.owner is PendingItem, let written = parts(entry, in: segment)?.item.metadata else { return false }
+        // The item was waiting when it was found, and has been written since, or its file was replaced. The record is still in memory,
+        // because that was recent.
+        let isMoved = item.owner is PendingItem || (item.owner as? Segment)?.number == segment.number && item.owner !== segment
+        guard isMoved, let written = parts(entry, in: segment)?.item.metadata else { return false }
         return written.elementsEqual(item.metadata)
     }
 

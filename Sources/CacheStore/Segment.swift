@@ -109,6 +109,8 @@ extension Segment {
     /// Marks the first record of a segment that is smaller than configured. The record is a removal of an unused key and contains the
     /// segment's size.
     private static let sizeMark: UInt64 = 0x6279_7465_735f_6f66
+    /// Marks a record that takes the place of an erased one, as a removal of an unused key.
+    static let eraseMark: UInt64 = 0x6572_6173_6564_5f5f
 
     static func sizeRecord(_ bytes: Int) -> RecordHeader {
         RecordHeader(kind: .removal, hash: KeyHash(low: sizeMark, high: UInt64(bytes)))

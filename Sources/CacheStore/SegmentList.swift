@@ -31,6 +31,11 @@ struct SegmentList: Sendable {
         bytes += segment.size
     }
 
+    /// Replaces the segment with this number by a copy of equal size.
+    mutating func replace(_ copy: Segment) {
+        if let index = segments.firstIndex(where: { $0.number == copy.number }) { segments[index] = copy }
+    }
+
     mutating func removeNewest() {
         if let newest = segments.popLast() { bytes -= newest.size }
     }

@@ -30,7 +30,7 @@ struct StoreRecovery {
         var before = timespec()
         clock_gettime(CLOCK_MONOTONIC, &before)
         openSegments()
-        if directory.isWritable { for path in unusable { unlink(path) } }
+        if directory.isWritable { for path in unusable + ["\(directory.path)/\(ResponseStore.copyName)"] { unlink(path) } }
         if let snapshot = IndexSnapshot.read(directory: directory.path, segments: segments, seed: seed) {
             index = snapshot.index
             end = snapshot.end

@@ -69,6 +69,7 @@ extension NotStoredReason {
         case .invalidated: "its target was purged or changed by a write while the response was in transit"
         case .storeRefused: "the store did not accept the response"
         case .stream: "the response is a stream, which is forwarded as it arrives"
+        case .cacheOff: "its route has cache: off"
         case .notAllowed: "the upstream does not permit scripts of this origin to send the preflight's method or fields"
         }
     }
@@ -110,6 +111,7 @@ extension NotStoredReason {
         case .oneTimeCredentials:
             WhyAdvice(
                 "credentials.partition", "ignore: for a route with equal responses for all clients; they are stored for all")
+        case .cacheOff: WhyAdvice("routes.cache", "on: responses of the route are stored, shared and served")
         case .noContent: WhyAdvice("cache.store", "any: responses without content are stored too")
         case .contentCoding: WhyAdvice("cache.store", "any: responses are stored in their own content coding")
         case .unreadContent, .tooManyMembers, .requestContent, .changingContent, .connectionUser, .rangeRequest, .preconditions, .partial,
@@ -145,6 +147,7 @@ extension BypassReason {
         case .unreadContent: "Responses to this method are stored under the request's content, which was not examined."
         case .range: "The request is for a part only (Range), and no fresh complete response is stored."
         case .precondition: "The request has preconditions that only the upstream can evaluate."
+        case .cacheOff: "The route has cache: off, so the request went to the upstream as if there were no cache."
         case .stream: "Responses of this route are streams (routes.stream), which are never served from the store."
         case .connectionUser:
             "The client's connection is authenticated at the upstream (NTLM, Negotiate or Kerberos): its requests use a separate connection."

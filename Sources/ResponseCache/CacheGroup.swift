@@ -57,11 +57,13 @@ public struct CacheGroup: Sendable {
         return (entries, page.cursors.count > limit ? shown.last?.cursor : nil)
     }
 
-    /// Counts the responses that clients could receive, as a purge would find them. Stops at `limit`.
-    public func count(_ selections: [EntrySelection], limit: Int) -> Int {
+    /// Counts the responses that clients could receive, as a purge would find them.
+    /// - Parameter wanted: as for `purge`.
+    public func count(_ wanted: [PurgeSelection]) -> Int {
+        if case .id(let id) = wanted[0] { return caches.contains { $0.entry(id) != nil } ? 1 : 0 }
+        let selections = wanted.map(\.entries)
         var count = 0
         store.visitAll { listed in
-            guard count < limit else { return }
             let bytes = Array(listed.key)
             guard let key = StoredKey(bytes), let api = apiIndex(of: key), selections[api].mayContain(key),
                 let entry = caches[api].entry(listed, bytes, key), selections[api].contains(entry)
@@ -80,7 +82,32 @@ public struct CacheGroup: Sendable {
     public func purge(_ wanted: [PurgeSelection], isSoft: Bool) -> Int {
         defer { store.synchronize() }
         if case .id(let id) = wanted[0] { return purge(id, isSoft: isSoft) }
-        return purge(selections: wanted.map(\.entries), isSoft: isSoft)
+        return purge(selections: wanted.map(\.entries), isSoft: isSoft).count { $0.fit == .counts }
+    }
+
+    /// Purges the paths that each API excludes from the cache. Returns, once the purge is on disk, the number of removed records.
+    public func purge(excluded selections: [EntrySelection]) -> Int {
+        defer { store.synchronize() }
+        return purge(selections: selections, isSoft: false).count
+    }
+
+    /// Erases purged and replaced responses from the disk. Waits for the disk.
+    /// - Parameter wanted: the purge that was performed.
+    public func erase(_ wanted: [PurgeSelection]) throws(EraseFailure) -> ErasedResponses {
+        do throws(EraseError) {
+            return ErasedResponses(try store.erase { mayBeErased($0, wanted) })
+        } catch {
+            throw EraseFailure(sentence: "\(error)")
+        }
+    }
+
+    private func mayBeErased(_ key: UnsafeRawBufferPointer, _ wanted: [PurgeSelection]) -> Bool {
+        let keys = [Array(key), Array(key.dropLast())]
+        if case .id(let id) = wanted[0] { return keys.contains { store.id(of: $0) == id.item } }
+        // The key of a record that the resource is gone is that of the response, and a letter.
+        guard let key = keys.lazy.compactMap({ StoredKey($0) }).first else { return false }
+        let selection = wanted[served.contains(key.authority) ? apiIndex(of: key) ?? 0 : 0].entries
+        return selection.mayContain(key) || selection.mayContainElsewhere(key)
     }
 
     /// Purges the whole store, including APIs that no longer exist.
@@ -120,38 +147,38 @@ public struct CacheGroup: Sendable {
         case isDoubtful
     }
 
-    private func purge(selections: [EntrySelection], isSoft: Bool) -> Int {
+    private func purge(selections: [EntrySelection], isSoft: Bool) -> [(id: StoredItemID, fit: Fit)] {
         var found: [(id: StoredItemID, fit: Fit)] = []
         store.visitAll { listed in
             guard let fit = fits(listed, selections, isSoft: isSoft) else { return }
             found.append((listed.id, fit))
             if !isSoft, fit != .isDoubtful { found.append((store.id(of: GoneMemory.key(Array(listed.key))), .goes)) }
         }
-        for (id, fit) in found { _ = isSoft || fit == .isDoubtful ? store.markStale(id) : store.remove(id) }
-        return found.count { $0.fit == .counts }
+        return found.filter { id, fit in isSoft || fit == .isDoubtful ? store.markStale(id) : store.remove(id) }
     }
 
     /// nil if the item is not affected.
     private func fits(_ listed: ListedItem, _ selections: [EntrySelection], isSoft: Bool) -> Fit? {
-        let isMarker: Bool
-        switch StoredMetadata.kind(of: listed.item.metadata.span) {
-        case .response: isMarker = false
-        case .varyMarker: isMarker = true
-        case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return nil
+        let kind = StoredMetadata.kind(of: listed.item.metadata.span)
+        switch kind {
+        case .response: break
+        case .varyMarker, .gone: if isSoft { return nil }
+        case .invalidation, .searchVariance, .cookieOrigins, nil: return nil
         }
-        let bytes = Array(listed.key)
+        let isMarker = kind == .varyMarker
+        // A record that the resource is gone is stored next to the response, which may be evicted.
+        let bytes = kind == .gone ? Array(listed.key.dropLast()) : Array(listed.key)
         guard let key = StoredKey(bytes) else { return nil }
         if !served.contains(key.authority) {
-            guard unserved?.contains(key.authority) ?? true, !isMarker || !isSoft else { return nil }
+            guard unserved?.contains(key.authority) ?? true else { return nil }
             if selections[0].contains(key) { return .goes }
             return isMarker ? nil : fits(listed, bytes, unserved: key, selections[0])
         }
-        guard let api = apiIndex(of: key), selections[api].mayContain(key) else { return nil }
-        if isMarker, selections[api].tag != nil || isSoft { return nil }
-        if let entry = caches[api].entry(listed, bytes, key) { return selections[api].contains(entry) ? .counts : nil }
+        guard let api = apiIndex(of: key), selections[api].mayContain(key), !isMarker || !selections[api].readsEntries else { return nil }
+        if kind == .response, let entry = caches[api].entry(listed, bytes, key) { return selections[api].contains(entry) ? .counts : nil }
         if selections[api].contains(key) { return .goes }
-        // Items with the tag are purged even if no lookup finds them under the current settings, because other settings may find them.
-        guard selections[api].tag != nil, let entry = StoredEntry(listed, bytes, key) else { return nil }
+        // Selected items are purged even if no lookup finds them under the current settings, because other settings may find them.
+        guard selections[api].readsEntries, let entry = StoredEntry(listed, bytes, key, as: kind ?? .response) else { return nil }
         return selections[api].contains(entry) ? .goes : nil
     }
 
@@ -159,7 +186,8 @@ public struct CacheGroup: Sendable {
     /// meaning for all APIs; only the API itself knows all spellings of a target.
     private func fits(_ listed: ListedItem, _ bytes: [UInt8], unserved key: StoredKey, _ selection: EntrySelection) -> Fit? {
         guard selection.mayContainElsewhere(key) else { return nil }
-        guard !selection.hasTarget, let entry = StoredEntry(listed, bytes, key) else { return .isDoubtful }
+        let kind = StoredMetadata.kind(of: listed.item.metadata.span) ?? .response
+        guard !selection.hasTarget, let entry = StoredEntry(listed, bytes, key, as: kind) else { return .isDoubtful }
         return selection.contains(entry) ? .goes : nil
     }
 }

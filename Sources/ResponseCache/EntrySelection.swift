@@ -3,16 +3,33 @@
 import CachePolicy
 import HTTPCore
 
-/// Without target, prefix and tag, all responses are selected.
+/// Responses that meet all of the conditions; without any, all responses.
 public struct EntrySelection: Sendable {
     private let prefix: Prefix?
     let tag: String?
     private let target: Target?
+    /// true for selected paths.
+    var paths: PathTable<Bool>?
+    /// Beginnings of the selected partitions.
+    var partitions: [[UInt8]]?
+    /// Selects responses that were received or confirmed earlier.
+    var before: Timestamp?
 
     public init(prefix: Prefix? = nil, tag: String? = nil, target: Target? = nil) {
         self.prefix = prefix
         self.tag = tag
         self.target = target
+    }
+
+    /// Selects the paths for which the table is true.
+    public init(paths: PathTable<Bool>) {
+        self.init()
+        self.paths = paths
+    }
+
+    /// Selects only these partitions, of those selected so far.
+    mutating func limit(to others: [[UInt8]]) {
+        partitions = partitions.map { selected in others.filter { other in selected.contains { other.starts(with: $0) } } } ?? others
     }
 
     /// Prefix of a target, in canonical form or in any other spelling of its path.
@@ -56,8 +73,8 @@ public struct EntrySelection: Sendable {
 
     /// Returns whether a response under this key may be selected, without reading the response.
     func mayContain(_ key: StoredKey) -> Bool {
-        guard let target else { return hasPrefix(key) }
-        guard hasPrefix(key) else { return false }
+        guard isWithin(key) else { return false }
+        guard let target else { return true }
         return key.target == target.canonical || Self.mayLeaveOut(key) && key.target[...].withoutQuery == target.canonical[...].withoutQuery
     }
 
@@ -66,16 +83,20 @@ public struct EntrySelection: Sendable {
 
     /// Returns whether a response of an unserved API may be selected. Only the key is known.
     func mayContainElsewhere(_ key: StoredKey) -> Bool {
-        hasPrefix(key) && target.map { $0.canonical[...].withoutQuery == key.target[...].withoutQuery } ?? true
+        isWithin(key) && target.map { $0.canonical[...].withoutQuery == key.target[...].withoutQuery } ?? true
     }
 
     /// Returns whether all responses under this key are selected, without reading them.
     func contains(_ key: StoredKey) -> Bool {
-        tag == nil && hasPrefix(key) && target.map { $0.canonical == key.target } ?? true
+        !readsEntries && isWithin(key) && target.map { $0.canonical == key.target } ?? true
     }
 
+    /// Whether the key alone does not decide.
+    var readsEntries: Bool { tag != nil || before != nil }
+
     func contains(_ entry: StoredEntry) -> Bool {
-        hasPrefix(entry.key) && tag.map { entry.tags.contains($0) } ?? true && target.map { leads($0, to: entry) } ?? true
+        isWithin(entry.key) && tag.map { entry.tags.contains($0) } ?? true && before.map { entry.metadata.responseTime < $0 } ?? true
+            && target.map { leads($0, to: entry) } ?? true
     }
 
     /// A response stored under fewer arguments because of No-Vary-Search is also found by targets with more arguments.
@@ -88,5 +109,9 @@ public struct EntrySelection: Sendable {
     /// The upstream's No-Vary-Search is part of such keys.
     private static func mayLeaveOut(_ key: StoredKey) -> Bool { !key.extra.isEmpty }
 
-    private func hasPrefix(_ key: StoredKey) -> Bool { prefix?.begins(key.target) ?? true }
+    /// Returns whether prefix, paths and partitions select the key.
+    private func isWithin(_ key: StoredKey) -> Bool {
+        prefix?.begins(key.target) ?? true && partitions?.contains { key.partition.starts(with: $0) } ?? true
+            && paths?.holdsForAny(key.typedTarget[...]) { $0 } ?? true
+    }
 }

@@ -12,15 +12,22 @@ public struct FleetSelection: Sendable, Equatable {
         case tag = 3
         /// The selected item is no longer stored.
         case nothing = 4
+        /// `PurgeCriteria` as text. Versions without this kind make all stored responses stale.
+        case criteria = 5
     }
 
     public let kind: Kind
-    /// The target, prefix or tag.
+    /// The target, prefix, tag or criteria.
     public let value: String
     /// Names of the selected APIs; empty means all.
     public let apis: [String]
 
     public init(_ kind: Kind, _ value: String = "", apis: [String] = []) { (self.kind, self.value, self.apis) = (kind, value, apis) }
+
+    public init(_ criteria: PurgeCriteria, apis: [String]) {
+        let (kind, value) = criteria.simple ?? (.criteria, criteria.text)
+        self.init(kind, value, apis: apis)
+    }
 
     public var bytes: [UInt8] {
         var bytes = [kind.rawValue]
@@ -35,6 +42,7 @@ public struct FleetSelection: Sendable, Equatable {
             return nil
         }
         self.init(kind, String(decoding: value, as: UTF8.self), apis: parts.dropFirst().map { String(decoding: $0, as: UTF8.self) })
+        guard criteria != nil else { return nil }
     }
 
     /// Returns whether the selection includes an API.
@@ -49,18 +57,24 @@ public struct FleetSelection: Sendable, Equatable {
         return apis.contains { name in !served.contains { $0.keyName == StoredKey.name(ofAPI: name) } }
     }
 
-    /// Returns the selected entries of a selected API; nil means all.
-    func entries(_ arguments: ArgumentTable) -> EntrySelection? {
+    /// The criteria; nil if they cannot be parsed. The selection may then include anything.
+    public var criteria: PurgeCriteria? {
+        var criteria = PurgeCriteria()
         switch kind {
-        case .everything, .nothing: nil
-        case .target: EntrySelection(target: .init(value, arguments))
-        case .prefix: EntrySelection(prefix: .init(value))
-        case .tag: EntrySelection(tag: value)
+        case .everything, .nothing: break
+        case .target: criteria.target = value
+        case .prefix: criteria.prefix = value
+        case .tag: criteria.tag = value
+        case .criteria: return PurgeCriteria(text: value)
         }
+        return criteria
     }
 
-    /// Returns the selection as a purge.
-    public func purge(_ arguments: ArgumentTable) -> PurgeSelection { entries(arguments).map { .selection($0) } ?? .all }
+    /// Returns the selection as a purge of an API; nil if it cannot be parsed.
+    public func purge(in cache: ResponseCache) -> PurgeSelection? {
+        guard kind != .everything else { return .all }
+        return criteria.map { .selection($0.selection(in: cache)) }
+    }
 }
 
 /// State of a purge's propagation to the other nodes.

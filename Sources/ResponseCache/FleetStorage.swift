@@ -158,8 +158,12 @@ public struct FleetHashing: Sendable {
 public struct FleetMembership: Sendable {
     public let hashing: FleetHashing
     public let logLink: FleetLogLink
+    /// Seals the credentials of purged users; nil if that is not possible.
+    let sealing: FleetSealing?
 
-    public init(_ hashing: FleetHashing, _ logLink: FleetLogLink) { (self.hashing, self.logLink) = (hashing, logLink) }
+    public init(_ hashing: FleetHashing, _ logLink: FleetLogLink, _ sealing: FleetSealing? = nil) {
+        (self.hashing, self.logLink, self.sealing) = (hashing, logLink, sealing)
+    }
 }
 
 /// Result of processing a record from the shared level.

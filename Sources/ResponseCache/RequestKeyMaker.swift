@@ -8,8 +8,8 @@ public struct RequestKeyMaker {
     /// The API's name in keys.
     let authority: [UInt8]
     /// Whether the cache serves a single user; keys then have no partitions.
-    private let isPrivate: Bool
-    private let isKeyedByHost: Bool
+    let isPrivate: Bool
+    let isKeyedByHost: Bool
     /// Hashes credentials with the secret of the store or of a fleet; nil if nothing is stored.
     let hash: FleetHashing.Hash?
     /// Kinds of fields, except Cookie and the fields of `KnownField`.
@@ -25,14 +25,14 @@ public struct RequestKeyMaker {
     /// Selects the cookies that count; nil if Cookie is not a credential field.
     let cookies: CredentialCookies?
     private let keyNames: [[UInt8]]
-    private let rules: CredentialTable
+    let rules: CredentialTable
     /// Whether credentials are ignored on some paths.
     private let ignoresSome: Bool
     /// Verified tokens, indexed as in the credential rules.
-    private let tokens: [RequestIdentities]
-    private let lookUps: [LookedUpIdentities]
+    let tokens: [RequestIdentities]
+    let lookUps: [LookedUpIdentities]
     private let carriers: TokenCarriers
-    private let time: () -> CacheTime
+    let time: () -> CacheTime
     /// Prefix of keys without partition and extra parts, which are the most frequent ones.
     private let plainPrefix: [UInt8]
 
@@ -203,7 +203,7 @@ public struct RequestKeyMaker {
         return parts.isEmpty || key.dropFirst(partitionOffset).starts(with: partition(parts))
     }
 
-    private func hostPart(of head: RequestHead) -> [UInt8] {
+    func hostPart(of head: RequestHead) -> [UInt8] {
         var part: [UInt8] = []
         // No field name contains a space.
         CacheKey.appendPart(Array("asked at".utf8), to: &part)
@@ -249,7 +249,7 @@ public struct RequestKeyMaker {
         }
     }
 
-    private func partition(_ parts: [UInt8]) -> [UInt8] { hash?(parts) ?? [] }
+    func partition(_ parts: [UInt8]) -> [UInt8] { hash?(parts) ?? [] }
 
     /// Returns whether a request has any field that may carry credentials. Authorization counts even if the operator does not list it.
     public func hasCredentials(_ fields: Fields) -> Bool {
@@ -272,14 +272,14 @@ public struct RequestKeyMaker {
     }
 
     /// The Authorization field as a part of the credentials: the field itself, or its token's claims.
-    private enum Authorization {
+    enum Authorization {
         case itself
         case anybody
         /// Claims of the token that are constant for its user.
         case claims([UInt8])
 
         /// Appended before the other parts. No field name contains a space.
-        func append(to parts: inout [UInt8]) {
+        fileprivate func append(to parts: inout [UInt8]) {
             switch self {
             case .itself: break
             case .anybody: CacheKey.appendPart(Array("anybody's authorization".utf8), to: &parts)
@@ -289,10 +289,10 @@ public struct RequestKeyMaker {
             }
         }
 
-        var isItself: Bool { if case .itself = self { true } else { false } }
+        fileprivate var isItself: Bool { if case .itself = self { true } else { false } }
     }
 
-    private func credentials(of fields: Fields, authorizedBy authorization: Authorization = .itself) -> [UInt8] {
+    func credentials(of fields: Fields, authorizedBy authorization: Authorization = .itself) -> [UInt8] {
         var parts = fieldCredentials(of: fields, authorizedBy: authorization)
         if fields.contains(.cookie) { cookies?.append(of: fields, to: &parts) }
         return parts

@@ -240,16 +240,9 @@ extension ResponseCache {
 
     /// Returns a function that decides whether a purge may cover a record: by its key, or by its tags if a tag is purged.
     public func purges(of record: FleetRecord, for lookUp: FleetLookUp) -> (_ selection: [UInt8]) -> Bool {
-        lazy var key = StoredKey(lookUp.keys.credentialFree)
+        lazy var key = StoredKey(lookUp.keys.own)
         lazy var tags = StoredHead.parse(record.head.span).map { CacheTags.tags(of: $0.fields) } ?? []
-        return { [settings] selection in
-            // A selection that cannot be parsed may include anything.
-            guard let selection = FleetSelection(selection), let key else { return true }
-            guard selection.isMeant(settings) else { return false }
-            // A marker has no tags; its variants have.
-            if selection.kind == .tag { return tags.contains(selection.value) }
-            return selection.entries(settings.arguments)?.mayContain(key) ?? true
-        }
+        return { [selections] selection in selections.maySelect(selection, key, ofShared: record.key) { tags } }
     }
 
     /// Returns the keys of the marks that may apply to the record.

@@ -31,6 +31,7 @@ public final class ResponseCache: @unchecked Sendable {
     /// Set before the first request, on event loops only.
     public var level: any FleetStorage = NoFleetStorage.instance
     private let memo = SelectingMemo()
+    let selections: SelectionMemo
     /// Key of the last lookup; its memory is reused.
     private var scratchKey: [UInt8] = []
     /// Additional capacity that is kept beyond the size of the last key, in bytes.
@@ -56,6 +57,7 @@ public final class ResponseCache: @unchecked Sendable {
         self.time = time
         reading = mayWait ? .waiting : .inMemory
         settings = state.settings
+        selections = SelectionMemo(state.settings)
         store = state.store
         variances = state.variances
         gone = state.gone

@@ -43,6 +43,8 @@ public struct Route: Sendable {
     public var kept = GoodResponse()
     /// CORS rules; off if the upstream sends its own CORS fields.
     public var crossOrigin = CrossOriginRules()
+    /// Whether requests use the cache. If not, Cistern only forwards them.
+    public var usesCache = true
     /// Whether responses are streams, which are forwarded as they arrive and never stored.
     public var streams = false
     /// Protocols to which clients may switch, in lower case.
@@ -100,6 +102,8 @@ public struct Routes: Sendable {
     public let all: [Route]
     /// Whether all routes permit clients' directives.
     private let allUseClientDirectives: Bool
+    /// Whether a route does not use the cache.
+    private let someOff: Bool
     /// Whether a route is for streams.
     private let someStream: Bool
     /// Whether a route permits clients to switch protocols.
@@ -123,6 +127,7 @@ public struct Routes: Sendable {
             return route
         }
         allUseClientDirectives = all.allSatisfy(\.usesClientDirectives)
+        someOff = all.contains { !$0.usesCache }
         someStream = all.contains(where: \.streams)
         someUpgrade = all.contains { !$0.upgrades.isEmpty }
         someCrossOrigin = all.contains(where: \.crossOrigin.isOn)
@@ -160,10 +165,11 @@ public struct Routes: Sendable {
         return modes
     }
 
-    /// Freshness rules for the cache.
+    /// Rules of freshness and exclusion for the cache.
     var freshness: PathTable<FreshnessRules> {
         table { route in
             var rules = route.freshness
+            rules.isOff = !route.usesCache
             rules.unforwarded = route.upstreamFields.unforwarded
             return rules
         }.simplified
@@ -212,6 +218,11 @@ public struct Routes: Sendable {
                 }
                 return rules
             })
+    }
+
+    /// Whether requests for this target do not use the cache: true if that holds for the route of any reading of its path.
+    func isOff(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool {
+        someOff && indexByPath.holdsForAny(target()) { !all[$0].usesCache }
     }
 
     /// Whether responses for this target are streams. True only if that holds for the routes of all readings of its path.

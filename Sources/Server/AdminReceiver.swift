@@ -13,11 +13,12 @@ final class AdminReceiver: RequestReceiver {
     private let interface: AdminInterface
     private let pages: OwnPages
     private let address: ListenAddress
+    private let apis: [ServedAPI]
     /// Names in the certificates that Cistern serves.
     private let names: ServerNames?
 
-    init(entry: RequestEntry, interface: AdminInterface, pages: OwnPages, address: ListenAddress, names: ServerNames?) {
-        self.names = names
+    init(entry: RequestEntry, interface: AdminInterface, pages: OwnPages, address: ListenAddress, apis: [ServedAPI], names: ServerNames?) {
+        (self.apis, self.names) = (apis, names)
         self.entry = entry
         self.interface = interface
         self.pages = pages
@@ -39,7 +40,7 @@ final class AdminReceiver: RequestReceiver {
             exchange.send(AdminResponse(seeOther: "/-/status"))
             return nil
         }
-        guard var adminRequest = AdminRequest(head) else {
+        guard var adminRequest = AdminRequest(head) ?? AdminRequest(purging: head, api: apiName(of: head)) else {
             let sentence =
                 "Available: /metrics, /healthz, /readyz, the status page at /-/status and the admin interface under /-/, described by /-/openapi.json."
             exchange.send(AdminResponse(AdminProblem.notFound(sentence)))
@@ -67,6 +68,13 @@ final class AdminReceiver: RequestReceiver {
         case .forbidden(let sentence): exchange.send(AdminResponse(AdminProblem(status: 403, sentence: sentence)))
         }
         return nil
+    }
+
+    /// Name of the API that serves clients' requests with this host and path; nil if it has no name, or no API does.
+    private func apiName(of head: RequestHead) -> String? {
+        guard apis.count > 1, case .api(let index) = ServedAPIs(apis.map(\.state.settings.scope)).choose(head.host, head.pathAndQuery)
+        else { return nil }
+        return apis[index].name
     }
 
     /// How the client reached this listener. With the PROXY protocol the listener's address does not show this, so it counts as a network

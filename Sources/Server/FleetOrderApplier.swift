@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Dispatch
+import Logging
 import Reactor
 import ResponseCache
 import ReverseProxy
@@ -53,10 +54,28 @@ final class FleetOrderApplier: FleetOrderReceiver {
             // The selection may also name APIs that this node does not serve at present.
             guard selection.kind != .nothing, !caches.isEmpty else { return }
             let meant = caches.indices.filter { selection.isMeant(caches[$0].state.settings) }
-            let wanted = caches.map { selection.purge($0.state.settings.arguments) }
-            _ = CacheGroup(caches, meaning: meant, named: selection.apis).purge(wanted, isSoft: isSoft)
+            let wanted = caches.compactMap { selection.purge(in: $0) }
+            guard wanted.count == caches.count else { return }
+            let group = CacheGroup(caches, meaning: meant, named: selection.apis)
+            _ = group.purge(wanted, isSoft: isSoft)
+            if selection.criteria?.erases == true { erase(wanted, group) }
         }
     }
+
+    /// Erases what a purge has removed. Later orders do not wait for this.
+    private func erase(_ wanted: [PurgeSelection], _ group: CacheGroup) {
+        Self.eraseQueue.async { [logger = server.logger] in
+            do throws(EraseFailure) {
+                let erased = try group.erase(wanted)
+                logger.notice("erased a purge of another node: \(erased.bytes) bytes in \(erased.files) files")
+            } catch {
+                logger.error(
+                    "a purge of another node was not erased from the disk: \(error.sentence); run cistern purge --erase on this node")
+            }
+        }
+    }
+
+    private static let eraseQueue = DispatchQueue(label: "cistern.fleet.erase", qos: .utility)
 
     private var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }
 

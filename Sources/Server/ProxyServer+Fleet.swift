@@ -28,7 +28,7 @@ extension ProxyServer {
             guard !meant.contains(where: { $0 == nil }), !selection.mayMeanOthers(than: caches.map(\.state.settings)) else { break }
             let marks = meant.flatMap { $0 ?? [] }
             return marks.isEmpty ? nil : LogMessage(marks: marks)
-        case .everything, .target, .prefix, .tag: break
+        case .everything, .target, .prefix, .tag, .criteria: break
         }
         return LogMessage(.selection, argument: selection.bytes, isSoft: isSoft)
     }

@@ -136,6 +136,8 @@ extension ProxyServer {
             isDone.signal()
         }
         isDone.wait()
+        purgeExcluded(after: former) { isDone.signal() }
+        isDone.wait()
         new.whenApplied()
         finish(new, serving, after: former)
         return AppliedSettings(

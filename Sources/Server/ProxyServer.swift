@@ -129,6 +129,7 @@ public final class ProxyServer: @unchecked Sendable {
             watchClock(on: $0)
             watchStatus(on: $0)
         }
+        purgeExcluded()
     }
 
     /// Makes /readyz report that the process is stopping. Requests are still served.

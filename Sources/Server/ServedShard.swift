@@ -75,7 +75,7 @@ final class ServedShard: @unchecked Sendable {
             let receiver: any RequestReceiver =
                 served.isAdmin
                 ? AdminReceiver(
-                    entry: apis[0].entry, interface: serving.interface, pages: serving.pages, address: served.address,
+                    entry: apis[0].entry, interface: serving.interface, pages: serving.pages, address: served.address, apis: serving.apis,
                     names: serving.certificates?.certificates.names) : clients
             let known = former.filter { $0.served === served }
             for one in known { one.listener.receiver = receiver }

@@ -13,6 +13,11 @@ public enum RouteTable {
                 path: "path", binding: .text(\.path),
                 help: "Pattern of the route's paths: * matches one segment, a final ** any rest. The first matching route applies."),
             Setting(
+                path: "cache", binding: .choice(\.rules.usesCache, [("on", true), ("off", false)]),
+                help:
+                    "off: Cistern only forwards the route's requests. Nothing is stored, shared, collapsed or rescued, and stored responses are purged."
+            ),
+            Setting(
                 path: "mode", binding: .choice(\.rules.mode),
                 help: "As cache.mode. If unset, the route has the current mode of all paths."),
             Setting(
@@ -111,15 +116,13 @@ extension CisternSettings.Route {
     var problems: [String] {
         guard name.isWord else { return ["a route needs a name of letters, digits, - and _"] }
         var problems: [String] = []
-        if !path.hasPrefix("/") { problems.append("route \(name) needs a path that begins with /") }
-        let segments = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
-        for segment in segments where segment.contains("*") && segment != "*" && segment != "**" {
-            problems.append("route \(name): * must be a whole segment, as in /users/*")
-        }
+        if let mistake = RoutePattern.mistake(in: path) { problems.append("route \(name): \(mistake)") }
         if rules.streams, !methods.isEmpty {
             problems.append("route \(name): stream and methods exclude each other, because streams are not stored: remove one of them")
         }
-        if segments.dropLast().contains("**") { problems.append("route \(name): ** can only be the last segment") }
+        if !rules.usesCache, !methods.isEmpty {
+            problems.append("route \(name): cache: off and methods exclude each other, because nothing is stored: remove one of them")
+        }
         return problems
     }
 }

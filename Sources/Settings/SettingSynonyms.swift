@@ -118,9 +118,9 @@ enum SettingSynonyms {
         Row("negative_ttl error_ttl negative_cache cache_errors", "cache.negative"),
         Row(
             "exclude excludes exclude_paths excluded_paths bypass cache_bypass proxy_cache_bypass no_cache nocache proxy_no_cache no_store skip skip_cache "
-                + "skip_paths ignore_paths pass dont_cache never_cache disable disabled enabled cache_enabled cacheable routes.cache routes.caching "
-                + "cache.off", "routes.stream", "true on a route: its responses are forwarded and never stored"),
-        Row("routes.store", "cache.store", "json or any; a route with stream: true stores nothing"),
+                + "skip_paths ignore_paths pass dont_cache never_cache disable disabled enabled cache_enabled cacheable routes.caching cache.off",
+            "routes.cache", "off on a route: its requests are forwarded, and nothing is stored"),
+        Row("routes.store", "cache.store", "json or any; a route with cache: off stores nothing"),
         Row(
             "ignore_headers proxy_ignore_headers ignore_cache_control override_cache_control ignore_no_store ignore_no_cache ignore_private "
                 + "ignore_directives cache_private cache.private ignore cache.ignore", "cache.freshness.ignore",

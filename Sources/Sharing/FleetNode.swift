@@ -40,7 +40,7 @@ public final class FleetNode: Sendable {
         settings.engine.clientName = "cistern-\(settings.name)-\(String(number, radix: 16))"
         (self.settings, self.logger) = (settings, logger)
         let logLink = FleetLogLink(blindLimit: settings.blindLimit, afterGap: settings.afterGap, since: time.wallMilliseconds)
-        membership = FleetMembership(FleetHashing(settings.secrets.partitions), logLink)
+        membership = FleetMembership(FleetHashing(settings.secrets.partitions), logLink, settings.secrets.sealing)
         log = FleetLog(settings, keys, number, beside: store, logger, time: time)
     }
 

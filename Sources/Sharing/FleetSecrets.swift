@@ -2,6 +2,7 @@
 // engine cannot read, forge or exchange records.
 
 import CHash
+import ResponseCache
 
 /// Keys derived from one secret.
 struct FleetSecret: Sendable {
@@ -158,6 +159,14 @@ public struct FleetSecrets: Sendable {
     }
 
     var first: FleetSecret { all[0] }
+
+    /// Seals credentials of purged users for the log, and for the file of pending purges.
+    var sealing: FleetSealing {
+        let context = Array("purged user".utf8)
+        return FleetSealing(
+            seal: { [first] in first.seal($0, at: context) },
+            open: { [all] sealed in all.lazy.compactMap { $0.open(sealed, at: context[...]) }.first })
+    }
 
     public var partitions: [@Sendable ([UInt8]) -> [UInt8]] { all.map { secret in { secret.partition(of: $0) } } }
 }

@@ -32,6 +32,8 @@ public struct FailureMemory: Sendable {
         case reading
         /// The request may change something.
         case writing
+        /// The operator excluded the path from the cache: the request is always sent.
+        case excluded
     }
 
     public enum CheckState: Sendable, Equatable {
@@ -139,6 +141,7 @@ public struct FailureMemory: Sendable {
         case .reading: return .refuse(stop)
         // The address may be reachable again, and an unsafe request cannot be replaced by a stored response.
         case .writing: return now - address.row.failedAt < settings.recheck ? .refuse(stop) : .go
+        case .excluded: return .go
         }
     }
 

@@ -1,5 +1,6 @@
 // Timestamps of log lines: UTC with milliseconds (RFC 3339).
 
+import CSystem
 import Glibc
 
 enum LogTime {

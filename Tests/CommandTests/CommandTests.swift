@@ -260,7 +260,7 @@ struct CommandTests {
             ("--port 80", "Unknown option '--port'; use --listen: HOST:PORT"),
             ("serve --ttl 1s", "use --set cache.freshness.default=VALUE: "),
             ("--target x", "use --upstream: "), ("--cache-path /x", "use --cache-dir"), ("--workers 4", "use --shards"),
-            ("--exclude /x", "use routes.stream in the file: "), ("--user x", "'--user': start Cistern as that user"),
+            ("--exclude /x", "use routes.cache in the file: "), ("--user x", "'--user': start Cistern as that user"),
             ("-v", "use --version"),
             ("start", "'start' is not a command; did you mean cistern serve?"), ("statuss", "did you mean cistern status?"),
             ("ping", "did you mean cistern status --check?"),

@@ -65,6 +65,7 @@ private struct NotStoredWay {
             self.init(keptByContent: content, "")
             settings = route + "limits: {request_buffer: 300, request_buffers: 230}"
         case .connectionUser: self.init("GET", [("Authorization", "Negotiate a")])
+        case .cacheOff: self.init(.json("{}"), settings: Self.route("cache: off"), changes: ["routes.cache": Self.route("cache: on")])
         case .rangeRequest: self.init("GET", [("Range", "bytes=0-0")])
         case .preconditions: self.init("GET", [("If-Match", "\"a\"")])
         case .requestNoStore: self.init("GET", [("Cache-Control", "no-store")])

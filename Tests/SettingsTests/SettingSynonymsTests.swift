@@ -76,9 +76,9 @@ struct SettingSynonymsTests {
             Row("routes: [{name: a, path: /a, ttl: 1s}]", "routes.ttl is not a setting; use routes.freshness.default: *"),
             Row("routes: [{name: a, path: /a, store: off}]", "routes.store is not a setting; use cache.store, for all paths: *"),
             Row(
-                "routes: [{name: a, path: /a, cache: off}]",
-                "routes.cache is not a setting; use routes.stream: true on a route: its responses are forwarded and never stored"),
-            Row("routes: [{name: a, path: /a, bypass: on}]", "routes.bypass is not a setting; use routes.stream: *"),
+                "routes: [{name: a, path: /a, caching: off}]",
+                "routes.caching is not a setting; use routes.cache: off on a route: its requests are forwarded, and nothing is stored"),
+            Row("routes: [{name: a, path: /a, bypass: on}]", "routes.bypass is not a setting; use routes.cache: *"),
             Row("apis: [{name: a, upstream: \"http://a\", ttl: 1s}]", "apis.ttl is not a setting; use apis.freshness.default: *"),
             Row("apis: [{name: a, upstream: \"http://a\", timeout: 1s}]", "apis.timeout is not a setting; use apis.first_byte_timeout: *"),
             Row(
@@ -115,7 +115,7 @@ struct SettingSynonymsTests {
         arguments: [
             ("CISTERN_PORT", "; use CISTERN_LISTEN: "), ("CISTERN_TTL", "; use CISTERN_CACHE_FRESHNESS_DEFAULT: "),
             ("CISTERN_CACHE_TTL", "; use CISTERN_CACHE_FRESHNESS_DEFAULT: "), ("CISTERN_UPSTREAM", "; did you mean CISTERN_UPSTREAM_URL?"),
-            ("CISTERN_CACHE_DIR", "; use CISTERN_STORE_DIRECTORY"), ("CISTERN_ROUTES_BYPASS", "; use routes.stream: "),
+            ("CISTERN_CACHE_DIR", "; use CISTERN_STORE_DIRECTORY"), ("CISTERN_ROUTES_BYPASS", "; use routes.cache: "),
             ("CISTERN_CONNECT_TIMEOUT", "; did you mean CISTERN_UPSTREAM_CONNECT_TIMEOUT?"), ("CISTERN_NONSENSE", ""),
         ])
     func variables(_ variable: String, _ words: String) {

@@ -287,7 +287,7 @@ struct SettingsTests {
         #expect(
             reader.mistakes.map(\.description) == [
                 "f.yaml:2: a route needs a name of letters, digits, - and _",
-                "f.yaml:3: route a needs a path that begins with /",
+                "f.yaml:3: route a: the path must begin with /",
                 "f.yaml:4: route b: * must be a whole segment, as in /users/*",
                 "f.yaml:5: route c: ** can only be the last segment",
                 "f.yaml:6: routes.rescue_aftr is not a setting; did you mean routes.rescue_after?",

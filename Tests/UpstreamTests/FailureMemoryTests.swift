@@ -39,7 +39,7 @@ struct FailureMemoryTests {
         let memory = unreachable()
         let stop = FailureStop(scope: .address, cause: .transfer(.connectionRefused), since: 0, wait: 1_000)
         #expect(memory.ask("/a") == .serveCopy(stop, checksInBackground: false))
-        #expect(memory.ask("/b", .reading) == .refuse(stop))
+        #expect(memory.ask("/b", .reading) == .refuse(stop) && memory.ask("/b", .excluded) == .go)
         memory.now = 999
         #expect(memory.ask("/c", .writing) == .refuse(stop))
         memory.now = 1_000

@@ -70,7 +70,9 @@ extension RequestEntry {
 
     /// Whether the response is stored by content: for QUERY, and for requests that only read by their route's settings.
     func isKeptByContent(_ head: RequestHead) -> Bool {
-        guard context.cache != nil, !head.method.isRead, !routes.stream(head.pathAndQuery) else { return false }
+        guard context.cache != nil, !head.method.isRead, !routes.stream(head.pathAndQuery), !routes.isOff(head.pathAndQuery) else {
+            return false
+        }
         return routes.reads(head.method, head.pathAndQuery)
     }
 

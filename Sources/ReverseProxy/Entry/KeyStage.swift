@@ -38,7 +38,7 @@ extension RequestEntry {
         guard context.cache != nil, !connections.isOfConnectionUser(head, on: stream) else { throw StageEnd(pass(head, body, on: stream)) }
         switch content {
         case .absent:
-            if head.method == .options, let preflight = preflight(head, body) {
+            if head.method == .options, !routes.isOff(head.pathAndQuery), let preflight = preflight(head, body) {
                 return Keyed(began: began(body), identity: preflight.identity, memoKey: memoKey)
             }
             guard bypass(head, body) == nil else { throw StageEnd(pass(head, body, on: stream)) }
@@ -59,6 +59,7 @@ extension RequestEntry {
 
     /// Why the request bypasses the store; nil if it may be looked up.
     func bypass(_ head: RequestHead, _ body: RequestBody) -> BypassReason? {
+        if routes.isOff(head.pathAndQuery) { return .cacheOff }
         if case .tunnel = body.framing { return .upgrade }
         if case .bypass(let reason) = RequestUse(head, content: body.framing) { return reason }
         return routes.stream(head.pathAndQuery) ? .stream : nil

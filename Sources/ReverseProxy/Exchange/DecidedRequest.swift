@@ -40,6 +40,8 @@ final class DecidedRequest: @unchecked Sendable {
     let waitedSince: Int64?
     /// The upstream connection that the request must use; nil: any connection of the pool.
     let owned: OwnedConnection?
+    /// Whether the operator excluded the path from the cache.
+    let isOff: Bool
     /// The exchange's record so far.
     let record: ExchangeRecord
 
@@ -60,6 +62,7 @@ final class DecidedRequest: @unchecked Sendable {
         (refusal, forwardToken, notStored) = (decision.refusal, decision.forwardToken, decision.notStored)
         lookedUpAt = facts.now
         self.client = client.address.map(\.clientNumber) ?? 0
+        isOff = entry.routes.isOff(head.pathAndQuery)
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
         var identity: [UInt8]?
         switch stage {
@@ -95,7 +98,7 @@ final class DecidedRequest: @unchecked Sendable {
         scopes = RequestScopes(other.scopes)
         client = 0
         (basis, record, waitedSince, lookedUpAt) = (other.basis, other.record, nil, other.lookedUpAt)
-        owned = nil
+        (owned, isOff) = (nil, other.isOff)
     }
 
     var isRefused: Bool { refusal != nil }
@@ -112,7 +115,8 @@ final class DecidedRequest: @unchecked Sendable {
 
     /// - Parameter mayCheck: whether the background has a free slot for a health check.
     func requestKind(mayCheck: @autoclosure () -> Bool) -> FailureMemory.RequestKind {
-        .init(mayRescue: mayRescue, isReading: isReading, mayCheckInBackground: isRepeatable && mayCheck())
+        if isOff { return .excluded }
+        return .init(mayRescue: mayRescue, isReading: isReading, mayCheckInBackground: isRepeatable && mayCheck())
     }
 }
 

@@ -182,7 +182,7 @@ extension Exchange {
             response, date: context.messages.date, extraCapacity: Self.usualLineBytes + stream.spaceNeeded(lines: [], framing),
             in: stream.spareOutput())
         if variesHere { NegotiatedHead.appendVary(beside: response.fields, to: &bytes) }
-        let detail = request.fetchTarget == nil ? nil : notStored.rawValue
+        let detail = request.fetchTarget == nil && notStored != .cacheOff ? nil : notStored.rawValue
         context.messages.cacheStatus.forwarded(forwarding(detail: detail), to: &bytes)
         context.messages.appendStale(StaleField.ofUpstream(response.fields), to: head, &bytes)
         appendWhy(to: &bytes)

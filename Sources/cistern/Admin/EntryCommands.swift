@@ -1,4 +1,4 @@
-// `cistern ls`, `show` and `purge`: lists, shows and removes stored responses.
+// `cistern ls` and `show`: lists and shows stored responses.
 
 import ArgumentParser
 import HTTPCore
@@ -173,103 +173,5 @@ struct Show: AdminCommand {
         }
         guard let reason = sum?["asks_upstream_because"]?.string else { return text + ": fresh" }
         return text + "; a request is sent to the upstream (\(reason))"
-    }
-}
-
-struct Purge: AdminCommand {
-    static let configuration = CommandConfiguration(
-        abstract: "Remove stored responses, or mark them as stale.",
-        discussion: """
-            A purge is complete when the command ends, and survives a restart or a crash. With --soft, copies are validated before their \
-            next use, and may still be served in a rescue.
-
-            In a fleet, the exit code says whether the other nodes are notified. 0: the purge is in the fleet's log. 75: Redis does \
-            not accept it yet; it is kept, and sent as soon as possible. 1: purge again to notify them. The admin interface responds with \
-            202 to the last two, and to the first until a Redis replica has the entry.
-
-            Examples:
-              cistern purge '/users?page=2'
-              cistern purge --prefix /users --soft
-              cistern purge --tag people
-              cistern purge --all
-            """)
-
-    @Argument(help: "One target: a path with its arguments, in any spelling. Purges all its variants and partitions.")
-    var target: String?
-
-    @Option(help: "All targets with this prefix.")
-    var prefix: String?
-
-    @Option(help: "All responses with this tag.")
-    var tag: String?
-
-    @Option(help: "One response, by its ID from ls --ids.")
-    var id: String?
-
-    @Flag(help: "Everything.")
-    var all = false
-
-    @OptionGroup var which: APIOption
-
-    @Flag(help: "Mark the responses as stale instead of removing them.")
-    var soft = false
-
-    @Flag(help: "JSON.")
-    var json = false
-
-    @OptionGroup var options: AdminOptions
-
-    func validate() throws {
-        let given = [target, prefix, tag, id].count { $0 != nil } + (all ? 1 : 0)
-        guard given == 1 else { throw ValidationError("Give one of: a target, --prefix, --tag, --id or --all.") }
-    }
-
-    func run(_ client: AdminClient) throws {
-        let arguments = [
-            ("target", target), ("prefix", prefix), ("tag", tag), ("id", id), ("all", all ? "true" : nil), ("soft", soft ? "true" : nil),
-            which.argument,
-        ]
-        let response = try client.value("POST", "purge", arguments)
-        if json { StandardOutput.write(response.serialized() + [0x0a]) } else { printResult(response, client) }
-        guard let nodes = response["nodes"]?.string else { return }
-        switch (nodes, response["reason"]?.string) {
-        case ("durable", _), (_, "no_replica"), (_, "not_replicated"): break
-        case ("pending", _): throw ExitCode.later
-        default: throw ExitCode.failure
-        }
-    }
-
-    private func printResult(_ response: JSONValue, _ client: AdminClient) {
-        let count = response["purged"]?.integer ?? 0
-        let hint = count > 0 || all ? "" : ": no stored response matches (see cistern ls)"
-        print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")\(hint)")
-        guard let nodes = response["nodes"]?.string else { return }
-        print(Self.sentence(nodes, response["reason"]?.string))
-        // The purge is done, whether or not this query succeeds.
-        let share = try? client.value("GET", "share")
-        if let note = share.flatMap(Self.secretNote) { print(note) }
-    }
-
-    /// A note about a node with another secret, which cannot decrypt this purge and marks all its responses stale instead; nil if there is
-    /// none.
-    static func secretNote(_ share: JSONValue) -> String? {
-        guard let unopened = share["unopened"]?.integer, unopened > 0 else { return nil }
-        return
-            "note: a node of this fleet has another share.secret_file (cistern share status). It cannot read this purge: all its stored responses count as stale, and may still be served in a rescue"
-    }
-
-    /// How far the purge has reached the other nodes.
-    private static func sentence(_ nodes: String, _ reason: String?) -> String {
-        switch (nodes, reason) {
-        case ("durable", _): "other nodes: notified, and a Redis replica has the entry"
-        case (_, "no_replica"):
-            "other nodes: notified; Redis has no replica, so if it loses its data, only this node can notify them again"
-        case (_, "not_replicated"): "other nodes: notified; no Redis replica has the entry yet; this node repeats it until one has it"
-        case ("pending", "not_reached"):
-            "other nodes: NOT notified yet, because Redis cannot be reached (cistern share status); this node sends the purge as soon as it can"
-        case ("pending", let reason):
-            "other nodes: NOT notified yet, because Redis rejects the purge (\(reason ?? "unknown")); this node repeats it until Redis accepts it"
-        default: "other nodes: NOT notified: too many purges are pending. Purge again once cistern share status shows fewer"
-        }
     }
 }

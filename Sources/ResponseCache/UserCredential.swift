@@ -1,0 +1,142 @@
+// The credential of a user whose responses are purged: a token, a cookie, or the fields that the user's app sends. It is held in memory for
+// the purge only. Other nodes receive it sealed.
+
+import CachePolicy
+import HTTPCore
+import Identity
+
+public struct UserCredential: Sendable, Equatable {
+    public enum Problem: String, Error, Sendable, CaseIterable {
+        case empty = "the credential is empty"
+        case tooLong = "the credential is longer than 16 KiB"
+        case tooManyFields = "the credential has more than four fields"
+        case malformed = "the credential has a control character, or a line that is not of the form NAME: VALUE"
+    }
+
+    /// Maximum length in bytes: that of the longest request head.
+    public static let limitBytes = 16 << 10
+    /// Maximum number of fields. Requests may have any subset of them.
+    public static let fieldLimit = 4
+
+    /// The text without surrounding white space.
+    public let text: [UInt8]
+    private let lines: [(name: String, value: String)]
+
+    public static func == (one: UserCredential, other: UserCredential) -> Bool { one.text == other.text }
+
+    /// - Parameter text: `NAME: VALUE` lines, or one line with a token, a cookie (`NAME=VALUE`) or the value of Authorization.
+    public init(_ text: [UInt8]) throws(Problem) {
+        let blanks: Set<UInt8> = [0x20, 0x09, 0x0d, 0x0a]
+        let start = text.drop { blanks.contains($0) }
+        guard let last = start.lastIndex(where: { !blanks.contains($0) }) else { throw .empty }
+        self.text = Array(start[...last])
+        guard self.text.count <= Self.limitBytes else { throw .tooLong }
+        let all = self.text.split { $0 == 0x0a || $0 == 0x0d }.map { Array($0.trimmed) }.filter { !$0.isEmpty }
+        guard all.allSatisfy({ $0.allSatisfy { $0 >= 0x20 && $0 != 0x7f || $0 == 0x09 } }) else { throw .malformed }
+        guard all.count <= Self.fieldLimit else { throw .tooManyFields }
+        let fields = all.map(Self.field)
+        guard all.count == 1 || fields.allSatisfy({ $0 != nil }) else { throw .malformed }
+        lines = fields.compactMap(\.self)
+    }
+
+    /// nil if the line does not begin with a field name and a colon.
+    private static func field(_ line: [UInt8]) -> (name: String, value: String)? {
+        guard let colon = line.firstIndex(of: UInt8(ascii: ":")), colon > 0 else { return nil }
+        let (name, value) = (line[..<colon], line[(colon + 1)...].trimmed)
+        guard !value.isEmpty, name.allSatisfy({ $0.isASCIILetter || $0.isASCIIDigit || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_") })
+        else { return nil }
+        return (String(decoding: name, as: UTF8.self), String(decoding: value, as: UTF8.self))
+    }
+
+    /// Returns the fields of all requests that may present the credential.
+    /// - Parameter names: fields that may carry a credential of unknown kind.
+    func requests(_ names: [String]) -> [Fields] {
+        guard lines.isEmpty else {
+            return (1..<(1 << lines.count)).map { subset in
+                Self.fields(lines.indices.filter { subset & 1 << $0 != 0 }.map { lines[$0] })
+            }
+        }
+        let word = String(decoding: text, as: UTF8.self)
+        // The value of Authorization has a scheme and a space.
+        guard !word.contains(" ") || isCookie else { return [Self.fields([("authorization", word)])] }
+        let others = names.filter { !$0.contains("*") && $0 != "cookie" && $0 != "authorization" }
+        let tokens = word.contains(" ") ? [] : [("authorization", "Bearer \(word)")] + others.map { ($0, word) }
+        return (tokens + (isCookie ? [("cookie", word)] : [])).map { Self.fields([$0]) }
+    }
+
+    /// Whether the line can be a cookie. The padding of Base64 does not count as a cookie's equals sign.
+    private var isCookie: Bool {
+        guard let equals = text.firstIndex(of: UInt8(ascii: "=")), equals > 0 else { return false }
+        return !text[..<equals].contains(0x20) && text[equals...].contains { $0 != UInt8(ascii: "=") }
+    }
+
+    private static func fields(_ lines: [(String, String)]) -> Fields {
+        var fields = Fields()
+        for (name, value) in lines { fields.append(name: name.lowercased(), value: value) }
+        return fields
+    }
+}
+
+/// The partitions of a user.
+public struct UserPartitions: Sendable {
+    public internal(set) var partitions: [[UInt8]] = []
+    /// Why the user may have further partitions that are unknown now, as a sentence; nil if all are known.
+    public internal(set) var doubt: String?
+
+    mutating func add(_ partition: [UInt8]?) {
+        if let partition, !partition.isEmpty, !partitions.contains(partition) { partitions.append(partition) }
+    }
+}
+
+extension ResponseCache {
+    /// Returns the partitions of requests with this credential. Empty if no rule recognizes it.
+    public func partitions(of user: UserCredential) -> UserPartitions {
+        var found = UserPartitions()
+        for fields in user.requests(settings.policy.credentials.fields) { keyMaker.add(partitionsOf: fields, to: &found) }
+        return found
+    }
+
+    /// Returns the partitions under which other nodes share the user's responses.
+    func fleetPartitions(of user: UserCredential) -> [[UInt8]] {
+        var found = UserPartitions()
+        for maker in fleetKeyMakers {
+            for fields in user.requests(settings.policy.credentials.fields) { maker.add(partitionsOf: fields, to: &found) }
+        }
+        return found.partitions
+    }
+}
+
+extension RequestKeyMaker {
+    /// Adds the partition that each credential rule gives to a request with these fields.
+    func add(partitionsOf fields: Fields, to found: inout UserPartitions) {
+        let parts = credentials(of: fields)
+        guard !isPrivate, !parts.isEmpty else { return }
+        let head = RequestHead(method: .get, target: [UInt8(ascii: "/")][...], version: .http11, fields: fields)
+        let own = partition(parts)
+        for rules in rules.all where !rules.areIgnored {
+            found.add(own)
+            if let index = rules.lookUp, index < lookUps.count {
+                let hash = isKeyedByHost ? partition(parts + hostPart(of: head)) : own
+                let known = lookUps[index].find(hash, now: time().wall.milliseconds).partition
+                found.add(known)
+                if known == nil {
+                    found.doubt =
+                        "credentials.identity.lookup has no result for this credential now, so responses stored for its user are not found: "
+                        + "send a request with the credential, then repeat the purge"
+                }
+            } else if let index = rules.tokens, index < tokens.count, fields.contains(.authorization) {
+                let identity = tokens[index].identity(
+                    of: fields, hash: own, now: time().wall.milliseconds, clock: time().monotonic
+                ) { partition(credentials(of: fields, authorizedBy: .claims($0))) }
+                switch identity {
+                case .verified(let user), .expired(let user): found.add(user.partition)
+                case .refused(.unknownKey), .refused(.tooMany), .refused(.notYetValid):
+                    found.doubt =
+                        "credentials.identity cannot verify this token now (\(identity.outcome.label)), so responses stored for its user "
+                        + "are not found: repeat the purge later, or with another token"
+                case .refused, .lookedUp: break
+                }
+            }
+        }
+    }
+}

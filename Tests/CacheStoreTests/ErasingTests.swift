@@ -1,0 +1,153 @@
+// Tests that erasing removes the bytes of removed and replaced items from the files, and changes nothing else: neither the other items nor
+// what a start after a crash finds.
+
+import CSystem
+import Glibc
+import Reactor
+import TestSupport
+import Testing
+
+@testable import CacheStore
+
+@Suite("Erasing removed items")
+struct ErasingTests {
+    private static func copy(_ path: String) throws -> Directory {
+        let copy = try Directory()
+        for file in names(in: path) where file != "lock" { copyFile(path + "/" + file, to: copy.path + "/" + file) }
+        return copy
+    }
+
+    /// Whether any file of the directory contains the bytes.
+    private static func contains(_ bytes: [UInt8], in directory: Directory) -> Bool {
+        directory.segments.contains { name in
+            let file = (try? TestTools.readBytes(directory.path + "/" + name)) ?? []
+            return TestTools.index(of: String(decoding: bytes, as: UTF8.self), in: file) != nil
+        }
+    }
+
+    private static func isKey(_ number: Int) -> (UnsafeRawBufferPointer) -> Bool { { $0.elementsEqual(key(number)) } }
+
+    private static func isAny(_ key: UnsafeRawBufferPointer) -> Bool { true }
+
+    @Test("removed and replaced items are gone from the files, all others stay, and a start after a crash finds no damage")
+    func erased() throws {
+        let directory = try Directory()
+        let store = try directory.open()
+        for number in 0..<10 { store.insert(item(number, 200_000)) }
+        store.flush()
+        store.insert(item(3, 1_000))
+        store.remove(key(4).span)
+        store.flush()
+        #expect(Self.contains(Array("head 4".utf8), in: directory) && directory.segments.count > 1)
+        let result = try store.erase(where: Self.isKey(4))
+        #expect(result.files == 1 && result.bytes > 200_000 && result.inUse == 0)
+        #expect(!Self.contains(Array("head 4".utf8), in: directory))
+        #expect(try store.erase(where: Self.isKey(4)).files == 0)
+        _ = try store.erase(where: Self.isKey(3))
+        for store in [store, try Self.copy(directory.path).open()] {
+            for number in 0..<10 where number != 4 { #expect(stored(store, number) == body(number, number == 3 ? 1_000 : 200_000)) }
+            #expect(stored(store, 4) == nil && store.statistics.damaged == 0 && store.statistics.opening.damagedSpans == 0)
+        }
+        store.insert(item(11))
+        store.flush()
+        #expect(stored(try Self.copy(directory.path).open(), 11) == body(11))
+    }
+
+    @Test("an item that is being read stays readable; its file counts as used")
+    func held() throws {
+        let directory = try Directory()
+        let store = try directory.open()
+        store.insert(item(1, 5_000))
+        store.flush()
+        let found = try #require(store.lookUp(key(1).span))
+        store.remove(key(1).span)
+        #expect(try store.erase(patience: 0, where: Self.isAny).inUse == 1)
+        #expect(withExtendedLifetime(found.owner) { Array(found.body) } == body(1, 5_000))
+        #expect(!Self.contains(Array("head 1".utf8), in: directory))
+    }
+
+    @Test("removals, marks and stale marks in a rewritten file keep their effect on older files")
+    func marks() throws {
+        let directory = try Directory()
+        let store = try directory.open()
+        for number in 0..<12 { store.insert(item(number, 200_000)) }
+        store.flush()
+        store.remove(key(0).span)
+        _ = store.markStale(store.id(of: key(1)))
+        store.insert(item(20, 300, retention: .always))
+        store.insert(item(21))
+        store.flush()
+        store.remove(key(21).span)
+        #expect(try store.erase(where: Self.isKey(21)).files == 1)
+        let after = try Self.copy(directory.path).open()
+        #expect(stored(after, 0) == nil && stored(after, 20) != nil)
+        #expect(after.lookUp(key(1).span)?.isMarkedStale == true && after.lookUp(key(2).span)?.isMarkedStale == false)
+    }
+
+    @Test("if the disk has no space for a copy, nothing changes, and the next start removes an incomplete copy")
+    func noSpace() throws {
+        let directory = try Directory()
+        let isFull = Mutex(false)
+        let store = try directory.open(allocate: { descriptor, bytes in
+            isFull.withLock { $0 } ? ENOSPC : csystem_allocate(descriptor, bytes)
+        })
+        for number in 0..<3 { store.insert(item(number)) }
+        store.flush()
+        store.remove(key(1).span)
+        isFull.withLock { $0 = true }
+        #expect(throws: EraseError.failed(code: ENOSPC, path: directory.path + "/erasing")) { try store.erase(where: Self.isAny) }
+        #expect(stored(store, 0) == body(0) && stored(store, 2) == body(2) && !directory.files.contains("erasing"))
+        store.close()
+        copyFile(directory.path + "/key", to: directory.path + "/erasing")
+        let next = try directory.open()
+        #expect(!directory.files.contains("erasing") && stored(next, 0) == body(0))
+    }
+
+    private final class World {
+        let directory: Directory
+        let store: ResponseStore
+        /// Lengths of the stored items.
+        var model: [Int: Int] = [:]
+
+        static let numbers = 20..<32
+
+        init() throws {
+            directory = try Directory()
+            store = try directory.open(16 << 20)
+        }
+
+        func check(_ store: ResponseStore) throws(ScheduleFailure) {
+            for number in Self.numbers {
+                try demand(stored(store, number) == model[number].map { body(number, $0) }, "item \(number)")
+            }
+        }
+    }
+
+    @Test("random changes: erasing changes no result, and erases every removed item")
+    func walk() {
+        RandomSchedules.run(20, steps: 40) { _ in
+            try World()
+        } step: { world, random in
+            let number = World.numbers.lowerBound + random.below(World.numbers.count)
+            switch random.below(10) {
+            case 0..<5:
+                let length = 1_000 + random.below(60_000)
+                world.model[number] = length
+                world.store.insert(item(number, length))
+            case 5..<7:
+                world.model[number] = nil
+                world.store.remove(key(number).span)
+            case 7: world.store.flush()
+            case 8:
+                _ = try world.store.erase(where: Self.isAny)
+                for number in World.numbers where world.model[number] == nil {
+                    try demand(!Self.contains(Array("head \(number)".utf8), in: world.directory), "item \(number) is on the disk")
+                }
+            default:
+                world.store.flush()
+                try world.check(try Self.copy(world.directory.path).open(16 << 20))
+            }
+            try world.check(world.store)
+        }
+    }
+}
