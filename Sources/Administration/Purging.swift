@@ -55,7 +55,8 @@ enum Purging {
         var erased: ErasedResponses?
 
         init(_ count: Int, _ purge: PurgeRequest, _ reach: PurgeReach? = nil) {
-            (self.count, isSoft, note, self.reach) = (count, purge.isSoft, purge.doubt, reach)
+            (self.count, isSoft, self.reach) = (count, purge.isSoft, reach)
+            note = purge.doubt ?? (count == 0 ? purge.hint : nil)
         }
 
         /// 202 if other nodes will apply the purge later.
@@ -95,6 +96,10 @@ struct PurgeRequest: Sendable {
     private let credential: UserCredential?
     /// Why the purge may be incomplete, as a sentence; nil if it is complete.
     let doubt: String?
+    /// What to check if the purge of a user selects nothing.
+    fileprivate var hint: String? {
+        credential == nil ? nil : "nothing was selected: if the user's requests have several credentials, give all of them"
+    }
     /// The purge in each API.
     let wanted: [PurgeSelection]
 

@@ -90,6 +90,21 @@ final class Segment: @unchecked Sendable {
         return number
     }
 
+    /// Reads from the file itself, because the mapping shows zeros where the disk fails.
+    func read(_ range: Range<Int>) throws(WriteError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: range.count)
+        var done = 0
+        while done < range.count {
+            let count = bytes.withUnsafeMutableBytes {
+                pread(descriptor.number, $0.baseAddress! + done, range.count - done, off_t(range.lowerBound + done))
+            }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw WriteError(code: count < 0 ? errno : EIO, path: path) }
+            done += count
+        }
+        return bytes
+    }
+
     /// Writes all of `bytes`.
     /// - Returns: nil on success.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ settings: StoreSettings) -> WriteError? {

@@ -110,7 +110,8 @@ extension StoreWriter {
         var removed: [(header: RecordHeader, offset: Int)] = []
         var isNeeded = false
         SegmentScan.forEachRecord(in: segment, seed: seed) { header, offset in
-            guard header.kind == .item,
+            // Notes are no removed item, although the index does not lead to them.
+            guard header.kind == .item, header.hash != .zero,
                 store.state.withLock({ $0.index.find(header.hash)?.leads(to: segment.number, offset) }) != true
             else { return }
             removed.append((header, offset))
@@ -136,7 +137,7 @@ extension Segment {
         var error = settings.allocate(file.number, size)
         var next = erased[...]
         for start in stride(from: 0, to: size, by: Self.pieceBytes) where error == 0 {
-            var piece = Array(UnsafeRawBufferPointer(start: base + start, count: min(Self.pieceBytes, size - start)))
+            var piece = try read(start..<min(start + Self.pieceBytes, size))
             while let record = next.first, record.offset < start + piece.count {
                 record.header.erase(at: record.offset, from: &piece, at: start, segment: number, seed: seed)
                 guard record.offset + record.header.recordBytes <= start + piece.count else { break }

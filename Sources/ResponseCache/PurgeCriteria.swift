@@ -101,6 +101,11 @@ public struct PurgeCriteria: Sendable, Equatable {
         }
     }
 
+    /// Returns why a purge of a user may be incomplete in an API of this node; nil if it is complete.
+    public func doubt(in cache: ResponseCache) -> String? {
+        user.flatMap { cache.opened($0) }.flatMap { cache.partitions(of: $0).doubt }
+    }
+
     /// Returns the selected entries of an API. A user is selected by `credential`, or by the sealed one.
     public func selection(in cache: ResponseCache, credential: UserCredential? = nil) -> EntrySelection {
         var selection = EntrySelection(

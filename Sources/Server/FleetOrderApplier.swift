@@ -56,6 +56,9 @@ final class FleetOrderApplier: FleetOrderReceiver {
             let meant = caches.indices.filter { selection.isMeant(caches[$0].state.settings) }
             let wanted = caches.compactMap { selection.purge(in: $0) }
             guard wanted.count == caches.count else { return }
+            if let doubt = meant.lazy.compactMap({ selection.criteria?.doubt(in: caches[$0]) }).first {
+                server.logger.error("a purge of a user, from another node, may be incomplete on this node: \(doubt)")
+            }
             let group = CacheGroup(caches, meaning: meant, named: selection.apis)
             _ = group.purge(wanted, isSoft: isSoft)
             if selection.criteria?.erases == true { erase(wanted, group) }

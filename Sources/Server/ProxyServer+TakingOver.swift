@@ -41,6 +41,7 @@ extension ProxyServer {
             process.peer.end()
             fleet?.log.takeLeftPurges()
             following.withLock { $0 = false }
+            purgeExcluded()
             logger.info("the former process has ended; the take-over is complete")
         }
     }

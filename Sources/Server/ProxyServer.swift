@@ -129,7 +129,8 @@ public final class ProxyServer: @unchecked Sendable {
             watchClock(on: $0)
             watchStatus(on: $0)
         }
-        purgeExcluded()
+        // A successor purges once the store's files are its own.
+        if predecessor == nil { purgeExcluded() }
     }
 
     /// Makes /readyz report that the process is stopping. Requests are still served.

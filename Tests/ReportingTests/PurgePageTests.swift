@@ -1,5 +1,6 @@
 // Tests of purges through the admin interface: conditions, users, dry runs, erasing, and the method PURGE.
 
+import Addresses
 import Administration
 import CachePolicy
 import Downstream
