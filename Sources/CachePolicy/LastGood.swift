@@ -189,7 +189,7 @@ public enum LastGood {
         case .valid, .tooDeep, .lenient: nil
         case .validScalar: isDelimited ? nil : .unprovenEnd
         case .empty: .emptyContent
-        case .invalid: .invalidJSON
+        case .incomplete, .invalid: .invalidJSON
         }
     }
 }

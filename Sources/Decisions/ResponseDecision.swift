@@ -201,12 +201,13 @@ extension CollectedFor {
     /// - Parameters:
     ///   - fault: fault of the content; nil if none.
     ///   - obstacle: why the content could not be judged; nil if it was.
-    ///   - mayRescue: whether a stored response may be served instead.
+    ///   - mayFail: whether a fault is a failure for the client: a stored response may be served instead, or the client has received a part of
+    ///     content that was cut off.
     public func decide(
-        _ fault: UpstreamFault?, obstacle: NotStoredReason? = nil, mayRescue: Bool, _ strictness: Strictness
+        _ fault: UpstreamFault?, obstacle: NotStoredReason? = nil, mayFail: Bool, _ strictness: Strictness
     ) -> WholeDecision {
         if case .gone(let reason) = self { return .rememberGone(reason) }
-        if let fault { return mayRescue && strictness == .rescue ? .fail(fault) : .passOn(fault.notStored, fault: fault) }
+        if let fault { return mayFail && strictness == .rescue ? .fail(fault) : .passOn(fault.notStored, fault: fault) }
         switch self {
         case .store: return obstacle.map { .passOn($0, fault: nil) } ?? .store
         case .check(let reason), .gone(let reason): return .passOn(reason, fault: nil)

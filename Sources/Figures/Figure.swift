@@ -6,6 +6,7 @@ public enum Figure: Int, CaseIterable, Sendable {
     case requestsInFlight
     case requestBytes
     case stored
+    case longResponses
     case examinedOffLoop
     case writesBeforeMarks
     case clientDirectivesIgnored
@@ -96,6 +97,9 @@ public enum Figure: Int, CaseIterable, Sendable {
             "Client requests in progress. Hits complete at once, so they hardly show.", .requestsInFlight),
         .init(.counter, "cistern_request_bytes", "Bytes of request content sent to the upstream.", .requestBytes),
         .init(.counter, "cistern_stored", "Responses handed to the store.", .stored),
+        .init(
+            .counter, "cistern_long_responses",
+            "Responses above cache.hold_limit that were sent to their clients while they were collected for the store.", .longResponses),
         .init(
             .counter, "cistern_content_examined_beside",
             "Contents of requests and responses that were examined off the event loop because of their length.", .examinedOffLoop),

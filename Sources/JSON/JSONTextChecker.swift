@@ -12,6 +12,8 @@ public enum JSONVerdict: Sendable, Equatable {
     /// Complete and balanced, but not valid by RFC 8259. Some parsers accept it (`JSONReading`).
     case lenient
     case empty
+    /// The beginning of a text that RFC 8259 permits.
+    case incomplete
     case invalid
 }
 
@@ -62,12 +64,13 @@ public struct JSONTextChecker: Sendable {
     }
 
     private var verdict: JSONVerdict {
-        guard depth == 0, pending.bytes.isEmpty, let state = JSONState(rawValue: state) else { return .invalid }
+        guard let state = JSONState(rawValue: state), state != .failed else { return .invalid }
+        guard depth == 0, pending.bytes.isEmpty else { return .incomplete }
         switch state {
-        case .value: return markAt == 1 || markAt == 2 ? .invalid : .empty
+        case .value: return markAt == 1 || markAt == 2 ? .incomplete : .empty
         case .afterValue: return isScalar ? .validScalar : deepObjects.isEmpty ? .valid : .tooDeep
         case .zero, .integer, .fraction, .exponentDigits: return .validScalar
-        default: return .invalid
+        default: return .incomplete
         }
     }
 

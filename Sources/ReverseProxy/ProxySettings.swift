@@ -103,6 +103,9 @@ public struct ContentSettings: Sendable {
     /// Maximum length in bytes of a response that is read whole before it is sent, so that an incomplete one can be replaced. Longer
     /// responses are streamed and not stored.
     public var bufferLimitBytes = 8 << 20
+    /// Maximum length in bytes of a response that is held until it is complete, although no stored response could replace it. A longer one
+    /// is forwarded while it is collected for the store.
+    public var holdLimitBytes = 1 << 20
     /// Maximum length in bytes of content that is decoded, searched and canonicalized on the loop, which takes less than a millisecond. The
     /// shard's worker examines longer content. Not configurable; tests reduce it.
     public var examinedAtOnceBytes = 64 << 10

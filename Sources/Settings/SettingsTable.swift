@@ -270,7 +270,13 @@ public enum SettingsTable {
                 """),
         Setting(
             path: "cache.buffer_limit", binding: .size(\.proxy.content.bufferLimitBytes, 1_024...gibibyte),
-            help: "Maximum size of a response that is buffered before it is sent. Larger responses are not stored."),
+            help: "Maximum size of a response that is stored. Larger responses are sent while they arrive, even if a response is stored."),
+        Setting(
+            path: "cache.hold_limit", binding: .size(\.proxy.content.holdLimitBytes, 0...gibibyte),
+            help: """
+                Maximum size of a response that is received completely before it is sent, if it is to be stored and no stored response can \
+                replace it. Larger responses are sent while they arrive. 0 holds none.
+                """),
         Setting(
             path: "cache.compress", binding: .choice(\.otherRoute.rules.compression),
             help:

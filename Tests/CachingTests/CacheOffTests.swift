@@ -1,9 +1,11 @@
 // Tests of routes with `cache: off`: their requests are forwarded as if there were no cache, and what was stored for them is purged.
 
+import Administration
 import CachePolicy
 import HTTPCore
 import JSON
 import ReverseProxy
+import Server
 import TestSupport
 import Testing
 

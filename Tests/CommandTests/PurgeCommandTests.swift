@@ -1,5 +1,6 @@
 // Tests of `cistern purge` with the real binary: users, partitions, patterns, ages, dry runs, erasing, and mistakes.
 
+import CacheStore
 import Glibc
 import JSON
 import TestSupport

@@ -153,7 +153,7 @@ struct SettingsWiringTests {
 
     /// Settings of `cache`, `credentials` and routes that only the request flow or senders use.
     private static let notForCache: Set = [
-        "cache.mode", "cache.rescue_after", "cache.collapse", "cache.collapse_wait", "cache.refresh_ahead",
+        "cache.mode", "cache.hold_limit", "cache.rescue_after", "cache.collapse", "cache.collapse_wait", "cache.refresh_ahead",
         "cache.refresh_ahead_hits", "cache.background_limit", "cache.recoded_memory", "cache.client_directives",
         "name", "path", "mode", "rescue_after", "refresh_ahead", "refresh_ahead_hits", "client_directives", "allow", "deny",
         "client_certificate", "methods", "content_limit", "stream", "upgrade", "invalidates_target",

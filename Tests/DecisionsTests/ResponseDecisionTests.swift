@@ -182,21 +182,21 @@ struct ResponseDecisionTests {
     func gone() {
         #expect(Self.use(.forbidden(.status), saysGone: true) == .collect(.gone(.status)))
         #expect(Self.use(.allowed, saysGone: true) == .collect(.store))
-        #expect(CollectedFor.gone(.status).decide(nil, mayRescue: true, .rescue) == .rememberGone(.status))
-        #expect(CollectedFor.gone(.status).decide(.invalidJSON, mayRescue: true, .rescue) == .rememberGone(.status))
+        #expect(CollectedFor.gone(.status).decide(nil, mayFail: true, .rescue) == .rememberGone(.status))
+        #expect(CollectedFor.gone(.status).decide(.invalidJSON, mayFail: true, .rescue) == .rememberGone(.status))
     }
 
     @Test("invalid content never replaces a stored response, and is passed on if there is none")
     func whole() {
-        #expect(CollectedFor.store.decide(nil, mayRescue: true, .rescue) == .store)
-        #expect(CollectedFor.store.decide(.invalidJSON, mayRescue: true, .rescue) == .fail(.invalidJSON))
-        #expect(CollectedFor.store.decide(.invalidJSON, mayRescue: true, .strict) == .passOn(.invalidJSON, fault: .invalidJSON))
-        #expect(CollectedFor.store.decide(.shrunk, mayRescue: false, .rescue) == .passOn(.notGood, fault: .shrunk))
-        #expect(CollectedFor.check(.noStore).decide(nil, mayRescue: true, .rescue) == .passOn(.noStore, fault: nil))
+        #expect(CollectedFor.store.decide(nil, mayFail: true, .rescue) == .store)
+        #expect(CollectedFor.store.decide(.invalidJSON, mayFail: true, .rescue) == .fail(.invalidJSON))
+        #expect(CollectedFor.store.decide(.invalidJSON, mayFail: true, .strict) == .passOn(.invalidJSON, fault: .invalidJSON))
+        #expect(CollectedFor.store.decide(.shrunk, mayFail: false, .rescue) == .passOn(.notGood, fault: .shrunk))
+        #expect(CollectedFor.check(.noStore).decide(nil, mayFail: true, .rescue) == .passOn(.noStore, fault: nil))
         // Content that could not be examined is not a failure.
-        #expect(CollectedFor.store.decide(nil, obstacle: .tooLarge, mayRescue: true, .rescue) == .passOn(.tooLarge, fault: nil))
-        #expect(CollectedFor.store.decide(nil, obstacle: .tooDeep, mayRescue: false, .strict) == .passOn(.tooDeep, fault: nil))
-        #expect(CollectedFor.check(.noStore).decide(nil, obstacle: .tooDeep, mayRescue: true, .rescue) == .passOn(.noStore, fault: nil))
-        #expect(CollectedFor.check(.noStore).decide(.emptyContent, mayRescue: true, .rescue) == .fail(.emptyContent))
+        #expect(CollectedFor.store.decide(nil, obstacle: .tooLarge, mayFail: true, .rescue) == .passOn(.tooLarge, fault: nil))
+        #expect(CollectedFor.store.decide(nil, obstacle: .tooDeep, mayFail: false, .strict) == .passOn(.tooDeep, fault: nil))
+        #expect(CollectedFor.check(.noStore).decide(nil, obstacle: .tooDeep, mayFail: true, .rescue) == .passOn(.noStore, fault: nil))
+        #expect(CollectedFor.check(.noStore).decide(.emptyContent, mayFail: true, .rescue) == .fail(.emptyContent))
     }
 }

@@ -58,7 +58,7 @@ struct ContentExaminationTests {
         }
     }
 
-    @Test("content too large or too deep to examine is not a fault and is not stored")
+    @Test("content too large or too deep to examine is not a fault and is not stored; truncated content is a fault")
     func obstacles() throws {
         let large = try TestContent.gzip("[" + String(repeating: " ", count: 100_000) + "1]")
         let bomb = try TestContent.gzip("[" + String(repeating: " ", count: 4 << 20) + "]")
@@ -69,8 +69,11 @@ struct ContentExaminationTests {
             (examination(bomb, .gzip, limit: 8 << 20), .init(obstacle: .tooLarge)),
             (examination(large, .gzip, isJSON: false, limit: 50_000), .init(obstacle: .tooLarge)),
             (examination(deep, mustHave: "/0", makesTag: true), .init(obstacle: .tooDeep)),
-            (examination(Array(deep.dropLast())), .init(fault: .invalidJSON)),
-            (examination(Array("[1".utf8)), .init(fault: .invalidJSON)),
+            (examination(Array(deep.dropLast())), .init(fault: .invalidJSON, isCut: true)),
+            (examination(Array("[1".utf8)), .init(fault: .invalidJSON, isCut: true)),
+            (examination(Array("[1]]".utf8)), .init(fault: .invalidJSON)),
+            (examination(try TestContent.gzip("[1"), .gzip), .init(decoded: Array("[1".utf8), fault: .invalidJSON, isCut: true)),
+            (examination(Array(try TestContent.gzip("[1]").dropLast()), .gzip), .init(fault: .undecodable, isCut: true)),
         ]
         for (examination, expected) in rows { #expect(examination.findings() == expected) }
         let coded = examination(try TestContent.gzip(String(decoding: deep, as: UTF8.self)), .gzip, makesTag: true).findings()

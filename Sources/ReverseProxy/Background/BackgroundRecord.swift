@@ -68,8 +68,9 @@ final class BackgroundRecord: FetchReceiver {
         end()
     }
 
-    /// The response cannot be stored, so its content is not read.
-    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool {
+    /// If the response cannot be stored, its content is not read.
+    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason?) -> Bool {
+        guard let notStored else { return false }
         record.result = .miss
         record.reasons.notStored = notStored
         end()

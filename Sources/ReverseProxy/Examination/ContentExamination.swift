@@ -68,6 +68,8 @@ public struct ContentExamination: Sendable {
         public var obstacle: NotStoredReason?
         /// Whether the content is JSON that RFC 8259 rejects but that lenient parsers may accept.
         public var isLenient = false
+        /// Whether content with a fault was cut off: its JSON ends early, or its coding cannot be decoded.
+        public var isCut = false
         /// Entity tag, with quotes.
         public var ownTag: [UInt8]?
 
@@ -94,7 +96,7 @@ public struct ContentExamination: Sendable {
             // This is not a fault of the upstream: content beyond the limit is not examined.
             return bytes < demands.limitBytes ? nil : Findings(obstacle: .tooLarge)
         } catch {
-            return Findings(fault: arrived.bytes.isEmpty ? .emptyContent : .undecodable)
+            return Findings(fault: arrived.bytes.isEmpty ? .emptyContent : .undecodable, isCut: true)
         }
     }
 
@@ -102,7 +104,7 @@ public struct ContentExamination: Sendable {
         guard arrived.isJSON else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
         return Findings(
             fault: LastGood.faultOfContent(verdict, isDelimited: arrived.isDelimited), obstacle: verdict == .tooDeep ? .tooDeep : nil,
-            isLenient: verdict == .lenient)
+            isLenient: verdict == .lenient, isCut: verdict == .incomplete)
     }
 
     /// Whether content without a coding is examined again once it is complete.

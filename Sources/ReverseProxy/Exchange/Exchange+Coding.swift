@@ -63,9 +63,10 @@ extension Exchange {
 
     /// Starts compression of a streamed response, if the client accepts it and there is memory for another encoder. HEAD receives the
     /// fields of GET.
-    func beginCoding(_ response: ResponseHead, length: Int?) -> PassedForm {
+    /// - Parameter hasBacklog: whether a long part of the content has arrived, which would take too long to compress at once.
+    func beginCoding(_ response: ResponseHead, length: Int?, hasBacklog: Bool) -> PassedForm {
         guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return .unchanged }
-        guard facts.form == .gzipped, stream.takesChunks else { return .unchangedForThisClient }
+        guard facts.form == .gzipped, stream.takesChunks, !hasBacklog else { return .unchangedForThisClient }
         guard head.method != .head else { return .gzipped }
         coding = context.messages.passedCodings.begin()
         return coding == nil ? .unchangedForThisClient : .gzipped

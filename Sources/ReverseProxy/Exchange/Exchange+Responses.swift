@@ -92,14 +92,7 @@ extension Exchange {
         noteKept(fetched.head.status, isKept: fetched.storage == .allowed)
         var response = fetched
         var lines: [UInt8] = []
-        var detail: String?
-        record.isStored = response.storage == .allowed
-        record.found.isGone = response.isRememberedAsGone
-        if case .forbidden(let reason) = response.storage {
-            record.reasons.notStored = reason
-            record.reasons.fault = response.fault
-            detail = reason.rawValue
-        }
+        let detail = noteStorage(of: response)?.rawValue
         context.messages.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
         context.messages.appendStale(StaleField.ofUpstream(response.head.fields), to: head, &lines)
         if let fault = response.fault { appendProxyStatus(details: fault, to: &lines) }
@@ -117,6 +110,16 @@ extension Exchange {
             bytes.append(atMost: ByteWriter.contentLengthBytes) { $0.put(contentLength: response.content.count) }
         }
         sendWhole(bytes, lines, .bytes(response.content), status: response.head.status)
+    }
+
+    /// Records whether the response is stored.
+    /// - Returns: why not; nil if it is stored.
+    func noteStorage(of response: FetchedResponse) -> NotStoredReason? {
+        record.isStored = response.storage == .allowed
+        record.found.isGone = response.isRememberedAsGone
+        guard case .forbidden(let reason) = response.storage else { return nil }
+        (record.reasons.notStored, record.reasons.fault) = (reason, response.fault)
+        return reason
     }
 
     /// Evaluates the client's preconditions, because the fetch did not forward them. Returns nil if the response must be sent in full.
@@ -147,12 +150,13 @@ extension Exchange {
     }
 
     /// Starts a streamed response.
-    func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
+    /// - Parameter notStored: nil if the response may be stored at its end.
+    func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason?) {
         noteKept(response.status, isKept: false)
         record.reasons.notStored = notStored
         record.reasons.isBypassedStream = request.fetchTarget == nil
         record.status = response.status.rawValue
-        switch beginCoding(response, length: length) {
+        switch beginCoding(response, length: length, hasBacklog: notStored == nil && length == nil) {
         case .unchanged: start(response, length: length, notStored, variesHere: false)
         case .unchangedForThisClient: start(response, length: length, notStored, variesHere: true)
         case .gzipped:
@@ -165,7 +169,7 @@ extension Exchange {
     /// - Parameters:
     ///   - response: head for the client.
     ///   - variesHere: whether other clients may receive another form, so that Vary must be added.
-    private func start(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason, variesHere: Bool) {
+    private func start(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason?, variesHere: Bool) {
         let isTunnel = response.status == 101
         if isTunnel { beginTunnel() }
         let framing: ResponseFraming =
@@ -182,7 +186,7 @@ extension Exchange {
             response, date: context.messages.date, extraCapacity: Self.usualLineBytes + stream.spaceNeeded(lines: [], framing),
             in: stream.spareOutput())
         if variesHere { NegotiatedHead.appendVary(beside: response.fields, to: &bytes) }
-        let detail = request.fetchTarget == nil && notStored != .cacheOff ? nil : notStored.rawValue
+        let detail = request.fetchTarget == nil && notStored != .cacheOff ? nil : notStored?.rawValue
         context.messages.cacheStatus.forwarded(forwarding(detail: detail), to: &bytes)
         context.messages.appendStale(StaleField.ofUpstream(response.fields), to: head, &bytes)
         appendWhy(to: &bytes)

@@ -343,6 +343,10 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     // MARK: The fetch's events
 
     func fetchBrought(_ response: FetchedResponse) {
+        if machine.state == .streaming {
+            _ = noteStorage(of: response)
+            return streamEnded()
+        }
         noteUpstream()
         recording?.begin(response.head)
         recording?.add(response.content.span)
@@ -358,16 +362,25 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     func fetchFailed(_ failure: FetchFailure) {
+        if machine.state == .streaming {
+            record.upstream.failure = failure
+            return breakStream(failure)
+        }
         if fetch != nil { noteUpstream() }
         handle(.fetchFailed(failure))
     }
 
-    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool {
+    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason?) -> Bool {
+        if machine.state == .streaming {
+            record.reasons.notStored = notStored
+            return true
+        }
         noteUpstream()
         perform(machine.handle(.streamBegan)) {
             stopTimers()
             body = .none
             recording?.begin(head)
+            if notStored == nil { context.reporting.count(.longResponses) }
             self.begin(head, length: length, notStored)
         }
         return machine.state == .streaming
@@ -375,7 +388,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func streamBrought(_ bytes: Span<UInt8>) {
         context.loop.assertOnLoop()
-        guard machine.state == .streaming else { return }
+        guard machine.state == .streaming, !bytes.isEmpty else { return }
         recording?.add(bytes)
         guard let coding else { return write(bytes) }
         write(coding.code(bytes).span)
@@ -397,7 +410,10 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     func streamBroke(_ error: UpstreamError) {
-        guard machine.state == .streaming else { return }
+        if machine.state == .streaming { breakStream(.transfer(error)) }
+    }
+
+    private func breakStream(_ failure: FetchFailure) {
         // If a connection closes without a response, a client retries. So a response that has not been sent yet is withdrawn.
         let isTakenBack = stream.takeBackResponse()
         coding = nil
@@ -405,6 +421,6 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             (record.reasons.notStored, record.reasons.isBypassedStream, record.bodyBytes) = (nil, false, 0)
             noteUpstream()
         }
-        perform(machine.handle(.streamBroke(.transfer(error), isTakenBack: isTakenBack))) { self.breakOff() }
+        perform(machine.handle(.streamBroke(failure, isTakenBack: isTakenBack))) { self.breakOff() }
     }
 }

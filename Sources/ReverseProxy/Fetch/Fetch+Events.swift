@@ -30,9 +30,10 @@ extension Fetch {
         transfer?.endContent()
     }
 
+    /// A response that is collected is not paused, so that a slow client does not delay the store and other clients.
     func pause() {
         context.loop.assertOnLoop()
-        transfer?.pause()
+        if forwarded == nil { transfer?.pause() }
     }
 
     func resume() {

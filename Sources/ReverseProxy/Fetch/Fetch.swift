@@ -59,6 +59,8 @@ final class Fetch: @unchecked Sendable {
     /// Number of the response head for comparison with later ones; nil if it is processed in full.
     var headNumber: UInt64?
     var repetition = Repetition.nothing
+    /// Number of collected bytes that the client has received; nil if the response is held until it is complete.
+    var forwarded: Int?
     /// Index of the upstream address that responded.
     var address = 0
     /// Exists until the response to an unsafe request has arrived.
@@ -165,6 +167,7 @@ final class Fetch: @unchecked Sendable {
         case .handOver:
             successor?.fetch = self
             receiver = successor
+            forwarded = nil
         }
         return nil
     }
@@ -243,12 +246,14 @@ final class Fetch: @unchecked Sendable {
         collected.begin(
             length: length, isJSON: repetition == .head || isJSON(response) && ContentCoding(response.fields) == .identity,
             isCheckedAtEnd: isKnown && purpose == .store && length.map { $0 <= context.rules.examinedAtOnceBytes } ?? false)
+        if let length, length > context.rules.holdLimitBytes { startForwarding() }
     }
 
     private func buffer(_ content: Span<UInt8>) {
-        let wasTooLong = isTooLongForNodes(collected.bytes.count)
+        let before = collected.bytes.count
         collected.append(content, limit: context.rules.bufferLimitBytes)
-        if !wasTooLong, isTooLongForNodes(collected.bytes.count) { endLeaseOfTooLong() }
+        if !isTooLongForNodes(before), isTooLongForNodes(collected.bytes.count) { endLeaseOfTooLong() }
+        forwardCollected(since: before)
     }
 
     private func stream(length: Int?, _ reason: NotStoredReason) -> FetchMachine.Event? {
@@ -267,7 +272,7 @@ final class Fetch: @unchecked Sendable {
         let buffered = collected.bytes
         collected.removeAll()
         if let unwanted = stream(length: nil, .tooLarge) { return unwanted }
-        receiver?.streamBrought(buffered.span)
+        receiver?.streamBrought(buffered.span.extracting((forwarded.take() ?? 0)...))
         receiver?.streamBrought(content)
         return nil
     }
@@ -344,8 +349,8 @@ final class Fetch: @unchecked Sendable {
         // After a client's own write, an empty response is intended.
         let isWanted = findings.fault == .emptyContent && subject.mayRescue && hasSeen(.afterOwnWrite)
         return purpose.decide(
-            findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings), mayRescue: subject.mayRescue && !isWanted,
-            context.rules.strictness)
+            findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings),
+            mayFail: forwarded == nil ? subject.mayRescue && !isWanted : findings.isCut, context.rules.strictness)
     }
 
     /// JSON that RFC 8259 rejects never replaces a stored response with valid JSON.
@@ -412,6 +417,7 @@ final class Fetch: @unchecked Sendable {
         var fetched = FetchedResponse(head: shown.head, content: shown.content, storage: storage)
         complete(&fetched)
         if storage == .allowed { context.reporting.count(.stored) }
+        forwardAll()
         endFlight(isOvertaken ? .overtaken : FlightOutcome(storage))
         finish { $0.fetchBrought(fetched) }
     }

@@ -44,6 +44,8 @@ struct FetchRules {
     var makesEntityTags: Bool { api.settings.policy.makesEntityTags }
     /// Maximum length of content that is buffered, in bytes.
     var bufferLimitBytes: Int { api.settings.content.bufferLimitBytes }
+    /// Maximum length of content that is held although no stored response could replace it, in bytes.
+    var holdLimitBytes: Int { api.settings.content.holdLimitBytes }
     /// Maximum length of content that is examined on the event loop, in bytes.
     var examinedAtOnceBytes: Int { api.settings.content.examinedAtOnceBytes }
     /// The upstream's origin, with which references in responses are compared.

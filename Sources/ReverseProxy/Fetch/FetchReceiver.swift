@@ -38,9 +38,10 @@ protocol FetchReceiver: AnyObject {
     func fetchConfirmed(_ confirmation: Confirmation)
     /// The upstream sent no response, or a bad one for which a stored response may be served.
     func fetchFailed(_ failure: FetchFailure)
-    /// The response is streamed, because it is too large to hold or is not stored.
-    /// - Returns: whether the content is wanted. If not, this call is final.
-    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool
+    /// The response is forwarded while it arrives. Called again if it turns out to be too large for the store.
+    /// - Parameter notStored: nil if the response is also collected. Its end is then `fetchBrought` or `fetchFailed`, as if it were held.
+    /// - Returns: whether the content is wanted. If not, and the response is not collected, this call is final.
+    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason?) -> Bool
     func streamBrought(_ bytes: Span<UInt8>)
     func streamEnded()
     func streamBroke(_ error: UpstreamError)
