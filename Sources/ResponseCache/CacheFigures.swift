@@ -47,9 +47,9 @@ public struct CacheFigures: Sendable {
             ])
         writer.counter("cistern_store_reinserted", "Stored responses rewritten because they had been used.", UInt64(store.reinserted))
         writer.counter(
-            "cistern_store_confirmations_written", "Confirmations whose time was written to the store.", UInt64(store.notesWritten))
+            "cistern_store_confirmations_written", "Confirmation times that were written to the store.", UInt64(store.notesWritten))
         writer.gauge(
-            "cistern_store_confirmations_pending", "Confirmations whose time is in memory only, until it is written.",
+            "cistern_store_confirmations_pending", "Confirmation times that wait in memory to be written.",
             Double(store.notesWaiting))
         writer.counter(
             "cistern_store_disk_reads", "Stored responses that had to be read from disk, because they were not in memory.",

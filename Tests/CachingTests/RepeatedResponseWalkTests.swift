@@ -2,6 +2,7 @@
 // and the time of the last response that may be stored.
 
 import HTTPCore
+import JSON
 import Reactor
 import ReverseProxy
 import TestSupport
@@ -12,9 +13,9 @@ private struct Walk {
     /// Head fields; the last ones forbid storing.
     private static let heads = [
         [], ["X-Total: 1"], ["X-Total: 2"], ["Vary: Accept-Language"], ["Set-Cookie: a=1; Path=/"], ["Cache-Control: no-cache"],
-        ["Age: 3"], ["Cache-Control: no-store"], ["Cache-Control: private"],
+        ["Cache-Control: no-store"], ["Cache-Control: private"],
     ]
-    private static let storedHeads = 7
+    private static let storedHeads = 6
 
     private let play: ProxyPlay
     private var head: [String] = []
@@ -22,8 +23,16 @@ private struct Walk {
     private var tag: String?
     private var number = 0
     /// The data and the time of the last response that may be stored.
-    private var stored: (content: String, tag: String?, milliseconds: Int64, age: Int64)?
+    private var stored: (content: String, tag: String?, milliseconds: Int64)?
     private(set) var (repeated, rescued) = (0, 0)
+
+    /// Whether two contents have equal data. The stored spelling is kept as long as the data does not change.
+    private static func areEqual(_ one: String, _ other: String?) -> Bool { canonical(one) == other.flatMap(canonical) }
+
+    private static func canonical(_ text: String) -> [UInt8]? {
+        let bytes = Array(text.utf8)
+        return CanonicalJSON.make(bytes.span)
+    }
 
     init() throws { play = try ProxyPlay(ScriptedOrigin { _ in [] }) { _ in } }
 
@@ -33,7 +42,6 @@ private struct Walk {
         case 0: content = random.pick(Self.contents)
         case 1: head = random.pick(Self.heads)
         case 2: tag = random.pick([nil, "\"one\"", "\"two\""])
-        case 3: try rescue()
         default: try fetch(&random)
         }
     }
@@ -54,20 +62,23 @@ private struct Walk {
         // A 304 confirms the stored content: the upstream's tag names one content here only if the content did not change.
         let isConfirmed = response["Cache-Status"]?.contains("fwd-status=304") == true
         let received = isConfirmed ? stored?.content ?? "" : content
-        try demand(response.text == received, "received \(response.text) instead of \(received)")
-        try demand(isConfirmed || response["X-Request-Id"] == "\(number)", "fields of another response")
+        try demand(
+            isConfirmed ? Self.areEqual(response.text, received) : response.text == received,
+            "received \(response.text) instead of \(received)")
+        try demand(isConfirmed || response["X-Request-Id"] == "\(number)", "fields of another response: \(response)")
         if isConfirmed || response["Cache-Status"]?.contains("stored") == true { repeated += 1 }
         guard let kind = Self.heads.firstIndex(of: head), kind < Self.storedHeads else { return }
-        stored = (received, tag ?? response["ETag"], play.time.wallMilliseconds, head == ["Age: 3"] ? 3 : 0)
+        stored = (received, tag ?? response["ETag"], play.time.wallMilliseconds)
     }
 
-    private mutating func rescue() throws {
+    /// Only at the end: after a failure, background checks would store responses of which the walk does not know.
+    mutating func rescue() throws {
         guard let stored else { return }
         play.origin.react { _ in [.json("{}", status: "503 Unavailable")] }
         let response = try play.get("/x")
-        try demand(response.status == 200 && response.text == stored.content, "\(response.text) instead of \(stored.content)")
+        try demand(response.status == 200 && Self.areEqual(response.text, stored.content), "\(response.text) instead of \(stored.content)")
         try demand(response["ETag"] == stored.tag, "\(response["ETag"] ?? "-") instead of \(stored.tag ?? "-")")
-        let age = (play.time.wallMilliseconds - stored.milliseconds) / 1000 + stored.age
+        let age = (play.time.wallMilliseconds - stored.milliseconds) / 1000
         let received = response["Age"].flatMap { Int64($0) } ?? -1
         try demand(abs(received - age) <= 1, "Age \(received) instead of \(age)")
         rescued += 1
@@ -79,13 +90,14 @@ struct RepeatedResponseWalk {
     @Test("a rescue has the data, the tag and the time of the last response that may be stored")
     func walk() {
         let counts = Mutex((repeated: 0, rescued: 0))
-        let isWhole = RandomSchedules.run(60, steps: 60) { _ in
+        let isWhole = RandomSchedules.run(100, steps: 40) { _ in
             try Walk()
         } step: { walk, random in
             try walk.step(&random)
         } end: { walk in
+            try walk.rescue()
             counts.withLock { $0 = ($0.repeated + walk.repeated, $0.rescued + walk.rescued) }
         }
-        if isWhole { #expect(counts.withLock { $0.repeated > 1000 && $0.rescued > 200 }) }
+        if isWhole { #expect(counts.withLock { $0.repeated > 1000 && $0.rescued > 50 }) }
     }
 }

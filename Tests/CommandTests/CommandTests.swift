@@ -224,8 +224,8 @@ struct CommandTests {
         "an impossible or invalid command prints one sentence and sets the exit code", .slow,
         arguments: [
             ("show /none", 1, "nothing is stored for /none"), ("show xyz", 1, "32 hexadecimal digits"),
-            ("purge", 64, "Give one of: a target"),
-            ("purge --all --tag x", 64, "Give one of: a target"), ("purge --prefix users", 1, "must begin with a slash"),
+            ("purge", 64, "Give --id, or --all, or"),
+            ("purge --all --tag x", 64, "Give --id, or --all, or"), ("purge --prefix users", 1, "must begin with a slash"),
             ("ls --limit 0", 64, "must be more than 0"), ("status --watch --interval 0", 64, "--interval"),
             ("mode offline --route none", 1, "No route is called none: there is none."),
             ("mode offline --route a --prefix /a", 64, "not both"), ("mode --route a", 64, "Give a mode for --prefix or --route"),

@@ -29,14 +29,18 @@ final class ExaminedContents {
         set {
             if entries[index(number)].number == 0 {
                 used += 1
-                if used * 2 > entries.count, bits < Self.mostBits { grow() }
+                if used * 4 > entries.count, bits < Self.mostBits { grow() }
             }
             entries[index(number)] = newValue
         }
     }
 
-    /// The numbers are offsets in files, so their low bits are not evenly distributed.
-    private func index(_ number: UInt64) -> Int { Int(truncatingIfNeeded: (number &* 0x9e37_79b9_7f4a_7c15) >> UInt64(64 - bits)) }
+    /// The numbers are offsets in files, so their bits are mixed (MurmurHash3).
+    private func index(_ number: UInt64) -> Int {
+        var mixed = (number ^ number >> 33) &* 0xff51_afd7_ed55_8ccd
+        mixed = (mixed ^ mixed >> 33) &* 0xc4ce_b9fe_1a85_ec53
+        return Int(truncatingIfNeeded: (mixed ^ mixed >> 33) & UInt64(entries.count - 1))
+    }
 
     private func grow() {
         let former = entries

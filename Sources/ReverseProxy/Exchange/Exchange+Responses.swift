@@ -154,7 +154,7 @@ extension Exchange {
     func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason?) {
         noteKept(response.status, isKept: false)
         record.reasons.notStored = notStored
-        record.reasons.isBypassedStream = request.fetchTarget == nil
+        record.reasons.isBypassedStream = request.fetchTarget == nil && notStored != .cacheOff
         record.status = response.status.rawValue
         switch beginCoding(response, length: length, hasBacklog: notStored == nil && length == nil) {
         case .unchanged: start(response, length: length, notStored, variesHere: false)

@@ -15,8 +15,8 @@ struct Purge: AdminCommand {
             or a crash. With --soft, copies are validated before their next use, and may still be served in a rescue. With --erase, their \
             bytes are also removed from the cache directory when the command ends.
 
-            --user reads a credential, which appears on no command line and in no log: lines NAME: VALUE with the fields that the app sends \
-            (at most four), or one line with a token, a cookie NAME=VALUE or the value of Authorization.
+            --user reads a credential, which appears on no command line and in no log. It has at most four lines NAME: VALUE with fields \
+            that the app sends, or one line: a token, a cookie NAME=VALUE, or the value of Authorization.
 
             In a fleet, the exit code says whether the other nodes are notified. 0: the purge is in the fleet's log. 75: Redis does \
             not accept it yet; it is kept, and sent as soon as possible. 1: purge again to notify them. The admin interface responds with \
