@@ -40,7 +40,9 @@ struct Demo: ParsableCommand {
             address: server.addresses.first.map { "\($0)" } ?? listen, adminURL: server.adminAddresses.first?.url ?? "",
             samplePort: stage.sample.port, controlPort: stage.sample.controlPort,
             program: DemoChapters.quoted(CommandLine.arguments.first ?? "cistern"), storeDirectory: stage.settings.store.directory)
+        // The addresses are open already. Messages of the start follow.
         StandardOutput.write(chapters.start)
+        stage.start()
         signals.wait()
     }
 }
@@ -54,7 +56,7 @@ final class DemoStage {
     let temporary: TemporaryDirectory
     private let store: TemporaryDirectory
 
-    /// Starts both.
+    /// Opens the addresses of both.
     init(listen: String = "127.0.0.1:0", cacheDirectory: String? = nil, level: Logger.Level) throws {
         guard let temporary = TemporaryDirectory("cistern-demo"), let store = TemporaryDirectory("cistern-demo-store") else {
             StandardError.write("cistern: cannot create a temporary directory: \(SystemError.words())\n")
@@ -71,6 +73,9 @@ final class DemoStage {
             LogSetup.writer.finish()
             throw error
         }
+    }
+
+    func start() {
         sample.start()
         server.start()
     }

@@ -20,6 +20,7 @@ protocol DemoExample: ParsableCommand {
 extension DemoExample {
     func run() throws {
         let stage = try DemoStage(level: .error)
+        stage.start()
         defer { stage.stop() }
         guard let address = stage.server.addresses.first else { return }
         do {
