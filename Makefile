@@ -165,7 +165,7 @@ manifests: $(if $(filter .build/release/cistern,$(BINARY)),build)
 	.build/manifests/bin/python Tests/Packaging/manifests.py --cistern $(BINARY)
 
 # The files of a release in .build/dist: a tarball, a Debian package, the software bill of materials (CycloneDX) and SHA256SUMS. Fails if
-# Debian has a newer version of a library that is linked in. The same source gives the same files, bit for bit.
+# Debian has a newer version of a library that is linked in. Packing one program twice gives equal files.
 VERSION = $(shell sed -n 's/.*static let text = "\(.*\)"/\1/p' Sources/cistern/Cistern.swift)
 
 dist: $(if $(filter .build/release/cistern,$(BINARY)),build) packages deb-packages

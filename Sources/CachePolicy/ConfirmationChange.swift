@@ -20,10 +20,11 @@ public enum ConfirmationChange: Sendable {
         "content-security-policy", "cross-origin-resource-policy", "no-vary-search", "surrogate-control", "surrogate-key",
     ]
     /// Fields that identify or measure one exchange. Under `rescue`, a stored response keeps those of the exchange that fetched it.
-    private static let ofExchange: [StaticString] = [
-        "cf-ray", "correlation-id", "request-id", "traceparent", "tracestate", "x-amz-cf-id", "x-amz-id-2", "x-amz-request-id",
-        "x-amzn-requestid", "x-amzn-trace-id", "x-cloud-trace-context", "x-correlation-id", "x-envoy-upstream-service-time",
-        "x-github-request-id", "x-ms-request-id", "x-request-id", "x-response-time", "x-runtime", "x-served-by", "x-timer", "x-trace-id",
+    private static let ofExchange: KnownFieldSet = [.traceparent, .tracestate, .xAmznTraceID, .xCorrelationID, .xRequestID]
+    private static let otherOfExchange: [StaticString] = [
+        "cf-ray", "correlation-id", "request-id", "x-amz-cf-id", "x-amz-id-2", "x-amz-request-id", "x-amzn-requestid",
+        "x-cloud-trace-context", "x-envoy-upstream-service-time", "x-github-request-id", "x-ms-request-id", "x-response-time", "x-runtime",
+        "x-served-by", "x-timer", "x-trace-id",
     ]
 
     /// - Parameters:
@@ -82,9 +83,11 @@ public enum ConfirmationChange: Sendable {
     /// Returns whether the field may differ in each response.
     private static func differs(_ name: Span<UInt8>, _ strictness: Strictness) -> Bool {
         if ofContent.contains(where: { name.equalsIgnoringCase($0) }) || StoredHead.isDigest(name) { return true }
-        return strictness == .rescue && isOfExchange(name)
+        return strictness == .rescue && isOfExchange(KnownField(name), name)
     }
 
     /// Returns whether the field identifies or measures one exchange.
-    static func isOfExchange(_ name: Span<UInt8>) -> Bool { ofExchange.contains { name.equalsIgnoringCase($0) } }
+    static func isOfExchange(_ known: KnownField?, _ name: Span<UInt8>) -> Bool {
+        known.map(ofExchange.contains) ?? otherOfExchange.contains { name.equalsIgnoringCase($0) }
+    }
 }

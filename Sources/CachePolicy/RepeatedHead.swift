@@ -4,10 +4,8 @@
 import HTTPCore
 
 public enum RepeatedHead {
-    /// Recognized fields that no decision about storing reads. Date is read, but separately.
-    private static let changing: KnownFieldSet = [
-        .date, .serverTiming, .traceparent, .tracestate, .xAmznTraceID, .xCorrelationID, .xRequestID,
-    ]
+    /// Fields with a new value in each response, besides those of one exchange. The caller reads Date.
+    private static let changing: KnownFieldSet = [.date, .serverTiming]
     /// Fields that must be processed in each response.
     private static let processed: KnownFieldSet = [.age, .expires, .setCookie, .setCookie2]
 
@@ -19,12 +17,9 @@ public enum RepeatedHead {
         var number = seed ^ UInt64(head.status.rawValue)
         let bytes = head.fields.bytes.span
         for entry in head.fields.entries {
-            if let field = entry.known {
-                if changing.contains(field) { continue }
-            } else {
-                let name = bytes.extracting(entry.nameRange)
-                if MomentaryFields.isRateLimit(name) || ConfirmationChange.isOfExchange(name) { continue }
-            }
+            let name = bytes.extracting(entry.nameRange)
+            if changing.holds(entry) || ConfirmationChange.isOfExchange(entry.known, name) { continue }
+            if entry.known == nil, MomentaryFields.isRateLimit(name) { continue }
             let line = bytes.extracting(Int(entry.nameStart)..<Int(entry.valueStart + entry.valueLength))
             number = ContentHash.number(of: line, seed: number)
         }

@@ -8,7 +8,7 @@ import Reactor
 
 enum NotificationCommand {
     /// Variables besides those of the notification.
-    private static let environment = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"]
+    private static let environment = ["PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"]
 
     /// Runs the command and waits for its end. Blocks.
     /// - Parameters:
@@ -25,9 +25,8 @@ enum NotificationCommand {
         guard WholeWrite.write(content, to: input) == content.count, lseek(input, 0, SEEK_SET) == 0 else {
             return .failed("no standard input for the command: \(SystemError.words())")
         }
-        let variables = environment + notification.environment.map { "\($0.name)=\($0.value)" }
-        switch spawn(words, variables, input: input, showsOutput: showsOutput) {
-        case .failure(let failure): return .rejected("the command cannot be started: \(SystemError.words(failure.code))")
+        switch start(words, notification, input: input, showsOutput: showsOutput) {
+        case .failure(let failure): return .rejected("the command cannot be started: \(failure)")
         case .success(let process):
             let isInTime = wait(for: process, timeoutMilliseconds, patience)
             guard let code = end(process) else { return .rejected("the exit code of the command is unknown") }
@@ -35,35 +34,20 @@ enum NotificationCommand {
         }
     }
 
-    private struct Failure: Error { let code: Int32 }
-
-    private static func spawn(_ words: [String], _ variables: [String], input: Int32, showsOutput: Bool) -> Result<pid_t, Failure> {
-        var arguments = words.map { strdup($0) } + [nil]
-        var entries = variables.map { strdup($0) } + [nil]
-        defer { for pointer in arguments + entries { free(pointer) } }
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        var signals = sigset_t()
-        sigemptyset(&signals)
-        posix_spawnattr_setsigmask(&attributes, &signals)
-        sigfillset(&signals)
-        posix_spawnattr_setsigdefault(&attributes, &signals)
-        posix_spawnattr_setpgroup(&attributes, 0)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP))
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO)
-        if !showsOutput {
-            for output in [STDOUT_FILENO, STDERR_FILENO] {
-                posix_spawn_file_actions_addopen(&actions, output, "/dev/null", O_WRONLY, 0)
+    private static func start(_ words: [String], _ notification: Notification, input: Int32, showsOutput: Bool)
+        -> Result<pid_t, ChildProcess.Failure>
+    {
+        var variables = environment
+        for variable in notification.environment { variables[variable.name] = variable.value }
+        return ChildProcess.start(words, variables, resetting: nil, asGroup: true) { actions in
+            posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO)
+            if !showsOutput {
+                for output in [STDOUT_FILENO, STDERR_FILENO] {
+                    posix_spawn_file_actions_addopen(&actions, output, "/dev/null", O_WRONLY, 0)
+                }
             }
+            csystem_close_from(&actions, STDERR_FILENO + 1)
         }
-        csystem_close_from(&actions, STDERR_FILENO + 1)
-        var process: pid_t = 0
-        let failed = posix_spawn(&process, words[0], &actions, &attributes, &arguments, &entries)
-        return failed == 0 ? .success(process) : .failure(Failure(code: failed))
     }
 
     /// Interval in milliseconds in which `patience` is observed.
@@ -97,6 +81,6 @@ enum NotificationCommand {
         // In a container, this may be process 1, which inherits the other processes of the group.
         while case let other = waitpid(-process, nil, 0), other > 0 || errno == EINTR {}
         guard reaped == process else { return nil }
-        return status & 0x7f == 0 ? status >> 8 & 0xff : 128 + status & 0x7f
+        return ChildProcess.exitCode(status)
     }
 }

@@ -64,9 +64,7 @@ extension ResponseCache {
         guard let fresh = isFound ? head : freshened(base, by: response, recency, for: request.head),
             mayKeep(fresh, response, for: request)
         else { return (.unshareable, false) }
-        if let change = waitingChange(fresh.metadata, fresh.bytes, confirming: base), note(base, fresh.metadata) {
-            return (.stored, isFound && change == .times)
-        }
+        if let change = recordChange(fresh.metadata, fresh.bytes, confirming: base) { return (.stored, isFound && change == .times) }
         return (write(base, fresh, for: request, recency, now: now) == .outdated ? .outdated : .stored, false)
     }
 
@@ -82,8 +80,8 @@ extension ResponseCache {
             guard let fresh = freshened(base, by: response, recency, for: request.head),
                 mayKeep(fresh, response, for: request)
             else { return }
-            let mayWait = waitingChange(fresh.metadata, fresh.bytes, confirming: base) != nil
-            if !mayWait || !note(base, fresh.metadata) { _ = write(base, fresh, for: request, recency, now: now) }
+            guard recordChange(fresh.metadata, fresh.bytes, confirming: base) == nil else { return }
+            _ = write(base, fresh, for: request, recency, now: now)
         case .stale:
             guard base.metadata.freshnessLifetime ?? 0 > 0 else { return }
             // A response imported while the HEAD request was in flight has the later order.
@@ -197,17 +195,18 @@ extension ResponseCache {
         return store.setNote(note, of: key.span, ifStill: found.written)
     }
 
-    /// Records the time of a response whose fields and data equal those of an earlier one that changed only the times.
+    /// Records the time of a response that repeats the fields and data of an earlier one, which changed only the times.
     /// - Parameter fresh: the stored metadata with the times of the response.
     /// - Returns: false if the store must be updated.
     public func record(_ fresh: StoredMetadata, of found: FoundResponse) -> Bool {
         mayWait(.times, fresh, confirming: found) && note(found, fresh)
     }
 
-    /// Returns what a confirmation changes; nil if that must be written at once.
-    private func waitingChange(_ fresh: StoredMetadata, _ head: [UInt8], confirming found: FoundResponse) -> ConfirmationChange? {
+    /// Records only the time of a confirmation, if that is sufficient.
+    /// - Returns: what the confirmation changes; nil if it must be written.
+    private func recordChange(_ fresh: StoredMetadata, _ head: [UInt8], confirming found: FoundResponse) -> ConfirmationChange? {
         let change = ConfirmationChange(from: found.metadata, found.head.span, to: fresh, head.span, strictness: strictness)
-        return mayWait(change, fresh, confirming: found) ? change : nil
+        return mayWait(change, fresh, confirming: found) && note(found, fresh) ? change : nil
     }
 
     /// Returns whether a confirmation need not be written at once. A response that is validated before each use may keep fields of its
@@ -232,10 +231,8 @@ extension ResponseCache {
     /// same key.
     /// - Returns: what the response changes; nil if it must be stored.
     func recordEqualData(_ new: NewResponse, _ response: WholeResponse, beside found: FoundResponse?) -> ConfirmationChange? {
-        guard let found, response.ownTag != nil, Self.isSameData(new, found),
-            let change = waitingChange(new.metadata, new.head, confirming: found), note(found, new.metadata)
-        else { return nil }
-        return change
+        guard let found, response.ownTag != nil, Self.isSameData(new, found) else { return nil }
+        return recordChange(new.metadata, new.head, confirming: found)
     }
 
     /// Compares data, because different bytes may encode equal JSON.

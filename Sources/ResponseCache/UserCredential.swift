@@ -1,4 +1,4 @@
-// The credential of a user whose responses are purged: a token, a cookie, or the fields that the user's app sends. It is held in memory for
+// The credential that selects a user's responses for a purge: a token, a cookie, or the fields that the user's app sends. It is held in memory for
 // the purge only. Other nodes receive it sealed.
 
 import CachePolicy

@@ -1,4 +1,4 @@
-// Paths that the operator excludes from the cache (`cache: off`), for purging what is stored for them.
+// Paths that the operator excludes from the cache (`cache: off`), so that their stored responses can be purged.
 
 import CachePolicy
 import ResponseCache

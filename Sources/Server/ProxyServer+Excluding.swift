@@ -1,4 +1,4 @@
-// Purges what is stored for paths that the settings exclude from the cache (`cache: off`), at the start and after a reload. Requests for
+// Purges the stored responses of paths that the settings exclude from the cache (`cache: off`), at the start and after a reload. Requests for
 // these paths do not use the store, so nothing is served from it meanwhile.
 
 import CachePolicy

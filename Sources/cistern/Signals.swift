@@ -4,6 +4,7 @@
 
 import Dispatch
 import Glibc
+import Reactor
 
 /// `@unchecked Sendable` because only the waiting thread accesses `sources`, and `end` only signals a semaphore.
 final class Signals: @unchecked Sendable {

@@ -137,7 +137,7 @@ extension UpstreamURL {
         return (isTLS ? "https://" : "http://") + argument
     }
 
-    /// A host whose port is wrong, so that a mistake about the port can follow.
+    /// A host with a wrong port, so that a mistake about the port can follow.
     private static func unfinished(_ text: Substring) -> UpstreamURL? {
         guard let colon = text.lastIndex(of: ":"), text[colon...].dropFirst().utf8.allSatisfy({ $0.isASCIIDigit }) else { return nil }
         return UpstreamURL("http://\(text[..<colon])")

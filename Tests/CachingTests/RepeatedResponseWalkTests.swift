@@ -85,7 +85,7 @@ private struct Walk {
     }
 }
 
-@Suite("Responses that repeat the stored one, at random", .play)
+@Suite("Responses that repeat the stored one, at random", .play, .clientProtocols)
 struct RepeatedResponseWalk {
     @Test("a rescue has the data, the tag and the time of the last response that may be stored")
     func walk() {

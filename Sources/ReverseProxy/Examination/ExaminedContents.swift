@@ -1,4 +1,4 @@
-// Remembers received content that had no fault and whose data equals a stored response. Equal bytes are not examined again: most upstreams
+// Remembers received content without a fault and with the data of a stored response. Equal bytes are not examined again: most upstreams
 // repeat their responses, and the examination takes longer than all other work on such a response.
 
 import CachePolicy
@@ -16,11 +16,9 @@ final class ExaminedContents {
         var head: UInt64 = 0
     }
 
-    /// Binary logarithms of the least and the greatest number of entries, 32 bytes each. An entry is overwritten by another one with an
-    /// equal index.
-    private static let (leastBits, mostBits) = (10, 16)
-    private var bits = leastBits
-    private var entries = [Entry](repeating: Entry(), count: 1 << leastBits)
+    /// Least and greatest number of entries, 32 bytes each: powers of two. An entry is overwritten by another one with an equal index.
+    private static let (leastCount, greatestCount) = (1 << 10, 1 << 16)
+    private var entries = [Entry](repeating: Entry(), count: leastCount)
     private var used = 0
 
     /// The entry at which content with this number is remembered.
@@ -29,7 +27,7 @@ final class ExaminedContents {
         set {
             if entries[index(number)].number == 0 {
                 used += 1
-                if used * 4 > entries.count, bits < Self.mostBits { grow() }
+                if used * 4 > entries.count, entries.count < Self.greatestCount { grow() }
             }
             entries[index(number)] = newValue
         }
@@ -44,8 +42,7 @@ final class ExaminedContents {
 
     private func grow() {
         let former = entries
-        bits += 1
-        entries = [Entry](repeating: Entry(), count: 1 << bits)
+        entries = [Entry](repeating: Entry(), count: 2 * former.count)
         for entry in former where entry.number != 0 { entries[index(entry.number)] = entry }
     }
 }
@@ -61,14 +58,14 @@ struct Examiner {
 
     init(_ workers: ShardWorkers) { (worker, examined) = (workers.content, workers.examined) }
 
-    /// Whether content is remembered whose data equals the stored content with this number (`FoundResponse.contentNumber`).
+    /// Whether content with the data of the stored content `number` (`FoundResponse.contentNumber`) is remembered.
     func hasExamined(_ number: UInt64) -> Bool { examined[number].number == number }
 
     func hasExamined(_ content: [UInt8], as number: UInt64) -> Bool {
         hasExamined(number) && examined[number].hash == ContentHash.numbers(of: content, seed: seed)
     }
 
-    /// - Parameter content: received content without a fault, whose data equals the stored content with this number.
+    /// - Parameter content: received content without a fault and with the data of the stored content `number`.
     func note(_ content: [UInt8], as number: UInt64) {
         examined[number] = ExaminedContents.Entry(number: number, hash: ContentHash.numbers(of: content, seed: seed))
     }

@@ -3,6 +3,7 @@
 
 import ArgumentParser
 import JSON
+import Reactor
 
 struct StatusCommand: AdminCommand {
     static let configuration = CommandConfiguration(
@@ -79,7 +80,7 @@ struct StatusCommand: AdminCommand {
     private static func show(_ url: String) {
         let environment = Environment.all()
         for words in browsers(environment, opening: url) {
-            guard case .success(let browser) = ChildProcess.start(words, environment) else { continue }
+            guard case .success(let browser) = ChildProcess.start(words, environment, resetting: Signals.taken) else { continue }
             _ = ChildProcess.wait(for: browser)
             return
         }

@@ -4,6 +4,7 @@
 import ArgumentParser
 import Downstream
 import Glibc
+import Reactor
 
 struct ServedCommand: ParsableArguments {
     @Argument(
@@ -36,7 +37,7 @@ struct ServedCommand: ParsableArguments {
     func run(at url: String, _ signals: Signals) -> Int32 {
         var environment = Environment.all()
         environment[variable] = url
-        switch ChildProcess.start(command, environment) {
+        switch ChildProcess.start(command, environment, resetting: Signals.taken) {
         case .success(let process): return signals.wait(for: process)
         case .failure(let failure):
             StandardError.write("cistern: \(command[0]): \(failure)\n")

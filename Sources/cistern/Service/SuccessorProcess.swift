@@ -23,7 +23,7 @@ final class SuccessorProcess: Sendable {
         let words = Self.words(CommandLine.arguments)
         let started = running.withLock { running -> Result<pid_t, ChildProcess.Failure>? in
             guard running == nil else { return nil }
-            let started = ChildProcess.start(words, Self.environment(Environment.all()))
+            let started = ChildProcess.start(words, Self.environment(Environment.all()), resetting: Signals.taken)
             running = try? started.get()
             return started
         }
