@@ -20,25 +20,28 @@ public enum CanonicalJSON {
             // RFC 8785 does not permit a byte order mark.
             guard text.first != 0xef else { return nil }
             var writer = CanonicalWriter(text)
-            var cursor = JSONCursor(text)
-            while let token = cursor.next() {
-                guard writer.take(token, hasEscapes: cursor.hasEscapes) else { return nil }
-            }
-            return writer.out
+            return writer.write() ? writer.out.array() : nil
         }
     }
 }
 
-private struct CanonicalWriter {
+private struct CanonicalWriter: ~Copyable {
     private let text: UnsafeBufferPointer<UInt8>
-    private(set) var out: [UInt8] = []
-    private var open: [Container] = []
+    private(set) var out: OutputBuffer<UInt8>
+    private var open = OutputBuffer<Container>(capacity: usualCount)
+    /// The innermost open container, which is the last of `open`.
+    private var container = Container(isObject: false, start: 0, firstMember: 0)
+    /// Whether the next string is a name.
+    private var expectsName = false
     /// Members of all open objects; those of the innermost object come last.
-    private var members: [Member] = []
-    private var scratch: [UInt8] = []
+    private var members = OutputBuffer<Member>(capacity: usualCount)
+    /// The members of an object before they are sorted.
+    private var unsorted = OutputBuffer<UInt8>(capacity: 0)
+    /// A string without its escapes.
+    private var decoded: [UInt8] = []
 
     private static let usualCount = 16
-    /// Maximum depth of a value. Sorting members may copy each byte once for each level.
+    /// Maximum number of open containers. Sorting members may copy each byte once for each of them.
     private static let depthLimit = 64
     /// Maximum number of members of an object; sorting more would block too long.
     private static let memberLimit = 1 << 16
@@ -52,107 +55,106 @@ private struct CanonicalWriter {
 
     /// Offsets in the output.
     private struct Member {
-        /// Range of the name with its quotes.
-        let name: Range<Int>
+        private let nameStart: Int
+        private let nameEnd: Int
         var end: Int
+
+        init(name: Range<Int>, end: Int) { (nameStart, nameEnd, self.end) = (name.lowerBound, name.upperBound, end) }
+
+        /// Range of the name with its quotes.
+        var name: Range<Int> { Range(uncheckedBounds: (nameStart, nameEnd)) }
     }
 
     init(_ text: UnsafeBufferPointer<UInt8>) {
         self.text = text
-        out.reserveCapacity(text.count)
-        members.reserveCapacity(Self.usualCount)
-        open.reserveCapacity(Self.usualCount)
+        out = OutputBuffer(capacity: text.count + OutputBuffer<UInt8>.slack)
     }
 
-    /// - Parameter hasEscapes: whether a name or string contains escapes.
+    /// Writes the canonical form. The tokens are read here, because `JSONCursor` takes twice as long.
     /// - Returns: false if there is no canonical form.
-    mutating func take(_ token: JSONToken, hasEscapes: Bool) -> Bool {
-        switch token {
-        case .name(let range): return beginMember(range, hasEscapes)
-        case .endObject: return endObject()
-        case .endArray: end(UInt8(ascii: "]"))
-        case .beginObject: return begin(isObject: true)
-        case .beginArray: return begin(isObject: false)
-        case .string(let range): return beginValue() && appendString(range, hasEscapes)
-        case .literal(let range):
-            guard beginValue() else { return false }
-            out.append(contentsOf: UnsafeBufferPointer(rebasing: text[range]))
-        case .number(let range):
-            guard beginValue() else { return false }
-            appendNumber(UnsafeBufferPointer(rebasing: text[range]))
+    mutating func write() -> Bool {
+        var index = 0
+        while index < text.count {
+            switch text[index] {
+            case 0x20, 0x0d, 0x09, UInt8(ascii: ":"): index += 1
+            case 0x0a: index = JSONScanning.spacesEnd(text, from: index + 1)
+            case UInt8(ascii: ","):
+                endMember()
+                out.append(UInt8(ascii: ","))
+                index += 1
+            case UInt8(ascii: "{"), UInt8(ascii: "["):
+                guard begin(isObject: text[index] == UInt8(ascii: "{")) else { return false }
+                index += 1
+            case UInt8(ascii: "}"), UInt8(ascii: "]"):
+                guard end(text[index]) else { return false }
+                index += 1
+            case 0x22:
+                guard let end = appendString(from: index) else { return false }
+                index = end
+            default: index = appendScalar(from: index)
+            }
         }
         return true
     }
 
     private mutating func begin(isObject: Bool) -> Bool {
-        guard beginValue() else { return false }
-        out.append(isObject ? UInt8(ascii: "{") : UInt8(ascii: "["))
-        open.append(Container(isObject: isObject, start: out.count, firstMember: members.count))
-        return true
-    }
-
-    private mutating func beginValue() -> Bool {
         guard open.count < Self.depthLimit else { return false }
-        if let container = open.last, !container.isObject, out.count > container.start { out.append(UInt8(ascii: ",")) }
+        out.append(isObject ? UInt8(ascii: "{") : UInt8(ascii: "["))
+        container = Container(isObject: isObject, start: out.count, firstMember: members.count)
+        open.append(container)
+        expectsName = isObject
         return true
     }
 
-    private mutating func end(_ bracket: UInt8) {
-        _ = open.popLast()
+    private mutating func end(_ bracket: UInt8) -> Bool {
+        guard open.count > 0 else { return false }
+        if container.isObject {
+            endMember()
+            guard sortMembers(from: container.firstMember, in: container.start) else { return false }
+            members.removeLast(members.count - container.firstMember)
+        }
         out.append(bracket)
+        open.removeLast(1)
+        if let outer = open.last { container = outer }
+        expectsName = false
+        return true
     }
 
     // MARK: Members
 
-    private mutating func beginMember(_ range: Range<Int>, _ hasEscapes: Bool) -> Bool {
-        guard let container = open.last, members.count - container.firstMember < Self.memberLimit else { return false }
-        endMember(of: container)
-        if out.count > container.start { out.append(UInt8(ascii: ",")) }
-        let start = out.count
-        let after = range.upperBound + 1
-        guard hasEscapes || text[after] != UInt8(ascii: ":") else {
-            // Nearly always, the colon follows the name immediately.
-            out.append(contentsOf: UnsafeBufferPointer(rebasing: text[range.lowerBound - 1...after]))
-            members.append(Member(name: start..<out.count - 1, end: out.count))
-            return true
-        }
-        guard appendString(range, hasEscapes) else { return false }
+    /// Adds a member whose name begins at this offset of the output and has just been written.
+    private mutating func beginMember(at start: Int) -> Bool {
+        guard members.count - container.firstMember < Self.memberLimit else { return false }
         members.append(Member(name: start..<out.count, end: out.count))
         out.append(UInt8(ascii: ":"))
+        expectsName = false
         return true
     }
 
-    private mutating func endMember(of container: Container) {
-        if members.count > container.firstMember { members[members.count - 1].end = out.count }
-    }
-
-    private mutating func endObject() -> Bool {
-        guard let container = open.last else { return false }
-        endMember(of: container)
-        guard sortMembers(from: container.firstMember, in: container.start) else { return false }
-        members.removeLast(members.count - container.firstMember)
-        end(UInt8(ascii: "}"))
-        return true
+    private mutating func endMember() {
+        guard container.isObject, members.count > container.firstMember else { return }
+        members[members.count - 1].end = out.count
+        expectsName = true
     }
 
     /// Sorts members by the bytes of their names as written.
     /// - Returns: false if a name is repeated.
     private mutating func sortMembers(from first: Int, in start: Int) -> Bool {
-        let memberIndices = members.indices[first...]
-        if memberIndices.dropFirst().allSatisfy({ order(members[$0 - 1].name, members[$0].name) < 0 }) { return true }
-        if memberIndices.count <= Self.fewMembers {
-            insertionSort(memberIndices)
+        guard members.count > first else { return true }
+        var next = first + 1
+        while next < members.count, isOrdered(next - 1, next) { next += 1 }
+        if next == members.count { return true }
+        if members.count - first <= Self.fewMembers {
+            insertionSort(from: first)
         } else {
-            let sorted = members[first...].sorted { order($0.name, $1.name) < 0 }
-            members.replaceSubrange(memberIndices, with: sorted)
+            let sorted = members.array(from: first).sorted { order($0.name, $1.name) < 0 }
+            for (index, member) in sorted.enumerated() { members[first + index] = member }
         }
-        for index in memberIndices.dropFirst() where order(members[index - 1].name, members[index].name) == 0 { return false }
-        scratch.removeAll(keepingCapacity: true)
-        scratch.append(contentsOf: out[start...])
-        out.removeLast(out.count - start)
-        for index in memberIndices {
+        for index in first + 1..<members.count where !isOrdered(index - 1, index) { return false }
+        out.move(from: start, to: &unsorted)
+        for index in first..<members.count {
             if index > first { out.append(UInt8(ascii: ",")) }
-            out.append(contentsOf: scratch[members[index].name.lowerBound - start..<members[index].end - start])
+            out.append(unsorted, members[index].name.lowerBound - start..<members[index].end - start)
         }
         return true
     }
@@ -160,11 +162,11 @@ private struct CanonicalWriter {
     /// Maximum number of members that are sorted without allocation; nearly all objects are smaller.
     private static let fewMembers = 24
 
-    private mutating func insertionSort(_ memberIndices: Range<Int>) {
-        for index in memberIndices.dropFirst() {
+    private mutating func insertionSort(from first: Int) {
+        for index in first + 1..<members.count {
             let member = members[index]
             var target = index
-            while target > memberIndices.lowerBound, order(member.name, members[target - 1].name) < 0 {
+            while target > first, order(member.name, members[target - 1].name) < 0 {
                 members[target] = members[target - 1]
                 target -= 1
             }
@@ -172,35 +174,44 @@ private struct CanonicalWriter {
         }
     }
 
-    /// Returns a value less than, equal to or greater than 0.
-    private func order(_ one: Range<Int>, _ other: Range<Int>) -> Int {
-        out.withUnsafeBufferPointer { out in
-            for index in 0..<min(one.count, other.count) {
-                let (left, right) = (out[one.lowerBound + index], out[other.lowerBound + index])
-                if left != right { return left < right ? -1 : 1 }
-            }
-            return one.count - other.count
-        }
-    }
+    private func isOrdered(_ one: Int, _ other: Int) -> Bool { order(members[one].name, members[other].name) < 0 }
 
-    // MARK: Numbers
+    /// Returns a value less than, equal to or greater than 0.
+    private func order(_ one: Range<Int>, _ other: Range<Int>) -> Int { out.order(one, other) }
+
+    // MARK: Numbers and literals
+
+    /// - Returns: the offset after the number or literal.
+    private mutating func appendScalar(from start: Int) -> Int {
+        var end = start + 1
+        scan: while end < text.count {
+            switch text[end] {
+            case UInt8(ascii: ","), UInt8(ascii: "]"), UInt8(ascii: "}"), 0x20, 0x0a, 0x0d, 0x09: break scan
+            default: end += 1
+            }
+        }
+        // Only literals begin with a letter.
+        if text[start] >= UInt8(ascii: "a") { out.append(text, start..<end) } else { appendNumber(start..<end) }
+        return end
+    }
 
     /// Appends a number. A double distinguishes numbers of up to 15 digits, except for subnormal ones, so `1`, `1.0` and `1e0` become
     /// equal. Others keep their text.
-    private mutating func appendNumber(_ spelt: UnsafeBufferPointer<UInt8>) {
-        if Self.isCanonical(spelt) { return out.append(contentsOf: spelt) }
+    private mutating func appendNumber(_ range: Range<Int>) {
+        let spelt = UnsafeBufferPointer(rebasing: text[range])
+        if Self.isCanonical(spelt) { return out.append(text, range) }
         let mantissa = spelt.prefix { $0 | 0x20 != UInt8(ascii: "e") }
         guard mantissa.count(where: \.isASCIIDigit) <= 15, spelt.count <= Self.longestNumber,
             let value = Double(String(decoding: spelt, as: UTF8.self)), value.isNormal || value == 0
-        else { return out.append(contentsOf: spelt) }
+        else { return out.append(text, range) }
         if value == 0 {
             // Minus zero equals zero; a value too small for a double keeps its text.
             let isZero = mantissa.allSatisfy { !(0x31...0x39).contains($0) }
-            return isZero ? out.append(0x30) : out.append(contentsOf: spelt)
+            return isZero ? out.append(0x30) : out.append(text, range)
         }
         // A larger integer would get digits that were not in the text, and could become equal to a different number.
         let whole = value.magnitude < Self.wholeLimit ? Int64(exactly: value) : nil
-        out.append(contentsOf: (whole.map { String($0) } ?? value.description).utf8)
+        for byte in (whole.map { String($0) } ?? value.description).utf8 { out.append(byte) }
     }
 
     /// Returns whether a number without an exponent, as most are, already has the spelling that a double of its value gets: a double
@@ -225,28 +236,43 @@ private struct CanonicalWriter {
 
     // MARK: Strings
 
-    /// - Returns: false if the string is not valid Unicode text.
-    private mutating func appendString(_ range: Range<Int>, _ hasEscapes: Bool) -> Bool {
-        guard hasEscapes else {
-            out.append(contentsOf: UnsafeBufferPointer(rebasing: text[range.lowerBound - 1..<min(range.upperBound + 1, text.count)]))
-            return true
+    /// Appends a name or string.
+    /// - Returns: the offset after it; nil if it is not valid Unicode text, or there are too many members.
+    private mutating func appendString(from start: Int) -> Int? {
+        let written = out.count
+        var end = JSONScanning.quoteOrEscape(text, from: start + 1)
+        let hasEscapes = end < text.count && text[end] == 0x5c
+        while end < text.count, text[end] == 0x5c { end = JSONScanning.quoteOrEscape(text, from: end + 2) }
+        guard end < text.count else { return nil }
+        if hasEscapes {
+            guard appendMeaning(of: start + 1..<end) else { return nil }
+        } else {
+            out.append(text, start..<end + 1)
         }
+        return !expectsName || beginMember(at: written) ? end + 1 : nil
+    }
+
+    /// Appends a string with escapes.
+    /// - Returns: false if it is not valid Unicode text.
+    private mutating func appendMeaning(of range: Range<Int>) -> Bool {
         out.append(0x22)
-        defer { out.append(0x22) }
-        scratch.removeAll(keepingCapacity: true)
-        guard JSONString.appendMeaning(of: range, in: text, to: &scratch) else { return false }
-        for byte in scratch {
+        decoded.removeAll(keepingCapacity: true)
+        guard JSONString.appendMeaning(of: range, in: text, to: &decoded) else { return false }
+        for byte in decoded {
             switch byte {
-            case 0x22, 0x5c: out.append(contentsOf: [0x5c, byte])
+            case 0x22, 0x5c:
+                out.append(0x5c)
+                out.append(byte)
             case 0..<0x20: appendControl(byte)
             default: out.append(byte)
             }
         }
+        out.append(0x22)
         return true
     }
 
     private mutating func appendControl(_ byte: UInt8) {
-        out.append("\\u00")
+        for byte in "\\u00".utf8 { out.append(byte) }
         out.append(byte < 0x10 ? 0x30 : 0x31)
         let low = byte & 15
         out.append(low < 10 ? 0x30 + low : UInt8(ascii: "a") + low - 10)

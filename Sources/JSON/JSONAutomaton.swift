@@ -62,12 +62,15 @@ enum JSONState: UInt8, CaseIterable {
     case minus, zero, integer, point, fraction, exponent, exponentSign, exponentDigits
     case t, tr, tru, f, fa, fal, fals, n, nu, nul
     /// Within a string value, and within a name: they differ in what may follow.
-    case text, textEscape, textHex4, textHex3, textHex2, textHex1, textUTF8x1, textUTF8x2, textUTF8x3, textE0, textED, textF0, textF4
-    case nameText, nameEscape, nameHex4, nameHex3, nameHex2, nameHex1, nameUTF8x1, nameUTF8x2, nameUTF8x3, nameE0, nameED, nameF0, nameF4
+    case textEscape, textHex4, textHex3, textHex2, textHex1, textUTF8x1, textUTF8x2, textUTF8x3, textE0, textED, textF0, textF4
+    case nameEscape, nameHex4, nameHex3, nameHex2, nameHex1, nameUTF8x1, nameUTF8x2, nameUTF8x3, nameE0, nameED, nameF0, nameF4
+    case text, nameText
     /// Actions instead of states; the next state depends on the open container.
     case openArray, openObject, closeArray, closeObject, comma
     case failed
 
+    /// From here to `firstAction`, plain text is skipped.
+    static let firstText = JSONState.text.rawValue
     static let firstAction = JSONState.openArray.rawValue
 }
 

@@ -18,8 +18,6 @@ struct JSONCursor {
     let text: UnsafeBufferPointer<UInt8>
     /// Offset after the last token.
     private(set) var position = 0
-    /// Whether the last name or string contains escapes.
-    private(set) var hasEscapes = false
 
     init(_ text: UnsafeBufferPointer<UInt8>) {
         self.text = text
@@ -48,18 +46,8 @@ struct JSONCursor {
     }
 
     private mutating func string(from start: Int) -> JSONToken {
-        var end = start
-        hasEscapes = false
-        while true {
-            end = JSONScanning.plainEnd(text, from: end)
-            guard end < text.count, text[end] != 0x22 else { break }
-            guard text[end] == 0x5c else {
-                end += 1
-                continue
-            }
-            hasEscapes = true
-            end += 2
-        }
+        var end = JSONScanning.quoteOrEscape(text, from: start)
+        while end < text.count, text[end] == 0x5c { end = JSONScanning.quoteOrEscape(text, from: end + 2) }
         end = min(end, text.count)
         position = min(end + 1, text.count)
         // A string followed by a colon is a name.

@@ -106,7 +106,7 @@ public struct JSONTextChecker: Sendable {
         let end = buffer.count
         defer { self.state = state }
         while index < end {
-            if state == JSONState.text.rawValue || state == JSONState.nameText.rawValue {
+            if state >= JSONState.firstText {
                 index = JSONScanning.plainEnd(buffer, from: index)
                 guard index < end else { break }
             }
@@ -229,7 +229,15 @@ enum JSONScanning {
     private static let ones: UInt64 = 0x0101_0101_0101_0101
 
     /// Returns the index of the first byte from `start` on that is not plain string text: a quote, an escape, a control or non-ASCII.
-    static func plainEnd(_ buffer: UnsafeBufferPointer<UInt8>, from start: Int) -> Int {
+    static func plainEnd(_ buffer: UnsafeBufferPointer<UInt8>, from start: Int) -> Int { end(buffer, from: start, stopsAtOther: true) }
+
+    /// Returns the index of the first quote or escape from `start` on.
+    static func quoteOrEscape(_ buffer: UnsafeBufferPointer<UInt8>, from start: Int) -> Int {
+        end(buffer, from: start, stopsAtOther: false)
+    }
+
+    @inline(__always)
+    private static func end(_ buffer: UnsafeBufferPointer<UInt8>, from start: Int, stopsAtOther: Bool) -> Int {
         guard let base = UnsafeRawPointer(buffer.baseAddress) else { return start }
         let (quote, backslash) = (SIMD16<UInt8>(repeating: 0x22), SIMD16<UInt8>(repeating: 0x5c))
         let firstPlain = SIMD16<Int8>(repeating: 0x20)
@@ -237,16 +245,18 @@ enum JSONScanning {
         while index + 16 <= buffer.count {
             let bytes = base.loadUnaligned(fromByteOffset: index, as: SIMD16<UInt8>.self)
             // As signed numbers, controls and non-ASCII bytes are both below 0x20.
-            let isSmall = unsafeBitCast(bytes, to: SIMD16<Int8>.self) .< firstPlain
+            let isOther = unsafeBitCast(bytes, to: SIMD16<Int8>.self) .< firstPlain
+            let isEnd = (bytes .== quote) .| (bytes .== backslash)
+            let found = stopsAtOther ? isEnd .| isOther : isEnd
             // All bits of a lane are set, or none.
-            let special = unsafeBitCast((bytes .== quote) .| (bytes .== backslash) .| isSmall, to: (UInt64, UInt64).self)
+            let special = unsafeBitCast(found, to: (UInt64, UInt64).self)
             if special.0 != 0 { return index + special.0.trailingZeroBitCount >> 3 }
             if special.1 != 0 { return index + 8 + special.1.trailingZeroBitCount >> 3 }
             index += 16
         }
         while index < buffer.count {
             let byte = buffer[index]
-            if byte == 0x22 || byte == 0x5c || byte < 0x20 || byte >= 0x80 { return index }
+            if byte == 0x22 || byte == 0x5c || stopsAtOther && (byte < 0x20 || byte >= 0x80) { return index }
             index += 1
         }
         return index
