@@ -10,10 +10,12 @@ import Testing
 
 @Suite("Repeated content", .play)
 struct RepeatedContentTests {
-    @Test("content that repeats the stored data is accepted without an examination, and every other content is examined")
-    func repeatedContent() throws {
+    @Test(
+        "content that repeats the stored data is accepted without an examination, and every other content is examined",
+        arguments: [64 << 10, 0])
+    func repeatedContent(examinedAtOnceBytes: Int) throws {
         let origin = ScriptedOrigin { _ in [] }
-        let play = try ProxyPlay(origin)
+        let play = try ProxyPlay(origin) { $0.content.examinedAtOnceBytes = examinedAtOnceBytes }
         let (good, spelled) = ("{\"a\":1,\"b\":[1,2]}", "{\"b\":[1,2],\"a\":1}")
         func get(_ target: String, _ content: String, _ fields: [String] = []) throws -> TestResponse {
             origin.react { _ in [.json(content, fields)] }

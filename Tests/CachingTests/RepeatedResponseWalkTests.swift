@@ -34,7 +34,10 @@ private struct Walk {
         return CanonicalJSON.make(bytes.span)
     }
 
-    init() throws { play = try ProxyPlay(ScriptedOrigin { _ in [] }) { _ in } }
+    /// - Parameter examinedAtOnceBytes: longer content is examined off the event loop.
+    init(examinedAtOnceBytes: Int) throws {
+        play = try ProxyPlay(ScriptedOrigin { _ in [] }) { $0.content.examinedAtOnceBytes = examinedAtOnceBytes }
+    }
 
     mutating func step(_ random: inout SeededGenerator) throws {
         play.time.advance(by: .milliseconds(random.below(4_000)))
@@ -90,8 +93,8 @@ struct RepeatedResponseWalk {
     @Test("a rescue has the data, the tag and the time of the last response that may be stored")
     func walk() {
         let counts = Mutex((repeated: 0, rescued: 0))
-        let isWhole = RandomSchedules.run(100, steps: 40) { _ in
-            try Walk()
+        let isWhole = RandomSchedules.run(100, steps: 40) { random in
+            try Walk(examinedAtOnceBytes: random.pick([64 << 10, 16, 0]))
         } step: { walk, random in
             try walk.step(&random)
         } end: { walk in

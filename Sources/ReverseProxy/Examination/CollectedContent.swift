@@ -9,8 +9,7 @@ public struct CollectedContent {
     public var findings = ContentExamination.Findings()
     private var checker = JSONTextChecker()
     /// JSON without a content coding is checked piece by piece, so that the end of a large response does not block the loop.
-    private var checksAsItComes = false
-    private var isCheckedAtEnd = false
+    private var isChecked = false
 
     public init() {}
 
@@ -19,27 +18,20 @@ public struct CollectedContent {
 
     /// - Parameters:
     ///   - length: announced length in bytes; nil if unknown.
-    ///   - isJSON: whether the content is JSON without a coding.
-    ///   - isCheckedAtEnd: whether the check waits for `verdict`, because it is probably not needed.
-    public mutating func begin(length: Int?, isJSON: Bool, isCheckedAtEnd: Bool = false) {
+    ///   - isChecked: whether the content is checked as JSON without a coding.
+    public mutating func begin(length: Int?, isChecked: Bool) {
         if let length { bytes.reserveCapacity(length) }
-        (checksAsItComes, self.isCheckedAtEnd) = (isJSON && !isCheckedAtEnd, isJSON && isCheckedAtEnd)
+        self.isChecked = isChecked
     }
 
     /// - Parameter limit: maximum length of the whole content, in bytes.
     public mutating func append(_ piece: Span<UInt8>, limit: Int) {
         bytes.append(copying: piece, growingTo: limit)
-        if checksAsItComes { _ = checker.consume(piece) }
+        if isChecked { _ = checker.consume(piece) }
     }
 
     public mutating func removeAll() { bytes = [] }
 
-    /// Verdict on JSON without a content coding.
-    public mutating func verdict() -> JSONVerdict {
-        if isCheckedAtEnd {
-            let bytes = bytes
-            _ = checker.consume(bytes.span)
-        }
-        return checker.finish()
-    }
+    /// Verdict on JSON without a content coding; nil if it was not checked.
+    public mutating func verdict() -> JSONVerdict? { isChecked ? checker.finish() : nil }
 }

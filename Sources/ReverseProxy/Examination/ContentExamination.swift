@@ -13,15 +13,15 @@ public struct ContentExamination: Sendable {
         /// `identity` if there is no coding; nil for a coding that cannot be decoded.
         let coding: ContentCoding?
         let isJSON: Bool
-        /// Verdict on JSON without a coding, which was checked while it arrived.
-        let verdict: JSONVerdict
+        /// Verdict on JSON without a coding; nil if it was not checked while it arrived.
+        let verdict: JSONVerdict?
         /// Whether the framing proves that the content is complete.
         let isDelimited: Bool
         /// Which JSON beyond RFC 8259 is accepted.
         let reading: JSONReading
 
         public init(
-            _ bytes: [UInt8], _ coding: ContentCoding?, isJSON: Bool, _ verdict: JSONVerdict, isDelimited: Bool,
+            _ bytes: [UInt8], _ coding: ContentCoding?, isJSON: Bool, _ verdict: JSONVerdict?, isDelimited: Bool,
             reading: JSONReading = .standard
         ) {
             (self.bytes, self.coding, self.isJSON, self.verdict, self.isDelimited) = (bytes, coding, isJSON, verdict, isDelimited)
@@ -84,7 +84,7 @@ public struct ContentExamination: Sendable {
         guard let coding = arrived.coding else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
         guard coding != .identity else {
             guard !isGoneThrough || arrived.bytes.count <= bytes else { return nil }
-            return judged(arrived.bytes, found(arrived.verdict))
+            return judged(arrived.bytes, found(arrived.verdict ?? JSONTextChecker.check(arrived.bytes.span, arrived.reading)))
         }
         guard arrived.bytes.count <= bytes else { return nil }
         do throws(ContentDecoder.Failure) {
@@ -100,15 +100,16 @@ public struct ContentExamination: Sendable {
         }
     }
 
-    private func found(_ verdict: JSONVerdict) -> Findings {
+    private func found(_ makeVerdict: @autoclosure () -> JSONVerdict) -> Findings {
         guard arrived.isJSON else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
+        let verdict = makeVerdict()
         return Findings(
             fault: LastGood.faultOfContent(verdict, isDelimited: arrived.isDelimited), obstacle: verdict == .tooDeep ? .tooDeep : nil,
             isLenient: verdict == .lenient, isCut: verdict == .incomplete)
     }
 
     /// Whether content without a coding is examined again once it is complete.
-    private var isGoneThrough: Bool { arrived.isJSON && (demands.makesTag || demands.searchesContent) }
+    private var isGoneThrough: Bool { arrived.isJSON && (demands.makesTag || demands.searchesContent || arrived.verdict == nil) }
 
     private func judged(_ plain: [UInt8], _ findings: Findings) -> Findings {
         // Content nested deeper than the limit is not searched, because the search is recursive.

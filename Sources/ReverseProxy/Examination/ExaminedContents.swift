@@ -61,13 +61,15 @@ struct Examiner {
     /// Whether content with the data of the stored content `number` (`FoundResponse.contentNumber`) is remembered.
     func hasExamined(_ number: UInt64) -> Bool { examined[number].number == number }
 
-    func hasExamined(_ content: [UInt8], as number: UInt64) -> Bool {
-        hasExamined(number) && examined[number].hash == ContentHash.numbers(of: content, seed: seed)
+    /// - Parameter tag: entity tag of the stored content `number`; evaluated only if content with its data is remembered.
+    func comparison(with number: UInt64, tag: @autoclosure () -> [UInt8]?) -> ContentComparison {
+        let hash = hasExamined(number) ? examined[number].hash : (0, 0)
+        return ContentComparison(seed: seed, hash: hash, tag: hash == (0, 0) ? nil : tag())
     }
 
-    /// - Parameter content: received content without a fault and with the data of the stored content `number`.
-    func note(_ content: [UInt8], as number: UInt64) {
-        examined[number] = ExaminedContents.Entry(number: number, hash: ContentHash.numbers(of: content, seed: seed))
+    /// - Parameter hash: hash of received content without a fault and with the data of the stored content `number`.
+    func note(_ hash: (UInt64, UInt64), as number: UInt64) {
+        examined[number] = ExaminedContents.Entry(number: number, hash: hash)
     }
 
     // MARK: Heads
@@ -82,4 +84,17 @@ struct Examiner {
         if !hasExamined(number) { examined[number] = ExaminedContents.Entry(number: number) }
         examined[number].head = head
     }
+}
+
+/// Compares received content with content that was examined before, on any thread.
+struct ContentComparison: Sendable {
+    fileprivate let seed: UInt64
+    fileprivate let hash: (UInt64, UInt64)
+    /// Entity tag of the examined content; nil if there is none.
+    fileprivate let tag: [UInt8]?
+
+    func hash(of content: [UInt8]) -> (UInt64, UInt64) { ContentHash.numbers(of: content, seed: seed) }
+
+    /// The entity tag if the content is equal; nil otherwise.
+    func tag(of content: [UInt8]) -> [UInt8]? { tag != nil && hash(of: content) == hash ? tag : nil }
 }

@@ -244,8 +244,7 @@ final class Fetch: @unchecked Sendable {
         collected = CollectedContent(context.rules.reading)
         let isKnown = subject.found.map { context.examiner.hasExamined($0.contentNumber) } ?? false
         collected.begin(
-            length: length, isJSON: repetition == .head || isJSON(response) && ContentCoding(response.fields) == .identity,
-            isCheckedAtEnd: isKnown && purpose == .store && length.map { $0 <= context.rules.examinedAtOnceBytes } ?? false)
+            length: length, isChecked: !(isKnown && purpose == .store) && isJSON(response) && ContentCoding(response.fields) == .identity)
         if let length, length > context.rules.holdLimitBytes { startForwarding() }
     }
 
@@ -292,26 +291,33 @@ final class Fetch: @unchecked Sendable {
     /// Examines collected content; long content is examined off the event loop.
     private func examine(_ purpose: CollectedFor, isDelimited: Bool) -> FetchMachine.Event? {
         guard let response else { return nil }
-        if purpose == .store, isDelimited, let tag = tagOfRepeatedContent(response) {
+        let (bytes, atOnceBytes) = (collected.bytes, context.rules.examinedAtOnceBytes)
+        let comparison = purpose == .store && isDelimited ? comparison(with: response) : nil
+        if bytes.count <= atOnceBytes, let tag = comparison?.tag(of: bytes) {
             if repetition == .head { repetition = .content }
             return .examined(decide(purpose, by: ContentExamination.Findings(ownTag: tag)))
         }
         let hasContent = !response.status.forbidsContent
         let examination = ContentExamination(
             ContentExamination.Arrived(
-                collected.bytes, hasContent ? ContentCoding(response.fields) : nil, isJSON: isJSON(response), collected.verdict(),
+                bytes, hasContent ? ContentCoding(response.fields) : nil, isJSON: isJSON(response), collected.verdict(),
                 isDelimited: isDelimited || !hasContent, reading: context.rules.reading),
             ContentExamination.Demands(
                 context.rules.good(for: subject), kept: context.rules.kept(for: subject), isGraphQL: subject.isGraphQL,
                 storedBytes: subject.found?.contentBytes,
                 makesTag: purpose == .store && makesTag(response),
                 limitBytes: context.rules.bufferLimitBytes))
-        if let findings = examination.findings(within: context.rules.examinedAtOnceBytes) {
-            noteExamined(findings)
+        if let findings = examination.findings(within: atOnceBytes) {
+            noteExamined(findings, comparison?.hash(of: bytes))
             return .examined(decide(purpose, by: findings))
         }
-        context.examineOffLoop(examination, bytes: collected.bytes.count) { findings in
-            if let findings { self.handle(.examined(self.decide(purpose, by: findings))) }
+        context.examineOffLoop(bytes.count) {
+            if let tag = comparison?.tag(of: bytes) { return (ContentExamination.Findings(ownTag: tag), nil) }
+            return (examination.findings(), comparison?.hash(of: bytes))
+        } then: { (findings: ContentExamination.Findings?, hash: (UInt64, UInt64)?) in
+            guard let findings else { return }
+            self.noteExamined(findings, hash)
+            self.handle(.examined(self.decide(purpose, by: findings)))
         }
         return nil
     }
@@ -326,22 +332,21 @@ final class Fetch: @unchecked Sendable {
         return found.withHead { Array(copying: $0.extracting(found.metadata.etag)) }
     }
 
-    /// The entity tag of the stored response, if equal content was examined before and had its data; nil otherwise. Only content that may be
-    /// examined on the event loop is hashed there.
-    private func tagOfRepeatedContent(_ response: ResponseHead) -> [UInt8]? {
-        guard let found = subject.found, collected.bytes.count <= context.rules.examinedAtOnceBytes,
-            context.examiner.hasExamined(collected.bytes, as: found.contentNumber),
+    /// For a comparison with content that was examined before and had the data of the stored response; nil if the response cannot repeat it.
+    private func comparison(with response: ResponseHead) -> ContentComparison? {
+        guard let found = subject.found,
             repetition == .head || isJSON(response) && ContentCoding(response.fields) == .identity && makesTag(response)
         else { return nil }
-        return ownTagOfFound
+        return context.examiner.comparison(with: found.contentNumber, tag: ownTagOfFound)
     }
 
-    /// Remembers content that was examined on the event loop, if it has the data of the stored response.
-    private func noteExamined(_ findings: ContentExamination.Findings) {
+    /// Remembers content that has the data of the stored response.
+    /// - Parameter hash: evaluated only for such content; nil if the content is not remembered.
+    private func noteExamined(_ findings: ContentExamination.Findings, _ hash: @autoclosure () -> (UInt64, UInt64)?) {
         guard let found = subject.found, findings.flaw == nil, !findings.isLenient, findings.decoded == nil, let tag = findings.ownTag,
-            tag == ownTagOfFound
+            tag == ownTagOfFound, let hash = hash()
         else { return }
-        context.examiner.note(collected.bytes, as: found.contentNumber)
+        context.examiner.note(hash, as: found.contentNumber)
     }
 
     private func decide(_ purpose: CollectedFor, by findings: ContentExamination.Findings) -> WholeDecision {

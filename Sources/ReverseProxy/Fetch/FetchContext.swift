@@ -110,11 +110,12 @@ extension FetchContext {
         if request.isReading { healthChecks?.note(request, fails: true) }
     }
 
-    func examineOffLoop(
-        _ examination: ContentExamination, bytes: Int, then: @escaping @Sendable (ContentExamination.Findings?) -> Void
+    /// - Parameter bytes: length of the content.
+    func examineOffLoop<Result: Sendable>(
+        _ bytes: Int, _ examine: @escaping @Sendable () -> Result, then: @escaping @Sendable (Result) -> Void
     ) {
         reporting.count(.examinedOffLoop)
-        examiner.worker.perform(bytes, { examination.findings() }, then: then)
+        examiner.worker.perform(bytes, examine, then: then)
     }
 
     // MARK: Identities
