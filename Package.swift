@@ -179,7 +179,7 @@ let package = Package(
         tests("AddressesTests", ["Addresses", "HTTPCore"]),
         tests("IdentityTests", ["Identity", "CachePolicy", "CacheStore", "HTTPCore", "Reactor", "TestSupport"]),
         tests("StatusPageTests", ["Administration", "Explanation", "Figures"]),
-        tests("ArchivesTests", ["Archives", "CachePolicy", "HTTPCore", "JSON"]),
+        tests("ArchivesTests", ["Archives", "CachePolicy", "HTTPCore", "JSON", "TestSupport"]),
         tests("JSONTests", ["JSON", "HTTPCore", "TestSupport"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions", structuredFields]),
         tests("DecisionsTests", ["Decisions", "CachePolicy", "Forwarding", "HTTPCore", "Upstream"]),

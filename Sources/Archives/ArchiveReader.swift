@@ -30,6 +30,13 @@ public struct ArchiveReader: Sendable {
     }
 
     public var count: Int { entryRanges.count }
+    /// Length of the archive in bytes.
+    public var byteCount: Int { text.count }
+
+    /// Offset after the last entry; nil without entries.
+    var entriesEnd: Int? { entryRanges.last?.upperBound }
+
+    func bytes(_ range: some RangeExpression<Int>) -> [UInt8] { Array(text[range]) }
 
     /// The decoded entry; null if it is not valid JSON.
     public func entry(_ index: Int) -> JSONValue { JSONValue(Array(text[entryRanges[index]])) ?? .null }

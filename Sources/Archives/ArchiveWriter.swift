@@ -30,9 +30,23 @@ public struct ArchiveWriter: Sendable {
     public var closing: [UInt8] { Array((count == 0 ? "]\n  }\n}\n" : "\n    ]\n  }\n}\n").utf8) }
 
     /// An entry, with its separator from the previous entry.
-    public mutating func entry(_ exchange: ArchivedExchange) -> [UInt8] {
+    public mutating func entry(_ exchange: ArchivedExchange) -> [UInt8] { separated(text(exchange)) }
+
+    /// An entry without a separator.
+    public func text(_ exchange: ArchivedExchange) -> [UInt8] { value(exchange).serialized(depth: 3) }
+
+    private mutating func separated(_ entry: [UInt8]) -> [UInt8] {
         defer { count += 1 }
-        return Array((count == 0 ? "\n      " : ",\n      ").utf8) + value(exchange).serialized(depth: 3)
+        return Array((count == 0 ? "\n      " : ",\n      ").utf8) + entry
+    }
+
+    /// An archive with more entries at its end, in pieces.
+    /// - Parameter entries: made by `text`.
+    public func pieces(of archive: ArchiveReader, adding entries: [[UInt8]]) -> [[UInt8]] {
+        var writer = self
+        guard let end = archive.entriesEnd else { return [writer.opening] + entries.map { writer.separated($0) } + [writer.closing] }
+        writer.count = archive.count
+        return [archive.bytes(..<end)] + entries.map { writer.separated($0) } + [archive.bytes(end...)]
     }
 
     private func value(_ exchange: ArchivedExchange) -> JSONValue {

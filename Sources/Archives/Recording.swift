@@ -1,6 +1,7 @@
 // Prepares an archive for replay: selects the entries that can be served, and converts them.
 
 import HTTPCore
+import JSON
 
 public struct Recording: Sendable {
     /// Requests in the order of `responses`, one for each response.
@@ -11,12 +12,15 @@ public struct Recording: Sendable {
     /// Number of entries that cannot be served, by the sentence that explains why.
     public private(set) var omitted: [String: Int] = [:]
     public let secrets: SecretRedaction
+    public let rules: ReplayRules
+    /// Seconds without a request after which a new session begins. Dates of one session move by the same duration.
+    private static let pauseLimit: Int64 = 86_400
 
     /// - Parameters:
     ///   - given: origins of the requests to use. If empty, the recorded upstream is used; without one, all origins.
     ///   - now: seconds since 1970.
     public init(
-        _ reader: ArchiveReader, origins given: [ArchiveOrigin], secrets: SecretRedaction, now: Int64
+        _ reader: ArchiveReader, origins given: [ArchiveOrigin], secrets: SecretRedaction, _ rules: ReplayRules = ReplayRules(), now: Int64
     ) throws(ArchiveReader.Mistake) {
         var secrets = secrets
         let wanted = given.isEmpty ? reader.upstream.flatMap { ArchiveOrigin($0) }.map { [$0] } ?? [] : given
@@ -33,13 +37,52 @@ public struct Recording: Sendable {
             secrets.addNames(of: exchange)
             exchanges.append((exchange, Array(RequestTarget.escaped(target[...]))))
         }
-        self.secrets = secrets
-        for (exchange, target) in exchanges {
-            let request = ReplayRequest(
-                method: exchange.method, target: target, fields: exchange.requestFields,
-                content: exchange.isRequestContentKnown ? exchange.requestContent : nil, secrets)
-            requests.append((request, exchange.response.fields))
-            responses.append(ReplayResponse(exchange, origins: origins, now: now))
+        (self.secrets, self.rules) = (secrets, rules)
+        let begins = Self.sessions(exchanges.map(\.exchange.started))
+        guard !rules.shiftsDates || exchanges.isEmpty || begins.contains(where: { $0 != nil }) else {
+            throw ArchiveReader.Mistake("no entry has a valid startedDateTime, which --shift-dates needs")
+        }
+        for ((exchange, target), begin) in zip(exchanges, begins) {
+            let shift = rules.shiftsDates ? begin.map { DateShift(from: $0, to: now) } : nil
+            let prepared = prepare(exchange, target, shift, now: now)
+            requests.append((prepared.request, exchange.response.fields))
+            responses.append(prepared.response)
+        }
+    }
+
+    /// Prepares an exchange that was captured during the replay.
+    /// - Parameters:
+    ///   - entry: the exchange as in the archive.
+    ///   - origin: that of its URL.
+    /// - Returns: nil if it cannot be replayed.
+    public func prepare(
+        captured entry: JSONValue, of origin: ArchiveOrigin, now: Int64
+    ) -> (request: ReplayRequest, fields: Fields, response: ReplayResponse)? {
+        guard let exchange = try? ArchivedExchange(entry), exchange.response.status != 304, let target = origin.target(of: exchange.url)
+        else { return nil }
+        let prepared = prepare(exchange, Array(RequestTarget.escaped(target[...])), nil, now: now)
+        return (prepared.request, exchange.response.fields, prepared.response)
+    }
+
+    private func prepare(
+        _ exchange: ArchivedExchange, _ target: [UInt8], _ shift: DateShift?, now: Int64
+    ) -> (request: ReplayRequest, response: ReplayResponse) {
+        let request = ReplayRequest(
+            method: exchange.method, target: target, fields: exchange.requestFields,
+            content: exchange.isRequestContentKnown ? exchange.requestContent : nil, secrets, rules)
+        return (request, ReplayResponse(exchange, origins: origins, now: now, rules, shift: shift, echoed: request.echoed))
+    }
+
+    /// The start of each exchange's session in seconds since 1970; nil before the first known time. Exchanges that were captured long after
+    /// the others form a session of their own.
+    /// - Parameter started: milliseconds since 1970.
+    static func sessions(_ started: [Int64?]) -> [Int64?] {
+        var (begin, last): (Int64?, Int64) = (nil, 0)
+        return started.map { time in
+            guard let seconds = time.map({ $0 / 1_000 }) else { return begin }
+            if begin == nil || seconds - last > pauseLimit { begin = seconds }
+            last = max(last, seconds)
+            return begin
         }
     }
 

@@ -33,18 +33,22 @@ public enum ReplayRefusal: Equatable, Sendable {
 }
 
 public struct Replay: Sendable {
-    private let requests: [ReplayRequest]
+    private var requests: [ReplayRequest] = []
     private let order: ReplayOrder
     private var groups: [ReplayRequest.Key: [Variant]] = [:]
     /// The first request of each key, in the order of the recording.
-    private let distinct: [Int]
+    private var distinct: [Int] = []
     /// Recorded methods and targets, regardless of content.
-    private let places: Set<Place>
+    private var places: Set<Place> = []
     /// Index of the next request in strict order.
     private var next = 0
     public private(set) var served = 0
     public private(set) var refused = 0
-    private var isServed: [Bool]
+    /// Number of exchanges that were added during the replay.
+    public private(set) var captured = 0
+    private var isServed: [Bool] = []
+    /// Requests without a recorded response.
+    private(set) var missed = MissedRequests()
 
     /// Recorded responses to one request with equal values of the fields that `Vary` names, and all with or all without credentials.
     private struct Variant: Sendable {
@@ -69,49 +73,59 @@ public struct Replay: Sendable {
     /// - Parameter recorded: requests with the fields of their responses.
     public init(_ recorded: [(request: ReplayRequest, response: Fields)], order: ReplayOrder) {
         self.order = order
-        requests = recorded.map(\.request)
-        isServed = Array(repeating: false, count: recorded.count)
-        var distinct: [Int] = []
-        for (number, one) in recorded.enumerated() {
-            let selecting = Self.selecting(one.request.fields, vary: one.response)
-            if groups[one.request.key] == nil { distinct.append(number) }
-            let index = groups[one.request.key, default: []].firstIndex {
-                $0.hasCredentials == one.request.hasCredentials && $0.selecting == selecting
-            }
-            if let index {
-                groups[one.request.key]?[index].numbers.append(number)
-            } else {
-                groups[one.request.key, default: []].append(
-                    Variant(hasCredentials: one.request.hasCredentials, selecting: selecting, numbers: [number]))
-            }
+        for one in recorded { append(one.request, response: one.response, isServed: false) }
+    }
+
+    /// Adds an exchange whose response has been sent.
+    /// - Parameter response: fields of the response.
+    public mutating func add(_ request: ReplayRequest, response: Fields) {
+        append(request, response: response, isServed: true)
+        captured += 1
+    }
+
+    private mutating func append(_ request: ReplayRequest, response: Fields, isServed: Bool) {
+        let number = requests.count
+        requests.append(request)
+        self.isServed.append(isServed)
+        places.insert(Place(request.key))
+        if groups[request.key] == nil { distinct.append(number) }
+        let variant = Variant(
+            hasCredentials: request.hasCredentials, selecting: Self.selecting(request.fields, vary: response), numbers: [number])
+        let index = groups[request.key, default: []].firstIndex {
+            $0.hasCredentials == variant.hasCredentials && $0.selecting == variant.selecting
         }
-        self.distinct = distinct
-        places = Set(recorded.map { Place($0.request.key) })
+        if let index {
+            groups[request.key]?[index].numbers.append(number)
+        } else {
+            groups[request.key, default: []].append(variant)
+        }
     }
 
     public var count: Int { requests.count }
-    /// Number of recorded responses that have not been served, except preflights in strict order.
-    public var left: Int { isServed.indices.count { !isServed[$0] && !(order == .strict && requests[$0].isPreflight) } }
+    /// Recorded responses that have not been served, except preflights in strict order.
+    public var left: [Int] { isServed.indices.filter { !isServed[$0] && !(order == .strict && requests[$0].isPreflight) } }
     public func request(_ number: Int) -> ReplayRequest { requests[number] }
 
     public mutating func respond(to request: ReplayRequest) -> ReplayDecision {
+        let decision = serveIfRecorded(request)
+        if case .refuse(let refusal) = decision { note(refusal, of: request) }
+        return decision
+    }
+
+    /// As `respond`, but counts no refusal, because there may be another response.
+    public mutating func serveIfRecorded(_ request: ReplayRequest) -> ReplayDecision {
         let decision = order == .strict && !request.isPreflight ? inOrder(request) : choose(request)
-        switch decision {
-        case .serve(let number):
+        if case .serve(let number) = decision {
             served += 1
             isServed[number] = true
-        case .refuse: refused += 1
         }
         return decision
     }
 
-    /// Responds to a request that can also be handled without a recording, such as a preflight. Never counts a refusal.
-    /// - Returns: index of the recorded response; nil if none can be served now.
-    public mutating func serveIfRecorded(_ request: ReplayRequest) -> Int? {
-        let refusedBefore = refused
-        if case .serve(let number) = respond(to: request) { return number }
-        refused = refusedBefore
-        return nil
+    /// Counts a refusal.
+    public mutating func note(_ refusal: ReplayRefusal, of request: ReplayRequest) {
+        refused += 1
+        missed.note(request, refusal.name, nearest: refusal.nearest.first.map { requests[$0] })
     }
 
     // MARK: In strict order

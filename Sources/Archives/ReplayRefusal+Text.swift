@@ -26,23 +26,46 @@ extension Replay {
         }
     }
 
-    /// - Parameter status: status of the response.
-    public func problem(_ refusal: ReplayRefusal, to request: ReplayRequest, status: Status) -> [UInt8] {
-        let numbers: [Int] =
-            switch refusal {
-            case .otherContent(let nearest), .notRecorded(let nearest): nearest
-            case .outOfOrder(let next): [next]
-            case .usedUp, .atEnd: []
-            }
-        let nearest = numbers.map { number -> JSONValue in
-            let one = self.request(number)
-            return ["method": .string(String(decoding: one.method, as: UTF8.self)), "target": .string(one.shownTarget)]
-        }
+    /// - Parameters:
+    ///   - status: status of the response.
+    ///   - sentence: text for people.
+    public func problem(_ refusal: ReplayRefusal, status: Status, _ sentence: String) -> [UInt8] {
+        let nearest = refusal.nearest.map { JSONValue.object(request($0).members) }
         let problem: JSONValue = [
             "type": "about:blank", "title": "Not Found", "status": .integer(Int(status.rawValue)),
-            "detail": .string(sentence(refusal, to: request)), "nearest": .array(nearest),
+            "detail": .string(sentence), "nearest": .array(nearest),
         ]
         return problem.document
+    }
+}
+
+extension ReplayRefusal {
+    /// Similar recorded requests, the most similar one first.
+    var nearest: [Int] {
+        switch self {
+        case .otherContent(let nearest), .notRecorded(let nearest): nearest
+        case .outOfOrder(let next): [next]
+        case .usedUp, .atEnd: []
+        }
+    }
+
+    /// Name in reports.
+    var name: String {
+        switch self {
+        case .otherContent: "other_content"
+        case .notRecorded: "not_recorded"
+        case .usedUp: "used_up"
+        case .outOfOrder: "out_of_order"
+        case .atEnd: "at_end"
+        }
+    }
+
+    /// Whether the recording lacks the request.
+    public var isUnknown: Bool {
+        switch self {
+        case .otherContent, .notRecorded: true
+        case .usedUp, .outOfOrder, .atEnd: false
+        }
     }
 }
 
@@ -56,4 +79,9 @@ extension ReplayRequest {
     }
 
     public var shown: String { String(decoding: method, as: UTF8.self) + " " + shownTarget }
+
+    /// Method and target as members of a JSON object.
+    var members: [JSONValue.Member] {
+        [.init("method", .string(String(decoding: method, as: UTF8.self))), .init("target", .string(shownTarget))]
+    }
 }

@@ -12,6 +12,8 @@ public struct ReplayRequest: Sendable {
     let pathBytes: Int
     public let hasCredentials: Bool
     let fields: Fields
+    /// Values that responses may repeat (`ReplayRules.echoed`).
+    let echoed: [[UInt8]?]
     /// Requests with equal keys are treated as identical.
     let key: Key
 
@@ -35,23 +37,28 @@ public struct ReplayRequest: Sendable {
     /// - Parameters:
     ///   - target: path and query.
     ///   - content: nil if it was not recorded.
-    public init(method: [UInt8], target: [UInt8], fields: Fields, content: [UInt8]?, _ secrets: SecretRedaction) {
+    public init(
+        method: [UInt8], target given: [UInt8], fields all: Fields, content: [UInt8]?, _ secrets: SecretRedaction,
+        _ rules: ReplayRules = ReplayRules()
+    ) {
         self.method = method
-        let target = secrets.redact(target: target)
+        echoed = rules.echoed(target: given, all, content ?? [])
+        let fields = rules.compared(all)
+        let target = secrets.redact(target: given)
         self.target = target
         pathBytes = target.firstIndex(of: UInt8(ascii: "?")) ?? target.count
         self.fields = fields
         hasCredentials = (0..<fields.count).contains { secrets.isSecret(field: fields.name(at: $0)) }
         var canonical: [UInt8] = []
-        CacheKey.append(to: &canonical, prefix: [], target: target.span, rules: nil)
-        let wanted = method == Array("OPTIONS".utf8) ? fields.all(named: "access-control-request-method").first : nil
+        CacheKey.append(to: &canonical, prefix: [], target: target.span, rules: rules.arguments)
+        let wanted = method == Array("OPTIONS".utf8) ? all.all(named: "access-control-request-method").first : nil
         isPreflight = wanted != nil
         // A preflight has no content. The requested method takes the position of the content in the key, because preflights for different
         // methods have different responses.
-        var said: [UInt8]? = content == nil ? nil : wanted.map { Array($0) } ?? []
-        if let content, !content.isEmpty {
-            let redacted = secrets.redact(content: content, type: MediaType(of: fields))
-            said = RequestContent.said(method: Method(method.span), fields: fields, content: redacted.span, rules: nil)
+        var said: [UInt8]? = content == nil && !rules.ignoresContent ? nil : wanted.map { Array($0) } ?? []
+        if let content, !content.isEmpty, !rules.ignoresContent {
+            let redacted = secrets.redact(content: rules.compared(content, of: all), type: MediaType(of: fields))
+            said = RequestContent.said(method: Method(method.span), fields: fields, content: redacted.span, rules: rules.arguments)
         }
         key = Key(method: method, target: canonical, range: fields.first(.range).map { Array($0) } ?? [], content: said)
     }

@@ -1,22 +1,31 @@
 // A recorded response prepared for replay, without fields that depend on the recorded connection, time and host.
 
+import CachePolicy
 import Forwarding
 import HTTPCore
+import JSON
 
 public struct ReplayResponse: Sendable {
     public let status: Status
     /// Status line and field lines, without Date, Content-Length and the empty line.
     public let head: [UInt8]
-    public let content: [UInt8]
+    public private(set) var content: [UInt8]
     /// Value of Content-Length; nil if absent or invalid.
     public let recordedLength: Int?
     /// Recorded duration in milliseconds.
     public let duration: Int64
+    /// Values that the response repeats from its request.
+    private let echoes: [ReplayEcho]
 
     /// - Parameters:
     ///   - origins: recorded origins with their base paths. Redirects to them become relative.
     ///   - now: time of the replay, in seconds since 1970.
-    public init(_ exchange: ArchivedExchange, origins: [ArchiveOrigin], now: Int64) {
+    ///   - shift: moves the dates of the response; nil to keep them.
+    ///   - echoed: values of the recorded request (`ReplayRules.echoed`).
+    public init(
+        _ exchange: ArchivedExchange, origins: [ArchiveOrigin], now: Int64, _ rules: ReplayRules = ReplayRules(), shift: DateShift? = nil,
+        echoed: [[UInt8]?] = []
+    ) {
         var fields = exchange.response.fields.removingHopByHop()
         recordedLength = fields.first(.contentLength).flatMap { Int(String(decoding: $0, as: UTF8.self)) }.flatMap { $0 >= 0 ? $0 : nil }
         // The replay generates the response anew: it gets a current Date, no Age, and no Cistern-Stale.
@@ -34,9 +43,46 @@ public struct ReplayResponse: Sendable {
         fields.remove(.setCookie)
         let recordedAt = (exchange.started ?? now * 1000) / 1000
         for cookie in cookies { fields.append(.setCookie, Self.cookie(cookie, recordedAt: recordedAt, now: now)) }
+        if let shift { fields = shift.move(fields) }
+        var content = exchange.content
+        var echoes: [ReplayEcho] = []
+        if Self.isWholeJSON(content, fields, exchange.response.status) {
+            if let shift { content = shift.move(content: content, epochs: rules.epochs) }
+            echoes = ReplayEcho.all(in: content, rules.echoes, echoed)
+            if content != exchange.content || !echoes.isEmpty { Self.noteChange(in: &fields) }
+        }
         var head: [UInt8] = []
         ResponseSerializer.append(ResponseHead(status: exchange.response.status, fields: fields), to: &head)
-        (status, self.head, content, duration) = (exchange.response.status, head, exchange.content, exchange.duration)
+        (status, self.head, self.content, self.echoes) = (exchange.response.status, head, content, echoes)
+        duration = exchange.duration
+    }
+
+    /// Whether the content is a complete JSON text without a content coding.
+    private static func isWholeJSON(_ content: [UInt8], _ fields: Fields, _ status: Status) -> Bool {
+        status != 206 && MediaType(of: fields)?.isJSON == true && !fields.contains(.contentEncoding)
+            && [.valid, .validScalar].contains(JSONTextChecker.check(content.span))
+    }
+
+    /// Removes digests of the former content (RFC 9530), and makes the tag weak, because the content is equivalent, not identical.
+    private static func noteChange(in fields: inout Fields) {
+        fields.remove(named: ["content-digest", "repr-digest", "digest", "content-md5"])
+        guard let tag = fields.first(.etag), tag.first == 0x22 else { return }
+        fields.set(.etag, Array("W/".utf8) + tag)
+    }
+
+    /// Returns the response with the request's values in place of the recorded ones.
+    public func echoing(_ request: ReplayRequest) -> ReplayResponse {
+        guard !echoes.isEmpty else { return self }
+        var out: [UInt8] = []
+        var position = 0
+        for echo in echoes {
+            guard let value = request.echoed[echo.source] else { continue }
+            out += content[position..<echo.range.lowerBound] + value
+            position = echo.range.upperBound
+        }
+        var response = self
+        response.content = out + content[position...]
+        return response
     }
 
     /// Adapts a cookie to the replay (RFC 6265 §4.1.2). Removes Domain, which clients would reject from another host. Removes Expires

@@ -58,6 +58,8 @@ enum Version {
 }
 
 extension ExitCode {
+    /// A replay had no recorded response for a request, or served no request with a recorded one.
+    static let unmatched = ExitCode(2)
     /// EX_CONFIG of sysexits.h.
     static let configuration = ExitCode(78)
     /// The operation will complete later: EX_TEMPFAIL of sysexits.h.

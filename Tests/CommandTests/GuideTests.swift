@@ -182,7 +182,7 @@ struct GuideTests {
         let good = try run(replay, "sh -c 'curl -sf $API_URL/users'", origin, in: temporary.path)
         #expect(good.status == 0 && good.text.contains("{\"target\":\"/users\"}"))
         let unknown = try run(replay, "sh -c 'curl -s $API_URL/user'", origin, in: temporary.path)
-        #expect(unknown.status == 1)
+        #expect(unknown.status == 2)
         let message = try #require(guide.blocks("").first { $0.hasPrefix("cistern: ") })
         #expect(unknown.text.contains(message))
     }

@@ -71,7 +71,7 @@ struct RecordTests {
         let problem = try replay.get("/mee", [("Accept", "application/json")])
         #expect(problem["Content-Type"] == "application/problem+json" && problem.text.contains("\"nearest\""))
         let replayed = replay.stop()
-        #expect(replayed.status == 0 && replayed.text.contains("5 requests served, 2 without a recorded response"))
+        #expect(replayed.status == 2 && replayed.text.contains("5 requests served, 2 without a recorded response"))
     }
 
     @Test("strict and once replays reject unexpected requests, and deviations set the exit code")
@@ -83,11 +83,11 @@ struct RecordTests {
         let strict = try RunningCommand("replay \(har) --strict-order", in: temporary.path)
         #expect(try strict.get("/b").text.contains("the next request must be GET /a, number 1 of 2"))
         for target in ["/a", "/b"] { #expect(try strict.get(target).status == 200) }
-        #expect(strict.stop().status == 1)
+        #expect(strict.stop().status == 2)
         let short = try RunningCommand("replay \(har) --strict-order --delay recorded", in: temporary.path)
         #expect(try short.get("/a").status == 200)
         let stopped = short.stop()
-        #expect(stopped.status == 1 && stopped.text.contains("1 recorded responses were never requested"))
+        #expect(stopped.status == 2 && stopped.text.contains("1 recorded responses were never requested"))
         let once = try RunningCommand("replay \(har) --once", in: temporary.path)
         #expect(try once.get("/a").status == 200)
         #expect(once.stop().status == 0)

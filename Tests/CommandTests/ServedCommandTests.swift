@@ -28,9 +28,9 @@ struct ServedCommandTests {
         let rows: [(options: String, script: String, status: Int32, text: String)] = [
             ("", "curl -s $API_URL/users", 0, "{\"target\":\"/users\"}1 requests served, 0 without"),
             ("", "curl -s $API_URL/users; exit 3", 3, "1 requests served, 0 without"),
-            ("", "curl -s $API_URL/user", 0, "The most similar recorded request is GET /users."),
+            ("", "curl -s $API_URL/user", 2, "The most similar recorded request is GET /users."),
             // An unrecorded request fails the run unless the command fails.
-            ("--once", "curl -s $API_URL/user", 1, "0 requests served, 1 without a recorded response"),
+            ("--once", "curl -s $API_URL/user", 2, "0 requests served, 1 without a recorded response"),
             ("--once", "curl -s $API_URL/user; exit 9", 9, "0 requests served, 1 without a recorded response"),
             ("--env BASE", "curl -s $BASE/users", 0, "{\"target\":\"/users\"}"),
             ("", "kill -9 $$", 137, "0 requests served"), ("", "kill -INT $$", 130, "0 requests served"),
@@ -90,7 +90,7 @@ struct ServedCommandTests {
         let preflight = try replay.request("OPTIONS", "/anything", asking)
         #expect(preflight.status == 200 && preflight["Access-Control-Allow-Methods"] == "DELETE")
         #expect(preflight["Access-Control-Allow-Credentials"] == "true")
-        #expect(replay.stop().status == 0)
+        #expect(replay.stop().status == 2)
         let refused = try CommandLineTool.run("replay \(har) --allow-origin http://localhost:3000/")
         #expect(refused.status == 64 && refused.text.contains("is not an origin"))
     }

@@ -26,7 +26,7 @@ private final class ScriptedRecorder: ExchangeRecorder {
     var leftOut: [NotRecordedReason] { state.withLock { $0.leftOut } }
     var counts: [(result: String, count: UInt64)] { [] }
 
-    func begin() -> Int { 7 }
+    func begin(_ request: RequestHead) -> Int? { 7 }
 
     func hold(_ bytes: Int) -> Bool {
         state.withLock { state in
@@ -61,11 +61,11 @@ struct ExchangeRecordingTests {
         let recording = ExchangeRecording(recorder, head, content: Array(content.utf8), started: 1_000, began: 20)
         for event in events {
             switch event {
-            case .sent(let text): recording.addRequest(Array(text.utf8).span)
-            case .began: recording.begin(ResponseHead(status: 201))
-            case .came(let text): recording.add(Array(text.utf8).span)
-            case .ended: recording.end(at: 25)
-            case .finished: recording.finish()
+            case .sent(let text): recording?.addRequest(Array(text.utf8).span)
+            case .began: recording?.begin(ResponseHead(status: 201))
+            case .came(let text): recording?.add(Array(text.utf8).span)
+            case .ended: recording?.end(at: 25)
+            case .finished: recording?.finish()
             }
         }
         return recorder

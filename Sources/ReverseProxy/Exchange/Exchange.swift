@@ -72,7 +72,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         if body.outcome == .whole { record.content.microseconds = waited }
         // The data of a tunnel is not the content of a response.
         let recorder = body.framing == .tunnel ? nil : context.reporting.recorder
-        recording = recorder.map {
+        recording = recorder.flatMap {
             ExchangeRecording(
                 $0, request.head, content: body.bytes, started: context.loop.batchWallMilliseconds,
                 began: context.loop.time.monotonicMilliseconds)

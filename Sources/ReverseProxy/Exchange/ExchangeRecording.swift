@@ -19,6 +19,8 @@ public struct RecordedExchange: Sendable {
 
 /// Why an exchange was not recorded.
 public enum NotRecordedReason: String, Sendable, CaseIterable {
+    /// The filters of the recording exclude the request.
+    case excluded
     /// The recording has reached its memory limit.
     case noSpace = "no_room"
     /// The request content is longer than a replay compares.
@@ -30,6 +32,7 @@ public enum NotRecordedReason: String, Sendable, CaseIterable {
 
     public var sentence: String {
         switch self {
+        case .excluded: "the filters exclude the request"
         case .noSpace: "the recording was full"
         case .requestTooLong: "the request's content was too long"
         case .noResponse: "the upstream sent no response"
@@ -42,8 +45,8 @@ public enum NotRecordedReason: String, Sendable, CaseIterable {
 public protocol ExchangeRecorder: AnyObject, Sendable {
     /// Maximum length of recorded request content, in bytes.
     var requestContentLimitBytes: Int { get }
-    /// Returns the number of an exchange that begins.
-    func begin() -> Int
+    /// Returns the number of an exchange that begins; nil if it is not recorded.
+    func begin(_ request: RequestHead) -> Int?
     /// Reserves memory, and returns whether it is available. It is released by `leaveOut` only.
     func hold(_ bytes: Int) -> Bool
     func take(_ exchange: RecordedExchange)
@@ -69,12 +72,14 @@ final class ExchangeRecording {
         case ended
     }
 
+    /// Returns nil if the exchange is not recorded.
     /// - Parameters:
     ///   - started: wall-clock time in milliseconds since 1970.
     ///   - began: time in milliseconds of the loop's clock.
-    init(_ recorder: any ExchangeRecorder, _ request: RequestHead, content: [UInt8], started: Int64, began: Int64) {
+    init?(_ recorder: any ExchangeRecorder, _ request: RequestHead, content: [UInt8], started: Int64, began: Int64) {
+        guard let number = recorder.begin(request) else { return nil }
         (self.recorder, self.began) = (recorder, began)
-        exchange = RecordedExchange(number: recorder.begin(), request: request, started: started)
+        exchange = RecordedExchange(number: number, request: request, started: started)
         _ = hold(Self.exchangeBytes + request.fields.bytes.count)
         addRequest(content.span)
     }

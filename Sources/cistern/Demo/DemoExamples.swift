@@ -110,7 +110,7 @@ struct DemoReplay: DemoExample {
         try ask(replaying)
         DemoClient.say("A request that was not recorded gets an error with the nearest recorded requests.")
         try replaying.send("GET", "/user")
-        let replay = ReplayCommand.stop(server)
+        let replay = ReplayCommand.stop(server).replay
         StandardOutput.write("\(replay.served) requests served, \(replay.refused) without a recorded response\n")
     }
 

@@ -20,6 +20,8 @@ struct Record: ParsableCommand {
             arguments and members with names of secrets. `replay` accepts any value for them. Other contents are written unchanged, so \
             check the file before you share it. Only the file's owner can read it.
 
+            --only, --except and --methods select what is recorded. Other requests are only forwarded.
+
             Settings are given as with `serve`. Settings of the store (--cache-size, --rescue-after, --strict) have no effect here. \
             --cache-dir is used only for the certificate of --tls-self-signed.
 
@@ -31,6 +33,7 @@ struct Record: ParsableCommand {
             Examples:
               cistern record --upstream https://api.example.com --har api.har
               cistern record --upstream http://localhost:3000 --har api.har --secret customer-number
+              cistern record --upstream https://api.example.com --har api.har --only '/orders/**' --methods GET,POST
               cistern record --upstream https://api.example.com --har api.har -- npm test
             """)
 
@@ -39,15 +42,26 @@ struct Record: ParsableCommand {
     @Option(help: ArgumentHelp("File to write the archive to.", valueName: "file"))
     var har: String
 
-    @Option(help: ArgumentHelp("Name of a further field, argument or JSON member with a secret. May be repeated.", valueName: "name"))
-    var secret: [String] = []
+    @OptionGroup var redaction: RedactionOptions
 
-    @Flag(help: "Write secrets unchanged.")
-    var withSecrets = false
+    @Option(help: ArgumentHelp("Record only paths that match a pattern, as in routes. May be repeated.", valueName: "pattern"))
+    var only: [String] = []
+
+    @Option(help: ArgumentHelp("Do not record paths that match a pattern. May be repeated.", valueName: "pattern"))
+    var except: [String] = []
+
+    @Option(help: ArgumentHelp("Record only these methods, separated by commas.", valueName: "methods"))
+    var methods = ""
 
     @OptionGroup var readiness: ReadinessOptions
 
     @OptionGroup var served: ServedCommand
+
+    func validate() throws { _ = try filter() }
+
+    private func filter() throws -> RecordingFilter {
+        do { return try RecordingFilter(only: only, except: except, methods: methods) } catch { throw ValidationError("\(error)") }
+    }
 
     func run() throws {
         var options = options
@@ -63,13 +77,7 @@ struct Record: ParsableCommand {
         defer { LogSetup.writer.finish() }
         do {
             // Fails before the recording if the file cannot be written.
-            let file = try NewFile(har)
-            do {
-                try record(settings, signals, logger, into: file)
-            } catch {
-                file.discard()
-                throw error
-            }
+            try record(settings, signals, logger, into: try NewFile(har))
         } catch let failure as NewFile.Failure {
             StandardError.write("cistern: \(failure)\n")
             throw ExitCode.failure
@@ -89,7 +97,7 @@ struct Record: ParsableCommand {
         if !proxy.admin.isSocketRequired { proxy.admin.socket = nil }
         // /metrics and the health pages may be paths of the upstream.
         proxy.listening.servesOwnPages = false
-        let recorder = Recorder()
+        let recorder = Recorder(try filter())
         let server = try Startup.makeServer(proxy, settings, logger, recorder: recorder)
         server.start()
         let status = try waitForStop(server, signals)
@@ -99,8 +107,8 @@ struct Record: ParsableCommand {
             throw ExitCode(status == 0 ? 1 : status)
         }
         let upstream = proxy.upstream.origin + proxy.upstream.basePath
-        let secrets = SecretRedaction(fields: proxy.policy.credentials.fields, names: secret)
-        let writer = ArchiveWriter(upstream: upstream, version: Version.text, secrets: withSecrets ? nil : secrets)
+        let secrets = SecretRedaction(fields: proxy.policy.credentials.fields, names: redaction.secret)
+        let writer = ArchiveWriter(upstream: upstream, version: Version.text, secrets: redaction.withSecrets ? nil : secrets)
         try recorder.write(to: file, writer, upstream: upstream)
         try file.finish()
         StandardError.write("\(recorder.summary) in \(har)\n")

@@ -11,8 +11,6 @@ import ReverseProxy
 final class Recorder: ExchangeRecorder {
     /// Maximum memory of recorded exchanges. Exchanges beyond it are served, but not recorded.
     static let heldLimitBytes = 256 << 20
-    /// Maximum length of decoded content. Longer content stays encoded.
-    private static let decodedLimitBytes = 64 << 20
 
     private struct State {
         var next = 0
@@ -23,11 +21,19 @@ final class Recorder: ExchangeRecorder {
 
     /// Accessed by all shards' event loops.
     private let state = Mutex(State())
+    private let filter: RecordingFilter
+
+    init(_ filter: RecordingFilter = RecordingFilter()) { self.filter = filter }
 
     var requestContentLimitBytes: Int { ReplayLimits.contentBytes }
 
-    func begin() -> Int {
-        state.withLock { state in
+    func begin(_ request: RequestHead) -> Int? {
+        let isSelected = filter.selects(request)
+        return state.withLock { state in
+            guard isSelected else {
+                state.omitted[.excluded, default: 0] += 1
+                return nil
+            }
             state.next += 1
             return state.next
         }
@@ -71,28 +77,39 @@ final class Recorder: ExchangeRecorder {
         var writer = writer
         try file.write(writer.opening)
         for exchange in state.withLock({ $0.exchanges }).sorted(by: { $0.number < $1.number }) {
-            try file.write(writer.entry(Self.archived(exchange, upstream: upstream)))
+            let archived = ArchivedExchange(
+                exchange.request, exchange.requestContent, exchange.response, exchange.content, upstream: upstream,
+                started: exchange.started, duration: exchange.milliseconds)
+            try file.write(writer.entry(archived))
         }
         try file.write(writer.closing)
     }
+}
 
-    private static func archived(_ exchange: RecordedExchange, upstream: String) -> ArchivedExchange {
-        let coding = ContentCoding(exchange.response.fields)
-        var content = exchange.content
+extension ArchivedExchange {
+    /// Maximum length of decoded content. Longer content stays encoded.
+    private static let decodedLimitBytes = 64 << 20
+
+    /// - Parameters:
+    ///   - response: as the upstream sent it, without hop-by-hop fields.
+    ///   - upstream: base URL.
+    init(
+        _ request: RequestHead, _ requestContent: [UInt8], _ response: ResponseHead, _ content: [UInt8], upstream: String, started: Int64,
+        duration: Int64
+    ) {
+        var (content, isDecoded) = (content, false)
         // The client's Host names this proxy. The recorded URL names the upstream.
-        var fields = exchange.request.fields
+        var fields = request.fields
         fields.remove(.host)
-        var isDecoded = false
-        if let coding, coding != .identity, !content.isEmpty,
+        if let coding = ContentCoding(response.fields), coding != .identity, !content.isEmpty,
             let decoded = try? ContentDecoder.decode(content, coding, limit: Self.decodedLimitBytes)
         {
             (content, isDecoded) = (decoded, true)
         }
-        return ArchivedExchange(
-            method: exchange.request.method.bytes,
-            url: upstream + String(decoding: RequestTarget.escaped(exchange.request.pathAndQuery), as: UTF8.self),
-            requestFields: fields, requestContent: exchange.requestContent, response: exchange.response,
-            content: content, isDecoded: isDecoded, started: exchange.started, duration: exchange.milliseconds)
+        self.init(
+            method: request.method.bytes, url: upstream + String(decoding: RequestTarget.escaped(request.pathAndQuery), as: UTF8.self),
+            requestFields: fields, requestContent: requestContent, response: response, content: content, isDecoded: isDecoded,
+            started: started, duration: duration)
     }
 }
 
@@ -108,22 +125,32 @@ final class NewFile {
     private let path: String
     private let temporary: String
     private let file: Descriptor
+    private var isPending = false
 
     init(_ path: String) throws(Failure) {
         self.path = path
         temporary = "\(path).\(getpid()).new"
         file = Descriptor(csystem_open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
         guard file.isOpen else { throw Failure(path) }
+        isPending = true
     }
+
+    /// Removes an incomplete file.
+    deinit { if isPending { unlink(temporary) } }
 
     func write(_ bytes: [UInt8]) throws(Failure) {
         guard WholeWrite.write(bytes, to: file.number) == bytes.count else { throw Failure(temporary) }
     }
 
+    /// Writes the pieces, and replaces the existing file.
+    func finish(with pieces: [[UInt8]]) throws(Failure) {
+        for piece in pieces { try write(piece) }
+        try finish()
+    }
+
     /// Replaces the existing file.
     func finish() throws(Failure) {
         guard fsync(file.number) == 0, rename(temporary, path) == 0 else { throw Failure(path) }
+        isPending = false
     }
-
-    func discard() { unlink(temporary) }
 }

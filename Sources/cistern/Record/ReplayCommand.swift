@@ -17,15 +17,23 @@ struct ReplayCommand: ParsableCommand {
             are served in their order, the last one repeatedly. Credentials may be any. A request that was not recorded gets 404, with the \
             three nearest recorded requests.
 
+            --ignore leaves parts of requests out of the comparison: arguments=NAME,NAME also in forms, body=/POINTER a value in JSON \
+            content (RFC 6901), and fields=NAME,NAME fields that select among responses: Range, credentials, and those of Vary. * stands \
+            for all. Requests that differ only in ignored parts share their responses, in the recorded order.
+
+            --echo /POINTER or --echo ARGUMENT ignores a value, too. Strings of the JSON response that equal the recorded value become the \
+            value of the request. --shift-dates moves dates by the age of the recording: fields, and strings in JSON content.
+
             The address is written to standard output. Serves until SIGINT or SIGTERM, and then reports on standard error. With a command \
-            after --, serves while that command runs, listens on any free port unless --listen names one, and ends with the command's exit \
-            code. Otherwise exits with 0. Exits with 1 if the file cannot be read, is no HTTP archive, or the address is not available. \
-            With --once or --strict-order, also if a request had no recorded response; with --strict-order, also if a recorded response \
-            was never requested.
+            after --, serves while that command runs, and listens on any free port unless --listen names one. Ends with the command's exit \
+            code if it is not 0. Exits with 2 if a request had no recorded response; with --strict or --strict-order, also if a recorded \
+            response was never requested. Exits with 1 if the file cannot be read, is no HTTP archive, or the address is not available.
 
             Examples:
               cistern replay api.har
               cistern replay api.har --once -- npm test
+              cistern replay api.har --ignore arguments=nonce,ts --echo /requestId --shift-dates --report report.json -- npm test
+              cistern replay api.har --capture-missing https://api.example.com
               cistern replay api.har --listen 127.0.0.1:0 --strict-order
               cistern replay browser.har --origin https://api.example.com --delay recorded
             """)
@@ -46,6 +54,40 @@ struct ReplayCommand: ParsableCommand {
     @Flag(help: "Require the requests in the order of the recording, each once.")
     var strictOrder = false
 
+    @Option(
+        help: ArgumentHelp(
+            "Part of requests that is not compared: arguments=NAMES, fields=NAMES or body=POINTER. May be repeated.", valueName: "part"))
+    var ignore: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "JSON pointer or argument of requests: ignore its value, and put it into responses for the recorded one. May be repeated.",
+            valueName: "value"))
+    var echo: [String] = []
+
+    @Flag(help: "Move dates in responses by the age of the recording.")
+    var shiftDates = false
+
+    @Option(
+        help: ArgumentHelp(
+            "With --shift-dates, also move the seconds or milliseconds since 1970 at this JSON pointer of responses. May be repeated.",
+            valueName: "pointer"))
+    var shiftEpoch: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Forward requests that were not recorded to this base URL, and add their responses to the archive at the end.", valueName: "url"
+        ))
+    var captureMissing: String?
+
+    @OptionGroup var redaction: RedactionOptions
+
+    @Flag(help: "Also fail if a recorded response was never requested.")
+    var strict = false
+
+    @Option(help: ArgumentHelp("File for a report in JSON: requests without a recorded response, and the reverse.", valueName: "file"))
+    var report: String?
+
     @Option(help: ArgumentHelp("Delay of responses: none, or recorded for the upstream's recorded time.", valueName: "which"))
     var delay = Delay.none
 
@@ -61,13 +103,27 @@ struct ReplayCommand: ParsableCommand {
         for origin in allowOrigin where origin != "*" && !SettingsCheck.isOrigin(origin) {
             throw ValidationError("--allow-origin: \(origin) is not an origin as browsers send it, such as http://localhost:3000.")
         }
+        _ = try rules()
+        guard let captureMissing else { return }
+        guard !once, !strictOrder else { throw ValidationError("--capture-missing is not possible with --once or --strict-order.") }
+        do throws(UpstreamURL.Mistake) { _ = try UpstreamURL(checking: captureMissing) } catch {
+            throw ValidationError("--capture-missing \(error.clause)")
+        }
+    }
+
+    private func rules() throws -> ReplayRules {
+        do {
+            return try ReplayRules(ignore: ignore, echo: echo, shiftsDates: shiftDates, epochs: shiftEpoch)
+        } catch {
+            throw ValidationError("\(error)")
+        }
     }
 
     func run() throws {
         do {
             try serve()
-        } catch let failure as AdminFailure {
-            StandardError.write("cistern: \(failure)\n")
+        } catch where error is AdminFailure || error is NewFile.Failure {
+            StandardError.write("cistern: \(error)\n")
             throw ExitCode.failure
         }
     }
@@ -75,9 +131,13 @@ struct ReplayCommand: ParsableCommand {
     private func serve() throws {
         let signals = Signals(isForCommand: served.isGiven)
         let address = try listening.address(for: served)
-        let recording = try read()
+        let (archive, recording) = try read()
+        // Fails before the replay if a file cannot be written.
+        let reportFile = try report.map { try NewFile($0) }
+        let captured = try capture(archive, recording).map { (settings: $0, file: try NewFile(file)) }
         let options = ReplayOptions(
-            order: strictOrder ? .strict : once ? .once : .repeating, delays: delay == .recorded, origins: allowOrigin)
+            order: strictOrder ? .strict : once ? .once : .repeating, delays: delay == .recorded, origins: allowOrigin,
+            capture: captured?.settings)
         let server: ReplayServer
         do throws(ListenError) {
             server = try ReplayServer(recording, options, at: address)
@@ -89,22 +149,48 @@ struct ReplayCommand: ParsableCommand {
         try listening.readiness.announce(server.address.url, to: served)
         var status: Int32 = 0
         if served.isGiven { status = served.run(at: server.address.url, signals) } else { signals.wait() }
-        let isGood = isGood(Self.stop(server), options.order)
+        let (replay, entries) = Self.stop(server)
+        StandardError.write("\(replay.reportText)\n")
+        do throws(NewFile.Failure) {
+            try reportFile?.finish(with: [replay.report])
+            if let captured, !entries.isEmpty {
+                try captured.file.finish(with: captured.settings.writer.pieces(of: archive, adding: entries))
+                StandardError.write("\(entries.count) exchanges added to \(file)\n")
+            }
+        } catch {
+            StandardError.write("cistern: \(error)\n")
+            throw ExitCode(status == 0 ? 1 : status)
+        }
         if status != 0 { throw ExitCode(status) }
-        guard isGood else { throw ExitCode.failure }
+        let isComplete = replay.refused == 0 && (!strict && !strictOrder || replay.left.isEmpty)
+        guard isComplete else { throw ExitCode.unmatched }
     }
 
-    private func read() throws -> Recording {
+    private func read() throws -> (archive: ArchiveReader, recording: Recording) {
+        let rules = try rules()
         do throws(ArchiveReader.Mistake) {
             let origins = try origins()
-            let reader = try ArchiveReader(try ArchiveFile.read(file))
-            let secrets = SecretRedaction(fields: CredentialSettings().fields)
-            let recording = try Recording(reader, origins: origins, secrets: secrets, now: Int64(time(nil)))
-            guard recording.responses.isEmpty else { return recording }
+            let isNew = captureMissing != nil && access(file, F_OK) != 0 && errno == ENOENT
+            let reader = try ArchiveReader(isNew ? Array("{\"log\":{\"entries\":[]}}".utf8) : ArchiveFile.read(file))
+            let secrets = SecretRedaction(fields: CredentialSettings().fields, names: redaction.secret)
+            let recording = try Recording(reader, origins: origins, secrets: secrets, rules, now: Int64(time(nil)))
+            guard recording.responses.isEmpty, captureMissing == nil else { return (reader, recording) }
             throw ArchiveReader.Mistake("it contains no response that can be served\(Self.text(recording.omitted))")
         } catch {
             throw AdminFailure("\(file): \(error)")
         }
+    }
+
+    private func capture(_ archive: ArchiveReader, _ recording: Recording) -> CaptureSettings? {
+        guard let captureMissing, let upstream = UpstreamURL(captureMissing),
+            let base = ArchiveOrigin(origin.first ?? archive.upstream ?? captureMissing)
+        else { return nil }
+        StandardError.write("Requests that were not recorded are forwarded to \(captureMissing)\n")
+        let secrets = redaction.withSecrets ? nil : recording.secrets
+        return CaptureSettings(
+            upstream: upstream, base: base,
+            writer: ArchiveWriter(upstream: base.description, version: Version.text, secrets: secrets),
+            limitBytes: min(Recorder.heldLimitBytes, ArchiveReader.limitBytes - archive.byteCount))
     }
 
     private func origins() throws(ArchiveReader.Mistake) -> [ArchiveOrigin] {
@@ -132,29 +218,29 @@ struct ReplayCommand: ParsableCommand {
         }
     }
 
-    /// Stops the server, and returns the numbers of the replay.
-    static func stop(_ server: ReplayServer) -> Replay {
+    /// Stops the server.
+    /// - Returns: the numbers of the replay, and captured exchanges as texts of the archive.
+    static func stop(_ server: ReplayServer) -> (replay: Replay, captured: [[UInt8]]) {
         let stopped = DispatchSemaphore(value: 0)
         // Written on the loop's thread.
-        let result = Mutex<Replay?>(nil)
-        server.stop(deadline: .seconds(1)) { replay in
-            result.withLock { $0 = replay }
+        let result = Mutex<(Replay, [[UInt8]])?>(nil)
+        server.stop(deadline: .seconds(1)) { replay, captured in
+            result.withLock { $0 = (replay, captured) }
             stopped.signal()
         }
         stopped.wait()
-        guard let replay = result.withLock({ $0 }) else { preconditionFailure("a replay stopped without a result") }
-        return replay
+        guard let outcome = result.withLock({ $0 }) else { preconditionFailure("a replay stopped without a result") }
+        return outcome
     }
+}
 
-    private func isGood(_ replay: Replay, _ order: ReplayOrder) -> Bool {
-        let left = replay.left == 0 ? "" : ", \(replay.left) recorded responses were never requested"
-        StandardError.write("\(replay.served) requests served, \(replay.refused) without a recorded response\(left)\n")
-        switch order {
-        case .repeating: return true
-        case .once: return replay.refused == 0
-        case .strict: return replay.refused == 0 && replay.left == 0
-        }
-    }
+/// Options for secrets in archives.
+struct RedactionOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Name of a further field, argument or JSON member with a secret. May be repeated.", valueName: "name"))
+    var secret: [String] = []
+
+    @Flag(help: "Write secrets unchanged.")
+    var withSecrets = false
 }
 
 /// Listening address of `record` and `replay`, and their readiness notification.

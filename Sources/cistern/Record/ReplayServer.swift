@@ -7,6 +7,7 @@ import Forwarding
 import Glibc
 import HTTPCore
 import Reactor
+import Upstream
 
 /// `@unchecked Sendable` because mutable state is confined to `loop` after `init`.
 final class ReplayServer: @unchecked Sendable {
@@ -37,13 +38,14 @@ final class ReplayServer: @unchecked Sendable {
     }
 
     /// Stops the server after running responses have finished, at the latest after `deadline`. Returns at once.
-    /// - Parameter then: called with the numbers of the replay.
-    func stop(deadline: Duration, then: @escaping @Sendable (Replay) -> Void) {
+    /// - Parameter then: called with the numbers of the replay, and with captured exchanges as texts of the archive.
+    func stop(deadline: Duration, then: @escaping @Sendable (Replay, _ captured: [[UInt8]]) -> Void) {
         loop.execute { [self] in
             listener.close()
             connections.drain(deadline: deadline) { [self] in
-                let replay = receiver.replay
-                loop.stop { then(replay) }
+                let (replay, captured) = (receiver.replay, receiver.capture?.entries ?? [])
+                receiver.capture?.close()
+                loop.stop { then(replay, captured) }
             }
         }
     }
@@ -55,12 +57,15 @@ struct ReplayOptions {
     var delays = false
     /// Origins with scripts that may read everything. Empty: the recorded permissions apply.
     var origins: [String] = []
+    /// Where requests without a recorded response are forwarded; nil to refuse them.
+    var capture: CaptureSettings?
 }
 
 enum ReplayLimits {
     /// Maximum length of request content that is recorded and compared.
     static let contentBytes = 8 << 20
-    /// Maximum length of content that is normalized on the event loop. Longer content is normalized by a worker thread.
+    /// Maximum length of content that is normalized on the event loop, times the number of passes. Longer content is normalized by a worker
+    /// thread.
     static let comparedAtOnceBytes = 64 << 10
     /// Maximum number of unmatched requests that are logged individually.
     static let loggedRefusals = 1_000
@@ -73,16 +78,20 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
     let budget: ContentBudget
     let worker: LoopWorker
     let secrets: SecretRedaction
+    let rules: ReplayRules
     let cors: ReplayCORS
-    private let responses: [ReplayResponse]
+    let capture: MissingCapture?
+    private var responses: [ReplayResponse]
     private let delays: Bool
     private var logged = 0
 
     init(_ recording: Recording, _ options: ReplayOptions, loop: EventLoop, budget: ContentBudget) {
         replay = Replay(recording.requests, order: options.order)
         cors = ReplayCORS(recording.requests.map(\.response), origins: options.origins)
-        (responses, secrets, delays, self.loop, self.budget) = (recording.responses, recording.secrets, options.delays, loop, budget)
-        worker = LoopWorker(loop: loop)
+        (responses, secrets, rules) = (recording.responses, recording.secrets, recording.rules)
+        let worker = LoopWorker(loop: loop)
+        (delays, self.loop, self.budget, self.worker) = (options.delays, loop, budget, worker)
+        capture = options.capture.map { MissingCapture($0, recording, loop: loop, worker) }
     }
 
     func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
@@ -96,28 +105,41 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
 
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
 
-    /// The response to a request, and its delay.
-    func respond(to request: ReplayRequest, _ head: RequestHead) -> (response: Response, delay: Duration) {
+    func respond(to request: ReplayRequest, _ head: RequestHead) -> Answer {
         loop.assertOnLoop()
+        let decision = replay.serveIfRecorded(request)
         if head.method == .options, let lines = cors.preflight(head) {
-            let number = replay.serveIfRecorded(request)
-            guard let number, !cors.replacesRecorded else { return (.preflight(lines), .zero) }
-            return recorded(number)
+            guard case .serve = decision, !cors.replacesRecorded else { return .send(.preflight(lines)) }
         }
-        switch replay.respond(to: request) {
+        switch decision {
         case .serve(let number):
-            return recorded(number)
+            let response = responses[number]
+            return .send(.recorded(response.echoing(request)), after: delays ? .milliseconds(response.duration) : .zero)
         case .refuse(let refusal):
-            let sentence = replay.sentence(refusal, to: request)
-            log(sentence)
-            var own = OwnResponse(status: 404, sentence: sentence, accept: head.fields.combined(.accept))
-            if own.contentType.isProblem { own.content = replay.problem(refusal, to: request, status: 404) }
-            return (.own(own), .zero)
+            if let capture, refusal.isUnknown { return .forward(capture, refusal) }
+            return .send(refuse(refusal, request, head))
         }
     }
 
-    private func recorded(_ number: Int) -> (Response, Duration) {
-        (.recorded(responses[number]), delays ? .milliseconds(responses[number].duration) : .zero)
+    /// - Parameter reason: why the request was not captured; nil if it was not forwarded.
+    func refuse(_ refusal: ReplayRefusal, _ request: ReplayRequest, _ head: RequestHead, reason: String? = nil) -> Response {
+        replay.note(refusal, of: request)
+        let sentence = replay.sentence(refusal, to: request) + (reason.map { " \($0)" } ?? "")
+        log(sentence)
+        var own = OwnResponse(status: 404, sentence: sentence, accept: head.fields.combined(.accept))
+        if own.contentType.isProblem { own.content = replay.problem(refusal, status: 404, sentence) }
+        return .own(own)
+    }
+
+    func add(_ captured: (request: ReplayRequest, fields: Fields, response: ReplayResponse)) {
+        replay.add(captured.request, response: captured.fields)
+        responses.append(captured.response)
+    }
+
+    enum Answer {
+        case send(Response, after: Duration = .zero)
+        /// Forward the request. If that fails, refuse it for this reason.
+        case forward(MissingCapture, ReplayRefusal)
     }
 
     enum Response {
@@ -151,6 +173,8 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
     private let hold: ContentHold
     private var content: [UInt8] = []
     private var timer: LoopTimer?
+    /// The request to the upstream; nil if there is none.
+    private var transfer: Transfer?
 
     init(_ receiver: ReplayReceiver, _ head: RequestHead, _ stream: any ClientStream) {
         (self.receiver, self.head, self.stream) = (receiver, head, stream)
@@ -168,26 +192,36 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
 
     func requestEnded() {
         guard stream != nil else { return }
-        guard content.count > ReplayLimits.comparedAtOnceBytes else { return respond(to: Self.compared(head, content, receiver.secrets)) }
-        receiver.worker.perform(content.count) { [head, content, secrets = receiver.secrets] in
-            Self.compared(head, content, secrets)
-        } then: {
-            self.respond(to: $0)
+        let compared = { @Sendable [head, content, secrets = receiver.secrets, rules = receiver.rules] in
+            ReplayRequest(
+                method: head.method.bytes, target: Array(RequestTarget.escaped(head.pathAndQuery)), fields: head.fields, content: content,
+                secrets, rules)
         }
-    }
-
-    private static func compared(_ head: RequestHead, _ content: [UInt8], _ secrets: SecretRedaction) -> ReplayRequest {
-        ReplayRequest(
-            method: head.method.bytes, target: Array(RequestTarget.escaped(head.pathAndQuery)), fields: head.fields, content: content,
-            secrets)
+        guard content.count * receiver.rules.passes > ReplayLimits.comparedAtOnceBytes else { return respond(to: compared()) }
+        receiver.worker.perform(content.count, compared) { self.respond(to: $0) }
     }
 
     private func respond(to request: ReplayRequest) {
         // If the client has disconnected, the request does not consume a recorded response.
-        guard stream != nil else { return }
-        let (response, delay) = receiver.respond(to: request, head)
-        guard delay > .zero else { return send(response) }
-        timer = receiver.loop.schedule(after: delay) { self.send(response) }
+        guard let stream else { return }
+        switch receiver.respond(to: request, head) {
+        case .send(let response, after: .zero): send(response)
+        case .send(let response, let delay): timer = receiver.loop.schedule(after: delay) { self.send(response) }
+        case .forward(let capture, let refusal):
+            transfer = capture.forward(head, content, of: stream.client) { [self] in captured($0, refusal, request) }
+        }
+    }
+
+    private func captured(_ outcome: MissingCapture.Outcome, _ refusal: ReplayRefusal, _ request: ReplayRequest) {
+        transfer = nil
+        switch outcome {
+        case .response(let response, let captured):
+            if let captured { receiver.add(captured) }
+            send(.recorded(response))
+        case .failed(let reason):
+            guard stream != nil else { return }
+            send(receiver.refuse(refusal, request, head, reason: reason))
+        }
     }
 
     private func send(_ response: ReplayReceiver.Response) {
@@ -235,7 +269,13 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
         stream = nil
         timer?.cancel()
         timer = nil
+        transfer?.cancel()
+        transfer = nil
     }
 
-    func respondNow() { refuse(503, "The replay is stopping.") }
+    func respondNow() {
+        transfer?.cancel()
+        transfer = nil
+        refuse(503, "The replay is stopping.")
+    }
 }

@@ -44,6 +44,7 @@ enum ArchiveProperty {
             let recording = try? Recording(reader, origins: [], secrets: SecretRedaction(fields: []), now: now / 1000)
         else { return }
         try checkLeave(recording)
+        try checkAdapted(reader, recording)
         var replay = Replay(recording.requests, order: .once)
         for (number, one) in recording.requests.enumerated() {
             let head = recording.responses[number].head
@@ -53,7 +54,23 @@ enum ArchiveProperty {
         guard case .refuse(let refusal) = replay.respond(to: strange) else {
             throw Violation(description: "an unrecorded request gets a response")
         }
-        _ = replay.problem(refusal, to: strange, status: 404)
+        _ = replay.problem(refusal, status: 404, replay.sentence(refusal, to: strange))
+    }
+
+    /// Checks that ignored parts never prevent a response, and that moved dates and echoes keep JSON valid.
+    private static func checkAdapted(_ reader: ArchiveReader, _ recording: Recording) throws(Violation) {
+        guard let rules = try? ReplayRules(ignore: ["body=/b", "arguments=a*"], echo: ["/a", "c"], shiftsDates: true, epochs: ["/a"]),
+            let adapted = try? Recording(reader, origins: [], secrets: SecretRedaction(fields: []), rules, now: now / 1000)
+        else { return }
+        var replay = Replay(adapted.requests, order: .repeating)
+        for (number, response) in adapted.responses.enumerated() {
+            let request = adapted.requests[adapted.requests.count - 1 - number].request
+            guard case .serve = replay.respond(to: request) else { throw Violation(description: "an adapted request gets no response") }
+            let (plain, echoed) = (recording.responses[number].content, response.echoing(request).content)
+            try expect(JSONTextChecker.check(plain.span) == JSONTextChecker.check(echoed.span), "adapted JSON is invalid")
+            try expect(response.head.allSatisfy { isFieldValueByte($0) || $0 == 0x0d || $0 == 0x0a }, "an adapted head is invalid")
+        }
+        _ = (replay.report, replay.reportText)
     }
 
     /// Checks that CORS lines are complete, and that only origins in the recording are permitted, unless it permits all.
