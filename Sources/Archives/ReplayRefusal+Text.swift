@@ -7,7 +7,8 @@ extension Replay {
     /// One or two sentences.
     public func sentence(_ refusal: ReplayRefusal, to request: ReplayRequest) -> String {
         switch refusal {
-        case .otherContent(let nearest): "\(request.shown) was recorded, but with other content. \(sentence(nearest))"
+        case .otherContent(let nearest):
+            "\(request.shown) was recorded, but with other content. \(difference(request, nearest))\(sentence(nearest))"
         case .notRecorded(let nearest): "\(request.shown) was not recorded. \(sentence(nearest))"
         case .usedUp(let count):
             "\(request.shown) was recorded \(count == 1 ? "once" : "\(count) times"), and all recorded responses have been served."
@@ -15,6 +16,12 @@ extension Replay {
             "In strict order the next request must be \(self.request(next).shown), number \(next + 1) of \(self.count), not \(request.shown)."
         case .atEnd: "All \(self.count) recorded requests have been received already; \(request.shown) is an additional one."
         }
+    }
+
+    /// A sentence with a space, or an empty text.
+    private func difference(_ request: ReplayRequest, _ nearest: [Int]) -> String {
+        let pointer = nearest.first.flatMap { ReplayDifference(request, self.request($0)).pointer }
+        return pointer.map { "It differs at \($0). " } ?? ""
     }
 
     private func sentence(_ nearest: [Int]) -> String {

@@ -28,6 +28,13 @@ public enum RequestContent {
         return identity + digest
     }
 
+    /// The content in an identity, without the parts before it.
+    public static func content(in identity: [UInt8]) -> ArraySlice<UInt8> {
+        var start = 0
+        for _ in 0..<4 where start + 4 <= identity.count { start += 4 + Int(identity.span.littleEndian(at: start, as: UInt32.self)) }
+        return identity[min(start + 4, identity.count)...]
+    }
+
     /// Returns the identity without checking whether the request changes data.
     public static func said(method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?) -> [UInt8] {
         let type = fields.first(.contentType)

@@ -235,7 +235,7 @@ struct ReplayReportTests {
                 1 requests served, 5 without a recorded response, 2 recorded responses were never requested
                 Without a recorded response:
                   2 × GET /a?x=2 (not recorded; GET /a?x=1 differs in its arguments)
-                  1 × POST /b (other content; POST /b differs in its content)
+                  1 × POST /b (other content; POST /b differs in its content at /a)
                   1 × PUT /c (not recorded; GET /c differs in its method)
                   1 × GET /cc?token=REDACTED (not recorded; GET /c differs in its path)
                 Never requested:
@@ -247,6 +247,25 @@ struct ReplayReportTests {
         let missed = try #require(report["without_response"]?.array)
         #expect(missed.count == 4 && missed[0]["count"]?.integer == 2 && missed[0]["nearest"]?["differs"]?.string == "arguments")
         #expect(report["never_requested"]?.array?.last?["number"]?.integer == 3)
+    }
+
+    @Test(
+        "the pointer of the first different JSON value is named, and ignoring it makes the request match",
+        arguments: [
+            (#"{"a":1,"b":{"c":[1,2]}}"#, #"{"a":1,"b":{"c":[1,3]}}"#, "/b/c/1"), (#"{"a":1}"#, #"{"a":1,"n/~":2}"#, "/n~1~0"),
+            (#"{"b":1,"a":1}"#, #"{"a":1}"#, "/b"), (#"[1,2]"#, "[1]", "/1"), (#"{"z":1}"#, #"{"a":1,"z":1}"#, "/a"),
+            (#"{"a":[]}"#, #"{"a":{}}"#, "/a"), ("[1]", "{}", nil), ("[1]", "[1", nil), ("1", "2", nil),
+        ] as [(String, String, String?)])
+    func difference(recorded: String, content: String, pointer: String?) throws {
+        let request = { (content: String, rules: ReplayRules) in Spelt.request("POST /b\n\(json)\n\n\(content)", Self.secrets, rules) }
+        let replay = Replay([(request(recorded, ReplayRules()), Fields())], order: .repeating)
+        let sentence = replay.sentence(.otherContent(nearest: [0]), to: request(content, ReplayRules()))
+        #expect(sentence.contains("It differs at ") == (pointer != nil))
+        guard let pointer else { return }
+        #expect(sentence.contains("It differs at \(pointer). The most similar"))
+        let rules = try ReplayRules(ignore: ["body=\(pointer)"], echo: [])
+        var ignoring = Replay([(request(recorded, rules), Fields())], order: .repeating)
+        #expect(ignoring.respond(to: request(content, rules)) == .serve(0))
     }
 
     @Test("the number of distinct requests in a report is limited, and all are counted")

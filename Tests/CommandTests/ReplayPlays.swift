@@ -52,10 +52,11 @@ struct ReplayPlays {
         #expect(paid["ETag"] == "W/\"a\"" && paid.isComplete)
         #expect(try replay.get("/items?page=2&nonce=77").status == 200)
         #expect(try replay.get("/items?page=3&nonce=77").status == 404)
-        #expect(try replay.request("POST", "/pay", Self.json, content: #"{"amount":6,"requestId":"r1"}"#).status == 404)
+        let other = try replay.request("POST", "/pay", Self.json, content: #"{"amount":6,"requestId":"r1"}"#)
+        #expect(other.status == 404 && other.text.contains("was recorded, but with other content. It differs at /amount. "))
         let outcome = replay.stop()
         #expect(outcome.status == 2 && outcome.text.contains("2 requests served, 2 without a recorded response, 1 recorded responses"))
-        #expect(outcome.text.contains("  1 × POST /pay (other content; POST /pay differs in its content)"))
+        #expect(outcome.text.contains("  1 × POST /pay (other content; POST /pay differs in its content at /amount)"))
         #expect(outcome.text.hasSuffix("Never requested:\n  GET /never\n"))
         let read = try #require(JSONValue(try TestTools.readBytes(report)))
         let missed = try #require(read["without_response"]?.array)
@@ -131,6 +132,21 @@ struct ReplayPlays {
         let later = try RunningCommand("replay \(har) --strict", in: temporary.path)
         for target in ["/a", "/b?token=any", "/d", "//other.test/e"] { #expect(try later.get(target).status == 200) }
         #expect(try later.request("POST", "/c", Self.json, content: content).text.contains("\"r9\""))
+        #expect(later.stop().status == 0)
+    }
+
+    @Test("captured exchanges get the base URL of the recording, so that one replay serves both")
+    func otherUpstream() throws {
+        let (recorded, staging) = (Self.origin(), Self.origin())
+        _ = try record(recorded) { _ = try $0.get("/a") }
+        staging.react { _ in [.answer("", type: "text/plain", status: "302 Found", ["Location: http://127.0.0.1:\(staging.port)/a"])] }
+        let replay = try RunningCommand("replay \(har) --capture-missing http://127.0.0.1:\(staging.port)", in: temporary.path)
+        for _ in 0..<2 { #expect(try replay.get("/moved")["Location"] == "/a") }
+        #expect(replay.stop().status == 0 && staging.requests.count == 1)
+        #expect(try requests(of: har) == ["/a", "/moved"].map { "http://127.0.0.1:\(recorded.port)\($0)" })
+        let later = try RunningCommand("replay \(har) --strict", in: temporary.path)
+        #expect(try later.get("/a").status == 200)
+        #expect(try later.get("/moved")["Location"] == "/a")
         #expect(later.stop().status == 0)
     }
 

@@ -122,8 +122,8 @@ struct ReplayCommand: ParsableCommand {
     func run() throws {
         do {
             try serve()
-        } catch where error is AdminFailure || error is NewFile.Failure {
-            StandardError.write("cistern: \(error)\n")
+        } catch let failure where failure is AdminFailure || failure is NewFile.Failure {
+            StandardError.write("cistern: \(failure)\n")
             throw ExitCode.failure
         }
     }
