@@ -7,8 +7,3 @@ public protocol ContentMemory: AnyObject {
     /// Loads the bytes. `then` is called once, on any thread.
     func load(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void)
 }
-
-/// Passes a loop's value through another thread back to the loop. `@unchecked Sendable` because no other thread uses the value.
-struct LoopBound<Value>: @unchecked Sendable {
-    let value: Value
-}

@@ -45,3 +45,10 @@ public final class LoopWorker: Sendable {
         }
     }
 }
+
+/// Passes a loop's value through another thread back to the loop. `@unchecked Sendable` because no other thread uses the value.
+public struct LoopBound<Value>: @unchecked Sendable {
+    public let value: Value
+
+    public init(value: Value) { self.value = value }
+}

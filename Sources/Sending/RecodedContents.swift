@@ -53,9 +53,12 @@ public final class RecodedContents {
         return content
     }
 
+    /// Whether content of this length in bytes is short enough to be kept.
+    func mayKeep(_ count: Int) -> Bool { count + Self.entryBytes <= limitBytes / 8 }
+
     func keep(_ name: Name, _ content: [UInt8]) {
+        guard mayKeep(content.count) else { return }
         let bytes = content.count + Self.entryBytes
-        guard bytes <= limitBytes / 8 else { return }
         if young.bytes + bytes > limitBytes / 2 || young.contents.count == Self.entryLimit { (old, young) = (young, ([:], 0)) }
         young.contents[name] = content
         young.bytes += bytes

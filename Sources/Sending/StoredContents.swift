@@ -38,6 +38,8 @@ final class StoredContents {
     private var produced = 0
     /// Hashes of contents that were decoded recently, to detect repeated requests for one content.
     private var requested = RecentHashes(slots: 4_096)
+    /// Long content that is decoded to be kept; one at a time.
+    private var decoding: (name: RecodedContents.Name, bytes: [UInt8])?
     /// Allocated when content is decoded for the first time.
     private var space: UnsafeMutableRawBufferPointer?
 
@@ -67,8 +69,15 @@ final class StoredContents {
         let stored = WholeBody.borrowed(found.content, owner: found.owner)
         guard found.coding != .identity else { return .whole(range.map { stored.part($0) } ?? stored) }
         let count = found.contentBytes
-        guard count <= Self.decodedAtOnceBytes else { return produce(stored, found, range ?? 0..<count, isCoded: false) }
-        let content = decoded(found)
+        let content: WholeBody
+        if count <= Self.decodedAtOnceBytes {
+            content = decoded(found)
+        } else if let kept = recoded.find(RecodedContents.Name(content: found.contentNumber, isCoded: false)) {
+            content = .bytes(kept)
+        } else {
+            keepDecodedIfRepeated(found, stored)
+            return produce(stored, found, range ?? 0..<count, isCoded: false)
+        }
         guard content.count == count else { return .damaged }
         return .whole(range.map { content.part($0) } ?? content)
     }
@@ -118,6 +127,31 @@ final class StoredContents {
         guard content.count == count else { return .none }
         recoded.keep(name, content)
         return .bytes(content)
+    }
+
+    /// Decodes long content a second time for later requests if it was requested before. The client of this request gets pieces of its own,
+    /// as fast as it takes them.
+    private func keepDecodedIfRepeated(_ found: FoundResponse, _ stored: WholeBody) {
+        guard recoded.mayKeep(found.contentBytes), requested.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15), decoding == nil,
+            !coder.isFull, let content = ProducedContent(stored, found.coding, 0..<found.contentBytes, isCoded: false, coder)
+        else { return }
+        decoding = (RecodedContents.Name(content: found.contentNumber, isCoded: false), [])
+        decoding?.bytes.reserveCapacity(found.contentBytes)
+        decodeNext(content)
+    }
+
+    private func decodeNext(_ content: ProducedContent) {
+        let own = LoopBound(value: self)
+        content.makeNext { piece in
+            switch piece {
+            case .bytes(let bytes):
+                own.value.decoding?.bytes += bytes
+                own.value.decodeNext(content)
+            case .end:
+                if let whole = own.value.decoding.take() { own.value.recoded.keep(whole.name, whole.bytes) }
+            case .broken: own.value.decoding = nil
+            }
+        }
     }
 
     private func decode(_ found: FoundResponse, filling space: UnsafeMutableRawBufferPointer) -> Bool {
