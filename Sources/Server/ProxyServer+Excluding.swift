@@ -12,8 +12,7 @@ import Sharing
 extension ProxyServer {
     /// Purges the stored responses of excluded paths.
     /// - Parameters:
-    ///   - former: what was served before a reload. APIs with equal exclusions are skipped. nil at the start: all APIs are searched, and
-    ///     other nodes are notified only if something was stored.
+    ///   - former: what was served before a reload. APIs with equal exclusions are skipped. nil at the start: all APIs are searched.
     ///   - then: called from any thread when the purge is on the disk.
     func purgeExcluded(after former: Serving? = nil, then: @escaping @Sendable () -> Void = {}) {
         let serving = serving
@@ -26,17 +25,19 @@ extension ProxyServer {
             api.state.cache.map { ResponseCache($0, mayWait: true) { [unowned self] in cacheTime } }
         }
         guard !selected.isEmpty, caches.count == serving.apis.count else { return then() }
-        guard caches[0].canPurge else {
-            logger.warning("responses stored for routes with cache: off cannot be purged, because the cache directory is not writable")
-            return then()
-        }
         let names = selected.map { serving.apis[$0].name }.filter { !$0.isEmpty }
         let selections = selected.flatMap { index in
             serving.apis[index].state.routes.exclusions.map { exclusion in
                 FleetSelection(exclusion.criteria, apis: serving.apis[index].name.isEmpty ? [] : [serving.apis[index].name])
             }
         }
-        let announced = former == nil ? [] : selections.compactMap { announcePurge($0, isSoft: false) }
+        // Other nodes may have stored responses that this node has not.
+        let announced = selections.compactMap { announcePurge($0, isSoft: false) }
+        guard caches[0].canPurge else {
+            logger.warning("responses stored for routes with cache: off cannot be purged, because the cache directory is not writable")
+            publish(announced)
+            return then()
+        }
         caches[0].beginPurge(at: cacheTime.wall)
         let group = CacheGroup(caches, meaning: selected, named: names)
         let wanted = caches.map { $0.excludedPaths }
@@ -44,14 +45,17 @@ extension ProxyServer {
             DispatchQueue.global(qos: .utility).async { [self] in
                 let found = group.purge(excluded: wanted)
                 if found > 0 { logger.notice("purged \(found) records stored for routes with cache: off") }
-                let late = former == nil && found > 0 ? selections.compactMap { announcePurge($0, isSoft: false) } : []
-                for purge in announced + late {
-                    purge.publish { reach in
-                        guard case .local = reach else { return }
-                        self.logger.error("other nodes do not know of the purge of routes with cache: off: too many purges are pending")
-                    }
-                }
+                publish(announced)
                 then()
+            }
+        }
+    }
+
+    private func publish(_ purges: [any AnnouncedPurge]) {
+        for purge in purges {
+            purge.publish { [logger] reach in
+                guard case .local = reach else { return }
+                logger.error("other nodes do not know of the purge of routes with cache: off: too many purges are pending")
             }
         }
     }

@@ -9,7 +9,9 @@ extension FleetLog {
             let forgotten = "pending purges of this node are lost. Repeat the purges that were answered with 202"
             logger.error("\(file.path) cannot be read: \(file.isPending ? forgotten : "all responses stored here become stale once")")
         }
-        appendKept(files.pendingPurges())
+        // Each start with `cache: off` purges the path again.
+        var known: Set<PendingMessage> = []
+        appendKept(files.pendingPurges().filter { known.insert($0).inserted })
         countPending()
         takeLeft()
     }

@@ -82,6 +82,26 @@ struct SharedUserPurgeTests {
         }
     }
 
+    @Test("a node that starts with an excluded path and has stored nothing purges the path on the other nodes")
+    func excludedAtStart() throws {
+        try FleetPlay.run(Self.origin()) { fleet in
+            let (one, other) = try fleet.pair()
+            try fill(one, other, ["/pay/1", "/a"])
+            var route = Route()
+            (route.name, route.pattern, route.usesCache) = ("pay", RoutePattern("/pay/**"), false)
+            let late = try fleet.join { _ in
+            } proxy: { [route] in
+                $0.routes = [route]
+            }
+            #expect(try late.sees())
+            // Each node has another user, because a node may use what the other one fetches after the purge.
+            for (node, user) in zip([one, other], Self.users) {
+                #expect(try eventually { try node.get("/pay/1", Self.fields(user))["Cache-Status"]?.contains("; hit") != true })
+                #expect(try node.get("/a", Self.fields(user))["Cache-Status"]?.contains("; hit") == true)
+            }
+        }
+    }
+
     @Test("a sealed credential is opened by the fleet only, and is not contained in the log's entry")
     func sealed() throws {
         let secrets = try FleetSecrets(file: Array(FleetPlay.secret.utf8))
