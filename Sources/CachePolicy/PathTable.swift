@@ -9,6 +9,18 @@ public protocol PathRules: Sendable {
     func stricter(_ other: Self) -> Self
 }
 
+/// A path with its readings.
+public struct ReadPath: Sendable {
+    let target: ArraySlice<UInt8>
+    let readings: PathReadings?
+
+    /// - Parameter target: path and query as received.
+    public init(_ target: ArraySlice<UInt8>) { (self.target, readings) = (target, PathReadings(target)) }
+
+    /// Number of comparisons with each pattern.
+    public var comparisons: Int { 1 + (readings?.all.count ?? 0) }
+}
+
 /// The rules of each path: a list of exceptions and a default.
 public struct PathTable<Rules: Sendable>: Sendable {
     @usableFromInline let exceptions: [(pattern: RoutePattern, rules: Rules)]
@@ -27,8 +39,11 @@ public struct PathTable<Rules: Sendable>: Sendable {
     /// Returns whether the condition holds for at least one reading of the path. For protective rules.
     public func holdsForAny(_ target: ArraySlice<UInt8>, _ isSo: (Rules) -> Bool) -> Bool {
         if exceptions.isEmpty { return isSo(rest) }
-        return indices(of: target).contains { isSo(at($0)) }
+        return holdsForAny(ReadPath(target), isSo)
     }
+
+    /// - Parameter path: a path that is compared with many tables.
+    public func holdsForAny(_ path: ReadPath, _ isSo: (Rules) -> Bool) -> Bool { indices(of: path).contains { isSo(at($0)) } }
 
     /// Returns whether the condition holds for every reading of the path. For permissive rules.
     public func holdsForAll(_ target: ArraySlice<UInt8>, _ isSo: (Rules) -> Bool) -> Bool { !holdsForAny(target) { !isSo($0) } }
@@ -52,9 +67,9 @@ public struct PathTable<Rules: Sendable>: Sendable {
     }
 
     /// Returns the indices of the rules of all readings of a path, without duplicates. The path as received comes first.
-    private func indices(of target: ArraySlice<UInt8>) -> [Int] {
-        var found = [index(of: target)]
-        guard let readings = PathReadings(target) else { return found }
+    private func indices(of path: ReadPath) -> [Int] {
+        var found = [index(of: path.target)]
+        guard let readings = path.readings else { return found }
         if readings.isIncomplete { return found + (0...exceptions.count).filter { $0 != found[0] } }
         for reading in readings.all {
             let index = exceptions.firstIndex { $0.pattern.matches(reading: reading) } ?? exceptions.count
@@ -65,7 +80,7 @@ public struct PathTable<Rules: Sendable>: Sendable {
 
     /// Returns the rules of all readings of a path that is not plain.
     @usableFromInline func rules(ofReadings target: ArraySlice<UInt8>) -> (first: Rules, others: [Rules]) {
-        let found = indices(of: target)
+        let found = indices(of: ReadPath(target))
         return (at(found[0]), found.dropFirst().map(at))
     }
 

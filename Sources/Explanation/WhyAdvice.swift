@@ -213,7 +213,7 @@ extension FleetRefusal {
         case .doubted: "its position in the fleet's log may have been lost with a Redis primary"
         case .purgedAll: "everything was purged since, or the log has an entry that this node cannot read"
         case .marked: "it was purged, or changed by a write, since"
-        case .selected: "it was purged since"
+        case .selected: "it was purged since, or there are too many purges since then to compare it with all of them"
         case .held: "this node has invalidated it, and has not notified the other nodes yet"
         case .unreadable: "no secret of this node decrypts it (share.secret_file), or it was modified in Redis"
         case .clock: "its time is in the future by the fleet's clock, or that clock is not known yet"

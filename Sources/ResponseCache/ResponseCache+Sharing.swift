@@ -240,9 +240,8 @@ extension ResponseCache {
 
     /// Returns a function that decides whether a purge may cover a record: by its key, or by its tags if a tag is purged.
     public func purges(of record: FleetRecord, for lookUp: FleetLookUp) -> (_ selection: [UInt8]) -> Bool {
-        lazy var key = StoredKey(lookUp.keys.own)
-        lazy var tags = StoredHead.parse(record.head.span).map { CacheTags.tags(of: $0.fields) } ?? []
-        return { [selections] selection in selections.maySelect(selection, key, ofShared: record.key) { tags } }
+        lazy var compared = ComparedRecord(record, ownKey: lookUp.keys.own)
+        return { [selections] selection in selections.maySelect(selection, compared) }
     }
 
     /// Returns the keys of the marks that may apply to the record.
