@@ -10,10 +10,8 @@ struct SegmentScan {
     private(set) var records = 0
     /// Offset for the next record.
     private(set) var end: Int
-    /// Number of ranges that contain one or more damaged records.
-    private(set) var damagedSpans = 0
-    /// End of the last damaged range; nil if there is none.
-    private(set) var lastDamage: Int?
+    /// Ranges that contain one or more damaged records, in order.
+    private(set) var damage: [Range<Int>] = []
 
     /// Calls `body` with each record that has a valid header, in order. After a damaged header the scan searches for the next valid one.
     /// Headers have a keyed checksum, so other bytes are not mistaken for one.
@@ -30,7 +28,7 @@ struct SegmentScan {
         while offset + RecordHeader.bytes <= limit {
             let address = segment.base + offset
             if let header = RecordHeader(at: address, segment: segment.number, offset: offset, limit: segment.size, seed: seed) {
-                if offset > scan.end { scan.noteDamage(upTo: offset) }
+                if offset > scan.end { scan.damage.append(scan.end..<offset) }
                 body(header, offset)
                 scan.records += 1
                 offset += header.recordBytes
@@ -52,13 +50,8 @@ struct SegmentScan {
     /// interrupted write has none. Damaged bytes are not overwritten, so that the next start detects them too.
     private mutating func judgeTail(_ lastWritten: Int?, _ limit: Int) {
         guard let lastWritten, lastWritten >= end + RecordHeader.checkedBytes else { return }
-        noteDamage(upTo: limit)
+        damage.append(end..<limit)
         end = min(limit, (lastWritten / RecordHeader.alignment + 1) * RecordHeader.alignment)
-    }
-
-    private mutating func noteDamage(upTo offset: Int) {
-        damagedSpans += 1
-        lastDamage = offset
     }
 
     private init(end: Int) { self.end = end }

@@ -173,8 +173,8 @@ extension StoreRecovery {
             case .staleAll: index.markAllStale()
             }
         }
-        if let last = [found.lastDamage, unreadableMarks.last].compactMap(\.self).max() {
-            noteDamage(found.damagedSpans + unreadableMarks.count, at: .init(segment: segment.number, offset: last))
+        if let last = [found.damage.last?.upperBound, unreadableMarks.last].compactMap(\.self).max() {
+            noteDamage(found.damage.count + unreadableMarks.count, at: .init(segment: segment.number, offset: last))
         }
         return found
     }

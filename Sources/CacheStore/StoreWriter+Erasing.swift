@@ -1,5 +1,5 @@
-// Erases the bytes of removed and replaced items from the disk. A segment file that contains such bytes is replaced by a copy in which they
-// are zero. All other records keep their places, so the index, and the order of removals and marks, do not change.
+// Erases the bytes of removed and replaced items, and of damaged records, from the disk. A segment file that contains such bytes is replaced
+// by a copy without them. All other records keep their places, so the index, and the order of removals and marks, do not change.
 
 import CSystem
 import Dispatch
@@ -8,7 +8,7 @@ import Reactor
 
 /// The result of erasing.
 public struct ErasedFiles: Sendable, Equatable {
-    /// Replaced segment files, and bytes of the records that were erased from them.
+    /// Replaced segment files, and bytes of the records and damaged spans that were erased from them.
     public var files = 0
     public var bytes = 0
     /// Replaced files that are still in use, because responses are being sent from them. Their bytes are freed when that ends.
@@ -39,7 +39,7 @@ extension ResponseStore {
     /// - Parameters:
     ///   - patience: maximum milliseconds to wait for responses that are being sent from replaced files.
     ///   - isMeant: whether a removed or replaced item with this key must be erased. If a file has one, all of its removed and replaced
-    ///     items are erased.
+    ///     items are erased. Damaged bytes, which may belong to any item, are always erased.
     public func erase(patience: Int = 10_000, where isMeant: (_ key: UnsafeRawBufferPointer) -> Bool) throws(EraseError) -> ErasedFiles {
         guard directory.isWritable else { throw .notWritable }
         writer.writeWaiting(self)
@@ -89,13 +89,13 @@ extension StoreWriter {
             guard !hasPeer, waiting.withLock({ $0.isOurs }) else { return .failure(.otherProcess) }
             writeBuffer(store)
             guard let former = store.state.withLock({ $0.segments[number] }) else { return .success(nil) }
-            let erased = removedRecords(in: former, store, where: isMeant)
+            let erased = erasedParts(of: former, store, where: isMeant)
             guard !erased.isEmpty else { return .success(nil) }
             do throws(Segment.WriteError) {
                 let copy = try former.copy(without: erased, settings, seed: seed)
                 store.state.withLock { $0.segments.replace(copy) }
                 if active === former { active = copy }
-                return .success((former, erased.reduce(0) { $0 + $1.header.recordBytes }))
+                return .success((former, erased.reduce(0) { $0 + $1.range.count }))
             } catch {
                 return .failure(.failed(code: error.code, path: error.path))
             }
@@ -103,32 +103,66 @@ extension StoreWriter {
         return try result.get()
     }
 
-    /// Returns the items of a segment to which the index does not lead; empty if none of them is meant.
-    private func removedRecords(
-        in segment: Segment, _ store: ResponseStore, where isMeant: (UnsafeRawBufferPointer) -> Bool
-    ) -> [(header: RecordHeader, offset: Int)] {
-        var removed: [(header: RecordHeader, offset: Int)] = []
+    /// Returns the items of a segment to which the index does not lead, and the damaged spans, in order; empty if none of them is meant.
+    private func erasedParts(
+        of segment: Segment, _ store: ResponseStore, where isMeant: (UnsafeRawBufferPointer) -> Bool
+    ) -> [ErasedPart] {
+        var parts: [ErasedPart] = []
         var isNeeded = false
-        SegmentScan.forEachRecord(in: segment, seed: seed) { header, offset in
+        let scan = SegmentScan.forEachRecord(in: segment, seed: seed) { header, offset in
             // Notes are no removed item, although the index does not lead to them.
-            guard header.kind == .item, header.hash != .zero,
-                store.state.withLock({ $0.index.find(header.hash)?.leads(to: segment.number, offset) }) != true
-            else { return }
-            removed.append((header, offset))
+            guard header.kind == .item, header.hash != .zero else { return }
             let key = UnsafeRawBufferPointer(start: segment.base + offset + RecordHeader.bytes, count: header.keyBytes)
-            isNeeded = isNeeded || isMeant(key)
+            let isKeyDamaged = KeyHash(key, seed: seed) != header.hash
+            if isKeyDamaged { store.dropDamaged(header.hash, segment.number, offset) }
+            guard store.state.withLock({ $0.index.find(header.hash)?.leads(to: segment.number, offset) }) != true else { return }
+            parts.append(ErasedPart(range: offset..<offset + header.recordBytes, isDamage: false))
+            isNeeded = isNeeded || isKeyDamaged || isMeant(key)
         }
-        return isNeeded ? removed : []
+        let damage = scan.damage.filter(segment.hasUnerasedDamage)
+        guard isNeeded || !damage.isEmpty else { return [] }
+        return (parts + damage.map { ErasedPart(range: $0, isDamage: true) }).sorted { $0.range.lowerBound < $1.range.lowerBound }
+    }
+}
+
+/// A part of a segment file that its copy does not contain.
+private struct ErasedPart {
+    let range: Range<Int>
+    let isDamage: Bool
+
+    /// Value of the bytes of erased damage, except zeros, which remain. No record begins with it, so a scan finds the damage again.
+    static let damageByte = UInt8.max
+
+    /// Erases the part of a piece of the segment. A record is replaced by a removal of an unused key, which has no effect.
+    /// - Parameters:
+    ///   - piece: bytes of the segment from `start` on. They may contain a part of the range only.
+    func erase(from piece: inout [UInt8], at start: Int, segment: UInt64, seed: UInt64) {
+        let common = range.clamped(to: start..<start + piece.count)
+        if isDamage {
+            for index in common where piece[index - start] != 0 { piece[index - start] = Self.damageByte }
+            return
+        }
+        let empty = RecordHeader(
+            kind: .removal, bodyBytes: range.count - RecordHeader.bytes,
+            hash: KeyHash(low: Segment.eraseMark, high: UInt64(range.lowerBound)))
+        var record = [UInt8](repeating: 0, count: RecordHeader.bytes)
+        record.withUnsafeMutableBytes { empty.write(to: $0.baseAddress!, segment: segment, offset: range.lowerBound, seed: seed) }
+        for index in common { piece[index - start] = index - range.lowerBound < record.count ? record[index - range.lowerBound] : 0 }
     }
 }
 
 extension Segment {
     private static let pieceBytes = 1 << 20
 
+    /// Whether a damaged span has bytes that were not erased.
+    fileprivate func hasUnerasedDamage(_ span: Range<Int>) -> Bool {
+        UnsafeRawBufferPointer(start: base + span.lowerBound, count: span.count).contains { $0 != 0 && $0 != ErasedPart.damageByte }
+    }
+
     /// Writes a copy of the file, and gives it the file's name. Returns when both are on the disk.
-    /// - Parameter erased: records that the copy does not contain. A removal of an unused key takes the place of each.
+    /// - Parameter erased: parts that the copy does not contain, in order.
     fileprivate func copy(
-        without erased: [(header: RecordHeader, offset: Int)], _ settings: StoreSettings, seed: UInt64
+        without erased: [ErasedPart], _ settings: StoreSettings, seed: UInt64
     ) throws(WriteError) -> Segment {
         let path = settings.directory + "/" + ResponseStore.copyName
         unlink(path)
@@ -138,9 +172,9 @@ extension Segment {
         var next = erased[...]
         for start in stride(from: 0, to: size, by: Self.pieceBytes) where error == 0 {
             var piece = try read(start..<min(start + Self.pieceBytes, size))
-            while let record = next.first, record.offset < start + piece.count {
-                record.header.erase(at: record.offset, from: &piece, at: start, segment: number, seed: seed)
-                guard record.offset + record.header.recordBytes <= start + piece.count else { break }
+            while let part = next.first, part.range.lowerBound < start + piece.count {
+                part.erase(from: &piece, at: start, segment: number, seed: seed)
+                guard part.range.upperBound <= start + piece.count else { break }
                 next.removeFirst()
             }
             error = piece.withUnsafeBytes { settings.write(file.number, $0, start) }
@@ -170,20 +204,5 @@ extension Segment {
             if error != nil { return }
         }
         try? synchronize()
-    }
-}
-
-extension RecordHeader {
-    /// Replaces this record by one without content that has no effect.
-    /// - Parameters:
-    ///   - offset: offset of the record in its segment.
-    ///   - piece: bytes of the segment from `start` on. They may contain a part of the record only.
-    fileprivate func erase(at offset: Int, from piece: inout [UInt8], at start: Int, segment: UInt64, seed: UInt64) {
-        var record = [UInt8](repeating: 0, count: Self.bytes)
-        let empty = RecordHeader(
-            kind: .removal, bodyBytes: recordBytes - Self.bytes, hash: KeyHash(low: Segment.eraseMark, high: UInt64(offset)))
-        record.withUnsafeMutableBytes { empty.write(to: $0.baseAddress!, segment: segment, offset: offset, seed: seed) }
-        let (first, last) = (max(offset, start), min(offset + recordBytes, start + piece.count))
-        for index in first..<last { piece[index - start] = index - offset < Self.bytes ? record[index - offset] : 0 }
     }
 }

@@ -104,6 +104,33 @@ struct ErasingTests {
         #expect(!directory.files.contains("erasing") && stored(next, 0) == body(0))
     }
 
+    @Test("damaged records are erased whatever their key was, and every later start still finds the damage")
+    func damaged() throws {
+        let directory = try Directory()
+        let former = try directory.open()
+        for number in 0..<6 { former.insert(item(number, 5_000)) }
+        former.flush()
+        former.close()
+        unlink(directory.path + "/index")
+        let (name, record) = (try #require(directory.segments.first), RecordHeader.recordBytes(payload: item(0, 5_000).payloadBytes))
+        // The header of one record, the key of another one, and the header of the last one.
+        for offset in [record + 10, 3 * record + RecordHeader.bytes, 5 * record + 10] { directory.flip(name, at: offset) }
+        let store = try directory.open()
+        #expect(store.statistics.opening.damagedSpans == 2)
+        let result = try store.erase { _ in false }
+        #expect(result.files == 1 && result.bytes >= 3 * record && result.inUse == 0)
+        #expect(try store.erase { _ in false }.files == 0)
+        store.insert(item(7))
+        store.flush()
+        for number in [1, 3, 5] { #expect(!Self.contains(Array("head \(number)".utf8), in: directory)) }
+        let after = try Self.copy(directory.path).open()
+        #expect(after.statistics.opening.damagedSpans == 2)
+        for store in [store, after] {
+            for number in 0..<6 { #expect(stored(store, number) == ([1, 3, 5].contains(number) ? nil : body(number, 5_000))) }
+            #expect(stored(store, 7) == body(7))
+        }
+    }
+
     private final class World {
         let directory: Directory
         let store: ResponseStore
