@@ -1,5 +1,5 @@
-// Warnings about reloaded settings that narrow which clients may receive a response. Responses stored under the former settings are still
-// served until the operator purges them.
+// Warnings about reloaded settings that narrow which clients may receive a response, or that may change what the upstream responds.
+// Responses stored under the former settings are still served until the operator purges them.
 
 import CachePolicy
 
@@ -34,16 +34,30 @@ extension ProxySettings {
         where isNarrowed(since: former, { $0.freshness.ignored.contains(directive) }) {
             changes.append("cache.freshness.ignore no longer has \(directive.rawValue): responses stored despite it are still served")
         }
-        let prefix = apiName.isEmpty ? "" : "API \(apiName): "
-        return changes.map { "\(prefix)\($0), until they are purged (cistern purge)" }
+        let sentences = changes.map { "\($0), until they are purged (cistern purge)" } + fieldsWarnings(since: former)
+        return sentences.map { apiName.isEmpty ? $0 : "API \(apiName): \($0)" }
     }
+
+    /// A key of another account may yield other responses. A renewed key of one account does not, so nothing is purged.
+    private func fieldsWarnings(since former: ProxySettings) -> [String] {
+        let patterns = (former.routes + routes).map(\.pattern).filter {
+            former.route(for: $0).upstreamFields != route(for: $0).upstreamFields
+        }
+        let isForAll = former.otherRoute.upstreamFields != otherRoute.upstreamFields
+        guard isForAll || !patterns.isEmpty else { return [] }
+        let selections = isForAll ? ["--all"] : Set(patterns.map(\.text)).sorted().map { "--matching '\($0)'" }
+        let commands = selections.map { "cistern purge \($0)" + (apiName.isEmpty ? "" : " --api \(apiName)") }
+        return [
+            "upstream.fields has changed: responses fetched with the former fields are kept. If the new ones belong to another account or "
+                + "tenant, purge them: \(commands.joined(separator: "; "))"
+        ]
+    }
+
+    private func route(for pattern: RoutePattern) -> Route { routes.first { $0.pattern == pattern } ?? otherRoute }
 
     /// Whether the property held for some path under the earlier settings and no longer holds.
     private func isNarrowed(since former: ProxySettings, _ isSo: (Route) -> Bool) -> Bool {
-        func holds(_ settings: ProxySettings, on pattern: RoutePattern) -> Bool {
-            isSo(settings.routes.first { $0.pattern == pattern } ?? settings.otherRoute)
-        }
-        let isLeft = (former.routes + routes).contains { holds(former, on: $0.pattern) && !holds(self, on: $0.pattern) }
+        let isLeft = (former.routes + routes).contains { isSo(former.route(for: $0.pattern)) && !isSo(route(for: $0.pattern)) }
         return isLeft || isSo(former.otherRoute) && !isSo(otherRoute)
     }
 }

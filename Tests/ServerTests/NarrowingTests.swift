@@ -3,6 +3,7 @@
 import Administration
 import CachePolicy
 import CacheStore
+import Forwarding
 import ResponseCache
 import ReverseProxy
 import Server
@@ -29,6 +30,18 @@ struct NarrowingTests {
     private static func route(_ pattern: String, ignoring: Bool) -> Route {
         var route = Route()
         (route.name, route.pattern, route.credentials.areIgnored) = ("r", RoutePattern(pattern), ignoring)
+        return route
+    }
+
+    private static func fields(_ key: String) -> UpstreamFieldRules {
+        var rules = UpstreamFieldRules()
+        rules.set(Array("X-Api-Key".utf8), to: Array(key.utf8))
+        return rules
+    }
+
+    private static func route(_ pattern: String, key: String) -> Route {
+        var route = route(pattern, ignoring: false)
+        route.upstreamFields = fields(key)
         return route
     }
 
@@ -62,6 +75,16 @@ struct NarrowingTests {
         Row("a credential cookie is configured", { $0.policy.credentials.cookies = ["sid"] }, moreCredentials),
         Row("a field is no longer harmless", { $0.policy.harmlessFields.append("x-more") }, "fewer request fields are harmless"),
         Row("an additional harmless field", to: { $0.policy.harmlessFields.append("x-more") }, nil),
+        Row(
+            "another key for the upstream", { $0.otherRoute.upstreamFields = fields("a") },
+            to: { $0.otherRoute.upstreamFields = fields("b") },
+            "purge them: cistern purge --all"),
+        Row("a first key", to: { $0.otherRoute.upstreamFields = fields("b") }, "upstream.fields has changed"),
+        Row(
+            "another key on one route", { $0.routes = [route("/a/**", key: "a"), route("/b", key: "c")] },
+            to: { $0.routes = [route("/a/**", key: "b"), route("/b", key: "c")] }, "purge them: cistern purge --matching '/a/**'"),
+        Row(
+            "the unchanged key", { $0.otherRoute.upstreamFields = fields("a") }, to: { $0.otherRoute.upstreamFields = fields("a") }, nil),
         Row("a cookie is no longer ignored", { $0.policy.credentials.ignoredCookies.append("lang") }, moreCredentials),
     ]
 
