@@ -21,9 +21,13 @@ public struct RedactedMessage: Sendable {
         return (0..<redacted.count).map { index in
             let name = redacted.name(at: index)
             // A field that archives also redact keeps its parts that are not secret.
-            let isNew = !secrets.isSecret(field: name) && SecretNames.isSecret(shown: name)
-            let value = isNew ? Self.placeholder : links.redact(redacted.value(at: index))
-            return (String(decoding: name, as: UTF8.self), String(decoding: value, as: UTF8.self))
+            let value = redacted.value(at: index)
+            let isNew = !secrets.isSecret(field: name) && SecretNames.isSecret(shown: name) && !Self.isFlag(value)
+            let shown = isNew ? Self.placeholder : links.redact(value)
+            return (String(decoding: name, as: UTF8.self), String(decoding: shown, as: UTF8.self))
         }
     }
+
+    /// Whether the value only says whether something applies, as in `X-Requires-Password: true`.
+    private static func isFlag(_ value: ArraySlice<UInt8>) -> Bool { value.equalsIgnoringCase("true") || value.equalsIgnoringCase("false") }
 }

@@ -25,6 +25,11 @@ struct RedactedMessageTests {
             ("X-Next: /a?api%5Fkey=s", "/a?api%5Fkey=REDACTED"), ("X-Next: /a#access_token=s", "/a#access_token=REDACTED"),
             ("Content-Type: application/json;charset=utf-8", "application/json;charset=utf-8"), ("ETag: \"a=b\"", "\"a=b\""),
             ("X-Next: /a?page=2&state=open", "/a?page=2&state=REDACTED"), ("X-Rate: 10%", "10%"), ("Vary: Accept", "Accept"),
+            ("Access-Control-Allow-Credentials: true", "true"), ("X-Requires-Password: False", "False"), ("X-Password: true1", "REDACTED"),
+            ("Access-Control-Allow-Headers: Authorization, X-CSRF-Token", "Authorization, X-CSRF-Token"),
+            ("Access-Control-Expose-Headers: X-Auth-Token", "X-Auth-Token"),
+            ("WWW-Authenticate: Bearer realm=\"a\", error=\"invalid_token\"", "Bearer realm=\"a\", error=\"invalid_token\""),
+            ("Proxy-Authenticate: Basic realm=\"secret area\"", "Basic realm=\"secret area\""),
         ])
     func fields(line: String, value: String) {
         let told = shown.fields(Spelt.fields([line]))
