@@ -11,9 +11,7 @@ enum Purging {
         let (group, caches) = try task.group()
         let purge = try PurgeRequest(task, caches)
         let wanted = purge.wanted
-        guard !purge.isDryRun else {
-            return task.reply(AdminResponse(["purged": .integer(group.count(wanted)), "soft": .bool(purge.isSoft), "dry_run": true]))
-        }
+        guard !purge.isDryRun else { return task.reply(Result(group.count(wanted), purge).response) }
         guard caches[0].canPurge else {
             throw .unavailable("The cache directory is not writable, so a purge would be lost at the next restart.")
         }
@@ -48,15 +46,13 @@ enum Purging {
 
     private struct Result: Sendable {
         let count: Int
-        private let isSoft: Bool
-        private let note: String?
+        private let purge: PurgeRequest
         /// nil if nothing is shared with other nodes.
         private let reach: PurgeReach?
         var erased: ErasedResponses?
 
         init(_ count: Int, _ purge: PurgeRequest, _ reach: PurgeReach? = nil) {
-            (self.count, isSoft, self.reach) = (count, purge.isSoft, reach)
-            note = purge.doubt ?? (count == 0 ? purge.hint : nil)
+            (self.count, self.purge, self.reach) = (count, purge, reach)
         }
 
         /// 202 if other nodes will apply the purge later.
@@ -69,10 +65,12 @@ enum Purging {
             case nil: break
             }
             let response = AdminResponse([
-                "purged": .integer(count), "soft": .bool(isSoft), "nodes": nodes.map { .string($0) }, "reason": reason,
+                "purged": .integer(count), "soft": .bool(purge.isSoft), "dry_run": purge.isDryRun ? true : nil,
+                "nodes": nodes.map { .string($0) }, "reason": reason,
                 "erased": erased.map {
                     ["files": .integer($0.files), "bytes": .integer($0.bytes), "in_use": .integer($0.inUse)]
-                }, "note": note.map { .string($0) },
+                }, "incomplete": purge.doubt == nil ? nil : true,
+                "note": (purge.doubt ?? (count == 0 ? purge.hint : nil)).map { .string($0) },
             ])
             guard let reach, reach != .durable else { return response }
             var pending = response

@@ -21,24 +21,26 @@ extension StoreWriter {
     /// Writes all changed notes, and waits for it.
     func writeNotesNow(_ store: ResponseStore) { serial.sync { writeNotes(store) } }
 
-    /// Writes all changed notes. Must be called on the writer's queue. Locks one part of the index at a time.
+    /// Writes all changed notes. Must be called on the writer's queue. Locks the index for a limited number of slots at a time.
     /// - Parameters:
-    ///   - first: the part of the index to begin with.
+    ///   - first: the slot of the index to begin with.
     ///   - inTurn: whether other work of the queue may come between, and the next call is scheduled at the end.
-    func writeNotes(_ store: ResponseStore, from first: Int = 0, inTurn: Bool = false) {
+    func writeNotes(_ store: ResponseStore, from first: IndexTable.SlotPosition = .init(), inTurn: Bool = false) {
         var due: [WrittenNote] = []
         var count = 0
-        for part in first..<IndexTable.partCount where mayWriteNotes {
-            due += store.state.withLock { $0.index.takeUnwrittenNotes(ofPart: part) }
+        var next: IndexTable.SlotPosition? = first
+        while let position = next, mayWriteNotes {
+            let taken = store.state.withLock { $0.index.takeUnwrittenNotes(from: position) }
+            (due, next) = (due + taken.notes, taken.next)
             while due.count >= WrittenNote.countLimit {
                 write(Array(due.suffix(WrittenNote.countLimit)), store)
                 due.removeLast(WrittenNote.countLimit)
                 count += WrittenNote.countLimit
             }
-            if inTurn, count >= Self.notesAtOnce, part + 1 < IndexTable.partCount {
+            if inTurn, count >= Self.notesAtOnce, let next {
                 write(due, store)
                 writeBuffer(store)
-                return writeNotesAfterOtherWork(store, from: part + 1)
+                return writeNotesAfterOtherWork(store, from: next)
             }
         }
         write(due, store)
@@ -55,10 +57,10 @@ extension StoreWriter {
         if buffer.count >= Self.batchBytes { writeBuffer(store) }
     }
 
-    private func writeNotesAfterOtherWork(_ store: ResponseStore, from part: Int) {
+    private func writeNotesAfterOtherWork(_ store: ResponseStore, from next: IndexTable.SlotPosition) {
         serial.async { [weak self, weak store] in
             guard let self, let store else { return }
-            writeNotes(store, from: part, inTurn: true)
+            writeNotes(store, from: next, inTurn: true)
         }
     }
 

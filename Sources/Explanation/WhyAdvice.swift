@@ -8,10 +8,11 @@ public struct WhyAdvice: Equatable, Sendable {
     /// Name in the configuration file.
     public let setting: String
     public let effect: String
+    /// Value of a setting that only routes have, as YAML; nil for other settings, and for those of a route that exists.
+    let inRoute: String?
 
-    public init(_ setting: String, _ effect: String) {
-        self.setting = setting
-        self.effect = effect
+    public init(_ setting: String, _ effect: String, inRoute: String? = nil) {
+        (self.setting, self.effect, self.inRoute) = (setting, effect, inRoute)
     }
 }
 
@@ -88,12 +89,15 @@ extension NotStoredReason {
         switch self {
         case .methodNotCacheable:
             WhyAdvice(
-                "routes.methods", "lists methods that only read, so that their responses are stored. GraphQL mutations are never stored")
+                "routes.methods", "lists methods that only read, so that their responses are stored. GraphQL mutations are never stored",
+                inRoute: "methods: [POST]")
         case .longContent:
             WhyAdvice("routes.content_limit", "is the maximum content length of requests with stored responses")
         case .status: WhyAdvice(ofNotStored: nil)
         case .noStore:
-            WhyAdvice("routes.freshness.ignore", "containing no-store: the route's responses are stored although they have no-store")
+            WhyAdvice(
+                "routes.freshness.ignore", "containing no-store: the route's responses are stored although they have no-store",
+                inRoute: "freshness: {ignore: [no-store]}")
         case .setCookie: WhyAdvice("cache.set_cookie", "strip: the response is stored without the cookie")
         case .privateResponse: WhyAdvice("cache.role", "private: the response is stored, because the cache serves a single user")
         case .userUnknown:
@@ -106,7 +110,10 @@ extension NotStoredReason {
         case .notGood: WhyAdvice("routes.good.must_have", "and the other settings of routes.good define a good response of the route")
         case .notKept:
             WhyAdvice("routes.keep_if.must_have", "and the other settings of routes.keep_if define which responses of the route are stored")
-        case .invalidated: WhyAdvice("routes.invalidates_target", "off: a write to the target does not invalidate its responses")
+        case .invalidated:
+            WhyAdvice(
+                "routes.invalidates_target", "off: a write to the target does not invalidate its responses",
+                inRoute: "invalidates_target: off")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern status` shows the error")
         case .oneTimeCredentials:
             WhyAdvice(
@@ -448,7 +455,8 @@ extension FetchFailure {
             isUnderWay && [.connectionReadTimeout, .responseTimeout].contains(error.kind)
                 ? WhyAdvice(
                     "routes.stream",
-                    "true: responses that grow over time, such as a watch, are streamed; timeouts.stream is their maximum pause")
+                    "true: responses that grow over time, such as a watch, are streamed; timeouts.stream is their maximum pause",
+                    inRoute: "stream: true")
                 : error.advice.map { WhyAdvice($0.setting, $0.effect) }
         case .fault(let fault, _): fault.advice
         }

@@ -16,14 +16,19 @@ public struct ExplainedRoute: Sendable {
     let arguments: ArgumentRules
     /// Maximum staleness in seconds of a rescue; nil means no limit.
     let staleFor: Int64?
+    /// Names of the fields that Cistern sets in requests to the upstream, and of those that it removes.
+    let fields: (set: [String], removed: [String])
 
     /// For requests that belong to no API.
     public static let none = ExplainedRoute(name: "", arguments: ArgumentRules())
 
-    public init(name: String, arguments: ArgumentRules, staleFor: Int64? = nil) {
+    public init(
+        name: String, arguments: ArgumentRules, staleFor: Int64? = nil, fields: (set: [String], removed: [String]) = ([], [])
+    ) {
         self.name = name
         self.staleFor = staleFor
         self.arguments = arguments
+        self.fields = fields
     }
 }
 
@@ -275,7 +280,8 @@ public struct WhyExplanation {
         if exchange.result == .error, let one = exchange.reasons.notRescued?.advice ?? exchange.reasons.sharedRescueRefusal?.advice {
             advice.append(one)
         }
-        return advice
+        guard route.name.isEmpty, !record.isCut else { return advice }
+        return advice.map { $0.withRoute(for: SecretNames.redacted(Array(record.path)), ofAPI: api) }
     }
 
     /// The age of the response that rescued the request, and how much longer it may do so; nil if the request was not rescued.
@@ -362,7 +368,9 @@ public struct WhyExplanation {
         let seconds = { (end: Int32, start: Int32) -> JSONValue in
             end < 0 ? .null : .number(Double(max(0, end - max(0, start))) / 1e6)
         }
+        let names = { (names: [String]) -> JSONValue? in names.isEmpty ? nil : .array(names.map { .string($0) }) }
         return [
+            "fields_set": names(route.fields.set), "fields_removed": names(route.fields.removed),
             "status": exchange.upstream.status == 0 ? .null : .integer(Int(exchange.upstream.status)),
             "error": failure.map { .string($0.label) } ?? .null, "error_details": failure?.details.map { .string($0) } ?? .null,
             "protocol": exchange.upstream.spoken.map { .string($0.rawValue) } ?? .null,

@@ -47,6 +47,12 @@ public struct UpstreamFieldRules: Sendable, Equatable {
         for field in self.fields { fields.append(name: field.name.span, value: field.value.span) }
     }
 
+    /// Names of the fields that every request has, and of those that no request has.
+    public var names: (set: [String], removed: [String]) {
+        let removed = unforwarded.filter { name in !fields.contains { $0.name.span.isReadAsName(name.span) } }
+        return (fields.map { String(decoding: $0.name, as: UTF8.self) }, removed.map { String(decoding: $0, as: UTF8.self) })
+    }
+
     /// Returns the rules without those for which the condition holds.
     public func without(_ isLeftOut: (_ name: [UInt8]) -> Bool) -> UpstreamFieldRules {
         var rules = self

@@ -48,12 +48,13 @@ public struct UserCredential: Sendable, Equatable {
         return (String(decoding: name, as: UTF8.self), String(decoding: value, as: UTF8.self))
     }
 
-    /// Returns the fields of all requests that may present the credential.
+    /// Returns the fields of all requests that may present the credential. A Host field is part of all of them.
     /// - Parameter names: fields that may carry a credential of unknown kind.
     func requests(_ names: [String]) -> [Fields] {
         guard lines.isEmpty else {
-            return (1..<(1 << lines.count)).map { subset in
-                Self.fields(lines.indices.filter { subset & 1 << $0 != 0 }.map { lines[$0] })
+            let (hosts, others) = (lines.filter(Self.isHost), lines.filter { !Self.isHost($0) })
+            return (1..<(1 << others.count)).map { subset in
+                Self.fields(hosts + others.indices.filter { subset & 1 << $0 != 0 }.map { others[$0] })
             }
         }
         let word = String(decoding: text, as: UTF8.self)
@@ -63,6 +64,11 @@ public struct UserCredential: Sendable, Equatable {
         let tokens = word.contains(" ") ? [] : [("authorization", "Bearer \(word)")] + others.map { ($0, word) }
         return (tokens + (isCookie ? [("cookie", word)] : [])).map { Self.fields([$0]) }
     }
+
+    /// Whether a request with these fields has the whole credential. One word is in one field, so all of its requests do.
+    func isWhole(_ fields: Fields) -> Bool { lines.isEmpty || fields.count == lines.count }
+
+    private static func isHost(_ line: (name: String, value: String)) -> Bool { line.name.lowercased() == "host" }
 
     /// Whether the line can be a cookie. The padding of Base64 does not count as a cookie's equals sign.
     private var isCookie: Bool {
@@ -79,12 +85,28 @@ public struct UserCredential: Sendable, Equatable {
 
 /// The partitions of a user.
 public struct UserPartitions: Sendable {
-    public internal(set) var partitions: [[UInt8]] = []
-    /// Why the user may have further partitions that are unknown now, as a sentence; nil if all are known.
-    public internal(set) var doubt: String?
+    public fileprivate(set) var partitions: [[UInt8]] = []
+    /// Why the credential could not be examined, as a sentence.
+    fileprivate var obstacle: String?
+    /// Look-ups that have a result for the credential, and those that have none for a request with all of it.
+    fileprivate var lookedUp: Set<Int> = []
+    fileprivate var unknown: Set<Int> = []
 
-    mutating func add(_ partition: [UInt8]?) {
+    /// Why the user may have further partitions that are unknown now, as a sentence; nil if all are known.
+    public var doubt: String? {
+        if let obstacle { return obstacle }
+        guard !unknown.isSubset(of: lookedUp) else { return nil }
+        return
+            "credentials.identity.lookup has no result for this credential now, so responses stored for its user are not found: "
+            + "send a request with the credential, then repeat the purge"
+    }
+
+    fileprivate mutating func add(_ partition: [UInt8]?) {
         if let partition, !partition.isEmpty, !partitions.contains(partition) { partitions.append(partition) }
+    }
+
+    fileprivate mutating func note(lookUp index: Int, isKnown: Bool) {
+        if isKnown { lookedUp.insert(index) } else { unknown.insert(index) }
     }
 }
 
@@ -92,7 +114,7 @@ extension ResponseCache {
     /// Returns the partitions of requests with this credential. Empty if no rule recognizes it.
     public func partitions(of user: UserCredential) -> UserPartitions {
         var found = UserPartitions()
-        for fields in user.requests(settings.policy.credentials.fields) { keyMaker.add(partitionsOf: fields, to: &found) }
+        for fields in user.requests(settings.policy.credentials.fields) { keyMaker.add(partitionsOf: fields, of: user, to: &found) }
         return found
     }
 
@@ -100,7 +122,7 @@ extension ResponseCache {
     func fleetPartitions(of user: UserCredential) -> [[UInt8]] {
         var found = UserPartitions()
         for maker in fleetKeyMakers {
-            for fields in user.requests(settings.policy.credentials.fields) { maker.add(partitionsOf: fields, to: &found) }
+            for fields in user.requests(settings.policy.credentials.fields) { maker.add(partitionsOf: fields, of: user, to: &found) }
         }
         return found.partitions
     }
@@ -108,22 +130,23 @@ extension ResponseCache {
 
 extension RequestKeyMaker {
     /// Adds the partition that each credential rule gives to a request with these fields.
-    func add(partitionsOf fields: Fields, to found: inout UserPartitions) {
+    fileprivate func add(partitionsOf fields: Fields, of user: UserCredential, to found: inout UserPartitions) {
         let parts = credentials(of: fields)
         guard !isPrivate, !parts.isEmpty else { return }
         let head = RequestHead(method: .get, target: [UInt8(ascii: "/")][...], version: .http11, fields: fields)
         let own = partition(parts)
         for rules in rules.all where !rules.areIgnored {
             found.add(own)
-            if let index = rules.lookUp, index < lookUps.count {
+            if rules.lookUp != nil, isKeyedByHost, !fields.contains(.host) {
+                found.obstacle =
+                    "credentials.identity.lookup has a result for each host, because the upstream receives the host "
+                    + "(forwarding.preserve_host), so responses stored for the user are not found: add a line Host: NAME to the "
+                    + "credential, and repeat the purge for each host"
+            } else if let index = rules.lookUp, index < lookUps.count {
                 let hash = isKeyedByHost ? partition(parts + hostPart(of: head)) : own
                 let known = lookUps[index].find(hash, now: time().wall.milliseconds).partition
                 found.add(known)
-                if known == nil {
-                    found.doubt =
-                        "credentials.identity.lookup has no result for this credential now, so responses stored for its user are not found: "
-                        + "send a request with the credential, then repeat the purge"
-                }
+                if user.isWhole(fields) { found.note(lookUp: index, isKnown: known != nil) }
             } else if let index = rules.tokens, index < tokens.count, fields.contains(.authorization) {
                 let identity = tokens[index].identity(
                     of: fields, hash: own, now: time().wall.milliseconds, clock: time().monotonic
@@ -131,7 +154,7 @@ extension RequestKeyMaker {
                 switch identity {
                 case .verified(let user), .expired(let user): found.add(user.partition)
                 case .refused(.unknownKey), .refused(.tooMany), .refused(.notYetValid):
-                    found.doubt =
+                    found.obstacle =
                         "credentials.identity cannot verify this token now (\(identity.outcome.label)), so responses stored for its user "
                         + "are not found: repeat the purge later, or with another token"
                 case .refused, .lookedUp: break

@@ -30,3 +30,27 @@ extension Routes {
         return exclusions
     }
 }
+
+extension ProxySettings {
+    /// Warnings about routes with `cache: off` whose paths use the cache if they end in a slash, or do not. Many upstreams read both as one
+    /// path. They are different paths (RFC 3986 §6.2.2), so no route includes the other one by itself.
+    public var exclusionWarnings: [String] {
+        let table = Routes(routes, rest: otherRoute)
+        return routes.filter { !$0.usesCache }.compactMap { route in
+            let text = route.pattern.text
+            guard let other = Self.sibling(of: text), !table.isOff(Self.example(of: other)[...]) else { return nil }
+            let base = text.hasSuffix("/") ? text.dropLast() : text[...]
+            return
+                "route \(route.name) has cache: off for \(text), but \(other) uses the cache: if the upstream reads both as one path, "
+                + "set path: \(base)/**, which also includes all paths below, or add a route for \(other)"
+        }
+    }
+
+    private static func sibling(of pattern: String) -> String? {
+        if pattern == "/" || pattern.hasSuffix("/**") { return nil }
+        return pattern.hasSuffix("/") ? String(pattern.dropLast()) : pattern + "/"
+    }
+
+    /// A path that matches the pattern.
+    private static func example(of pattern: String) -> [UInt8] { pattern.utf8.map { $0 == UInt8(ascii: "*") ? UInt8(ascii: "-") : $0 } }
+}

@@ -266,7 +266,9 @@ public struct Routes: Sendable {
     /// Returns the facts about a target's route that explanations show.
     public func explained(_ target: [UInt8]) -> ExplainedRoute {
         let route = all[index(of: target[...])]
-        return ExplainedRoute(name: route.name, arguments: arguments.rules(for: target[...]), staleFor: route.freshness.staleFor)
+        return ExplainedRoute(
+            name: route.name, arguments: arguments.rules(for: target[...]), staleFor: route.freshness.staleFor,
+            fields: upstreamFields(target[...]).names)
     }
 
     /// Index of the first route that matches the target as written; for names, times and limits. Rules that permit or forbid something use

@@ -11,7 +11,9 @@ public enum RouteTable {
             Setting(path: "name", binding: .text(\.rules.name), help: "Name of the route in metrics and logs: letters, digits, - and _."),
             Setting(
                 path: "path", binding: .text(\.path),
-                help: "Pattern of the route's paths: * matches one segment, a final ** any rest. The first matching route applies."),
+                help:
+                    "Pattern of the paths: * matches one segment, a final ** any rest or none. Case and a final slash count. The first match applies."
+            ),
             Setting(
                 path: "cache", binding: .choice(\.rules.usesCache, [("on", true), ("off", false)]),
                 help:

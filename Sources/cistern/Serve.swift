@@ -123,8 +123,9 @@ struct Check: ParsableCommand {
         if prints { return print(reader.effective, terminator: "") }
         let settings = ProxySettings(reader.settings)
         for retirement in reader.retirements { print("warning: \(retirement)") }
+        let apis = settings.apis.isEmpty ? [settings] : settings.apis
         let warnings =
-            (settings.apis.isEmpty ? [settings] : settings.apis).flatMap { $0.routes + [$0.otherRoute] }.flatMap(\.warnings)
+            apis.flatMap { $0.routes + [$0.otherRoute] }.flatMap(\.warnings) + apis.flatMap(\.exclusionWarnings)
             + AccessCheck.warnings(reader.settings) + SecretFiles.warnings(reader.settings) + SharingCheck.warnings(reader.settings)
         for warning in warnings + StartCheck.warnings(reader.settings, settings) { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }

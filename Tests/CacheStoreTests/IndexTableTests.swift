@@ -53,4 +53,23 @@ struct IndexTableTests {
         #expect(table.find(hashes[1])?.byteOffset == RecordHeader.alignment)
         #expect(table.find(hashes[2])?.byteOffset == 2 * RecordHeader.alignment)
     }
+
+    @Test("changed notes are taken from a limited number of slots at a time, and each of them once")
+    func notes() {
+        var table = IndexTable()
+        // All in one part.
+        let hashes = (1...40_000 as ClosedRange<UInt64>).map { KeyHash(low: $0 &* 0x9e37_79b9_7f4a_7c15, high: 64 &* $0) }
+        for hash in hashes {
+            table.set(IndexEntry(hash: hash, segment: 1, byteOffset: 0, isMarkedStale: false))
+            table.setNote(7, of: hash)
+        }
+        var (taken, calls): ([KeyHash], Int) = ([], 0)
+        var next: IndexTable.SlotPosition? = .init()
+        while let position = next, position.part == 0 {
+            let found = table.takeUnwrittenNotes(from: position)
+            #expect(found.notes.count <= IndexTable.slotsAtOnce)
+            (taken, next, calls) = (taken + found.notes.map(\.hash), found.next, calls + 1)
+        }
+        #expect(Set(taken) == Set(hashes) && taken.count == hashes.count && table.unwrittenNotes == 0 && calls >= 4)
+    }
 }

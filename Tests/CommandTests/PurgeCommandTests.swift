@@ -48,6 +48,27 @@ struct PurgeCommandTests {
         #expect(try left(tool) == 0)
     }
 
+    @Test("a user whose partition is unknown now is reported as incomplete, with exit code 1, also in a dry run")
+    func unknownUser() throws {
+        let origin = ScriptedOrigin { _ in [.json("{\"id\":\"ann\"}", ["Cache-Control: private, max-age=600"])] }
+        let play = try AdviceTrial.play("credentials: {identity: {lookup: {path: /me, identity: [/id]}}}", origin)
+        let fields = [("Authorization", "Bearer t1")]
+        _ = try play.get("/a", fields)
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"told\"}", 1))
+        for target in ["/a", "/b"] { _ = try play.get(target, fields) }
+        let (tool, path) = (CommandLineTool(play: play), try file("t1"))
+        try play.restart()
+        for arguments in ["--dry-run", ""] {
+            let outcome = try tool.run("purge --user \(path) \(arguments)")
+            #expect(outcome.status == 1 && outcome.text.contains("send a request with the credential"), "\(outcome)")
+        }
+        _ = try play.get("/a", fields)
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"told\"}", 1))
+        let outcome = try tool.run("purge --user \(path)")
+        #expect(outcome.status == 0 && outcome.text.hasSuffix("purged\n"), "\(outcome)")
+        #expect(try left(tool) == 0)
+    }
+
     @Test("a partition, a pattern and an age are combined")
     func conditions() throws {
         let tool = try tool()

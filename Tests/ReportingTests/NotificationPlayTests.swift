@@ -10,6 +10,7 @@ import Notifications
 import Reactor
 import ReverseProxy
 import Server
+import Sharing
 import TestSupport
 import Testing
 
@@ -25,12 +26,12 @@ struct NotificationPlayTests {
 
         init(
             _ configure: @escaping (inout NotificationTarget, inout NotificationTarget.Webhook) -> Void = { _, _ in },
-            origin: ScriptedOrigin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: no-cache"])] },
+            origin: ScriptedOrigin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: no-cache"])] }, fleet: FleetSettings? = nil,
             receiver script: @escaping ScriptedOrigin.Script = { _ in [.json("{}")] }
         ) throws {
             webhook = ScriptedOrigin(script)
             let target = Self.target(webhook, configure)
-            play = try ProxyPlay(origin, log: said) { $0.notify = [target] }
+            play = try ProxyPlay(origin, fleet: fleet, log: said) { $0.notify = [target] }
         }
 
         static func target(
@@ -130,6 +131,34 @@ struct NotificationPlayTests {
         #expect(try scene.waitFor("sent", "upstream_up"))
         #expect(first.requests.allSatisfy { JSONValue($0.content)?["event"] != "upstream_up" })
         #expect(second.requests.contains { JSONValue($0.content)?["event"] == "upstream_up" })
+    }
+
+    // MARK: Certificates and the fleet
+
+    @Test("a certificate that expires within 14 days is notified, again when it has expired, and when another one is valid for longer")
+    func certificate() throws {
+        let scene = try ProxyPlay.$clientProtocol.withValue(.tls) { try Scene() }
+        let left = try #require(try scene.play.metric("cistern_tls_certificate_left_seconds{name=\"cistern.test\"}"))
+        scene.play.time.set(by: .seconds(left - 10 * 86_400))
+        #expect(try scene.waitFor("sent", "certificate_expiring"))
+        let soon = try #require(JSONValue(scene.webhook.requests[0].content))
+        #expect(soon["event"] == "certificate_expiring" && soon["subject"] == "cistern.test")
+        #expect(soon["cause"]?.string?.hasPrefix("expires in ") == true, "\(soon)")
+        scene.play.time.set(by: .seconds(11 * 86_400))
+        scene.play.time.advance(by: .milliseconds(ConditionWatch.pause))
+        #expect(try scene.waitFor("sent", "certificate_expiring", 2))
+        #expect(JSONValue(scene.webhook.requests[1].content)?["cause"] == "has expired")
+        scene.play.time.set(by: .seconds(-30 * 86_400))
+        #expect(try scene.waitFor("sent", "certificate_renewed"))
+    }
+
+    @Test("a node that does not see the purges of its fleet is notified after a minute")
+    func fleet() throws {
+        let scene = try Scene(fleet: .ofNobody)
+        #expect(try scene.waitFor("sent", "fleet_disconnected"))
+        let value = try #require(JSONValue(scene.webhook.requests[0].content))
+        #expect(value["event"] == "fleet_disconnected" && value["node"]?.string?.isEmpty == false, "\(value)")
+        #expect(scene.play.time.monotonicMilliseconds >= 1_060_000)
     }
 
     // MARK: Receivers that fail

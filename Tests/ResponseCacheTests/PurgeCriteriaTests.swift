@@ -4,6 +4,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import Identity
 import TestSupport
 import Testing
 
@@ -59,6 +60,10 @@ struct PurgeCriteriaTests {
         CredentialRow(
             "two fields, in any combination", "Authorization: Bearer t\r\nCookie: a=b\n",
             ["authorization: Bearer t", "cookie: a=b", "authorization: Bearer t, cookie: a=b"]),
+        CredentialRow(
+            "a host, which all requests have", "Host: a.test\nX-Key: k\nCookie: a=b",
+            ["host: a.test, x-key: k", "host: a.test, cookie: a=b", "host: a.test, x-key: k, cookie: a=b"]),
+        CredentialRow("a host alone", "Host: a.test", []),
         CredentialRow("nothing", " \n", .empty), CredentialRow("too long", String(repeating: "a", count: 16_385), .tooLong),
         CredentialRow("too many", "A: 1\nB: 2\nC: 3\nD: 4\nE: 5", .tooManyFields),
         CredentialRow("two tokens", "abc\ndef", .malformed), CredentialRow("a control character", "a\u{1}b", .malformed),
@@ -93,6 +98,34 @@ struct PurgeCriteriaTests {
             settings.credentials = CredentialTable(PathTable(rest: rules))
         }
         #expect(ignoring.cache.partitions(of: try UserCredential(Array("t".utf8))).partitions.isEmpty)
+    }
+
+    @Test("if each host may identify another user, a credential selects the user of the host that it names, and none without one")
+    func hosts() throws {
+        var asked = LookUpSettings()
+        (asked.path, asked.pointers) = ("/me", ["/id"])
+        let identities = LookedUpIdentities(asked)
+        let test = try TestCache { settings in
+            var rules = CredentialRules()
+            rules.lookUp = 0
+            (settings.credentials, settings.lookUps) = (CredentialTable(PathTable(rest: rules)), [identities])
+            settings.isKeyedByHost = true
+        }
+        let lines = [("Host", "A.test"), ("Authorization", "Bearer t")]
+        let head = TestCache.request("/a", lines)
+        guard case .lookedUp(let identity) = try test.cache.find(head).basis.identity else { throw ScheduleFailure("no look-up") }
+        let token = try #require(test.cache.keyMaker.token(of: head.fields))
+        let partition = test.cache.keyMaker.partition(identity: [1], by: asked, of: head.fields, without: token.carrier)
+        let started = try #require(identities.begin(identity.hash, token: token.hash, now: test.now))
+        identities.end(started, .lookedUp(partition: partition), now: test.now)
+        try test.fetch("/a", lines)
+        for (text, isFound) in [
+            ("t", false), ("Authorization: Bearer t", false), ("Host: b.test\nAuthorization: Bearer t", false),
+            ("Host: a.test\nAuthorization: Bearer t", true),
+        ] {
+            let found = test.cache.partitions(of: try UserCredential(Array(text.utf8)))
+            #expect(found.partitions.contains(partition) == isFound && (found.doubt == nil) == isFound, "\(text)")
+        }
     }
 
     // MARK: The property

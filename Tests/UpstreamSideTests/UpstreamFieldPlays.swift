@@ -6,6 +6,7 @@ import CachePolicy
 import Forwarding
 import HTTPCore
 import Identity
+import JSON
 import ReverseProxy
 import TestSupport
 import Testing
@@ -91,6 +92,26 @@ struct UpstreamFieldPlays {
         #expect(client.readResponseHead()?.status == 101)
         #expect(try play.get("/events", [("Accept", "text/event-stream")]).status == 200)
         #expect(Self.keys(origin) == ["/ws": [Self.secret], "/events": [Self.secret]])
+    }
+
+    @Test("why names the fields that Cistern set or removed in the request for this path, and no value")
+    func explained() throws {
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }
+        let play = try Self.play(origin, Self.rules(remove: ["X-Debug", "Referer"])) {
+            var route = Route()
+            (route.name, route.pattern) = ("open", .init("/open/**"))
+            $0.routes = [route]
+        }
+        for (target, set, removed) in [("/a", ["X-Api-Key"], ["x-debug", "referer"]), ("/open/a", nil, nil)] {
+            for isHit in [false, true] {
+                _ = try play.get(target)
+                let text = try play.admin("GET", "/-/why?last=1").text
+                let upstream = JSONValue(Array(text.utf8))?["exchanges"]?.array?.first?["upstream"]
+                let names = { (name: String) in upstream?[name]?.array?.compactMap(\.string) }
+                #expect(names("fields_set") == (isHit ? nil : set) && names("fields_removed") == (isHit ? nil : removed), "\(text)")
+                #expect(!text.contains(Self.secret))
+            }
+        }
     }
 
     // MARK: Keys

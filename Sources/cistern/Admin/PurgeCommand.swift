@@ -21,7 +21,8 @@ struct Purge: AdminCommand {
             In a fleet, the exit code says whether the other nodes are notified. 0: the purge is in the fleet's log. 75: Redis does \
             not accept it yet; it is kept, and sent as soon as possible. 1: purge again to notify them. The admin interface responds with \
             202 to the last two, and to the first until a Redis replica has the entry. With --partition, the exit code is 1, because \
-            partitions have other IDs on other nodes: use --user.
+            partitions have other IDs on other nodes: use --user. It is also 1 if responses of the user may remain, for the reason in \
+            the note.
 
             Examples:
               cistern purge '/users?page=2'
@@ -104,6 +105,7 @@ struct Purge: AdminCommand {
         // Erasing rewrites files, which takes minutes on a slow disk.
         let response = try client.value("POST", "purge", arguments, content: content, patienceSeconds: erase ? 3_600 : nil)
         if json { StandardOutput.write(response.serialized() + [0x0a]) } else { printResult(response, client) }
+        guard response["incomplete"]?.bool != true else { throw ExitCode.failure }
         guard let nodes = response["nodes"]?.string else { return }
         switch (nodes, response["reason"]?.string) {
         case ("durable", _) where partition != nil, (_, "no_replica") where partition != nil: throw ExitCode.failure

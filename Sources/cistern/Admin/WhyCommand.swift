@@ -173,6 +173,10 @@ struct Why: AdminCommand {
             lines.append("content    \(content["outcome"]?.string ?? "")\(wait)")
         }
         guard let upstream = exchange["upstream"], upstream != .null else { return lines }
+        for (word, name) in [("set", "fields_set"), ("removed", "fields_removed")] {
+            let fields = (upstream[name]?.array ?? []).compactMap(\.string)
+            if !fields.isEmpty { lines.append("fields     \(word): \(fields.joined(separator: ", "))") }
+        }
         let phases = ["resolve", "connect", "tls", "wait", "content", "total"].compactMap { phase in
             upstream["\(phase)_seconds"]?.double.map { "\(phase) \(Printable.duration($0))" }
         }

@@ -1,0 +1,16 @@
+// Completes advice on a setting that only routes have, for a path without a route.
+
+extension WhyAdvice {
+    /// Adds a whole route.
+    /// - Parameters:
+    ///   - path: the path as clients write it.
+    ///   - api: name of the API; empty if there is only one.
+    func withRoute(for path: String, ofAPI api: String) -> WhyAdvice {
+        guard let inRoute else { return self }
+        let words = path.map { $0.isASCII && ($0.isLetter || $0.isNumber) ? $0 : "-" }
+        let name = String(words.drop { $0 == "-" }.prefix(32))
+        let route = "{name: \(name.isEmpty ? "root" : name), path: '\(path.replacing("'", with: "''"))', \(inRoute)}"
+        let place = api.isEmpty ? "" : " to the API \(api)"
+        return WhyAdvice(setting, "\(effect). The path has no route: add one\(place), such as routes: [\(route)]")
+    }
+}
