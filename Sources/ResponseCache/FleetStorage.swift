@@ -91,6 +91,9 @@ public enum LeaseEnd: Sendable, Equatable {
 
 /// A request that waits for a lookup, on its loop.
 public protocol FleetWaiter: AnyObject {
+    /// Number that represents the client's address; 0 if the client has none.
+    var clientNumber: UInt64 { get }
+
     /// - Parameter refusal: why the last record was refused.
     /// - Returns: whether a client still waits for the response.
     func fleetLookUpEnded(_ outcome: FleetOutcome, _ refusal: FleetRefusal?) -> Bool

@@ -44,6 +44,8 @@ public enum LeaseOutcome: String, Sendable, CaseIterable {
     case waitTimedOut = "waited_in_vain"
     /// The last response could not be shared.
     case alone
+    /// This node, or the request's client, has the maximum number of leases.
+    case tooMany = "too_many"
 }
 
 public enum OfferOutcome: String, Sendable, CaseIterable {

@@ -11,6 +11,8 @@ import ResponseCache
 struct HeldLease {
     let recordKeys: RecordKeys
     let owner: ObjectIdentifier
+    /// Number of the client whose request sends the fetch; 0 if it has no address.
+    let client: UInt64
     let began: Int64
     var end: Int64
     /// True once the marker that leads to variants has been offered.
@@ -18,10 +20,37 @@ struct HeldLease {
 }
 
 struct LeaseTable {
-    var held: [HashedKey: HeldLease] = [:]
+    /// Maximum number of leases of a node, and of those for requests of one client. Beyond it each node sends its own request.
+    static let limit = 1_024
+    static let clientLimit = 256
+
+    private(set) var held: [HashedKey: HeldLease] = [:]
+    /// Number of leases by client.
+    private var counts: [UInt64: Int] = [:]
     /// Targets that are not looked up at other nodes, including those for which every request is sent.
     var eachNode = UnshareableTargets()
     var eachRequest = UnshareableTargets()
+
+    /// - Returns: false if there are too many leases.
+    mutating func hold(_ lease: HeldLease, for key: HashedKey) -> Bool {
+        remove(key)
+        guard held.count < Self.limit, lease.client == 0 || counts[lease.client] ?? 0 < Self.clientLimit else { return false }
+        held[key] = lease
+        counts[lease.client, default: 0] += 1
+        return true
+    }
+
+    @discardableResult
+    mutating func remove(_ key: HashedKey) -> HeldLease? {
+        guard let lease = held.removeValue(forKey: key) else { return nil }
+        let left = (counts[lease.client] ?? 1) - 1
+        counts[lease.client] = left > 0 ? left : nil
+        return lease
+    }
+
+    mutating func renew(_ key: HashedKey, to end: Int64) { held[key]?.end = end }
+
+    mutating func noteMarker(_ key: HashedKey) { held[key]?.isMarkerOffered = true }
 
     mutating func note(_ mark: LeaseMark, _ target: SeededHash, for milliseconds: Int64, by client: UInt64, now: Int64) {
         eachNode.note(target, for: milliseconds, by: client, now: now)
@@ -36,24 +65,25 @@ struct LeaseTable {
 }
 
 extension FleetLevel {
-    /// Maximum number of leases of a node, and of this shard's lookups that wait for other nodes' leases. Beyond it each node sends its
-    /// own request.
-    static let leaseLimit = 1_024
+    /// Maximum number of this shard's lookups that wait for other nodes' leases. Beyond it each node sends its own request.
     static let waitingLimit = 256
+    /// Maximum number of leases that are renewed in one turn of the loop. It takes less than a millisecond.
+    private static let renewedAtOnce = 128
     /// Maximum time for which a lease is renewed, in milliseconds, in case its end is missed.
     private static let longestLease: Int64 = 60_000
 
     /// Starts to hold a lease that this node has obtained.
-    /// - Parameter key: key under which this node will store the response.
-    func hold(_ recordKeys: RecordKeys, for key: HashedKey) {
+    /// - Parameters:
+    ///   - key: key under which this node will store the response.
+    ///   - client: number of the client whose request sends the fetch.
+    func hold(_ recordKeys: RecordKeys, for key: HashedKey, by client: UInt64) {
         let now = loop.batchMilliseconds
-        let lease = HeldLease(recordKeys: recordKeys, owner: ObjectIdentifier(self), began: now, end: now + LeaseTimes.expiry)
-        let isHeld = node.leases.withLock { table in
-            guard table.held.count < Self.leaseLimit else { return false }
-            table.held[key] = lease
-            return true
+        let lease = HeldLease(
+            recordKeys: recordKeys, owner: ObjectIdentifier(self), client: client, began: now, end: now + LeaseTimes.expiry)
+        guard node.leases.withLock({ $0.hold(lease, for: key) }) else {
+            figures.leases[.tooMany, default: 0] += 1
+            return releaseLease(recordKeys)
         }
-        guard isHeld else { return releaseLease(recordKeys) }
         keepLeases()
     }
 
@@ -66,14 +96,24 @@ extension FleetLevel {
         renewal = nil
         let now = loop.batchMilliseconds
         let held = node.leases.withLock { table in
-            let own = table.held.filter { $0.value.owner == ObjectIdentifier(self) }
-            for (key, lease) in own where now - lease.began > Self.longestLease { table.held[key] = nil }
+            let own = table.held.filter { $0.value.owner == ObjectIdentifier(self) }.map { (key: $0.key, value: $0.value) }
+            for (key, lease) in own where now - lease.began > Self.longestLease { table.remove(key) }
             return own
         }
         guard !held.isEmpty else { return }
         keepLeases()
         guard client.isOpen else { return }
-        for (key, lease) in held where lease.end - now < LeaseTimes.expiry - LeaseTimes.renewal / 2 { renew(key, lease, now) }
+        renew(held.filter { $0.value.end - now < LeaseTimes.expiry - LeaseTimes.renewal / 2 }[...])
+    }
+
+    private func renew(_ leases: ArraySlice<(key: HashedKey, value: HeldLease)>) {
+        for (key, lease) in leases.prefix(Self.renewedAtOnce) {
+            // It may have ended since the last turn.
+            guard node.leases.withLock({ $0.held[key]?.began == lease.began }) else { continue }
+            renew(key, lease, loop.batchMilliseconds)
+        }
+        let rest = leases.dropFirst(Self.renewedAtOnce)
+        if !rest.isEmpty { loop.inNextRound { [self] in if client.isOpen { renew(rest) } } }
     }
 
     /// Renews a lease. A lease that has expired is taken again if it is still free.
@@ -86,7 +126,7 @@ extension FleetLevel {
             let isOurs = reply == .nothing || reply == .bytes(node.name)
             let isHeld = node.leases.withLock { table in
                 guard table.held[key]?.began == lease.began else { return false }
-                if isOurs { table.held[key]?.end = now + LeaseTimes.expiry } else { table.held[key] = nil }
+                if isOurs { table.renew(key, to: now + LeaseTimes.expiry) } else { table.remove(key) }
                 return true
             }
             if reply == .nothing, !isHeld { releaseLease(lease.recordKeys) }
@@ -103,7 +143,7 @@ extension FleetLevel {
         loop.assertOnLoop()
         let now = loop.batchMilliseconds
         let key = HashedKey(key)
-        guard let lease = node.leases.withLock({ $0.held.removeValue(forKey: key) }) else { return }
+        guard let lease = node.leases.withLock({ $0.remove(key) }) else { return }
         switch end {
         case .served: break
         case .free: if isOurs(lease) { releaseLease(lease.recordKeys) }
@@ -139,10 +179,10 @@ extension FleetLevel {
             let key = HashedKey(key)
             let isMarked = table.forget(key.hash)
             guard isResponse else {
-                table.held[key]?.isMarkerOffered = true
+                table.noteMarker(key)
                 return (nil, isMarked)
             }
-            let lease = table.held.removeValue(forKey: key)
+            let lease = table.remove(key)
             return (lease, isMarked || lease.map(isOurs) ?? false)
         }
     }

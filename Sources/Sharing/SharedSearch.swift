@@ -234,7 +234,7 @@ final class SharedSearch {
             return
         }
         let own = lookUp.keys.own
-        level.hold(records[0].recordKeys, for: own == key.bytes ? key : HashedKey(own))
+        level.hold(records[0].recordKeys, for: own == key.bytes ? key : HashedKey(own), by: continuing.first?.clientNumber ?? 0)
         if outcome == .found { level.ended(own, .free, by: 0) } else { level.figures.leases[.won, default: 0] += 1 }
         var isLeaseUsed = false
         for one in continuing where one.fleetLookUpEnded(outcome, refusal) { isLeaseUsed = true }

@@ -14,6 +14,7 @@ import Testing
 /// Records the outcome of a look-up. Written on the level's loop, read by the test.
 private final class Waiter: FleetWaiter, Sendable {
     private let outcome = Mutex<FleetOutcome?>(nil)
+    let clientNumber: UInt64 = 1
 
     var told: FleetOutcome? { outcome.withLock { $0 } }
 

@@ -1,6 +1,7 @@
 // Suspends a request if its lookup needs data that is not in memory. Another thread reads the data from disk, or the shared level is
 // queried. Then the lookup is repeated, because the cache may have changed meanwhile.
 
+import Addresses
 import CachePolicy
 import Decisions
 import Downstream
@@ -73,6 +74,8 @@ final class LookUpWait: ClientExchange, FleetWaiter, @unchecked Sendable {
         level.search(lookUp, in: cache, wait: wait, for: self)
         isAsking = false
     }
+
+    var clientNumber: UInt64 { stream.client.clientAddress.address.map(\.clientNumber) ?? 0 }
 
     func fleetWaits() { hasWaited = true }
 
