@@ -12,7 +12,10 @@ extension APICacheState {
     /// - Returns: nil if the store cannot be handed over.
     public func offer() -> HandedCache? { store.offer() }
 
-    public func pass(to successor: @escaping @Sendable (PassedChange) -> Void) -> HandedPosition { store.pass(to: successor) }
+    public func pass(to successor: @escaping @Sendable (PassedChange) -> Void) -> HandedPosition {
+        storeMemory.times.writeExactTime()
+        return store.pass(to: successor)
+    }
 
     public func resume() { store.resume() }
 
@@ -47,11 +50,12 @@ extension APICacheState {
 
     /// Stores an item of the other process. An existing mark with a later time is kept.
     private func follow(_ item: NewItem) {
+        // One process stores responses, so the other one's bound of request times is without meaning. Both would raise each other's bound
+        // into the future, and requests with times in the future are not shared.
+        guard item.key != StoredTimes.key else { return }
         var item = item
         var time = ResponseCache.timeOfMark(item.metadata.span)
-        if let time, item.key == StoredTimes.key {
-            storeMemory.times.follow(time)
-        } else if let time, item.key == DoubtfulWrites.key {
+        if let time, item.key == DoubtfulWrites.key {
             storeMemory.doubts.follow(time)
         } else if let markTime = time {
             times.note(markAt: markTime)

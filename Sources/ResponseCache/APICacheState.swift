@@ -124,7 +124,7 @@ public final class APICacheState: Sendable {
 
     /// Writes pending records and closes the store.
     public func close() {
-        storeMemory.times.close()
+        storeMemory.times.writeExactTime()
         store.close()
     }
 
@@ -147,7 +147,7 @@ final class StoreMemory: Sendable {
 
     /// - Parameter isInherited: whether another process still owns the store.
     init(store: ResponseStore, _ times: CausalTimes, isInherited: Bool) {
-        self.times = StoredTimes(store: store, times)
+        self.times = StoredTimes(store: store, times, isInherited: isInherited)
         doubts = DoubtfulWrites(store: store)
         paths = StoredPaths(store: store, isInherited: isInherited)
     }

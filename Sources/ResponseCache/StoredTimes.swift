@@ -17,9 +17,10 @@ final class StoredTimes: Sendable {
     /// ahead by this amount.
     private static let step: Int64 = 10_000
 
-    init(store: ResponseStore, _ times: CausalTimes) {
+    /// - Parameter isInherited: whether another process still stores responses. `readAgain` then reads the record later.
+    init(store: ResponseStore, _ times: CausalTimes, isInherited: Bool) {
         (self.store, self.times) = (store, times)
-        let known = ResponseCache.time(of: store.lookUp(Self.key.span))
+        let known = isInherited ? nil : ResponseCache.time(of: store.lookUp(Self.key.span))
         if let known { times.note(requestAt: known) }
         bound = Mutex(known?.milliseconds ?? .min)
     }
@@ -35,10 +36,8 @@ final class StoredTimes: Sendable {
     }
 
     /// Reads the record again after another process has used the store.
-    func readAgain() { if let time = ResponseCache.time(of: store.lookUp(Self.key.span)) { follow(time) } }
-
-    /// Applies a bound that another process has raised.
-    func follow(_ time: Timestamp) {
+    func readAgain() {
+        guard let time = ResponseCache.time(of: store.lookUp(Self.key.span)) else { return }
         times.note(requestAt: time)
         bound.withLock { $0 = max($0, time.milliseconds) }
     }
@@ -46,8 +45,8 @@ final class StoredTimes: Sendable {
     /// Resets the bound after everything was removed from the store.
     func forget() { bound.withLock { $0 = .min } }
 
-    /// Writes the exact time when the store is closed in an orderly way.
-    func close() {
+    /// Writes the exact time before the store is closed in an orderly way, or handed over.
+    func writeExactTime() {
         guard let latest = times.latestRequest else { return }
         bound.withLock { bound in
             guard latest.milliseconds < bound else { return }

@@ -2,6 +2,8 @@
 
 import CachePolicy
 import HTTPCore
+import Reactor
+import TakeOver
 import Testing
 
 @testable import ResponseCache
@@ -84,7 +86,7 @@ struct ClockSetBackTests {
         test.now += 20_000
         try test.fetch("/list/1", Self.user, Self.fresh)
         test.now -= 3_600_000
-        if isClosed { test.cache.state.storeMemory.times.close() }
+        if isClosed { test.cache.state.storeMemory.times.writeExactTime() }
         let state = APICacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.state.settings)
         let cache = ResponseCache(state, mayWait: true) { test.time }
         let write = TestCache.request("/list/1", method: .put)
@@ -96,6 +98,23 @@ struct ClockSetBackTests {
         let sent = state.timeOfRequest(at: test.time.wall)
         let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/list/1")).credentialFree)
         #expect(!cache.isMarkedNow(key, since: sent))
+    }
+
+    @Test("after a take-over, a purge by either process does not give later requests a time in the future")
+    func takenOver() throws {
+        let test = try TestCache()
+        let old = test.cache.state
+        try test.fetch("/a")
+        let new = APICacheState(store: old.store, isInherited: true, sent: SentRequests(), settings: old.settings)
+        let changes = Mutex<[PassedChange]>([])
+        _ = old.pass { change in changes.withLock { $0.append(change) } }
+        new.storeMemory.times.readAgain()
+        test.now += 1_000
+        try test.fetch("/b")
+        test.cache.beginPurge(at: test.time.wall)
+        for change in changes.withLock({ $0 }) { new.follow(change) }
+        ResponseCache(new, mayWait: true) { test.time }.beginPurge(at: test.time.wall)
+        for state in [old, new] { #expect(state.timeOfRequest(at: test.time.wall).milliseconds == test.now + 1) }
     }
 
     @Test("a cache replaced by a reload stores nothing more")
