@@ -28,6 +28,6 @@ public struct RedactedMessage: Sendable {
         }
     }
 
-    /// Whether the value only says whether something applies, as in `X-Requires-Password: true`.
+    /// Whether the value only says whether something applies, as in `Access-Control-Allow-Credentials: true`.
     private static func isFlag(_ value: ArraySlice<UInt8>) -> Bool { value.equalsIgnoringCase("true") || value.equalsIgnoringCase("false") }
 }

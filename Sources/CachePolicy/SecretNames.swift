@@ -65,13 +65,9 @@ public enum SecretNames {
     /// of a secret's name, and their plurals.
     public static func isSecret(shown name: some Collection<UInt8>) -> Bool {
         let plain = plain(name)
-        guard !permissions.contains(plain) else { return false }
         if members.contains(plain) || arguments.contains(plain) && !ordinary.contains(plain) { return true }
         return soundsSecret(plain.hasSuffix("s") ? plain.dropLast() : plain[...])
     }
-
-    /// Fields that only permit secrets (Fetch §3.3.3), and sound like one.
-    private static let permissions: Set<String> = ["accesscontrolallowcredentials"]
 
     /// Secret argument names that are ordinary as members.
     private static let ordinary: Set<String> = ["key", "code", "state"]
