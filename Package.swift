@@ -78,6 +78,7 @@ let package = Package(
             "Explanation", .pure, ["Addresses", "CachePolicy", "Decisions", "Figures", "Forwarding", "HTTPCore", "JSON", "Upstream"],
             readMe: ["README.md"]),
         module("Archives", .pure, ["CachePolicy", "Forwarding", "HTTPCore", "JSON"], readMe: ["README.md"]),
+        module("Advice", .pure, ["CachePolicy", "Explanation", "HTTPCore"], readMe: ["README.md"]),
         module("Fleet", .pure, readMe: ["README.md"]),
         module("Notifications", .pure, ["Explanation", "HTTPCore", "JSON"], readMe: ["README.md"]),
         module("TakeOver", .pure),
@@ -103,8 +104,8 @@ let package = Package(
         module(
             "ReverseProxy", .hot,
             [
-                "Addresses", "Administration", "CachePolicy", "ContentCodings", "Decisions", "Downstream", "Explanation", "Figures",
-                "Forwarding", "HTTPCore", "Identity", "JSON", "Notifications", "Reactor", "ResponseCache", "Sending", "TakeOver",
+                "Addresses", "Administration", "Advice", "CachePolicy", "ContentCodings", "Decisions", "Downstream", "Explanation",
+                "Figures", "Forwarding", "HTTPCore", "Identity", "JSON", "Notifications", "Reactor", "ResponseCache", "Sending", "TakeOver",
                 "Tracing", "Upstream", logging,
             ], readMe: ["Coordination/README.md", "Examination/README.md"]),
         // Features around the flow, and the program.
@@ -119,8 +120,8 @@ let package = Package(
         module(
             "Administration", .cold,
             [
-                "Addresses", "Archives", "CachePolicy", "Explanation", "Figures", "HTTPCore", "JSON", "Notifications", "Reactor",
-                "ResponseCache", "Upstream",
+                "Addresses", "Advice", "Archives", "CachePolicy", "Decisions", "Explanation", "Figures", "HTTPCore", "JSON",
+                "Notifications", "Reactor", "ResponseCache", "Upstream",
             ],
             resources: [.embedInCode("openapi.json")]),
         module(
@@ -132,7 +133,7 @@ let package = Package(
         module(
             "Server", .cold,
             [
-                "Addresses", "Administration", "CSystem", "CachePolicy", "CacheStore", "ContentCodings", "Downstream", "Engine",
+                "Addresses", "Administration", "Advice", "CSystem", "CachePolicy", "CacheStore", "ContentCodings", "Downstream", "Engine",
                 "Explanation", "Figures", "Fleet", "Forwarding", "HTTPCore", "JSON", "Notifying", "Reactor", "ResponseCache",
                 "ReverseProxy", "Sharing", "TakeOver", "Tracing", "Upstream", logging,
             ], readMe: ["README.md"]),
@@ -164,6 +165,7 @@ let package = Package(
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("TestSupportTests", ["TestSupport"]),
         tests("TakeOverTests", ["TakeOver"]),
+        tests("AdviceTests", ["Advice", "CachePolicy", "Explanation", "HTTPCore", "Settings", "TestSupport"]),
         tests("FleetTests", ["CachePolicy", "ReverseProxy", "Decisions", "Fleet", "HTTPCore", "Reactor", "TestSupport", "Upstream"]),
         tests(
             "SharingTests",

@@ -124,6 +124,7 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.post, "reload", ReloadPage.perform),
         Route(.get, "why", WhyPages.list),
         Route(.get, "why/*", WhyPages.show),
+        Route(.get, "advice", AdvicePage.show),
         Route(.get, "mode", ModePages.show),
         Route(.put, "mode", ModePages.set),
         Route(.delete, "mode", ModePages.remove),

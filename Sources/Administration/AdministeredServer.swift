@@ -1,5 +1,6 @@
 // The operations and data of the running server that the admin interface may use.
 
+import Advice
 import CachePolicy
 import Explanation
 import Figures
@@ -80,6 +81,12 @@ public protocol AdministeredAPI: AnyObject, Sendable {
     var routeNames: [String] { get }
     /// Settings of a target's route, for explanations.
     func explainedRoute(of target: [UInt8]) -> ExplainedRoute
+
+    // MARK: Observation
+
+    /// What was observed of its paths since a time of the monotonic clock; nil if traffic is not observed.
+    func observedTraffic(since: Int64) -> [ObservedSummary]?
+    var advisedSettings: AdvisedSettings { get }
 
     // MARK: Failure memory
 

@@ -95,6 +95,9 @@ public struct ArgumentPattern: Sendable, Equatable {
         read = ArgumentName.read(canonical.span)
     }
 
+    /// The pattern as in the settings, in canonical form.
+    public var text: String { String(decoding: name, as: UTF8.self) + (takesRest ? "*" : "") }
+
     fileprivate func matches(_ other: Span<UInt8>, _ ignoresCase: Bool) -> Bool {
         let wanted = ignoresCase ? folded : name
         guard takesRest ? other.count >= wanted.count : other.count == wanted.count else { return false }

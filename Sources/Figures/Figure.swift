@@ -78,6 +78,10 @@ public enum Figure: Int, CaseIterable, Sendable {
     case takeOversDone
     case takeOversFailed
     case faultRules
+    case observedPaths
+    case observedPathsReplaced
+    case unobservedUnknown
+    case unobservedFull
 
     public enum Kind: Sendable { case counter, gauge }
 
@@ -237,6 +241,14 @@ public enum Figure: Int, CaseIterable, Sendable {
             "Take-overs from another process, by result.",
             [("result=\"done\"", .takeOversDone), ("result=\"failed\"", .takeOversFailed)]),
         .init(.gauge, "cistern_fault_rules", "Fault injection rules in effect.", .faultRules),
+        .init(.gauge, "cistern_observed_paths", "Paths that are observed for cistern advise.", .observedPaths),
+        .init(
+            .counter, "cistern_observed_paths_replaced", "Observed paths that others replaced, because all places were taken.",
+            .observedPathsReplaced),
+        .init(
+            .counter, "cistern_unobserved_fetches",
+            "Fetches that were not observed. unknown: too few for their path; full: all places were taken by paths in use.",
+            [("reason=\"unknown\"", .unobservedUnknown), ("reason=\"full\"", .unobservedFull)]),
     ]
 }
 

@@ -22,6 +22,8 @@ public final class APIState: Sendable {
     /// Requests that share a fetch. Belongs to this API under these settings, because under other settings an equal request may return
     /// another user's data.
     public let collapsed = CollapsedRequests()
+    /// nil if traffic is not observed.
+    public let traffic: ObservedTraffic?
     let connectionUsers: ConnectionUserLog
     let cacheSettings: ResponseCacheSettings
     /// Scheme, host, port and base path of the upstream.
@@ -63,6 +65,9 @@ public final class APIState: Sendable {
         if let former, former.health !== health, former.settings.upstream.isSameOrigin(as: settings.upstream) {
             health.inherit(former.health)
         }
+        // Data of another upstream changes at other times.
+        let isSame = former?.settings.upstream.isSameOrigin(as: settings.upstream) ?? false
+        traffic = ObservedTraffic(limit: settings.observedPaths, routes: routeNames, after: isSame ? former?.traffic : nil)
         tokenKeys = TokenKeys(routes, beside: settings.store, after: former?.tokenKeys, logger: logger)
         let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings))
         process.identityTables.add(lookUps)

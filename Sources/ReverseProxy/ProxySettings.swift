@@ -32,6 +32,8 @@ public struct ProxySettings: Sendable {
     public var ownFields = OwnFieldSettings()
     /// Number of exchanges that each shard records for explanations.
     public var records = 1_000
+    /// Maximum number of paths of each API that are observed for advice; 0 disables this.
+    public var observedPaths = 256
     /// Serving mode at the start.
     public var mode = ServingMode.live
     public var content = ContentSettings()

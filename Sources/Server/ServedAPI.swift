@@ -17,7 +17,7 @@ import Upstream
 
 final class ServedAPI: Sendable {
     let state: APIState
-    private unowned let server: ProxyServer
+    unowned let server: ProxyServer
 
     private init(_ state: APIState, of server: ProxyServer) { (self.state, self.server) = (state, server) }
 
@@ -73,6 +73,10 @@ final class ServedAPI: Sendable {
         let failures = state.health.summary(now: now)
         snapshot.failures.add(failures)
         snapshot.figures[.setCookiesOmitted] += state.cache?.cookieOrigins?.leftOut ?? 0
+        if let traffic = state.traffic {
+            snapshot.figures[.observedPaths] += traffic.count
+            traffic.addCounts(to: &snapshot.figures)
+        }
         for (event, count) in state.cache?.gone?.counts ?? [] { snapshot.addGone(event, UInt64(count)) }
         for report in state.cache?.unknownFields.reports ?? [] {
             snapshot.addUnknownField(report.name, report.kind.rawValue, UInt64(report.count))
@@ -104,6 +108,7 @@ extension ServedAPI {
         if let gone = state.cache?.gone, gone !== next?.cache?.gone {
             for (event, count) in gone.counts { past.gone[event, default: 0] += UInt64(count) }
         }
+        state.traffic?.addCounts(to: &past.figures)
         past.lookUps.merge(state.lookUpFigures(besides: next).counts, uniquingKeysWith: +)
         let keys = state.keyFigures(besides: next)
         past.figures[.tokenKeysRead] += keys.read

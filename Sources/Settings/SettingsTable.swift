@@ -136,6 +136,9 @@ public enum SettingsTable {
             path: "admin.records", binding: .count(\.proxy.records, 0...1_000_000),
             help: "Number of exchanges per shard that `cistern why` can explain.", needsRestart: true),
         Setting(
+            path: "admin.observed_paths", binding: .count(\.proxy.observedPaths, 0...4_096),
+            help: "Maximum number of paths of an API that are observed for `cistern advise`. 0: none."),
+        Setting(
             path: "admin.debug_fields", binding: .list(\.admin.debugFields),
             help:
                 "Request fields that Cistern acts on: why (Cistern-Why explains the response), key (Cistern-Key shows the cache key in Cache-Status), mode (Cistern-Mode chooses the mode)."

@@ -45,7 +45,8 @@ struct Cistern: ParsableCommand {
             CommandGroup(
                 name: "Inspecting a running Cistern",
                 subcommands: [
-                    StatusCommand.self, List.self, Show.self, Purge.self, Why.self, Mode.self, UpstreamCommand.self, Export.self,
+                    StatusCommand.self, List.self, Show.self, Purge.self, Why.self, Advise.self, Mode.self, UpstreamCommand.self,
+                    Export.self,
                     Import.self,
                     Warm.self, ReloadCommand.self, ShareCommand.self, Drill.self,
                 ])

@@ -14,7 +14,8 @@ struct OpenAPITests {
     private static let calls: [String: (method: String, target: String, content: String?)] = [
         "openapi": ("GET", "/-/openapi.json", nil), "listEntries": ("GET", "/-/entries?limit=1", nil),
         "showEntry": ("GET", "/-/entries/{id}", nil), "entryContent": ("GET", "/-/entries/{id}/content", nil),
-        "listWhy": ("GET", "/-/why", nil), "showWhy": ("GET", "/-/why/0-1", nil), "showMode": ("GET", "/-/mode", nil),
+        "advice": ("GET", "/-/advice?freshness=45", nil), "listWhy": ("GET", "/-/why", nil), "showWhy": ("GET", "/-/why/0-1", nil),
+        "showMode": ("GET", "/-/mode", nil),
         "setMode": ("PUT", "/-/mode?mode=replay&prefix=/a", nil), "removeMode": ("DELETE", "/-/mode?prefix=/a", nil),
         "importEntry": ("POST", "/-/entries", "{}"), "upstream": ("GET", "/-/upstream", nil),
         "resetUpstream": ("POST", "/-/upstream/reset?scope=pause", nil), "stats": ("GET", "/-/stats", nil),

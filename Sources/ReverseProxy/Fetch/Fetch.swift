@@ -67,6 +67,8 @@ final class Fetch: @unchecked Sendable {
     var identityWrite: IdentityWrite?
     /// Milliseconds of the loop's clock.
     private(set) var began: Int64 = 0
+    /// Whether no client waits.
+    private(set) var isBackground = false
     var report = Report()
     /// Part of the response that has arrived and that waits for the propagation of marks.
     var held: HeldResponse?
@@ -99,7 +101,7 @@ final class Fetch: @unchecked Sendable {
         span = context.reporting.beginSpan(&request, for: subject, cause)
         self.flight = flight
         context.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
-        began = clock
+        (began, isBackground) = (clock, cause != nil)
         if !subject.isSafe { context.cache?.readAhead(forWrite: subject.head) }
         if !subject.isReading { identityWrite = context.beginIdentityWrite(subject.head) }
         if let failure = send(request) { handle(failure) }
@@ -263,6 +265,7 @@ final class Fetch: @unchecked Sendable {
         context.coordination.health.reach(now: clock)
         if isPresent(response.status) { notePresent(response) }
         body = .none
+        observeUnstored(reason)
         let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false
         return isWanted ? nil : .unwanted
     }
@@ -386,6 +389,7 @@ final class Fetch: @unchecked Sendable {
     private func storeAndDeliver() {
         guard let response else { return }
         let stored = store(response)
+        if let stored { observeGood(stored.metadata, isConfirmed: false) }
         deliver(response, stored?.result.decision ?? .forbidden(.storeRefused), isOvertaken: stored?.result == .invalidated) { fetched in
             guard let stored else { return }
             (fetched.storedHead, fetched.metadata, fetched.ownTag) = (stored.head, stored.metadata, collected.findings.ownTag)
@@ -398,6 +402,7 @@ final class Fetch: @unchecked Sendable {
         guard let confirmed = confirmStored(by: response) else { return fail(.fault(.unexpectedStatus, 304)) }
         noteSuccess()
         notePresent(response)
+        observeGood(confirmed.confirmation.metadata, isConfirmed: true)
         endFlight(FlightOutcome(confirmed.result))
         finish { $0.fetchConfirmed(confirmed.confirmation) }
     }
@@ -405,12 +410,14 @@ final class Fetch: @unchecked Sendable {
     private func rememberGoneAndDeliver(_ reason: NotStoredReason) {
         guard let response else { return }
         let isRemembered = rememberGone(response)
+        observeUnstored(.status)
         deliver(response, .forbidden(reason)) { $0.isRememberedAsGone = isRemembered }
     }
 
     private func deliverUnstored(_ reason: NotStoredReason, _ fault: UpstreamFault?) {
         guard let response else { return }
         if fault == nil { noteWhole() }
+        observeUnstored(reason)
         deliver(response, .forbidden(reason)) { $0.fault = fault }
     }
 
@@ -453,6 +460,7 @@ final class Fetch: @unchecked Sendable {
     /// Ends the fetch without a usable response.
     private func fail(_ failure: FetchFailure) {
         span?.work.upstream.failure = failure
+        observeFailure(failure)
         if isOutage(failure), let found = subject.found { context.cache?.noteFailed(found, at: context.loop.cacheTime) }
         endFlight(.failed(failure))
         finish { $0.fetchFailed(failure) }

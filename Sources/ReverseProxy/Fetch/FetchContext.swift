@@ -50,6 +50,8 @@ struct FetchRules {
     var examinedAtOnceBytes: Int { api.settings.content.examinedAtOnceBytes }
     /// The upstream's origin, with which references in responses are compared.
     var origin: UpstreamOrigin { api.cacheSettings.upstream }
+    /// nil if traffic is not observed.
+    var traffic: ObservedTraffic? { api.traffic }
     var identityTables: [LookedUpIdentities] { api.process.identityTables.all }
 
     /// Whether responses to the request are streamed.

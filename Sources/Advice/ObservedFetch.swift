@@ -1,0 +1,95 @@
+// The facts about one fetch that an observation needs. They contain no content and no credentials, only hashes of them.
+
+import CachePolicy
+import HTTPCore
+
+public struct ObservedFetch: Sendable {
+    /// How the response compares with the stored one.
+    public enum Data: Sendable, Equatable {
+        case unchanged
+        /// Hash of the data; 0 if it is unknown, which counts as changed.
+        case hash(UInt64)
+    }
+
+    public enum Outcome: Sendable {
+        /// A good response. `isStated`: the response itself states its freshness, or requires validation.
+        case good(Data, isStated: Bool)
+        /// A response that is not stored.
+        case unstored(NotStoredReason)
+        /// A 404 or 410.
+        case missing
+        /// Index of a cause in `MetricNames.rescueCauses`.
+        case failed(UInt8)
+    }
+
+    public let outcome: Outcome
+    /// Hash of the cache key, which includes the partition.
+    public let key: UInt64
+    /// Number of the partition; 0 if the key contains no credentials.
+    public let partition: UInt64
+    /// Index of the route.
+    public let route: UInt16
+    /// Whether the fetch takes place regardless of freshness.
+    public let isForced: Bool
+    /// Microseconds from the end of the request to the first byte of the response; -1 if there was none.
+    public let firstByte: Int64
+
+    public init(_ outcome: Outcome, key: UInt64, partition: UInt64 = 0, route: UInt16 = 0, isForced: Bool = false, firstByte: Int64 = -1) {
+        (self.outcome, self.key, self.partition) = (outcome, key, partition)
+        (self.route, self.isForced, self.firstByte) = (route, isForced, firstByte)
+    }
+
+    /// Whether the upstream has shown that the path exists. Only such fetches add a path to the observation.
+    var showsPath: Bool {
+        switch outcome {
+        case .good: true
+        case .unstored(let reason): reason != .status
+        case .missing, .failed: false
+        }
+    }
+}
+
+/// Target and fields of an observed fetch.
+public struct ObservedMessage {
+    /// Path and query.
+    let target: ArraySlice<UInt8>
+    let request: Fields
+    /// nil for a confirmation without content.
+    let response: Fields?
+
+    public init(target: ArraySlice<UInt8>, request: Fields = Fields(), response: Fields? = nil) {
+        (self.target, self.request, self.response) = (target, request, response)
+    }
+
+    /// Maximum number of selecting fields of a path.
+    static let varyingLimit = 4
+
+    /// Adds the names in Vary, in lower case, without those that cannot be ignored: credentials, Origin, and Accept-Encoding, by which nothing
+    /// varies in the store.
+    func addVarying(to names: inout [[UInt8]]) {
+        guard let response, response.contains(.vary) else { return }
+        _ = FieldLists.contains(.vary, in: response) { member in
+            guard !member.equalsIgnoringCase("accept-encoding"), !member.equalsIgnoringCase("origin"), member.isPlainName else {
+                return false
+            }
+            let name = member.map(\.asciiLowercased)
+            if names.count < Self.varyingLimit, !CredentialNames.wellKnown.contains(name.span), !names.contains(name) { names.append(name) }
+            return false
+        }
+    }
+}
+
+extension Collection<UInt8> {
+    /// Whether the text can be shown as the name of an argument or field: 1 to 40 letters, digits and `-_.[]$`.
+    var isPlainName: Bool {
+        (1...40).contains(count)
+            && allSatisfy {
+                switch $0 {
+                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                    UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."), UInt8(ascii: "["), UInt8(ascii: "]"), UInt8(ascii: "$"):
+                    true
+                default: false
+                }
+            }
+    }
+}
