@@ -20,8 +20,8 @@ public enum ContentHash {
     }
 
     /// Appends 32 hexadecimal digits, equal on every machine and after every restart (XXH3, 128 bits).
-    public static func appendHex(of bytes: [UInt8], to out: inout [UInt8]) {
-        let hash = XXH3_128bits(bytes, bytes.count)
+    public static func appendHex(of bytes: Span<UInt8>, to out: inout [UInt8]) {
+        let hash = bytes.withUnsafeBufferPointer { XXH3_128bits($0.baseAddress, $0.count) }
         let (high, low) = (hash.high64, hash.low64)
         let digits = (
             HexDigits.of(UInt32(high >> 32)), HexDigits.of(UInt32(truncatingIfNeeded: high)),

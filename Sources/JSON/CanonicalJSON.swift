@@ -15,12 +15,15 @@ public enum CanonicalJSON {
     }
 
     /// - Parameter text: text that `JSONTextChecker` accepted as valid.
-    public static func make(checked text: Span<UInt8>) -> [UInt8]? {
+    public static func make(checked text: Span<UInt8>) -> [UInt8]? { form(ofChecked: text) { Array(copying: $0) } }
+
+    /// Passes the canonical form of a checked text to `body`.
+    public static func form<Result>(ofChecked text: Span<UInt8>, _ body: (Span<UInt8>) -> Result) -> Result? {
         text.withUnsafeBufferPointer { text in
             // RFC 8785 does not permit a byte order mark.
             guard text.first != 0xef else { return nil }
             var writer = CanonicalWriter(text)
-            return writer.write() ? writer.out.array() : nil
+            return writer.write() ? writer.out.withBytes(body) : nil
         }
     }
 }
@@ -41,7 +44,7 @@ private struct CanonicalWriter: ~Copyable {
     private var decoded: [UInt8] = []
 
     private static let usualCount = 16
-    /// Maximum number of open containers. Sorting members may copy each byte once for each of them.
+    /// Maximum depth of a value. Sorting members may copy each byte once for each level.
     private static let depthLimit = 64
     /// Maximum number of members of an object; sorting more would block too long.
     private static let memberLimit = 1 << 16
@@ -89,9 +92,11 @@ private struct CanonicalWriter: ~Copyable {
                 guard end(text[index]) else { return false }
                 index += 1
             case 0x22:
-                guard let end = appendString(from: index) else { return false }
+                guard open.count < Self.depthLimit, let end = appendString(from: index) else { return false }
                 index = end
-            default: index = appendScalar(from: index)
+            default:
+                guard open.count < Self.depthLimit else { return false }
+                index = appendScalar(from: index)
             }
         }
         return true
@@ -147,7 +152,7 @@ private struct CanonicalWriter: ~Copyable {
         if members.count - first <= Self.fewMembers {
             insertionSort(from: first)
         } else {
-            let sorted = members.array(from: first).sorted { order($0.name, $1.name) < 0 }
+            let sorted = members.array(from: first).sorted { out.order($0.name, $1.name) < 0 }
             for (index, member) in sorted.enumerated() { members[first + index] = member }
         }
         for index in first + 1..<members.count where !isOrdered(index - 1, index) { return false }
@@ -166,7 +171,7 @@ private struct CanonicalWriter: ~Copyable {
         for index in first + 1..<members.count {
             let member = members[index]
             var target = index
-            while target > first, order(member.name, members[target - 1].name) < 0 {
+            while target > first, out.order(member.name, members[target - 1].name) < 0 {
                 members[target] = members[target - 1]
                 target -= 1
             }
@@ -174,10 +179,7 @@ private struct CanonicalWriter: ~Copyable {
         }
     }
 
-    private func isOrdered(_ one: Int, _ other: Int) -> Bool { order(members[one].name, members[other].name) < 0 }
-
-    /// Returns a value less than, equal to or greater than 0.
-    private func order(_ one: Range<Int>, _ other: Range<Int>) -> Int { out.order(one, other) }
+    private func isOrdered(_ one: Int, _ other: Int) -> Bool { out.order(members[one].name, members[other].name) < 0 }
 
     // MARK: Numbers and literals
 

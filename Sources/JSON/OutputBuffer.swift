@@ -21,7 +21,7 @@ struct OutputBuffer<Element: BitwiseCopyable>: ~Copyable {
         }
     }
 
-    func array(from start: Int = 0) -> [Element] { Array(UnsafeBufferPointer(start: base, count: count)[start...]) }
+    func array(from start: Int) -> [Element] { Array(UnsafeBufferPointer(start: base, count: count)[start...]) }
 
     @inline(__always)
     mutating func append(_ element: Element) {
@@ -48,6 +48,8 @@ struct OutputBuffer<Element: BitwiseCopyable>: ~Copyable {
 extension OutputBuffer where Element == UInt8 {
     /// Unused bytes that let short text be copied without a call.
     static let slack = 16
+
+    func withBytes<Result>(_ body: (Span<UInt8>) -> Result) -> Result { body(UnsafeBufferPointer(start: base, count: count).span) }
 
     /// Compares two ranges byte by byte. Returns a value less than, equal to or greater than 0.
     func order(_ one: Range<Int>, _ other: Range<Int>) -> Int {

@@ -56,6 +56,13 @@ public final class ProducedContent: ContentProducer, @unchecked Sendable {
         coder.perform(0, { self.next() }, then: then)
     }
 
+    /// Returns the decoded content, for other clients; nil if it is damaged. Must be called off the event loop, instead of `makeNext`.
+    func decodedWhole() -> DecodedContent? {
+        let content = DecodedContent(count: range.count)
+        let isWhole = decoder.map { decoder in body.withBytes { decoder.decode($0, filling: content.space) } }
+        return isWhole == true ? content : nil
+    }
+
     private func next() -> ProducedPiece {
         guard !isEnded else { return .end }
         guard let decoder else { return nextOfPlain() }
@@ -84,4 +91,15 @@ public final class ProducedContent: ContentProducer, @unchecked Sendable {
         guard let encoder else { return piece.isEmpty ? .end : .bytes(Array(piece)) }
         return .bytes(encoder.code(piece, isLast: isEnded))
     }
+}
+
+/// Decoded content in memory that several connections borrow. `@unchecked Sendable` because nothing changes it once it is decoded.
+final class DecodedContent: @unchecked Sendable {
+    fileprivate let space: UnsafeMutableRawBufferPointer
+
+    fileprivate init(count: Int) { space = .allocate(byteCount: count, alignment: 16) }
+
+    deinit { space.deallocate() }
+
+    var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(space) }
 }

@@ -1,6 +1,7 @@
 // Stored contents in another form, made for one client and kept in memory for others: decoded, or compressed with gzip. Frequently used
 // contents are kept longest. One limit applies to all APIs together.
 
+import Downstream
 import Figures
 
 /// Used on its shard's loop only.
@@ -11,7 +12,7 @@ public final class RecodedContents {
         let isCoded: Bool
     }
 
-    private typealias Generation = (contents: [Name: [UInt8]], bytes: Int)
+    private typealias Generation = (contents: [Name: WholeBody], bytes: Int)
 
     /// Contents are added to the young generation. When it is full, it becomes the old one; contents that are used there return to the
     /// young one.
@@ -41,7 +42,7 @@ public final class RecodedContents {
     var bytes: Int { young.bytes + old.bytes }
 
     /// Returns the content in this form; nil if it is not kept. An empty content means that the form is not possible.
-    func find(_ name: Name) -> [UInt8]? {
+    func find(_ name: Name) -> WholeBody? {
         if let content = young.contents[name] {
             found += 1
             return content
@@ -53,10 +54,10 @@ public final class RecodedContents {
         return content
     }
 
-    /// Whether content of this length in bytes is short enough to be kept.
-    func mayKeep(_ count: Int) -> Bool { count + Self.entryBytes <= limitBytes / 8 }
+    /// Whether content of this length in bytes is short enough to be kept, so that it does not displace most of the others.
+    func mayKeep(_ count: Int) -> Bool { count + Self.entryBytes <= limitBytes / 4 }
 
-    func keep(_ name: Name, _ content: [UInt8]) {
+    func keep(_ name: Name, _ content: WholeBody) {
         guard mayKeep(content.count) else { return }
         let bytes = content.count + Self.entryBytes
         if young.bytes + bytes > limitBytes / 2 || young.contents.count == Self.entryLimit { (old, young) = (young, ([:], 0)) }

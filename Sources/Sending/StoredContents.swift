@@ -38,8 +38,8 @@ final class StoredContents {
     private var produced = 0
     /// Hashes of contents that were decoded recently, to detect repeated requests for one content.
     private var requested = RecentHashes(slots: 4_096)
-    /// Long content that is decoded to be kept; one at a time.
-    private var decoding: (name: RecodedContents.Name, bytes: [UInt8])?
+    /// Whether long content is being decoded in order to be kept; one at a time.
+    private var isDecoding = false
     /// Allocated when content is decoded for the first time.
     private var space: UnsafeMutableRawBufferPointer?
 
@@ -73,7 +73,7 @@ final class StoredContents {
         if count <= Self.decodedAtOnceBytes {
             content = decoded(found)
         } else if let kept = recoded.find(RecodedContents.Name(content: found.contentNumber, isCoded: false)) {
-            content = .bytes(kept)
+            content = kept
         } else {
             keepDecodedIfRepeated(found, stored)
             return produce(stored, found, range ?? 0..<count, isCoded: false)
@@ -89,11 +89,11 @@ final class StoredContents {
             return produce(.borrowed(found.content, owner: found.owner), found, 0..<count, isCoded: true)
         }
         let name = RecodedContents.Name(content: found.contentNumber, isCoded: true)
-        if let content = recoded.find(name) { return content.isEmpty ? .notWon : .whole(.bytes(content)) }
+        if let content = recoded.find(name) { return content.count == 0 ? .notWon : .whole(content) }
         made += 1
         let plain = found.coding == .identity ? .borrowed(found.content, owner: found.owner) : decoded(found)
         let content = plain.withBytes { encoder.encode($0) } ?? []
-        recoded.keep(name, content)
+        recoded.keep(name, .bytes(content))
         return content.isEmpty ? .notWon : .whole(.bytes(content))
     }
 
@@ -112,7 +112,7 @@ final class StoredContents {
     /// requested again, and keeping it costs as much as decoding it.
     private func decoded(_ found: FoundResponse) -> WholeBody {
         let name = RecodedContents.Name(content: found.contentNumber, isCoded: false)
-        if let content = recoded.find(name) { return .bytes(content) }
+        if let content = recoded.find(name) { return content }
         made += 1
         let count = found.contentBytes
         if count <= Self.spaceBytes, !requested.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15) {
@@ -125,32 +125,25 @@ final class StoredContents {
             made = decode(found, filling: UnsafeMutableRawBufferPointer(space)) ? count : 0
         }
         guard content.count == count else { return .none }
-        recoded.keep(name, content)
+        recoded.keep(name, .bytes(content))
         return .bytes(content)
     }
 
-    /// Decodes long content a second time for later requests if it was requested before. The client of this request gets pieces of its own,
-    /// as fast as it takes them.
+    /// Decodes long content for later requests if it was requested before. The client of this request gets pieces of its own, as fast as it
+    /// takes them.
     private func keepDecodedIfRepeated(_ found: FoundResponse, _ stored: WholeBody) {
-        guard recoded.mayKeep(found.contentBytes), requested.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15), decoding == nil,
-            !coder.isFull, let content = ProducedContent(stored, found.coding, 0..<found.contentBytes, isCoded: false, coder)
+        let count = found.contentBytes
+        guard recoded.mayKeep(count), requested.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15), !isDecoding, !coder.isFull,
+            let content = ProducedContent(stored, found.coding, 0..<count, isCoded: false, coder)
         else { return }
-        decoding = (RecodedContents.Name(content: found.contentNumber, isCoded: false), [])
-        decoding?.bytes.reserveCapacity(found.contentBytes)
-        decodeNext(content)
-    }
-
-    private func decodeNext(_ content: ProducedContent) {
-        let own = LoopBound(value: self)
-        content.makeNext { piece in
-            switch piece {
-            case .bytes(let bytes):
-                own.value.decoding?.bytes += bytes
-                own.value.decodeNext(content)
-            case .end:
-                if let whole = own.value.decoding.take() { own.value.recoded.keep(whole.name, whole.bytes) }
-            case .broken: own.value.decoding = nil
-            }
+        isDecoding = true
+        let own = LoopBound(value: (self, RecodedContents.Name(content: found.contentNumber, isCoded: false)))
+        coder.perform(count) {
+            content.decodedWhole()
+        } then: { whole in
+            let (contents, name) = own.value
+            contents.isDecoding = false
+            if let whole { contents.recoded.keep(name, .borrowed(whole.bytes, owner: whole)) }
         }
     }
 

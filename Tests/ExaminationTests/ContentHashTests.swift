@@ -23,8 +23,9 @@ struct ContentHashTests {
     @Test("a tag is stable across machines and restarts")
     func tag() {
         var tag: [UInt8] = []
-        ContentHash.appendHex(of: Array("{\"a\":1}".utf8), to: &tag)
-        ContentHash.appendHex(of: [], to: &tag)
+        let content = Array("{\"a\":1}".utf8)
+        ContentHash.appendHex(of: content.span, to: &tag)
+        ContentHash.appendHex(of: Span(), to: &tag)
         #expect(String(decoding: tag, as: UTF8.self) == "3c8c141663acf5a1b6b7137162fa70fb99aa06d3014798d86001c324468d497f")
     }
 }

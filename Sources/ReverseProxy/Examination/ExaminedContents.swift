@@ -95,6 +95,9 @@ struct ContentComparison: Sendable {
 
     func hash(of content: [UInt8]) -> (UInt64, UInt64) { ContentHash.numbers(of: content, seed: seed) }
 
-    /// The entity tag if the content is equal; nil otherwise.
-    func tag(of content: [UInt8]) -> [UInt8]? { tag != nil && hash(of: content) == hash ? tag : nil }
+    /// Whether content may be equal.
+    var isExpected: Bool { tag != nil }
+
+    /// The entity tag if content with this hash is equal; nil otherwise.
+    func tag(for hash: (UInt64, UInt64)) -> [UInt8]? { hash == self.hash ? tag : nil }
 }

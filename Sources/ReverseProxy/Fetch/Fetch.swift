@@ -56,6 +56,8 @@ final class Fetch: @unchecked Sendable {
     /// True if the upstream authenticates the connection, or requests that; the response is then for this client only.
     var isOfConnectionUser: Bool
     private(set) var collected = CollectedContent()
+    /// With content that was examined before and had the data of the stored response; nil if the response cannot repeat it.
+    private var comparison: ContentComparison?
     /// Number of the response head for comparison with later ones; nil if it is processed in full.
     var headNumber: UInt64?
     var repetition = Repetition.nothing
@@ -244,9 +246,9 @@ final class Fetch: @unchecked Sendable {
             endLeaseOfTooLong()
         }
         collected = CollectedContent(context.rules.reading)
-        let isKnown = subject.found.map { context.examiner.hasExamined($0.contentNumber) } ?? false
-        collected.begin(
-            length: length, isChecked: !(isKnown && purpose == .store) && isJSON(response) && ContentCoding(response.fields) == .identity)
+        comparison = purpose == .store ? comparison(with: response) : nil
+        let isExpected = comparison?.isExpected ?? false
+        collected.begin(length: length, isChecked: !isExpected && isJSON(response) && ContentCoding(response.fields) == .identity)
         if let length, length > context.rules.holdLimitBytes { startForwarding() }
     }
 
@@ -295,8 +297,8 @@ final class Fetch: @unchecked Sendable {
     private func examine(_ purpose: CollectedFor, isDelimited: Bool) -> FetchMachine.Event? {
         guard let response else { return nil }
         let (bytes, atOnceBytes) = (collected.bytes, context.rules.examinedAtOnceBytes)
-        let comparison = purpose == .store && isDelimited ? comparison(with: response) : nil
-        if bytes.count <= atOnceBytes, let tag = comparison?.tag(of: bytes) {
+        let comparison = isDelimited ? comparison : nil
+        if bytes.count <= atOnceBytes, let comparison, comparison.isExpected, let tag = comparison.tag(for: comparison.hash(of: bytes)) {
             if repetition == .head { repetition = .content }
             return .examined(decide(purpose, by: ContentExamination.Findings(ownTag: tag)))
         }
@@ -315,8 +317,9 @@ final class Fetch: @unchecked Sendable {
             return .examined(decide(purpose, by: findings))
         }
         context.examineOffLoop(bytes.count) {
-            if let tag = comparison?.tag(of: bytes) { return (ContentExamination.Findings(ownTag: tag), nil) }
-            return (examination.findings(), comparison?.hash(of: bytes))
+            let hash = comparison?.hash(of: bytes)
+            if let hash, let tag = comparison?.tag(for: hash) { return (ContentExamination.Findings(ownTag: tag), nil) }
+            return (examination.findings(), hash)
         } then: { (findings: ContentExamination.Findings?, hash: (UInt64, UInt64)?) in
             guard let findings else { return }
             self.noteExamined(findings, hash)
@@ -335,7 +338,6 @@ final class Fetch: @unchecked Sendable {
         return found.withHead { Array(copying: $0.extracting(found.metadata.etag)) }
     }
 
-    /// For a comparison with content that was examined before and had the data of the stored response; nil if the response cannot repeat it.
     private func comparison(with response: ResponseHead) -> ContentComparison? {
         guard let found = subject.found,
             repetition == .head || isJSON(response) && ContentCoding(response.fields) == .identity && makesTag(response)
