@@ -19,17 +19,17 @@ public struct DateShift: Sendable, Equatable {
     public func beginning(of text: ArraySlice<UInt8>) -> [UInt8]? {
         guard text.count <= Self.longest else { return nil }
         guard text.first?.isASCIIDigit == true else { return fixdate(text) }
-        guard let year = Self.number(text, 0, 4), Self.has("-", text, 4), let month = Self.number(text, 5, 2), Self.has("-", text, 7),
-            let day = Self.number(text, 8, 2), case let date = CivilDate(year: year, month: month, day: day), date.exists
+        let date = text.prefix(10)
+        guard let midnight = Self.seconds(date, "00:00:00".utf8), Self.written(midnight)?.prefix(10).elementsEqual(date) == true else {
+            return nil
+        }
+        if text.count == 10 { return Self.written(midnight + days * 86_400).map { Array($0.prefix(10)) } }
+        let (separator, clock) = (text[date.endIndex], text.dropFirst(11).prefix(8))
+        guard "Tt ".utf8.contains(separator), Self.has(":", clock, 2), Self.has(":", clock, 5), Self.isEnd(text.dropFirst(19)),
+            let time = Self.seconds(date, clock), var moved = Self.written(time + seconds)
         else { return nil }
-        if text.count == 10 { return Self.written(date.days + days, nil) }
-        guard Self.has("T", text, 10) || Self.has("t", text, 10) || Self.has(" ", text, 10), let hour = Self.number(text, 11, 2),
-            Self.has(":", text, 13), let minute = Self.number(text, 14, 2), Self.has(":", text, 16),
-            let second = Self.number(text, 17, 2), hour < 24, minute < 60, second <= 60, Self.isEnd(text.dropFirst(19))
-        else { return nil }
-        let moved = date.days * 86_400 + Int64(hour * 3_600 + minute * 60 + second) + seconds
-        let movedDays = floorDivide(moved, 86_400)
-        return Self.written(movedDays, (text[text.startIndex + 10], Int(moved - movedDays * 86_400)))
+        moved[10] = separator
+        return moved
     }
 
     private func fixdate(_ text: ArraySlice<UInt8>) -> [UInt8]? {
@@ -56,35 +56,20 @@ public struct DateShift: Sendable, Equatable {
         }
     }
 
-    private static func written(_ days: Int64, _ time: (separator: UInt8, seconds: Int)?) -> [UInt8]? {
-        let date = CivilDate(days: days)
-        guard 0...9_999 ~= date.year else { return nil }
-        var out: [UInt8] = []
-        append(date.year / 100, to: &out)
-        append(date.year % 100, to: &out)
-        for value in [date.month, date.day] {
-            out.append(UInt8(ascii: "-"))
-            append(value, to: &out)
-        }
-        guard let time else { return out }
-        for (index, value) in [time.seconds / 3_600, time.seconds / 60 % 60, time.seconds % 60].enumerated() {
-            out.append(index == 0 ? time.separator : UInt8(ascii: ":"))
-            append(value, to: &out)
-        }
-        return out
+    /// Seconds since 1970; nil if the texts are no date and no time.
+    private static func seconds(_ date: ArraySlice<UInt8>, _ clock: some Collection<UInt8>) -> Int64? {
+        RFC3339.parse(String(decoding: Array(date) + "T".utf8 + clock + "Z".utf8, as: UTF8.self)).map { $0 / 1_000 }
     }
 
-    private static func append(_ value: Int, to out: inout [UInt8]) {
-        out += [0x30 + UInt8(value / 10), 0x30 + UInt8(value % 10)]
+    /// The seconds between the years 0 and 9999.
+    private static let writable: Range<Int64> = -62_167_219_200..<253_402_300_800
+
+    /// Date and time without an offset; nil if the year does not have four digits.
+    private static func written(_ seconds: Int64) -> [UInt8]? {
+        writable.contains(seconds) ? Array(RFC3339.format(milliseconds: seconds * 1_000).utf8.prefix(19)) : nil
     }
 
     private static func has(_ character: Unicode.Scalar, _ text: ArraySlice<UInt8>, _ offset: Int) -> Bool {
         text.count > offset && text[text.startIndex + offset] == UInt8(ascii: character)
-    }
-
-    private static func number(_ text: ArraySlice<UInt8>, _ offset: Int, _ count: Int) -> Int? {
-        let digits = text.dropFirst(offset).prefix(count)
-        guard digits.count == count, digits.allSatisfy(\.isASCIIDigit) else { return nil }
-        return digits.reduce(0) { $0 * 10 + Int($1 - 0x30) }
     }
 }
