@@ -8,14 +8,16 @@ public struct ArchiveWriter: Sendable {
     private let upstream: String
     private let version: String
     private let secrets: SecretRedaction?
+    private let session: String?
     private var count = 0
 
     /// - Parameters:
     ///   - upstream: base URL of the recorded upstream.
     ///   - version: version of Cistern.
     ///   - secrets: replaces secrets by placeholders; nil to write secrets unchanged.
-    public init(upstream: String, version: String, secrets: SecretRedaction?) {
-        (self.upstream, self.version, self.secrets) = (upstream, version, secrets)
+    ///   - session: name of the replay that captures the exchanges; nil for a recording.
+    public init(upstream: String, version: String, secrets: SecretRedaction?, session: String? = nil) {
+        (self.upstream, self.version, self.secrets, self.session) = (upstream, version, secrets, session)
     }
 
     /// The text before the entries.
@@ -56,6 +58,7 @@ public struct ArchiveWriter: Sendable {
             sent.isEmpty ? nil : ArchiveEntry.content(sent, [.init("mimeType", .string(requestType))], encodedBy: "_encoding")
         let fields = exchange.response.fields
         let isCoded = fields.contains(.contentEncoding) && !exchange.isDecoded
+        let own = (isCoded ? [JSONValue.Member("coded", true)] : []) + (session.map { [.init("session", .string($0))] } ?? [])
         return ArchiveEntry.make(
             ArchiveEntry.Request(
                 method: String(decoding: exchange.method, as: UTF8.self), url: redact(url: exchange.url),
@@ -65,7 +68,7 @@ public struct ArchiveWriter: Sendable {
                 content: redact(exchange.content, MediaType(of: fields)),
                 type: fields.first(.contentType).map { String(decoding: $0, as: UTF8.self) } ?? ""),
             started: exchange.started.map { .string(RFC3339.format(milliseconds: $0)) }, milliseconds: Int(clamping: exchange.duration),
-            more: isCoded ? [.init("_cistern", ["coded": true])] : [])
+            more: own.isEmpty ? [] : [.init("_cistern", .object(own))])
     }
 
     private func redact(_ fields: Fields) -> Fields { secrets?.redact(fields) ?? fields }

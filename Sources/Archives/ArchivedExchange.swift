@@ -21,6 +21,8 @@ public struct ArchivedExchange: Sendable {
     public let started: Int64?
     /// Duration of the exchange in milliseconds.
     public let duration: Int64
+    /// Name of the replay that captured the exchange; nil for other exchanges.
+    public let session: String?
 
     /// Maximum duration in milliseconds. Longer recorded durations are reduced to it.
     public static let durationLimit: Int64 = 3_600_000
@@ -32,6 +34,7 @@ public struct ArchivedExchange: Sendable {
         (self.method, self.url, self.requestFields, self.requestContent) = (method, url, requestFields, requestContent)
         isRequestContentKnown = true
         (self.response, self.content, self.isDecoded, self.started, self.duration) = (response, content, isDecoded, started, duration)
+        session = nil
     }
 }
 
@@ -92,6 +95,7 @@ extension ArchivedExchange {
             (ContentCoding(fields) != .identity && entry["_cistern"]?["coded"] != true) || entry["_cistern"]?["decoded"] == true
         started = entry["startedDateTime"]?.string.flatMap { RFC3339.parse($0) }
         duration = Int64(max(0, min(entry["time"]?.double ?? 0, Double(Self.durationLimit))))
+        session = entry["_cistern"]?["session"]?.string
     }
 
     private static func status(_ response: JSONValue) throws(ArchiveFault) -> Status {

@@ -9,6 +9,9 @@ public struct Recording: Sendable {
     public private(set) var responses: [ReplayResponse] = []
     /// Origins of the recorded requests.
     public private(set) var origins: [ArchiveOrigin] = []
+    /// Origin that selects the requests; nil if all origins are used.
+    private let selected: ArchiveOrigin?
+    private let isNew: Bool
     /// Number of entries that cannot be served, by the sentence that explains why.
     public private(set) var omitted: [String: Int] = [:]
     public let secrets: SecretRedaction
@@ -37,8 +40,8 @@ public struct Recording: Sendable {
             secrets.addNames(of: exchange)
             exchanges.append((exchange, Array(RequestTarget.escaped(target[...]))))
         }
-        (self.secrets, self.rules) = (secrets, rules)
-        let begins = Self.sessions(exchanges.map(\.exchange.started))
+        (self.secrets, self.rules, selected, isNew) = (secrets, rules, wanted.first, reader.count == 0)
+        let begins = Self.sessions(exchanges.map { ($0.exchange.started, $0.exchange.session) })
         guard !rules.shiftsDates || exchanges.isEmpty || begins.contains(where: { $0 != nil }) else {
             throw ArchiveReader.Mistake("no entry has a valid startedDateTime, which --shift-dates needs")
         }
@@ -48,6 +51,14 @@ public struct Recording: Sendable {
             requests.append((prepared.request, exchange.response.fields))
             responses.append(prepared.response)
         }
+    }
+
+    /// Returns the base URL for captured exchanges, so that a later replay of the archive matches them.
+    /// - Parameter upstream: URL to which requests are forwarded.
+    public func captureOrigin(_ upstream: String) -> ArchiveOrigin? {
+        if let origin = selected ?? origins.first { return origin }
+        // A new archive names its upstream. In any other archive without an upstream, targets begin with the base path.
+        return isNew ? ArchiveOrigin(upstream) : ArchiveOrigin(ofRecorded: upstream)
     }
 
     /// Prepares an exchange that was captured during the replay.
@@ -73,13 +84,15 @@ public struct Recording: Sendable {
         return (request, ReplayResponse(exchange, origins: origins, now: now, rules, shift: shift, echoed: request.echoed))
     }
 
-    /// The start of each exchange's session in seconds since 1970; nil before the first known time. Exchanges that were captured long after
-    /// the others form a session of their own.
-    /// - Parameter started: milliseconds since 1970.
-    static func sessions(_ started: [Int64?]) -> [Int64?] {
+    /// The start of each exchange's session in seconds since 1970; nil before the first known time. A session begins after a long pause,
+    /// and with the captures of each replay.
+    /// - Parameter exchanges: milliseconds since 1970, and `ArchivedExchange.session`.
+    static func sessions(_ exchanges: [(started: Int64?, name: String?)]) -> [Int64?] {
         var (begin, last): (Int64?, Int64) = (nil, 0)
-        return started.map { time in
-            guard let seconds = time.map({ $0 / 1_000 }) else { return begin }
+        var name: String?
+        return exchanges.map { exchange in
+            if exchange.name != name { (begin, last, name) = (nil, 0, exchange.name) }
+            guard let seconds = exchange.started.map({ $0 / 1_000 }) else { return begin }
             if begin == nil || seconds - last > pauseLimit { begin = seconds }
             last = max(last, seconds)
             return begin

@@ -23,6 +23,8 @@ public enum ReplayDecision: Equatable, Sendable {
 public enum ReplayRefusal: Equatable, Sendable {
     /// The method and target were recorded, but with other content. The most similar requests come first.
     case otherContent(nearest: [Int])
+    /// The request was recorded, but with other values of the fields that `Vary` names.
+    case otherVariant(nearest: [Int])
     case notRecorded(nearest: [Int])
     /// All recorded responses to this request have been served.
     case usedUp(count: Int)
@@ -35,11 +37,12 @@ public enum ReplayRefusal: Equatable, Sendable {
 public struct Replay: Sendable {
     private var requests: [ReplayRequest] = []
     private let order: ReplayOrder
+    private let needsVariant: Bool
     private var groups: [ReplayRequest.Key: [Variant]] = [:]
     /// The first request of each key, in the order of the recording.
     private var distinct: [Int] = []
     /// Recorded methods and targets, regardless of content.
-    private var places: Set<Place> = []
+    private var targets: Set<MethodAndTarget> = []
     /// Index of the next request in strict order.
     private var next = 0
     public private(set) var served = 0
@@ -58,7 +61,7 @@ public struct Replay: Sendable {
         var next = 0
     }
 
-    private struct Place: Hashable, Sendable {
+    private struct MethodAndTarget: Hashable, Sendable {
         let method: [UInt8]
         let target: [UInt8]
 
@@ -70,9 +73,11 @@ public struct Replay: Sendable {
         let values: [[UInt8]]
     }
 
-    /// - Parameter recorded: requests with the fields of their responses.
-    public init(_ recorded: [(request: ReplayRequest, response: Fields)], order: ReplayOrder) {
-        self.order = order
+    /// - Parameters:
+    ///   - recorded: requests with the fields of their responses.
+    ///   - needsVariant: whether requests are refused that have other values of the fields that `Vary` names.
+    public init(_ recorded: [(request: ReplayRequest, response: Fields)], order: ReplayOrder, needsVariant: Bool = false) {
+        (self.order, self.needsVariant) = (order, needsVariant)
         for one in recorded { append(one.request, response: one.response, isServed: false) }
     }
 
@@ -87,7 +92,7 @@ public struct Replay: Sendable {
         let number = requests.count
         requests.append(request)
         self.isServed.append(isServed)
-        places.insert(Place(request.key))
+        targets.insert(MethodAndTarget(request.key))
         if groups[request.key] == nil { distinct.append(number) }
         let variant = Variant(
             hasCredentials: request.hasCredentials, selecting: Self.selecting(request.fields, vary: response), numbers: [number])
@@ -102,13 +107,13 @@ public struct Replay: Sendable {
     }
 
     public var count: Int { requests.count }
-    /// Recorded responses that have not been served, except preflights in strict order.
-    public var left: [Int] { isServed.indices.filter { !isServed[$0] && !(order == .strict && requests[$0].isPreflight) } }
+    /// Recorded responses that have not been served, except preflights.
+    public var unused: [Int] { isServed.indices.filter { !isServed[$0] && !requests[$0].isPreflight } }
     public func request(_ number: Int) -> ReplayRequest { requests[number] }
 
     public mutating func respond(to request: ReplayRequest) -> ReplayDecision {
         let decision = serveIfRecorded(request)
-        if case .refuse(let refusal) = decision { note(refusal, of: request) }
+        if case .refuse(let refusal) = decision { note(refusal, of: request, difference(refusal, request)) }
         return decision
     }
 
@@ -122,10 +127,21 @@ public struct Replay: Sendable {
         return decision
     }
 
+    /// The difference from the most similar recorded request; nil if there is none.
+    public func difference(_ refusal: ReplayRefusal, _ request: ReplayRequest) -> ReplayDifference? {
+        refusal.nearest.first.map { ReplayDifference(request, requests[$0]) }
+    }
+
     /// Counts a refusal.
-    public mutating func note(_ refusal: ReplayRefusal, of request: ReplayRequest) {
+    /// - Parameters:
+    ///   - difference: result of `difference`.
+    ///   - reason: why the response was not captured; nil if the request was not forwarded.
+    public mutating func note(
+        _ refusal: ReplayRefusal, of request: ReplayRequest, _ difference: ReplayDifference?, notCaptured reason: String? = nil
+    ) {
         refused += 1
-        missed.note(request, refusal.name, nearest: refusal.nearest.first.map { requests[$0] })
+        let nearest = refusal.nearest.first.map { requests[$0] }
+        missed.note(request, refusal.name, nearest: nearest, difference, notCaptured: reason)
     }
 
     // MARK: In strict order
@@ -142,7 +158,9 @@ public struct Replay: Sendable {
 
     private mutating func choose(_ request: ReplayRequest) -> ReplayDecision {
         guard let key = recordedKey(for: request), let variants = groups[key] else { return .refuse(unknown(request)) }
-        let index = Self.fitting(variants, request)
+        guard let index = fitting(variants, request) else {
+            return .refuse(.otherVariant(nearest: variants.prefix(Self.nearestCount).map { $0.numbers[0] }))
+        }
         let variant = variants[index]
         // In strict order, only preflights reach this point. Browsers decide how often to repeat them.
         guard variant.next < variant.numbers.count || order != .once else {
@@ -159,16 +177,15 @@ public struct Replay: Sendable {
         return keys.first { groups[$0] != nil } ?? keys.map(\.withAnyContent).first { groups[$0] != nil }
     }
 
-    /// Prefers variants with credentials if the request has them, without if not; then variants with matching selecting fields. Returns any
-    /// variant if none fits.
-    private static func fitting(_ variants: [Variant], _ request: ReplayRequest) -> Int {
-        var places = Array(variants.indices)
-        let alike = places.filter { variants[$0].hasCredentials == request.hasCredentials }
-        if !alike.isEmpty { places = alike }
-        let selected = places.filter { index in
-            variants[index].selecting.allSatisfy { $0.values == values(of: $0.name, in: request.fields) }
+    /// Prefers variants with credentials if the request has them, without if not; then variants with matching selecting fields. If none
+    /// fits, returns any variant, or nil with `needsVariant`.
+    private func fitting(_ variants: [Variant], _ request: ReplayRequest) -> Int? {
+        let alike = variants.indices.filter { variants[$0].hasCredentials == request.hasCredentials }
+        let candidates = alike.isEmpty ? Array(variants.indices) : alike
+        let selected = candidates.first { index in
+            variants[index].selecting.allSatisfy { $0.values == Self.values(of: $0.name, in: request.fields) }
         }
-        return selected.first ?? places[0]
+        return selected ?? (needsVariant ? nil : candidates[0])
     }
 
     private static func selecting(_ request: Fields, vary response: Fields) -> [Selecting] {
@@ -202,7 +219,7 @@ public struct Replay: Sendable {
             if best.count > Self.nearestCount { best.removeLast() }
         }
         let nearest = best.map(\.number)
-        return places.contains(Place(request.key)) ? .otherContent(nearest: nearest) : .notRecorded(nearest: nearest)
+        return targets.contains(MethodAndTarget(request.key)) ? .otherContent(nearest: nearest) : .notRecorded(nearest: nearest)
     }
 }
 

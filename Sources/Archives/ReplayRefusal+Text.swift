@@ -5,10 +5,13 @@ import JSON
 
 extension Replay {
     /// One or two sentences.
-    public func sentence(_ refusal: ReplayRefusal, to request: ReplayRequest) -> String {
+    /// - Parameter difference: result of `difference`.
+    public func sentence(_ refusal: ReplayRefusal, to request: ReplayRequest, _ difference: ReplayDifference?) -> String {
         switch refusal {
         case .otherContent(let nearest):
-            "\(request.shown) was recorded, but with other content. \(difference(request, nearest))\(sentence(nearest))"
+            "\(request.shown) was recorded, but with other content. \(difference.map(Self.sentence) ?? "")\(sentence(nearest))"
+        case .otherVariant(let nearest):
+            "\(request.shown) was recorded, but with other values of the fields that Vary names. \(sentence(nearest))"
         case .notRecorded(let nearest): "\(request.shown) was not recorded. \(sentence(nearest))"
         case .usedUp(let count):
             "\(request.shown) was recorded \(count == 1 ? "once" : "\(count) times"), and all recorded responses have been served."
@@ -19,9 +22,8 @@ extension Replay {
     }
 
     /// A sentence with a space, or an empty text.
-    private func difference(_ request: ReplayRequest, _ nearest: [Int]) -> String {
-        let pointer = nearest.first.flatMap { ReplayDifference(request, self.request($0)).pointer }
-        return pointer.map { "It differs at \($0). " } ?? ""
+    private static func sentence(_ difference: ReplayDifference) -> String {
+        difference.shownPointer.map { "It differs at \($0). " } ?? ""
     }
 
     private func sentence(_ nearest: [Int]) -> String {
@@ -50,7 +52,7 @@ extension ReplayRefusal {
     /// Similar recorded requests, the most similar one first.
     var nearest: [Int] {
         switch self {
-        case .otherContent(let nearest), .notRecorded(let nearest): nearest
+        case .otherContent(let nearest), .otherVariant(let nearest), .notRecorded(let nearest): nearest
         case .outOfOrder(let next): [next]
         case .usedUp, .atEnd: []
         }
@@ -60,6 +62,7 @@ extension ReplayRefusal {
     var name: String {
         switch self {
         case .otherContent: "other_content"
+        case .otherVariant: "other_variant"
         case .notRecorded: "not_recorded"
         case .usedUp: "used_up"
         case .outOfOrder: "out_of_order"
@@ -70,7 +73,7 @@ extension ReplayRefusal {
     /// Whether the recording lacks the request.
     public var isUnknown: Bool {
         switch self {
-        case .otherContent, .notRecorded: true
+        case .otherContent, .otherVariant, .notRecorded: true
         case .usedUp, .outOfOrder, .atEnd: false
         }
     }
@@ -89,6 +92,9 @@ extension ReplayRequest {
 
     /// Method and target as members of a JSON object.
     var members: [JSONValue.Member] {
-        [.init("method", .string(String(decoding: method, as: UTF8.self))), .init("target", .string(shownTarget))]
+        [
+            .init("method", .string(String(decoding: method, as: UTF8.self))),
+            .init("target", .string(String(decoding: target, as: UTF8.self))),
+        ]
     }
 }

@@ -1,41 +1,53 @@
-// What is reported at the end of a replay: requests without a recorded response, and recorded exchanges that no request used.
+// Report of a replay: requests without a recorded response, and recorded responses that were never requested.
 
 import CachePolicy
 import HTTPCore
 import JSON
 
-/// Requests without a recorded response, by method and target.
+/// Requests without a recorded response, by method, target and reason.
 struct MissedRequests: Sendable {
     struct Missed: Sendable {
         let request: [JSONValue.Member]
         let shown: String
         let reason: String
+        /// Why the response was not captured; nil if the request was not forwarded.
+        let notCaptured: String?
         /// The most similar recorded request, and the first difference from it; nil if there is none.
         let nearest: (request: [JSONValue.Member], shown: String, difference: ReplayDifference)?
         var count = 1
+    }
+
+    private struct Key: Hashable {
+        let method: [UInt8]
+        let target: [UInt8]
+        let reason: String
+        let isForwarded: Bool
     }
 
     /// Maximum number of distinct requests. Others are only counted.
     static let limit = 1_000
 
     private(set) var requests: [Missed] = []
-    private var indices: [String: Int] = [:]
+    private var indices: [Key: Int] = [:]
 
-    mutating func note(_ request: ReplayRequest, _ reason: String, nearest: ReplayRequest?) {
-        let shown = request.shown
-        if let index = indices[shown] {
+    mutating func note(
+        _ request: ReplayRequest, _ reason: String, nearest: ReplayRequest?, _ difference: ReplayDifference?, notCaptured: String?
+    ) {
+        let key = Key(method: request.method, target: request.target, reason: reason, isForwarded: notCaptured != nil)
+        if let index = indices[key] {
             requests[index].count += 1
             return
         }
         guard requests.count < Self.limit else { return }
-        indices[shown] = requests.count
-        let nearest = nearest.map { (request: $0.members, shown: $0.shown, difference: ReplayDifference(request, $0)) }
-        requests.append(Missed(request: request.members, shown: shown, reason: reason, nearest: nearest))
+        indices[key] = requests.count
+        let both = nearest.flatMap { nearest in difference.map { (request: nearest.members, shown: nearest.shown, difference: $0) } }
+        requests.append(
+            Missed(request: request.members, shown: request.shown, reason: reason, notCaptured: notCaptured, nearest: both))
     }
 }
 
 /// The first part in which two requests differ.
-struct ReplayDifference: Sendable {
+public struct ReplayDifference: Sendable {
     let part: String
     /// Pointer of the first JSON value that differs; nil if there is none, or if the content or the pointer is too long.
     private(set) var pointer: String?
@@ -52,37 +64,64 @@ struct ReplayDifference: Sendable {
             part = one.target.prefix(one.pathBytes) == other.target.prefix(other.pathBytes) ? "arguments" : "path"
         } else if key.range != otherKey.range {
             part = "range"
+        } else if key.content == otherKey.content {
+            part = "fields"
         } else {
             part = "content"
             let values = [key, otherKey].compactMap(\.content).map(RequestContent.content).compactMap { content in
                 content.count <= Self.contentBytes ? JSONValue(Array(content)) : nil
             }
-            let found = values.count == 2 ? Self.pointer(values[0], values[1], below: "") : nil
-            pointer = found.flatMap { (1...Self.pointerBytes).contains($0.utf8.count) ? $0 : nil }
+            var path: [String] = []
+            guard values.count == 2, Self.differs(values[0], values[1], &path) else { return }
+            let text = path.reversed().map { "/" + $0.replacing("~", with: "~0").replacing("/", with: "~1") }.joined()
+            if (1...Self.pointerBytes).contains(text.utf8.count) { pointer = text }
         }
     }
 
-    /// Returns the pointer of the first difference, and nil if the values are equal. Members are in the canonical order.
-    private static func pointer(_ one: JSONValue, _ other: JSONValue, below path: String) -> String? {
-        let (left, right): ([JSONValue.Member], [JSONValue.Member])
+    /// The pointer for terminals. Characters that control a terminal are replaced.
+    var shownPointer: String? {
+        pointer.map { text in
+            let scalars = text.unicodeScalars.map { scalar -> Unicode.Scalar in
+                switch scalar.properties.generalCategory {
+                case .control, .format, .lineSeparator, .paragraphSeparator: "\u{fffd}"
+                default: scalar
+                }
+            }
+            return String(String.UnicodeScalarView(scalars))
+        }
+    }
+
+    /// Returns whether the values differ. Members are in the canonical order.
+    /// - Parameter path: gets the tokens of the first difference, the innermost one first.
+    private static func differs(_ one: JSONValue, _ other: JSONValue, _ path: inout [String]) -> Bool {
         switch (one, other) {
-        case (.object(let members), .object(let others)): (left, right) = (members, others)
+        case (.object(let members), .object(let others)):
+            let common = min(members.count, others.count)
+            for index in 0..<common {
+                let (name, otherName) = (members[index].name, others[index].name)
+                if name != otherName {
+                    path.append(name.utf8.lexicographicallyPrecedes(otherName.utf8) ? name : otherName)
+                } else if differs(members[index].value, others[index].value, &path) {
+                    path.append(name)
+                } else {
+                    continue
+                }
+                return true
+            }
+            guard members.count != others.count else { return false }
+            path.append((members.count > common ? members : others)[common].name)
+            return true
         case (.array(let items), .array(let others)):
-            let numbered = { (items: [JSONValue]) in items.enumerated().map { JSONValue.Member(String($0), $1) } }
-            (left, right) = (numbered(items), numbered(others))
-        default: return one == other ? nil : path
+            let common = min(items.count, others.count)
+            let index = (0..<common).first { differs(items[$0], others[$0], &path) } ?? common
+            guard index < max(items.count, others.count) else { return false }
+            path.append(String(index))
+            return true
+        default: return one != other
         }
-        for index in 0..<max(left.count, right.count) {
-            let names = [left, right].compactMap { index < $0.count ? $0[index].name : nil }
-            let first = names.min { $0.utf8.lexicographicallyPrecedes($1.utf8) } ?? ""
-            let below = path + "/" + first.replacing("~", with: "~0").replacing("/", with: "~1")
-            guard names.count == 2, names[0] == names[1] else { return below }
-            if let found = pointer(left[index].value, right[index].value, below: below) { return found }
-        }
-        return nil
     }
 
-    var text: String { part + (pointer.map { " at \($0)" } ?? "") }
+    var text: String { part + (shownPointer.map { " at \($0)" } ?? "") }
 }
 
 extension Replay {
@@ -91,13 +130,14 @@ extension Replay {
 
     /// Lines for people, without the last line break.
     public var reportText: String {
-        let unused = left
+        let unused = unused
         let captures = captured == 0 ? "" : ", \(captured) captured"
         let rest = unused.isEmpty ? "" : ", \(unused.count) recorded responses were never requested"
         var lines = ["\(served) requests served\(captures), \(refused) without a recorded response\(rest)"]
         let missing = missed.requests.prefix(Self.lineLimit).map { one in
             let nearest = one.nearest.map { "; \($0.shown) differs in its \($0.difference.text)" } ?? ""
-            return "  \(one.count) × \(one.shown) (\(one.reason.replacing("_", with: " "))\(nearest))"
+            let reason = one.notCaptured.map { "; not captured: \($0)" } ?? ""
+            return "  \(one.count) × \(one.shown) (\(one.reason.replacing("_", with: " "))\(nearest)\(reason))"
         }
         lines += Self.list("Without a recorded response:", missing, of: missed.requests.count)
         lines += Self.list("Never requested:", unused.prefix(Self.lineLimit).map { "  " + request($0).shown }, of: unused.count)
@@ -111,7 +151,7 @@ extension Replay {
 
     /// The report for programs, as a JSON document. Lists have at most `MissedRequests.limit` elements.
     public var report: [UInt8] {
-        let unused = left
+        let unused = unused
         let missing = missed.requests.map { one -> JSONValue in
             let nearest = one.nearest.map { nearest -> JSONValue in
                 let difference: JSONValue = [
@@ -119,7 +159,10 @@ extension Replay {
                 ]
                 return .object(nearest.request + (difference.members ?? []))
             }
-            let more: JSONValue = ["count": .integer(one.count), "reason": .string(one.reason), "nearest": nearest]
+            let more: JSONValue = [
+                "count": .integer(one.count), "reason": .string(one.reason), "not_captured": one.notCaptured.map { .string($0) },
+                "nearest": nearest,
+            ]
             return .object(one.request + (more.members ?? []))
         }
         let never = unused.prefix(MissedRequests.limit).map { number in

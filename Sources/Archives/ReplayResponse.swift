@@ -46,21 +46,16 @@ public struct ReplayResponse: Sendable {
         if let shift { fields = shift.move(fields) }
         var content = exchange.content
         var echoes: [ReplayEcho] = []
-        if Self.isWholeJSON(content, fields, exchange.response.status) {
-            if let shift { content = shift.move(content: content, epochs: rules.epochs) }
+        let isAdapted = (shift != nil || !rules.echoes.isEmpty) && exchange.response.status != 206
+        if isAdapted, ReplayRules.isJSON(content, fields) {
             echoes = ReplayEcho.all(in: content, rules.echoes, echoed)
+            if let shift { (content, echoes) = shift.move(content: content, epochs: rules.epochs, echoes) }
             if content != exchange.content || !echoes.isEmpty { Self.noteChange(in: &fields) }
         }
         var head: [UInt8] = []
         ResponseSerializer.append(ResponseHead(status: exchange.response.status, fields: fields), to: &head)
         (status, self.head, self.content, self.echoes) = (exchange.response.status, head, content, echoes)
         duration = exchange.duration
-    }
-
-    /// Whether the content is a complete JSON text without a content coding.
-    private static func isWholeJSON(_ content: [UInt8], _ fields: Fields, _ status: Status) -> Bool {
-        status != 206 && MediaType(of: fields)?.isJSON == true && !fields.contains(.contentEncoding)
-            && [.valid, .validScalar].contains(JSONTextChecker.check(content.span))
     }
 
     /// Removes digests of the former content (RFC 9530), and makes the tag weak, because the content is equivalent, not identical.

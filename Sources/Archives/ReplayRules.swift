@@ -59,7 +59,9 @@ public struct ReplayRules: Sendable {
         }
         for text in echo {
             guard text.hasPrefix("/") else {
-                guard !text.isEmpty else { throw Mistake(description: "--echo needs a JSON pointer such as /requestId, or an argument") }
+                guard !text.isEmpty, !text.contains("*") else {
+                    throw Mistake(description: "--echo \(text): give a JSON pointer such as /requestId, or the name of one argument")
+                }
                 echoes.append(.argument(text))
                 names.append(text)
                 continue
@@ -68,7 +70,11 @@ public struct ReplayRules: Sendable {
             echoes.append(.pointer(pointer))
             pointers.append(pointer)
         }
-        for text in epochs { self.epochs.append(try Self.pointer(text, "--shift-epoch ")) }
+        for text in epochs {
+            let pointer = try Self.pointer(text, "--shift-epoch ")
+            guard !self.epochs.contains(pointer) else { throw Mistake(description: "--shift-epoch \(text) is given twice") }
+            self.epochs.append(pointer)
+        }
         guard self.epochs.isEmpty || shiftsDates else { throw Mistake(description: "--shift-epoch needs --shift-dates") }
         guard names.count + fields.count + pointers.count + self.epochs.count <= Self.limit else {
             throw Mistake(description: "--ignore, --echo and --shift-epoch name more than \(Self.limit) parts; * stands for all")
@@ -106,12 +112,18 @@ public struct ReplayRules: Sendable {
 
     /// The content that is compared, before secrets are replaced.
     func compared(_ content: [UInt8], of fields: Fields) -> [UInt8] {
+        if let arguments, MediaType(of: fields)?.isForm == true, !fields.contains(.contentEncoding) {
+            // As in targets, the rules remove ignored arguments whatever their value is.
+            return arguments.sent([UInt8(ascii: "?")] + content).map { Array($0.dropFirst()) } ?? content
+        }
         guard !pointers.isEmpty, Self.isJSON(content, fields) else { return content }
         return JSONPointer.removing(pointers, from: content)
     }
 
-    private static func isJSON(_ content: [UInt8], _ fields: Fields) -> Bool {
-        MediaType(of: fields)?.isJSON == true && !fields.contains(.contentEncoding) && JSONTextChecker.check(content.span) == .valid
+    /// Whether the content is a complete JSON text without a content coding.
+    static func isJSON(_ content: [UInt8], _ fields: Fields) -> Bool {
+        MediaType(of: fields)?.isJSON == true && !fields.contains(.contentEncoding)
+            && [.valid, .validScalar].contains(JSONTextChecker.check(content.span))
     }
 
     // MARK: Echoes
@@ -126,7 +138,7 @@ public struct ReplayRules: Sendable {
         return echoes.map { source in
             let value: [UInt8]?
             switch source {
-            case .pointer(let pointer): value = isJSON ? pointer.place(in: content.span).map { Array(content[$0.value]) } : nil
+            case .pointer(let pointer): value = isJSON ? pointer.range(in: content.span).map { Array(content[$0.value]) } : nil
             case .argument(let name):
                 let query = target[(target.firstIndex(of: UInt8(ascii: "?")).map { $0 + 1 } ?? target.endIndex)...]
                 let form = MediaType(of: fields)?.isForm == true ? content[...] : []

@@ -17,8 +17,13 @@ extension DateShift {
     }
 
     /// Moves dates in strings, and numbers at the pointers. Names of members are kept.
-    /// - Parameter content: text that `JSONTextChecker` accepted as valid.
-    func move(content: [UInt8], epochs: [JSONPointer]) -> [UInt8] {
+    /// - Parameters:
+    ///   - content: text that `JSONTextChecker` accepted as valid.
+    ///   - echoes: ranges of the content.
+    /// - Returns: the content, and the echoes with their new ranges.
+    func move(
+        content: [UInt8], epochs: [JSONPointer], _ echoes: [ReplayEcho] = []
+    ) -> (content: [UInt8], echoes: [ReplayEcho]) {
         var moved = content
         JSONWalk.through(content.span) { token, meaning in
             guard case .string(let range) = token, range.count >= Self.shortest, range.count <= Self.longest else { return true }
@@ -28,11 +33,13 @@ extension DateShift {
             moved.replaceSubrange(range.lowerBound..<range.lowerBound + beginning.count, with: beginning)
             return true
         }
+        var echoes = echoes
         for pointer in epochs {
-            guard let place = pointer.place(in: moved.span), let number = self.moved(epoch: moved[place.value]) else { continue }
-            moved.replaceSubrange(place.value, with: number)
+            guard let range = pointer.range(in: moved.span)?.value, let number = self.moved(epoch: moved[range]) else { continue }
+            moved.replaceSubrange(range, with: number)
+            echoes = echoes.map { $0.replacing(range, with: number.count) }
         }
-        return moved
+        return (moved, echoes)
     }
 
     /// Length of `2026-11-21`.
@@ -59,6 +66,14 @@ struct ReplayEcho: Sendable, Equatable {
     /// The value with the quotes of a string.
     let range: Range<Int>
 
+    /// Returns the echo after a value of the content was replaced by one of another length.
+    fileprivate func replacing(_ value: Range<Int>, with count: Int) -> ReplayEcho {
+        let growth = count - value.count
+        let start = range.lowerBound >= value.upperBound ? range.lowerBound + growth : range.lowerBound
+        let end = range.upperBound >= value.upperBound ? range.upperBound + growth : range.upperBound
+        return ReplayEcho(source: source, range: start..<end)
+    }
+
     /// Maximum number of echoes in a response.
     static let limit = 1_000
 
@@ -76,10 +91,10 @@ struct ReplayEcho: Sendable, Equatable {
                 // A placeholder is the value of any secret.
                 guard !text.isEmpty, text != SecretRedaction.placeholder, strings[Array(text.utf8)] == nil else { continue }
                 strings[Array(text.utf8)] = index
-            } else if case .pointer(let pointer) = source, let place = pointer.place(in: content.span),
-                content[place.value].elementsEqual(value)
+            } else if case .pointer(let pointer) = source, let range = pointer.range(in: content.span)?.value,
+                content[range].elementsEqual(value)
             {
-                echoes.append(ReplayEcho(source: index, range: place.value))
+                echoes.append(ReplayEcho(source: index, range: range))
             }
         }
         guard !strings.isEmpty else { return sorted(echoes) }

@@ -8,7 +8,7 @@ import JSON
 public struct SecretRedaction: Sendable {
     /// Request fields that hold credentials.
     private let fields: CredentialNames
-    /// Additional names of arguments and content members that hold secrets, normalized without `-`, `_` and case.
+    /// Additional names of fields, arguments and content members that hold secrets, normalized without `-`, `_` and case.
     private var others: Set<String>
 
     public static let placeholder = SecretNames.redaction
@@ -21,16 +21,27 @@ public struct SecretRedaction: Sendable {
         others = Set(names.map { Self.plain($0.utf8) })
     }
 
-    /// Adds the names of arguments and members that have the placeholder as recorded value.
+    /// Adds the names of fields, arguments and members that have the placeholder as recorded value.
     public mutating func addNames(of exchange: ArchivedExchange) {
         let placeholder = Array(Self.placeholder.utf8)[...]
+        for fields in [exchange.requestFields, exchange.response.fields] {
+            for index in 0..<fields.count where fields.value(at: index).elementsEqual(placeholder) {
+                let name = fields.name(at: index)
+                if !isSecret(field: name) { others.insert(Self.plain(name)) }
+            }
+        }
+        addNames(ofMembers: exchange.content, exchange.response.fields)
         let target = Array(exchange.url.utf8)
         if let question = target.firstIndex(of: UInt8(ascii: "?")) { addNames(ofArguments: target[(question + 1)...], placeholder) }
         let media = MediaType(of: exchange.requestFields)
         if media?.isForm == true { return addNames(ofArguments: exchange.requestContent[...], placeholder) }
-        guard media?.isJSON == true else { return }
-        Self.walk(exchange.requestContent) { name, value in
-            if exchange.requestContent[value].elementsEqual(placeholder) { others.insert(Self.plain(name)) }
+        addNames(ofMembers: exchange.requestContent, exchange.requestFields)
+    }
+
+    private mutating func addNames(ofMembers content: [UInt8], _ fields: Fields) {
+        guard MediaType(of: fields)?.isJSON == true else { return }
+        Self.walk(content, only: Array(Self.placeholder.utf8)) { name, _ in
+            if !isSecret(member: name) { others.insert(Self.plain(name)) }
         }
     }
 
@@ -39,7 +50,7 @@ public struct SecretRedaction: Sendable {
             guard let equals = argument.firstIndex(of: UInt8(ascii: "=")), argument[(equals + 1)...].elementsEqual(placeholder) else {
                 continue
             }
-            others.insert(Self.plain(argument[..<equals]))
+            if !isSecret(argument: argument[..<equals]) { others.insert(Self.plain(argument[..<equals])) }
         }
     }
 
@@ -64,7 +75,7 @@ public struct SecretRedaction: Sendable {
     /// Whether a request field holds credentials.
     public func isSecret(field name: some Collection<UInt8>) -> Bool {
         let lower = String(decoding: name.map(\.asciiLowercased), as: UTF8.self)
-        if SecretNames.isSecret(field: lower) { return true }
+        if SecretNames.isSecret(field: lower) || !others.isEmpty && others.contains(Self.plain(lower.utf8)) { return true }
         let match = fields.match(Array(name).span)
         return match == .whole || match == .ending && !SecretNames.asksForPage(name)
     }
@@ -141,14 +152,15 @@ public struct SecretRedaction: Sendable {
     }
 
     /// Calls `take` with the name and the range of each member with a text as its value.
-    private static func walk(_ content: [UInt8], _ take: ([UInt8], Range<Int>) -> Void) {
+    /// - Parameter only: the value of the members; nil for any text.
+    private static func walk(_ content: [UInt8], only: [UInt8]? = nil, _ take: ([UInt8], Range<Int>) -> Void) {
         guard JSONTextChecker.check(content.span) == .valid else { return }
-        var name: [UInt8]?
+        var name: Range<Int>?
         JSONWalk.through(content.span) { token, meaning in
             switch token {
-            case .name(let range): name = meaning(range)
+            case .name(let range): name = range
             case .string(let range):
-                if let member = name { take(member, range) }
+                if let member = name, only.map({ content[range].elementsEqual($0) }) ?? true { take(meaning(member), range) }
                 name = nil
             case .beginObject, .endObject, .beginArray, .endArray, .number, .literal: name = nil
             }

@@ -59,7 +59,7 @@ enum Version {
 }
 
 extension ExitCode {
-    /// A replay had no recorded response for a request, or served no request with a recorded one.
+    /// A request to a replay had no recorded response, or a recorded response was never requested.
     static let unmatched = ExitCode(2)
     /// EX_CONFIG of sysexits.h.
     static let configuration = ExitCode(78)

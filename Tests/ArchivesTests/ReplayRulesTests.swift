@@ -31,7 +31,10 @@ struct ReplayRulesTests {
         Row(rules: ["arguments=*"], recorded: ["GET /a?x=1"], steps: [("GET /a?y=%3B", 0), ("GET /a", 0), ("POST /a", nil)]),
         Row(
             rules: ["arguments=nonce"], recorded: ["POST /a\n\(form)\n\nx=1&nonce=7"],
-            steps: [("POST /a\n\(form)\n\nnonce=8&x=1", 0), ("POST /a\n\(form)\n\nnonce=8&x=2", nil)]),
+            steps: [
+                ("POST /a\n\(form)\n\nnonce=8&x=1", 0), ("POST /a\n\(form)\n\nnonce=8&x=2", nil),
+                ("POST /a\n\(form)\n\nx=1&nonce=a%3Bx=2;b", 0),
+            ]),
         Row(
             rules: ["body=/requestId", "body=/items/0/at"],
             recorded: [
@@ -78,8 +81,9 @@ struct ReplayRulesTests {
             (["arguments=a,,b"], [], [], "give arguments="), (["fields=a b"], [], [], "give arguments="),
             (["body"], [], [], "give arguments="), (["body=requestId"], [], [], "--ignore body=requestId is not a JSON pointer (RFC 6901)"),
             (["body=/~2"], [], [], "is not a JSON pointer"), (["body="], [], [], "is not a JSON pointer"),
-            ([], ["/~"], [], "--echo /~ is not"), ([], [""], [], "--echo needs"), ([], [], ["x"], "--shift-epoch x is not"),
-            ([], [], ["/x"], "--shift-epoch needs --shift-dates"),
+            ([], ["/~"], [], "--echo /~ is not"), ([], [""], [], "--echo : give a JSON pointer"), ([], [], ["x"], "--shift-epoch x is not"),
+            ([], [], ["/x"], "--shift-epoch needs --shift-dates"), ([], [], ["/x", "/x"], "--shift-epoch /x is given twice"),
+            ([], ["*"], [], "--echo *: give a JSON pointer"), ([], ["a*"], [], "the name of one argument"),
             (["arguments=" + (0...64).map { "a\($0)" }.joined(separator: ",")], [], [], "more than 64"),
         ] as [([String], [String], [String], String)])
     func mistakes(ignore: [String], echo: [String], epochs: [String], sentence: String) {
@@ -152,6 +156,22 @@ struct ReplayRulesTests {
             duration: 0)
     }
 
+    @Test("an echoed date replaces the recorded one, also if dates move and lengths before it change")
+    func echoedDate() throws {
+        let rules = try ReplayRules(ignore: [], echo: ["/at", "/n"], shiftsDates: true, epochs: ["/e", "/n"])
+        let post = { (at: String, n: String) in "POST /a\n\(json)\n\n{\"at\":\"\(at)\",\"n\":\(n)}" }
+        let recorded = Spelt.request(post("2023-11-14", "999999999"), Self.secrets, rules)
+        let content = #"{"e":999999999,"n":999999999,"x":["2023-11-14","2023-11-15"]}"#
+        // A day later.
+        let shift = DateShift(from: 1_700_000_000, to: 1_700_086_400)
+        let response = ReplayResponse(
+            Self.exchange(Spelt.fields([json]), content), origins: [], now: 0, rules, shift: shift, echoed: recorded.echoed)
+        let echoed = response.echoing(Spelt.request(post("2024-02-02", "7"), Self.secrets, rules)).content
+        #expect(String(decoding: echoed, as: UTF8.self) == #"{"e":1000086399,"n":7,"x":["2024-02-02","2023-11-16"]}"#)
+        let kept = response.echoing(Spelt.request("POST /a\n\(json)\n\n{}", Self.secrets, rules)).content
+        #expect(String(decoding: kept, as: UTF8.self) == #"{"e":1000086399,"n":1000086399,"x":["2023-11-15","2023-11-16"]}"#)
+    }
+
     // MARK: Dates
 
     @Test(
@@ -200,13 +220,13 @@ struct ReplayRulesTests {
             }
             let content = Array("{ \(items.joined(separator: ",\n")) }".utf8)
             let (from, to) = (Int64(generator.below(1_900_000_000)), Int64(generator.below(1_900_000_000)))
-            let moved = DateShift(from: from, to: to).move(content: content, epochs: [])
+            let moved = DateShift(from: from, to: to).move(content: content, epochs: []).content
             try demand(moved.count == content.count && JSONTextChecker.check(moved.span) == .valid, "no valid JSON of equal length")
             for index in content.indices where moved[index] != content[index] {
                 let isInName = String(decoding: content[index...].prefix { $0 != 0x2c && $0 != 0x7d }, as: UTF8.self).contains(" : ")
                 try demand(!isInName, "a name changed")
             }
-            try demand(DateShift(from: to, to: from).move(content: moved, epochs: []) == content, "the dates do not return")
+            try demand(DateShift(from: to, to: from).move(content: moved, epochs: []).content == content, "the dates do not return")
         }
     }
 
@@ -215,7 +235,13 @@ struct ReplayRulesTests {
         let day: Int64 = 86_400_000
         let second = 10 + 3 * day / 1_000
         let started = [nil, 5_000, 9_000, nil, 5_000 + day, 10_000 + 3 * day, 6_000]
-        #expect(Recording.sessions(started) == [nil, 5, 5, 5, 5, second, second])
+        #expect(Recording.sessions(started.map { ($0, nil) }) == [nil, 5, 5, 5, 5, second, second])
+    }
+
+    @Test("the captures of each replay form a session, also without a pause between them")
+    func capturedSessions() {
+        let exchanges: [(Int64?, String?)] = [(5_000, nil), (9_000, "a"), (11_000, "a"), (nil, "b"), (13_000, "b"), (14_000, nil)]
+        #expect(Recording.sessions(exchanges) == [5, 9, 9, nil, 13, 14])
     }
 }
 
@@ -254,12 +280,14 @@ struct ReplayReportTests {
         arguments: [
             (#"{"a":1,"b":{"c":[1,2]}}"#, #"{"a":1,"b":{"c":[1,3]}}"#, "/b/c/1"), (#"{"a":1}"#, #"{"a":1,"n/~":2}"#, "/n~1~0"),
             (#"{"b":1,"a":1}"#, #"{"a":1}"#, "/b"), (#"[1,2]"#, "[1]", "/1"), (#"{"z":1}"#, #"{"a":1,"z":1}"#, "/a"),
-            (#"{"a":[]}"#, #"{"a":{}}"#, "/a"), ("[1]", "{}", nil), ("[1]", "[1", nil), ("1", "2", nil),
+            (#"{"a":[]}"#, #"{"a":{}}"#, "/a"), (#"{"a":{"b":[{"c":1}]},"d":[0,1]}"#, #"{"a":{"b":[{"c":1}]},"d":[0,1,2]}"#, "/d/2"),
+            ("[1]", "{}", nil), ("[1]", "[1", nil), ("1", "2", nil),
         ] as [(String, String, String?)])
     func difference(recorded: String, content: String, pointer: String?) throws {
         let request = { (content: String, rules: ReplayRules) in Spelt.request("POST /b\n\(json)\n\n\(content)", Self.secrets, rules) }
         let replay = Replay([(request(recorded, ReplayRules()), Fields())], order: .repeating)
-        let sentence = replay.sentence(.otherContent(nearest: [0]), to: request(content, ReplayRules()))
+        let other = request(content, ReplayRules())
+        let sentence = replay.sentence(.otherContent(nearest: [0]), to: other, replay.difference(.otherContent(nearest: [0]), other))
         #expect(sentence.contains("It differs at ") == (pointer != nil))
         guard let pointer else { return }
         #expect(sentence.contains("It differs at \(pointer). The most similar"))
@@ -287,7 +315,31 @@ struct ReplayReportTests {
         #expect(refusal.isUnknown && replay.refused == 0)
         replay.add(request, response: Fields())
         #expect(replay.respond(to: request) == .serve(0) && replay.respond(to: request) == .serve(0))
-        #expect(replay.left == [] && replay.captured == 1)
+        #expect(replay.unused == [] && replay.captured == 1)
+    }
+
+    @Test("a response that was not captured is reported with the reason, also for a request that was refused before")
+    func notCaptured() throws {
+        var replay = Replay([], order: .repeating)
+        let target = "/" + String(repeating: "a", count: 300)
+        let request = Spelt.request("GET \(target)", Self.secrets)
+        _ = replay.respond(to: request)
+        for _ in 0..<2 { replay.note(.notRecorded(nearest: []), of: request, nil, notCaptured: "Too long.") }
+        let report = try #require(JSONValue(replay.report)?["without_response"]?.array)
+        #expect(report.map { $0["not_captured"]?.string } == [nil, "Too long."] && report.map { $0["count"]?.integer } == [1, 2])
+        #expect(report.allSatisfy { $0["target"]?.string == target })
+        #expect(replay.reportText.contains("(not recorded; not captured: Too long.)") && !replay.reportText.contains(target))
+    }
+
+    @Test("control characters in names of members do not reach the terminal")
+    func controlCharacters() {
+        let request = { (name: String) in Spelt.request("POST /b\n\(json)\n\n{\"\(name)\":1}", Self.secrets) }
+        var replay = Replay([(request("z"), Fields())], order: .repeating)
+        let other = request(#"\u001b[2J\u009b\u202e"#)
+        #expect(replay.respond(to: other) == .refuse(.otherContent(nearest: [0])))
+        let sentence = replay.sentence(.otherContent(nearest: [0]), to: other, replay.difference(.otherContent(nearest: [0]), other))
+        #expect(sentence.contains("It differs at /\u{fffd}[2J\u{fffd}\u{fffd}."))
+        #expect(replay.reportText.contains("differs in its content at /\u{fffd}[2J"))
     }
 
     @Test(

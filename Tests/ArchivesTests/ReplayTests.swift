@@ -140,9 +140,9 @@ struct ReplayTests {
     @Test("recorded requests that never came are counted")
     func left() {
         var replay = Replay(["GET /a", "GET /b"].map { (Spelt.request($0, secrets), Fields()) }, order: .once)
-        #expect(replay.left == [0, 1])
+        #expect(replay.unused == [0, 1])
         for _ in 0..<2 { _ = replay.respond(to: Spelt.request("GET /a", secrets)) }
-        #expect(replay.left == [1])
+        #expect(replay.unused == [1])
     }
 
     /// Number of recorded targets, length of their common prefix, and expected index of the nearest target.
@@ -180,26 +180,35 @@ struct ReplayTests {
         }
     }
 
-    @Test("in strict order a preflight that never came does not count as missing")
-    func leftPreflight() {
+    @Test("a preflight that was never requested does not count as unused", arguments: [ReplayOrder.repeating, .once, .strict])
+    func unusedPreflight(order: ReplayOrder) {
         var replay = Replay(
-            ["GET /a", "OPTIONS /a\nAccess-Control-Request-Method: PUT"].map { (Spelt.request($0, secrets), Fields()) }, order: .strict)
+            ["GET /a", "OPTIONS /a\nAccess-Control-Request-Method: PUT"].map { (Spelt.request($0, secrets), Fields()) }, order: order)
         _ = replay.respond(to: Spelt.request("GET /a", secrets))
-        #expect(replay.left == [])
+        #expect(replay.unused == [])
+    }
+
+    @Test("where another variant must not be served, a request with other values of Vary's fields is refused")
+    func otherVariant() {
+        let recorded = (Spelt.request("GET /a\nAccept-Language: de", secrets), Spelt.fields(["Vary: Accept-Language"]))
+        var replay = Replay([recorded], order: .repeating, needsVariant: true)
+        #expect(replay.respond(to: Spelt.request("GET /a\nAccept-Language: fr", secrets)) == .refuse(.otherVariant(nearest: [0])))
+        #expect(replay.respond(to: Spelt.request("GET /a\nAccept-Language: de\nCookie: a", secrets)) == .serve(0))
+        #expect(replay.reportText.contains("GET /a (other variant; GET /a differs in its fields)"))
     }
 
     @Test("a refusal names the nearest recorded requests and shows no secret")
     func sentences() {
         let replay = Replay(["GET /users?token=REDACTED", "GET /b"].map { (Spelt.request($0, secrets), Fields()) }, order: .repeating)
         let request = Spelt.request("GET /user?token=mine", secrets)
-        let sentence = replay.sentence(.notRecorded(nearest: [0, 1]), to: request)
+        let sentence = replay.sentence(.notRecorded(nearest: [0, 1]), to: request, nil)
         #expect(
             sentence
                 == "GET /user?token=REDACTED was not recorded. The most similar recorded requests are GET /users?token=REDACTED and GET /b."
         )
         let problem = String(
             decoding: replay.problem(
-                .outOfOrder(next: 1), status: 404, replay.sentence(.outOfOrder(next: 1), to: request)), as: UTF8.self)
+                .outOfOrder(next: 1), status: 404, replay.sentence(.outOfOrder(next: 1), to: request, nil)), as: UTF8.self)
         #expect(problem.contains("In strict order the next request must be GET /b, number 2 of 2, not GET /user?token=REDACTED."))
         #expect(problem.contains("\"target\": \"/b\"") && !problem.contains("mine"))
     }

@@ -52,6 +52,23 @@ struct SecretRedactionTests {
         #expect(secrets.redact(content: redacted, type: MediaType(Array(type.utf8)[...])) == redacted)
     }
 
+    @Test("names of redacted fields and of redacted members of responses are treated as secret, and ordinary names stay ordinary")
+    func namesOfResponse() throws {
+        let header = { (name: String) in #"{"name": "\#(name)", "value": "REDACTED"}"# }
+        let entry = #"""
+            {"request": {"method": "GET", "url": "http://a.test/x?code=REDACTED", "headers": [\#(header("Customer-Number"))]},
+             "response": {"status": 200, "headers": [\#(header("X-Ticket-Id")), {"name": "Content-Type", "value": "application/json"}],
+              "content": {"text": "{\"iban\":\"REDACTED\",\"z\":\"1\"}"}}}
+            """#
+        var secrets = SecretRedaction(fields: [])
+        secrets.addNames(of: try ArchivedExchange(#require(JSONValue(Array(entry.utf8)))))
+        for name in ["customer-number", "x-ticket-id"] { #expect(secrets.isSecret(field: name.utf8)) }
+        #expect(!secrets.isSecret(field: "content-type".utf8))
+        let type = MediaType(Array("application/json".utf8)[...])
+        let redacted = secrets.redact(content: Array(#"{"iban":"a","code":"b","customerNumber":"c"}"#.utf8), type: type)
+        #expect(String(decoding: redacted, as: UTF8.self) == #"{"iban":"REDACTED","code":"b","customerNumber":"REDACTED"}"#)
+    }
+
     @Test("names whose value is redacted in an archive are treated as secret")
     func namesOfArchive() throws {
         let entry = #"""

@@ -67,7 +67,12 @@ struct ReplayPlays {
     @Test("with --strict, recorded responses that were never requested set the exit code; a failed command's exit code takes precedence")
     func strict() throws {
         _ = try record(Self.origin()) { _ = try $0.get("/a") }
-        for (options, status) in [("", 0), ("--strict", 2), ("--strict -- sh -c 'exit 7'", 7), ("-- true", 0), ("--strict -- true", 2)] {
+        let rows = [
+            ("", 0), ("--strict", 2), ("--strict-order", 2), ("--strict -- sh -c 'exit 7'", 7), ("-- true", 0), ("--strict -- true", 2),
+            ("-- sh -c 'curl -s $API_URL/b'", 2), ("--allow-missing -- sh -c 'curl -s $API_URL/b'", 0),
+            ("--strict --allow-missing -- sh -c 'curl -s $API_URL/b'", 2),
+        ]
+        for (options, status) in rows {
             let outcome =
                 options.contains("--") && options.contains("-- ")
                 ? try CommandLineTool.run("replay \(har) \(options)").status
@@ -212,6 +217,9 @@ struct ReplayPlays {
             ("replay x --ignore nonce", 64, "--ignore nonce: give arguments=NAME,NAME"),
             ("replay x --ignore body=a", 64, "--ignore body=a is not a JSON pointer"), ("replay x --echo /~", 64, "--echo /~ is not"),
             ("replay x --shift-epoch /a", 64, "--shift-epoch needs --shift-dates"),
+            ("replay x --echo '*'", 64, "--echo *: give a JSON pointer"),
+            ("replay x --with-secrets", 64, "--with-secrets needs --capture-missing"),
+            ("replay x --report ./x", 64, "--report must not be the archive"),
             ("replay x --capture-missing api.example.com", 64, "--capture-missing has no scheme"),
             ("replay x --capture-missing http://a --once", 64, "--capture-missing is not possible with --once"),
             ("replay \(#filePath).none --ignore arguments=a", 1, "No such file"),

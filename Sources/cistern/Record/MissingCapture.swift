@@ -10,6 +10,16 @@ import JSON
 import Reactor
 import Upstream
 
+/// An exchange as a later replay of the archive reads it.
+struct CapturedExchange: Sendable {
+    /// Text of the archive.
+    let entry: [UInt8]
+    let request: ReplayRequest
+    /// Fields of the response.
+    let fields: Fields
+    let response: ReplayResponse
+}
+
 struct CaptureSettings {
     let upstream: UpstreamURL
     /// Base URL of captured exchanges in the archive: that of the recorded ones, so that one replay serves both.
@@ -22,10 +32,12 @@ struct CaptureSettings {
 /// `@unchecked Sendable` because mutable state is confined to `loop`; the worker thread gets only values.
 final class MissingCapture: @unchecked Sendable {
     enum Outcome: Sendable {
-        /// - Parameter captured: the exchange as a later replay of the archive reads it; nil if it cannot be replayed.
-        case response(ReplayResponse, captured: (request: ReplayRequest, fields: Fields, response: ReplayResponse)?)
-        /// - Parameter reason: a sentence.
-        case failed(reason: String)
+        /// - Parameter response: the upstream's response, with secrets.
+        case captured(CapturedExchange, response: ReplayResponse)
+        /// - Parameters:
+        ///   - reason: a sentence.
+        ///   - response: the upstream's response; nil if there is none.
+        case notCaptured(reason: String, response: ReplayResponse? = nil)
     }
 
     let loop: EventLoop
@@ -38,6 +50,8 @@ final class MissingCapture: @unchecked Sendable {
     /// Captured exchanges as texts of the archive.
     private(set) var entries: [[UInt8]] = []
     private var heldBytes = 0
+    /// Requests whose response is not complete.
+    private var running: [ObjectIdentifier: CaptureReceiver] = [:]
 
     /// Maximum number of connections to the upstream. Further requests wait.
     private static let connectionLimit = 32
@@ -56,18 +70,20 @@ final class MissingCapture: @unchecked Sendable {
             isOn: true, origin: Array(upstream.origin.lowercased().utf8), basePath: Array(upstream.basePath.utf8))
     }
 
-    /// Must be called before the loop stops.
-    func close() { client.close() }
+    /// Ends all running requests. Must be called before the loop stops.
+    func close() {
+        for receiver in running.values { receiver.end(.notCaptured(reason: "The replay stopped before the response was complete.")) }
+        client.close()
+    }
 
-    /// - Parameter then: called on the loop with the outcome, unless the transfer is cancelled.
-    /// - Returns: the transfer; nil if `then` was called already.
+    /// - Parameter then: called once on the loop with the outcome, also if the client has left.
     func forward(
         _ head: RequestHead, _ content: [UInt8], of owner: RequestClient, then: @escaping @Sendable (Outcome) -> Void
-    ) -> Transfer? {
+    ) {
+        guard !worker.isFull else { return then(.notCaptured(reason: "Too many responses wait to be captured.")) }
         if let refusal = RequestRefusal(head, fields) {
             let sentence = String(decoding: refusal.response(accept: nil, name: fields.settings.name).content.dropLast(), as: UTF8.self)
-            then(.failed(reason: sentence))
-            return nil
+            return then(.notCaptured(reason: sentence))
         }
         var origin = UpstreamRequestFields.Client(address: owner.text, isIPv6: owner.isIPv6, host: head.host)
         (origin.isSecure, origin.isTrusted) = (owner.isSecure, false)
@@ -77,12 +93,25 @@ final class MissingCapture: @unchecked Sendable {
         if sent.contains(.acceptEncoding) { sent.set(.acceptEncoding, AcceptedCoding.passedOn(sent)) }
         let request = UpstreamRequest(
             method: head.method, target: head.pathAndQuery, fields: sent, content: content.isEmpty ? .none : .length(content.count))
-        guard let transfer = client.start(request, receiver: CaptureReceiver(self, head, content, then)) else {
-            then(.failed(reason: "Too many requests wait for the upstream."))
-            return nil
+        let receiver = CaptureReceiver(self, head, content, then)
+        running[ObjectIdentifier(receiver)] = receiver
+        guard let transfer = client.start(request, receiver: receiver) else {
+            return receiver.end(.notCaptured(reason: "Too many requests wait for the upstream."))
         }
         if !content.isEmpty { transfer.write(whole: content) }
-        return transfer
+    }
+
+    fileprivate func remove(_ receiver: CaptureReceiver) { running[ObjectIdentifier(receiver)] = nil }
+
+    /// A sentence about a response that exceeds `CaptureSettings.limitBytes`.
+    var limitSentence: String { "Captured responses fill the limit of \(settings.limitBytes >> 20) MiB, so the response is not captured." }
+
+    /// Adds an exchange to the archive.
+    /// - Returns: false if captured exchanges fill the limit.
+    func keep(_ captured: CapturedExchange) -> Bool {
+        guard hold(captured.entry.count + captured.response.content.count) else { return false }
+        entries.append(captured.entry)
+        return true
     }
 
     fileprivate func hold(_ bytes: Int) -> Bool {
@@ -93,29 +122,33 @@ final class MissingCapture: @unchecked Sendable {
 
     fileprivate func release(_ bytes: Int) { heldBytes -= bytes }
 
-    /// Prepares a complete exchange on the worker thread.
+    /// Prepares a complete exchange on the worker thread. Releases the memory of the content afterwards.
     fileprivate func take(
-        _ head: RequestHead, _ requestContent: [UInt8], _ response: ResponseHead, _ content: [UInt8], started: Int64, duration: Int64,
-        then: @escaping @Sendable (Outcome) -> Void
+        _ head: RequestHead, _ requestContent: [UInt8], _ response: ResponseHead, _ content: [UInt8], isDelimited: Bool, started: Int64,
+        duration: Int64, then: @escaping @Sendable (Outcome) -> Void
     ) {
         worker.perform(content.count) { [settings, recording, location] in
             let fields = response.fields.removingHopByHop()
             let exchange = ArchivedExchange(
                 head, requestContent, ResponseHead(status: response.status, fields: location.kept(fields) ?? fields), content,
                 upstream: settings.base.description, started: started, duration: duration)
-            let entry = settings.writer.text(exchange)
             let now = started / 1_000
-            // Read as a later replay reads it, so that both serve equal responses, without secrets.
-            let captured = JSONValue(entry).flatMap { recording.prepare(captured: $0, of: settings.base, now: now) }
-            return (entry: entry, captured: captured, response: ReplayResponse(exchange, origins: recording.origins, now: now))
-        } then: { [self] made in
-            var captured = made.captured
-            if let one = captured, hold(made.entry.count + one.response.content.count) {
-                entries.append(made.entry)
-            } else {
-                captured = nil
+            let response = ReplayResponse(exchange, origins: recording.origins, now: now)
+            let isWhole = isDelimited || [.valid, .tooDeep, .lenient].contains(JSONTextChecker.check(exchange.content.span))
+            if !isWhole, MediaType(of: fields)?.isJSON == true {
+                return .notCaptured(
+                    reason: "The connection ended within the JSON content, so the response is not captured.", response: response)
             }
-            then(.response(made.response, captured: captured))
+            let entry = settings.writer.text(exchange)
+            // Read as a later replay reads it, so that both serve equal responses, without secrets.
+            guard let read = JSONValue(entry), let (request, fields, later) = recording.prepare(captured: read, of: settings.base, now: now)
+            else {
+                return .notCaptured(reason: "An archive cannot hold this exchange, so the response is not captured.", response: response)
+            }
+            return .captured(CapturedExchange(entry: entry, request: request, fields: fields, response: later), response: response)
+        } then: { [self] (outcome: Outcome) in
+            release(content.count)
+            then(outcome)
         }
     }
 }
@@ -138,27 +171,39 @@ private final class CaptureReceiver: TransferReceiver {
         (started, began) = (capture.loop.batchWallMilliseconds, capture.loop.time.monotonicMilliseconds)
     }
 
-    deinit { capture.release(content.count) }
+    /// Ends the request without a complete response.
+    func end(_ outcome: MissingCapture.Outcome) {
+        capture.remove(self)
+        capture.release(content.count)
+        then(outcome)
+    }
 
     func transfer(_ transfer: Transfer, informational head: ResponseHead) {}
 
-    func transfer(_ transfer: Transfer, received head: consuming ResponseHead) { response = head }
+    func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
+        response = head
+        guard MediaType(of: response.fields)?.isEssence("text/event-stream") == true else { return }
+        transfer.cancel()
+        end(.notCaptured(reason: "An event stream cannot be captured."))
+    }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
         guard capture.hold(bytes.count) else {
             transfer.cancel()
-            return then(.failed(reason: "Captured responses fill the limit, so this response cannot be captured."))
+            return end(.notCaptured(reason: capture.limitSentence))
         }
         content.append(copying: bytes)
     }
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         let duration = max(0, capture.loop.time.monotonicMilliseconds - began)
-        capture.take(head, requestContent, response, content, started: started, duration: duration, then: then)
+        capture.remove(self)
+        capture.take(
+            head, requestContent, response, content, isDelimited: isDelimited, started: started, duration: duration, then: then)
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
-        then(.failed(reason: "The upstream sent no complete response: \(error.text)."))
+        end(.notCaptured(reason: "The upstream sent no complete response: \(error.text)."))
     }
 
     func transferDrained(_ transfer: Transfer) {}

@@ -113,7 +113,7 @@ extension ArchivedExchange {
     }
 }
 
-/// Writes a file atomically: an existing file is replaced when the new one is complete. Only its owner has access.
+/// Writes a file atomically: an existing file is replaced when the new one is complete. Only the owner has access to a new file.
 final class NewFile {
     struct Failure: Error, CustomStringConvertible {
         let description: String
@@ -122,13 +122,16 @@ final class NewFile {
         init(_ path: String) { description = "\(path): \(SystemError.words())" }
     }
 
-    private let path: String
+    let path: String
     private let temporary: String
     private let file: Descriptor
+    private let isUpdate: Bool
     private var isPending = false
 
-    init(_ path: String) throws(Failure) {
-        self.path = path
+    /// - Parameter isUpdate: whether symbolic links are followed, and the mode of an existing file is kept.
+    init(_ path: String, isUpdate: Bool = false) throws(Failure) {
+        let path = isUpdate ? FilePath.resolved(path) : path
+        (self.path, self.isUpdate) = (path, isUpdate)
         temporary = "\(path).\(getpid()).new"
         file = Descriptor(csystem_open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
         guard file.isOpen else { throw Failure(path) }
@@ -150,6 +153,7 @@ final class NewFile {
 
     /// Replaces the existing file.
     func finish() throws(Failure) {
+        if isUpdate, let mode = FilePath.mode(path) { fchmod(file.number, mode) }
         guard fsync(file.number) == 0, rename(temporary, path) == 0 else { throw Failure(path) }
         isPending = false
     }

@@ -6,6 +6,7 @@ import CachePolicy
 import Dispatch
 import Downstream
 import Glibc
+import HTTPCore
 import Reactor
 
 struct ReplayCommand: ParsableCommand {
@@ -17,17 +18,24 @@ struct ReplayCommand: ParsableCommand {
             are served in their order, the last one repeatedly. Credentials may be any. A request that was not recorded gets 404, with the \
             three nearest recorded requests.
 
-            --ignore leaves parts of requests out of the comparison: arguments=NAME,NAME also in forms, body=/POINTER a value in JSON \
-            content (RFC 6901), and fields=NAME,NAME fields that select among responses: Range, credentials, and those of Vary. * stands \
-            for all. Requests that differ only in ignored parts share their responses, in the recorded order.
+            --ignore excludes parts of requests from the comparison. arguments=NAME,NAME excludes arguments of targets and forms. \
+            body=/POINTER excludes a value in JSON content (RFC 6901). fields=NAME,NAME excludes fields that select among responses: \
+            Range, credentials, and those of Vary. * stands for all. Requests that differ only in ignored parts share their responses, in \
+            the recorded order.
 
-            --echo /POINTER or --echo ARGUMENT ignores a value, too. Strings of the JSON response that equal the recorded value become the \
-            value of the request. --shift-dates moves dates by the age of the recording: fields, and strings in JSON content.
+            --echo /POINTER or --echo ARGUMENT also ignores a value. Strings of the JSON response that equal the recorded value are \
+            replaced by the value of the request. --shift-dates moves dates by the age of the recording: fields, and strings in JSON \
+            content.
+
+            --capture-missing forwards requests that were not recorded, and adds their responses to the archive at the end. Secrets become \
+            \(SecretRedaction.placeholder), as in recordings. A request also counts as not recorded if it has other values of the fields \
+            that Vary names.
 
             The address is written to standard output. Serves until SIGINT or SIGTERM, and then reports on standard error. With a command \
             after --, serves while that command runs, and listens on any free port unless --listen names one. Ends with the command's exit \
-            code if it is not 0. Exits with 2 if a request had no recorded response; with --strict or --strict-order, also if a recorded \
-            response was never requested. Exits with 1 if the file cannot be read, is no HTTP archive, or the address is not available.
+            code if it is not 0. Exits with 2 if a request had no recorded response and was not captured, unless --allow-missing is \
+            given. With --strict or --strict-order, also exits with 2 if a recorded response was never requested. Preflights do not \
+            count. Exits with 1 if a file cannot be read or written, is no HTTP archive, or the address is not available.
 
             Examples:
               cistern replay api.har
@@ -61,7 +69,7 @@ struct ReplayCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "JSON pointer or argument of requests: ignore its value, and put it into responses for the recorded one. May be repeated.",
+            "JSON pointer or argument of requests. Its value is ignored, and replaces the recorded value in responses. May be repeated.",
             valueName: "value"))
     var echo: [String] = []
 
@@ -70,7 +78,7 @@ struct ReplayCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "With --shift-dates, also move the seconds or milliseconds since 1970 at this JSON pointer of responses. May be repeated.",
+            "JSON pointer of seconds or milliseconds since 1970 in responses, which --shift-dates also moves. May be repeated.",
             valueName: "pointer"))
     var shiftEpoch: [String] = []
 
@@ -82,13 +90,19 @@ struct ReplayCommand: ParsableCommand {
 
     @OptionGroup var redaction: RedactionOptions
 
-    @Flag(help: "Also fail if a recorded response was never requested.")
+    @Flag(help: "Exit with 2 also if a recorded response was never requested.")
     var strict = false
 
-    @Option(help: ArgumentHelp("File for a report in JSON: requests without a recorded response, and the reverse.", valueName: "file"))
+    @Flag(help: "Exit with 0 although requests had no recorded response.")
+    var allowMissing = false
+
+    @Option(
+        help: ArgumentHelp(
+            "File for a JSON report of requests without a recorded response, and of recorded responses that were never requested.",
+            valueName: "file"))
     var report: String?
 
-    @Option(help: ArgumentHelp("Delay of responses: none, or recorded for the upstream's recorded time.", valueName: "which"))
+    @Option(help: ArgumentHelp("Delay of responses: none, or recorded for the recorded duration.", valueName: "which"))
     var delay = Delay.none
 
     @Option(
@@ -104,7 +118,13 @@ struct ReplayCommand: ParsableCommand {
             throw ValidationError("--allow-origin: \(origin) is not an origin as browsers send it, such as http://localhost:3000.")
         }
         _ = try rules()
-        guard let captureMissing else { return }
+        if let report, FilePath.resolved(report) == FilePath.resolved(file) {
+            throw ValidationError("--report must not be the archive.")
+        }
+        guard let captureMissing else {
+            guard !redaction.withSecrets else { throw ValidationError("--with-secrets needs --capture-missing.") }
+            return
+        }
         guard !once, !strictOrder else { throw ValidationError("--capture-missing is not possible with --once or --strict-order.") }
         do throws(UpstreamURL.Mistake) { _ = try UpstreamURL(checking: captureMissing) } catch {
             throw ValidationError("--capture-missing \(error.clause)")
@@ -131,13 +151,13 @@ struct ReplayCommand: ParsableCommand {
     private func serve() throws {
         let signals = Signals(isForCommand: served.isGiven)
         let address = try listening.address(for: served)
-        let (archive, recording) = try read()
+        let (recording, byteCount) = try read()
         // Fails before the replay if a file cannot be written.
         let reportFile = try report.map { try NewFile($0) }
-        let captured = try capture(archive, recording).map { (settings: $0, file: try NewFile(file)) }
+        let capture = try capture(recording, byteCount).map { (settings: $0, file: try NewFile(file, isUpdate: true)) }
         let options = ReplayOptions(
             order: strictOrder ? .strict : once ? .once : .repeating, delays: delay == .recorded, origins: allowOrigin,
-            capture: captured?.settings)
+            capture: capture?.settings)
         let server: ReplayServer
         do throws(ListenError) {
             server = try ReplayServer(recording, options, at: address)
@@ -151,46 +171,54 @@ struct ReplayCommand: ParsableCommand {
         if served.isGiven { status = served.run(at: server.address.url, signals) } else { signals.wait() }
         let (replay, entries) = Self.stop(server)
         StandardError.write("\(replay.reportText)\n")
-        do throws(NewFile.Failure) {
-            try reportFile?.finish(with: [replay.report])
-            if let captured, !entries.isEmpty {
-                try captured.file.finish(with: captured.settings.writer.pieces(of: archive, adding: entries))
-                StandardError.write("\(entries.count) exchanges added to \(file)\n")
-            }
-        } catch {
-            StandardError.write("cistern: \(error)\n")
-            throw ExitCode(status == 0 ? 1 : status)
+        let isArchiveWritten = Self.isDone {
+            guard let capture, !entries.isEmpty else { return }
+            try ArchiveUpdate.add(entries, capture.settings.writer, to: capture.file)
+            StandardError.write("\(entries.count) exchanges added to \(file)\n")
         }
+        let isReportWritten = Self.isDone { try reportFile?.finish(with: [replay.report]) }
         if status != 0 { throw ExitCode(status) }
-        let isComplete = replay.refused == 0 && (!strict && !strictOrder || replay.left.isEmpty)
+        guard isArchiveWritten, isReportWritten else { throw ExitCode.failure }
+        let isComplete = (allowMissing || replay.refused == 0) && (!strict && !strictOrder || replay.unused.isEmpty)
         guard isComplete else { throw ExitCode.unmatched }
     }
 
-    private func read() throws -> (archive: ArchiveReader, recording: Recording) {
+    /// Writes a file. Returns false, after a message, if that fails.
+    private static func isDone(_ write: () throws -> Void) -> Bool {
+        do { try write() } catch {
+            StandardError.write("cistern: \(error)\n")
+            return false
+        }
+        return true
+    }
+
+    private func read() throws -> (recording: Recording, byteCount: Int) {
         let rules = try rules()
         do throws(ArchiveReader.Mistake) {
             let origins = try origins()
-            let isNew = captureMissing != nil && access(file, F_OK) != 0 && errno == ENOENT
-            let reader = try ArchiveReader(isNew ? Array("{\"log\":{\"entries\":[]}}".utf8) : ArchiveFile.read(file))
+            let reader = try ArchiveReader(ArchiveFile.read(file, isOptional: captureMissing != nil))
             let secrets = SecretRedaction(fields: CredentialSettings().fields, names: redaction.secret)
             let recording = try Recording(reader, origins: origins, secrets: secrets, rules, now: Int64(time(nil)))
-            guard recording.responses.isEmpty, captureMissing == nil else { return (reader, recording) }
+            guard recording.responses.isEmpty, captureMissing == nil else { return (recording, reader.byteCount) }
             throw ArchiveReader.Mistake("it contains no response that can be served\(Self.text(recording.omitted))")
         } catch {
             throw AdminFailure("\(file): \(error)")
         }
     }
 
-    private func capture(_ archive: ArchiveReader, _ recording: Recording) -> CaptureSettings? {
-        guard let captureMissing, let upstream = UpstreamURL(captureMissing),
-            let base = ArchiveOrigin(origin.first ?? archive.upstream ?? captureMissing)
-        else { return nil }
+    private func capture(_ recording: Recording, _ byteCount: Int) throws -> CaptureSettings? {
+        guard let captureMissing else { return nil }
+        guard let upstream = UpstreamURL(captureMissing), let base = recording.captureOrigin(captureMissing) else {
+            throw AdminFailure("--capture-missing is not an http or https URL")
+        }
         StandardError.write("Requests that were not recorded are forwarded to \(captureMissing)\n")
         let secrets = redaction.withSecrets ? nil : recording.secrets
         return CaptureSettings(
             upstream: upstream, base: base,
-            writer: ArchiveWriter(upstream: base.description, version: Version.text, secrets: secrets),
-            limitBytes: min(Recorder.heldLimitBytes, ArchiveReader.limitBytes - archive.byteCount))
+            writer: ArchiveWriter(
+                upstream: base.description, version: Version.text, secrets: secrets,
+                session: RFC3339.format(milliseconds: Int64(time(nil)) * 1_000)),
+            limitBytes: min(Recorder.heldLimitBytes, ArchiveReader.limitBytes - byteCount))
     }
 
     private func origins() throws(ArchiveReader.Mistake) -> [ArchiveOrigin] {
@@ -283,15 +311,5 @@ struct ReadinessOptions: ParsableArguments {
         let line = Array("\(url)\n".utf8)
         let written = WholeWrite.write(line, to: file.number)
         guard written == line.count else { throw AdminFailure("--ready-fd \(descriptor): \(SystemError.words())") }
-    }
-}
-
-enum ArchiveFile {
-    /// - Throws: a sentence if the file cannot be read. `ArchiveReader` rejects files that are too long.
-    static func read(_ path: String) throws(ArchiveReader.Mistake) -> [UInt8] {
-        guard let bytes = FileContent.read(path, limit: ArchiveReader.limitBytes + 1) else {
-            throw ArchiveReader.Mistake(SystemError.words())
-        }
-        return bytes
     }
 }

@@ -43,9 +43,13 @@ final class ReplayServer: @unchecked Sendable {
         loop.execute { [self] in
             listener.close()
             connections.drain(deadline: deadline) { [self] in
-                let (replay, captured) = (receiver.replay, receiver.capture?.entries ?? [])
                 receiver.capture?.close()
-                loop.stop { then(replay, captured) }
+                // The worker prepares captured responses in order, so this comes after them.
+                receiver.worker.perform(0) {
+                } then: { [self] in
+                    let (replay, captured) = (receiver.replay, receiver.capture?.entries ?? [])
+                    loop.stop { then(replay, captured) }
+                }
             }
         }
     }
@@ -86,7 +90,7 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
     private var logged = 0
 
     init(_ recording: Recording, _ options: ReplayOptions, loop: EventLoop, budget: ContentBudget) {
-        replay = Replay(recording.requests, order: options.order)
+        replay = Replay(recording.requests, order: options.order, needsVariant: options.capture != nil)
         cors = ReplayCORS(recording.requests.map(\.response), origins: options.origins)
         (responses, secrets, rules) = (recording.responses, recording.secrets, recording.rules)
         let worker = LoopWorker(loop: loop)
@@ -113,8 +117,7 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
         }
         switch decision {
         case .serve(let number):
-            let response = responses[number]
-            return .send(.recorded(response.echoing(request)), after: delays ? .milliseconds(response.duration) : .zero)
+            return .send(.recorded(responses[number].echoing(request)), after: delays ? .milliseconds(responses[number].duration) : .zero)
         case .refuse(let refusal):
             if let capture, refusal.isUnknown { return .forward(capture, refusal) }
             return .send(refuse(refusal, request, head))
@@ -123,17 +126,37 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
 
     /// - Parameter reason: why the request was not captured; nil if it was not forwarded.
     func refuse(_ refusal: ReplayRefusal, _ request: ReplayRequest, _ head: RequestHead, reason: String? = nil) -> Response {
-        replay.note(refusal, of: request)
-        let sentence = replay.sentence(refusal, to: request) + (reason.map { " \($0)" } ?? "")
+        let difference = replay.difference(refusal, request)
+        replay.note(refusal, of: request, difference, notCaptured: reason)
+        let sentence = replay.sentence(refusal, to: request, difference) + (reason.map { " \($0)" } ?? "")
         log(sentence)
         var own = OwnResponse(status: 404, sentence: sentence, accept: head.fields.combined(.accept))
         if own.contentType.isProblem { own.content = replay.problem(refusal, status: 404, sentence) }
         return .own(own)
     }
 
-    func add(_ captured: (request: ReplayRequest, fields: Fields, response: ReplayResponse)) {
-        replay.add(captured.request, response: captured.fields)
-        responses.append(captured.response)
+    /// Returns the response to a request that was forwarded.
+    func response(
+        _ outcome: MissingCapture.Outcome, from capture: MissingCapture, _ refusal: ReplayRefusal, to request: ReplayRequest,
+        _ head: RequestHead
+    ) -> Response {
+        switch outcome {
+        case .captured(let captured, let response):
+            // The response to an equal request may have been captured meanwhile.
+            if head.method.isSafe, case .serve(let number) = replay.serveIfRecorded(request) {
+                return .recorded(responses[number].echoing(request))
+            }
+            guard capture.keep(captured) else {
+                _ = refuse(refusal, request, head, reason: capture.limitSentence)
+                return .recorded(response)
+            }
+            replay.add(captured.request, response: captured.fields)
+            responses.append(captured.response)
+            return .recorded(response)
+        case .notCaptured(let reason, let response):
+            let refused = refuse(refusal, request, head, reason: reason)
+            return response.map { .recorded($0) } ?? refused
+        }
     }
 
     enum Answer {
@@ -173,8 +196,6 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
     private let hold: ContentHold
     private var content: [UInt8] = []
     private var timer: LoopTimer?
-    /// The request to the upstream; nil if there is none.
-    private var transfer: Transfer?
 
     init(_ receiver: ReplayReceiver, _ head: RequestHead, _ stream: any ClientStream) {
         (self.receiver, self.head, self.stream) = (receiver, head, stream)
@@ -208,19 +229,9 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
         case .send(let response, after: .zero): send(response)
         case .send(let response, let delay): timer = receiver.loop.schedule(after: delay) { self.send(response) }
         case .forward(let capture, let refusal):
-            transfer = capture.forward(head, content, of: stream.client) { [self] in captured($0, refusal, request) }
-        }
-    }
-
-    private func captured(_ outcome: MissingCapture.Outcome, _ refusal: ReplayRefusal, _ request: ReplayRequest) {
-        transfer = nil
-        switch outcome {
-        case .response(let response, let captured):
-            if let captured { receiver.add(captured) }
-            send(.recorded(response))
-        case .failed(let reason):
-            guard stream != nil else { return }
-            send(receiver.refuse(refusal, request, head, reason: reason))
+            capture.forward(head, content, of: stream.client) { [self] outcome in
+                send(receiver.response(outcome, from: capture, refusal, to: request, head))
+            }
         }
     }
 
@@ -265,17 +276,12 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
 
     func responseDrained() {}
 
+    /// A request that was forwarded continues, because the upstream may have acted on it.
     func clientLeft() {
         stream = nil
         timer?.cancel()
         timer = nil
-        transfer?.cancel()
-        transfer = nil
     }
 
-    func respondNow() {
-        transfer?.cancel()
-        transfer = nil
-        refuse(503, "The replay is stopping.")
-    }
+    func respondNow() { refuse(503, "The replay is stopping.") }
 }

@@ -54,7 +54,7 @@ enum ArchiveProperty {
         guard case .refuse(let refusal) = replay.respond(to: strange) else {
             throw Violation(description: "an unrecorded request gets a response")
         }
-        _ = replay.problem(refusal, status: 404, replay.sentence(refusal, to: strange))
+        _ = replay.problem(refusal, status: 404, replay.sentence(refusal, to: strange, replay.difference(refusal, strange)))
     }
 
     /// Checks that ignored parts never prevent a response, and that moved dates and echoes keep JSON valid.

@@ -2,8 +2,8 @@
 
 import HTTPCore
 
-/// Position of a value in a JSON text.
-public struct JSONPlace: Equatable, Sendable {
+/// Range of a value in a JSON text.
+public struct JSONValueRange: Equatable, Sendable {
     /// The value, with the quotes of a string.
     public let value: Range<Int>
     /// The value with the name of its member. Equal to `value` outside objects.
@@ -11,11 +11,11 @@ public struct JSONPlace: Equatable, Sendable {
 }
 
 extension JSONPointer {
-    /// Returns the position of the value; nil if there is none. Of several members with one name, the first counts.
+    /// Returns the range of the value; nil if there is none. Of several members with one name, the first counts.
     /// - Parameter text: text that `JSONTextChecker` accepted as valid.
-    public func place(in text: Span<UInt8>) -> JSONPlace? {
+    public func range(in text: Span<UInt8>) -> JSONValueRange? {
         text.withUnsafeBufferPointer { text in
-            var search = PlaceSearch(tokens)
+            var search = ValueSearch(tokens)
             var cursor = JSONCursor(text)
             while let token = cursor.next(), search.take(token, end: cursor.position, text) {}
             return search.found
@@ -27,7 +27,7 @@ extension JSONPointer {
     ///   - pointers: none of them is empty.
     ///   - text: text that `JSONTextChecker` accepted as valid.
     public static func removing(_ pointers: [JSONPointer], from text: [UInt8]) -> [UInt8] {
-        let members = pointers.compactMap { $0.place(in: text.span)?.member }.sorted { $0.lowerBound < $1.lowerBound }
+        let members = pointers.compactMap { $0.range(in: text.span)?.member }.sorted { $0.lowerBound < $1.lowerBound }
         let isSpace = { (byte: UInt8) in byte == 0x20 || byte == 0x0a || byte == 0x0d || byte == 0x09 }
         let comma = UInt8(ascii: ",")
         var out: [UInt8] = []
@@ -46,21 +46,21 @@ extension JSONPointer {
     }
 }
 
-/// Follows one pointer through the text. Containers on the way are those that the pointer's tokens lead to.
-private struct PlaceSearch {
+/// Follows one pointer through the text. Containers on the path are those that contain the value.
+private struct ValueSearch {
     private let tokens: [[UInt8]]
-    /// Number of open containers on the way.
+    /// Number of open containers on the path.
     private var depth = 0
-    /// Number of open containers beside the way, or within the value.
+    /// Number of open containers outside the path, or within the value.
     private var inner = 0
-    /// Index of the next element if the innermost container on the way is an array; nil in an object.
+    /// Index of the next element if the innermost container on the path is an array; nil in an object.
     private var element: Int?
     /// In an object, whether the next value matches, and the start of its name.
     private var isNext = false
     private var nameStart = 0
     /// Start of the value while its container is open.
     private var start: Int?
-    private(set) var found: JSONPlace?
+    private(set) var found: JSONValueRange?
     private var scratch: [UInt8] = []
 
     init(_ tokens: [[UInt8]]) { self.tokens = tokens }
@@ -86,12 +86,12 @@ private struct PlaceSearch {
     }
 
     private mutating func takeScalar(_ range: Range<Int>) -> Bool {
-        guard inner == 0, isOnWay() else { return true }
+        guard inner == 0, isOnPath() else { return true }
         return depth == tokens.count ? finish(range) : false
     }
 
     private mutating func open(at position: Int, isArray: Bool) -> Bool {
-        guard inner == 0, isOnWay() else {
+        guard inner == 0, isOnPath() else {
             inner += 1
             return true
         }
@@ -104,7 +104,7 @@ private struct PlaceSearch {
         return true
     }
 
-    private mutating func isOnWay() -> Bool {
+    private mutating func isOnPath() -> Bool {
         guard depth > 0 else { return true }
         guard let element else { return isNext }
         self.element = element + 1
@@ -112,7 +112,7 @@ private struct PlaceSearch {
     }
 
     private mutating func finish(_ range: Range<Int>) -> Bool {
-        found = JSONPlace(value: range, member: (depth > 0 && element == nil ? nameStart : range.lowerBound)..<range.upperBound)
+        found = JSONValueRange(value: range, member: (depth > 0 && element == nil ? nameStart : range.lowerBound)..<range.upperBound)
         return false
     }
 }

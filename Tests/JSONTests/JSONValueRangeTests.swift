@@ -1,11 +1,11 @@
-// Tests of positions in JSON texts, and of the removal of values.
+// Tests of ranges of JSON values, and of the removal of values.
 
 import JSON
 import TestSupport
 import Testing
 
-@Suite("Positions in JSON texts")
-struct JSONPlaceTests {
+@Suite("Ranges of JSON values")
+struct JSONValueRangeTests {
     struct Row: CustomTestStringConvertible {
         let text: String
         let pointers: [String]
@@ -48,10 +48,10 @@ struct JSONPlaceTests {
             guard let value = JSONValue(text) else { throw ScheduleFailure("no JSON") }
             let path = "/" + (0...random.below(3)).map { _ in steps[random.below(steps.count)] }.joined(separator: "/")
             let pointer = try #require(JSONPointer(path))
-            let place = pointer.place(in: text.span)
-            try demand((place != nil) == JSONPointer.found([pointer], in: text.span)[0], "\(path) is found once")
-            guard let place else { return }
-            let part = JSONValue(Array(text[place.value]))
+            let range = pointer.range(in: text.span)
+            try demand((range != nil) == JSONPointer.found([pointer], in: text.span)[0], "\(path) is found once")
+            guard let range else { return }
+            let part = JSONValue(Array(text[range.value]))
             try demand(part != nil && part == pointer.value(in: value), "\(path) has another value")
             let rest = JSONPointer.removing([pointer], from: text)
             guard let left = JSONValue(rest) else { throw ScheduleFailure("invalid without \(path)") }
