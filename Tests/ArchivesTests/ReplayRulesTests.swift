@@ -249,7 +249,7 @@ struct ReplayRulesTests {
 struct ReplayReportTests {
     private static let secrets = SecretRedaction(fields: [])
 
-    @Test("the report names requests without a recorded response, the part that differs, and recorded requests that never came")
+    @Test("the report names requests without a recorded response, the part that differs, and recorded responses that were never requested")
     func report() throws {
         let recorded = ["GET /a?x=1", "POST /b\n\(json)\n\n{\"a\":1}", "GET /c"].map { (Spelt.request($0, Self.secrets), Fields()) }
         var replay = Replay(recorded, order: .repeating)

@@ -107,7 +107,7 @@ struct ReplayTests {
                 ("GET /a", .refuse(.otherContent(nearest: [0, 1]))),
             ]),
         ReplayRow(
-            sentence: "strict: preflights come when they come, as often as they like",
+            sentence: "strict: preflights are served at any time and repeatedly",
             recorded: ["POST /a", "OPTIONS /a\nAccess-Control-Request-Method: POST", "GET /b"], order: .strict,
             steps: [
                 ("OPTIONS /a\nAccess-Control-Request-Method: POST", .serve(1)), ("POST /a", .serve(0)),
@@ -137,7 +137,7 @@ struct ReplayTests {
         #expect(replay.served == served && replay.refused == row.steps.count - served)
     }
 
-    @Test("recorded requests that never came are counted")
+    @Test("recorded responses that were never requested are counted")
     func left() {
         var replay = Replay(["GET /a", "GET /b"].map { (Spelt.request($0, secrets), Fields()) }, order: .once)
         #expect(replay.unused == [0, 1])

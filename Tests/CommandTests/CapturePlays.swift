@@ -89,6 +89,20 @@ struct CapturePlays {
         #expect(access(har, F_OK) != 0)
     }
 
+    @Test("fields and members that the recording redacted are redacted in captures, too")
+    func secrets() throws {
+        let origin = ScriptedOrigin { _ in [.json(#"{"iban":"tell-nobody"}"#, ["X-Customer: tell-nobody"])] }
+        let record = try RunningCommand(
+            "record --upstream http://127.0.0.1:\(origin.port) --har \(har) --secret iban --secret x-customer", in: temporary.path)
+        #expect(try record.get("/a").status == 200)
+        #expect(record.stop().status == 0)
+        let replay = try capture(from: origin)
+        #expect(try replay.request("GET", "/b", [("X-Customer", "tell-nobody")]).text.contains("tell-nobody"))
+        #expect(replay.stop().status == 0)
+        let archive = try TestTools.read(har)
+        #expect(archive.contains("/b") && !archive.contains("tell-nobody"))
+    }
+
     @Test("a request whose client has left is reported")
     func clientLeft() throws {
         let origin = ScriptedOrigin { _ in [.hang] }

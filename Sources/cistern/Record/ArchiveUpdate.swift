@@ -26,7 +26,7 @@ enum ArchiveUpdate {
     }
 }
 
-/// Exclusive lock of an archive among the replays that add entries.
+/// Exclusive lock of an archive among the replays that add entries. Creates the file if it does not exist.
 private final class ArchiveLock {
     private let file: Descriptor
 

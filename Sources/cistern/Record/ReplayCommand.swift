@@ -15,8 +15,8 @@ struct ReplayCommand: ParsableCommand {
         abstract: "Serve an HTTP archive, such as one written by `record`, without an upstream.",
         discussion: """
             A request gets the response that was recorded for its method, target and content. Several recorded responses of one request \
-            are served in their order, the last one repeatedly. Credentials may be any. A request that was not recorded gets 404, with the \
-            three nearest recorded requests.
+            are served in their order, the last one repeatedly. Any credentials match recorded ones. A request that was not recorded gets \
+            404, with the three most similar recorded requests.
 
             --ignore excludes parts of requests from the comparison. arguments=NAME,NAME excludes arguments of targets and forms. \
             body=/POINTER excludes a value in JSON content (RFC 6901). fields=NAME,NAME excludes fields that select among responses: \
