@@ -261,6 +261,7 @@ private struct IndexPart {
     /// - Returns: the notes of at most `limit` slots, and the next slot; nil if no note remains.
     mutating func takeUnwrittenNotes(from first: Int, limit: Int) -> (notes: [WrittenNote], next: Int?) {
         var taken: [WrittenNote] = []
+        taken.reserveCapacity(min(unwrittenNotes, limit))
         let end = min(first + limit, entries.count)
         var slot = first
         while slot < end, unwrittenNotes > 0 {

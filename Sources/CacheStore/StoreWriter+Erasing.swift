@@ -116,10 +116,13 @@ extension StoreWriter {
             let isKeyDamaged = KeyHash(key, seed: seed) != header.hash
             if isKeyDamaged { store.dropDamaged(header.hash, segment.number, offset) }
             guard store.state.withLock({ $0.index.find(header.hash)?.leads(to: segment.number, offset) }) != true else { return }
-            parts.append(ErasedPart(range: offset..<offset + header.recordBytes, isDamage: false))
+            // A later start must still find a damaged mark, because the items that it removed are unknown.
+            let isDamage =
+                header.retention.isNeeded && SegmentScan.content(of: header, in: segment, at: offset, seed: seed) == .damaged
+            parts.append(ErasedPart(range: offset..<offset + header.recordBytes, isDamage: isDamage))
             isNeeded = isNeeded || isKeyDamaged || isMeant(key)
         }
-        let damage = scan.damage.filter(segment.hasUnerasedDamage)
+        let damage = scan.damage.compactMap(segment.unerasedDamage)
         guard isNeeded || !damage.isEmpty else { return [] }
         return (parts + damage.map { ErasedPart(range: $0, isDamage: true) }).sorted { $0.range.lowerBound < $1.range.lowerBound }
     }
@@ -154,9 +157,13 @@ private struct ErasedPart {
 extension Segment {
     private static let pieceBytes = 1 << 20
 
-    /// Whether a damaged span has bytes that were not erased.
-    fileprivate func hasUnerasedDamage(_ span: Range<Int>) -> Bool {
-        UnsafeRawBufferPointer(start: base + span.lowerBound, count: span.count).contains { $0 != 0 && $0 != ErasedPart.damageByte }
+    /// Returns a damaged span without the zeros at its end; nil if all of its bytes were erased.
+    fileprivate func unerasedDamage(_ span: Range<Int>) -> Range<Int>? {
+        let bytes = UnsafeRawBufferPointer(start: base + span.lowerBound, count: span.count)
+        guard bytes.contains(where: { $0 != 0 && $0 != ErasedPart.damageByte }), let last = bytes.lastIndex(where: { $0 != 0 }) else {
+            return nil
+        }
+        return span.lowerBound..<span.lowerBound + last + 1
     }
 
     /// Writes a copy of the file, and gives it the file's name. Returns when both are on the disk.

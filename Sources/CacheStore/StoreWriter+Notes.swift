@@ -18,8 +18,18 @@ extension StoreWriter {
         }
     }
 
+    /// Maximum number of traversals of the index in `writeNotesNow`. A traversal misses notes that move or change meanwhile.
+    private static let traversalLimit = 8
+
     /// Writes all changed notes, and waits for it.
-    func writeNotesNow(_ store: ResponseStore) { serial.sync { writeNotes(store) } }
+    func writeNotesNow(_ store: ResponseStore) {
+        serial.sync {
+            for _ in 0..<Self.traversalLimit {
+                writeNotes(store)
+                guard mayWriteNotes, store.state.withLock({ $0.index.unwrittenNotes }) > 0 else { return }
+            }
+        }
+    }
 
     /// Writes all changed notes. Must be called on the writer's queue. Locks the index for a limited number of slots at a time.
     /// - Parameters:

@@ -50,8 +50,8 @@ extension APICacheState {
 
     /// Stores an item of the other process. An existing mark with a later time is kept.
     private func follow(_ item: NewItem) {
-        // One process stores responses, so the other one's bound of request times is without meaning. Both would raise each other's bound
-        // into the future, and requests with times in the future are not shared.
+        // Each process has its own bound of request times. If processes applied each other's bounds, they would raise them into the future,
+        // and responses with request times in the future are not shared.
         guard item.key != StoredTimes.key else { return }
         var item = item
         var time = ResponseCache.timeOfMark(item.metadata.span)

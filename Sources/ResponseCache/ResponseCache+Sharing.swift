@@ -239,8 +239,9 @@ extension ResponseCache {
     }
 
     /// Returns a function that decides whether a purge may cover a record: by its key, or by its tags if a tag is purged.
-    public func purges(of record: FleetRecord, for lookUp: FleetLookUp) -> (_ selection: [UInt8]) -> Bool {
-        lazy var compared = ComparedRecord(record, ownKey: lookUp.keys.own)
+    /// - Parameter budget: shared by all records of a search.
+    public func purges(of record: FleetRecord, for lookUp: FleetLookUp, within budget: PurgeBudget) -> (_ selection: [UInt8]) -> Bool {
+        lazy var compared = ComparedRecord(record, ownKey: lookUp.keys.own, budget)
         return { [selections] selection in selections.maySelect(selection, compared) }
     }
 

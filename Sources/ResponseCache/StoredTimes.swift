@@ -47,9 +47,9 @@ final class StoredTimes: Sendable {
 
     /// Writes the exact time before the store is closed in an orderly way, or handed over.
     func writeExactTime() {
-        guard let latest = times.latestRequest else { return }
         bound.withLock { bound in
-            guard latest.milliseconds < bound else { return }
+            // Read under the lock: a response whose time was noted before is included, and one that is noted later raises the bound again.
+            guard let latest = times.latestRequest, latest.milliseconds < bound else { return }
             bound = latest.milliseconds
             insert(bound)
         }

@@ -10,6 +10,7 @@ public struct UserCredential: Sendable, Equatable {
         case empty = "the credential is empty"
         case tooLong = "the credential is longer than 16 KiB"
         case tooManyFields = "the credential has more than four fields"
+        case severalHosts = "the credential has more than one Host line: repeat the purge for each host"
         case malformed = "the credential has a control character, or a line that is not of the form NAME: VALUE"
     }
 
@@ -37,6 +38,7 @@ public struct UserCredential: Sendable, Equatable {
         let fields = all.map(Self.field)
         guard all.count == 1 || fields.allSatisfy({ $0 != nil }) else { throw .malformed }
         lines = fields.compactMap(\.self)
+        guard lines.count(where: Self.isHost) < 2 else { throw .severalHosts }
     }
 
     /// nil if the line does not begin with a field name and a colon.

@@ -24,15 +24,12 @@ extension ProxyServer {
         let caches = serving.apis.compactMap { api in
             api.state.cache.map { ResponseCache($0, mayWait: true) { [unowned self] in cacheTime } }
         }
-        guard !selected.isEmpty, caches.count == serving.apis.count else { return then() }
-        let names = selected.map { serving.apis[$0].name }.filter { !$0.isEmpty }
-        let selections = selected.flatMap { index in
-            serving.apis[index].state.routes.exclusions.map { exclusion in
-                FleetSelection(exclusion.criteria, apis: serving.apis[index].name.isEmpty ? [] : [serving.apis[index].name])
-            }
+        let announced = announceExclusions(of: serving)
+        guard !selected.isEmpty, caches.count == serving.apis.count else {
+            publish(announced)
+            return then()
         }
-        // Other nodes may have stored responses that this node has not.
-        let announced = selections.compactMap { announcePurge($0, isSoft: false) }
+        let names = selected.map { serving.apis[$0].name }.filter { !$0.isEmpty }
         guard caches[0].canPurge else {
             logger.warning("responses stored for routes with cache: off cannot be purged, because the cache directory is not writable")
             publish(announced)
@@ -51,12 +48,38 @@ extension ProxyServer {
         }
     }
 
-    private func publish(_ purges: [any AnnouncedPurge]) {
-        for purge in purges {
-            purge.publish { [logger] reach in
-                guard case .local = reach else { return }
-                logger.error("other nodes do not know of the purge of routes with cache: off: too many purges are pending")
+    private typealias AnnouncedExclusion = (selection: FleetSelection, purge: any AnnouncedPurge)
+
+    /// Announces the purges that this node has not announced yet. Other nodes may have stored responses that this node has not.
+    private func announceExclusions(of serving: Serving) -> [AnnouncedExclusion] {
+        guard let fleet else { return [] }
+        let all = serving.apis.flatMap { api in
+            api.state.routes.exclusions.map { FleetSelection($0.criteria, apis: api.name.isEmpty ? [] : [api.name]) }
+        }
+        return fleet.exclusions.unannounced(all).compactMap { selection in
+            announcePurge(selection, isSoft: false).map { (selection, $0) }
+        }
+    }
+
+    private func publish(_ announced: [AnnouncedExclusion]) {
+        guard !announced.isEmpty else { return }
+        let (group, sent) = (DispatchGroup(), Mutex<[FleetSelection]>([]))
+        for (selection, purge) in announced {
+            group.enter()
+            purge.publish { reach in
+                if reach != .local { sent.withLock { $0.append(selection) } }
+                group.leave()
             }
+        }
+        group.notify(queue: .global(qos: .utility)) { [fleet, logger] in
+            let sent = sent.withLock { $0 }
+            fleet?.exclusions.note(sent)
+            guard sent.count < announced.count else { return }
+            logger.error(
+                """
+                the purge of routes with cache: off was not sent to other nodes: too many purges are pending; run cistern reload when \
+                cistern share status shows fewer
+                """)
         }
     }
 }

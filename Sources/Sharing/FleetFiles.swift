@@ -15,11 +15,13 @@ struct FleetFiles: Sendable {
     /// File with the pending purges of a replaced process. Its successor reads them.
     private let left: String
     private let taken: String
+    private let exclusions: String
 
     init(beside store: StoreLocation) {
         directory = store.directory
         (position, pending) = (store.path(of: "fleet-position"), store.path(of: "fleet-pending"))
         (left, taken) = (store.path(of: "fleet-pending-left"), store.path(of: "fleet-pending-taken"))
+        exclusions = store.path(of: "fleet-exclusions")
     }
 
     /// Returns the stored position and when it was written (milliseconds of the wall clock); nil if unknown.
@@ -50,6 +52,20 @@ struct FleetFiles: Sendable {
     }
 
     func dropLeftPurges() { unlink(taken) }
+
+    /// Hashes of announced purges of excluded paths; empty if they are unknown.
+    func announcedExclusions() -> Set<UInt64> {
+        var (rest, hashes): (ArraySlice<UInt8>, Set<UInt64>) = ((Self.read(exclusions) ?? [])[...], [])
+        while let hash = rest.takeLittleEndianNumber() { hashes.insert(hash) }
+        return hashes
+    }
+
+    /// Removes the file if it cannot be written: announcing a purge again is harmless.
+    func keep(announcedExclusions hashes: Set<UInt64>) {
+        let bytes = hashes.sorted().flatMap { hash in withUnsafeBytes(of: hash.littleEndian) { Array($0) } }
+        if hashes.isEmpty || !Self.write(bytes, to: exclusions) { unlink(exclusions) }
+        _ = isNamed()
+    }
 
     /// Files that exist but are damaged.
     var unreadable: [(path: String, isPending: Bool)] {

@@ -31,10 +31,12 @@ struct LeaseTable {
     var eachNode = UnshareableTargets()
     var eachRequest = UnshareableTargets()
 
+    /// Holds a lease. It may replace an earlier one of its key, whatever the limits.
     /// - Returns: false if there are too many leases.
     mutating func hold(_ lease: HeldLease, for key: HashedKey) -> Bool {
+        let isFull = held.count >= Self.limit || lease.client != 0 && counts[lease.client] ?? 0 >= Self.clientLimit
+        guard !isFull || held[key] != nil else { return false }
         remove(key)
-        guard held.count < Self.limit, lease.client == 0 || counts[lease.client] ?? 0 < Self.clientLimit else { return false }
         held[key] = lease
         counts[lease.client, default: 0] += 1
         return true
@@ -76,15 +78,18 @@ extension FleetLevel {
     /// - Parameters:
     ///   - key: key under which this node will store the response.
     ///   - client: number of the client whose request sends the fetch.
-    func hold(_ recordKeys: RecordKeys, for key: HashedKey, by client: UInt64) {
+    /// - Returns: false if there are too many leases. The lease is then released.
+    func hold(_ recordKeys: RecordKeys, for key: HashedKey, by client: UInt64) -> Bool {
         let now = loop.batchMilliseconds
         let lease = HeldLease(
             recordKeys: recordKeys, owner: ObjectIdentifier(self), client: client, began: now, end: now + LeaseTimes.expiry)
         guard node.leases.withLock({ $0.hold(lease, for: key) }) else {
             figures.leases[.tooMany, default: 0] += 1
-            return releaseLease(recordKeys)
+            releaseLease(recordKeys)
+            return false
         }
         keepLeases()
+        return true
     }
 
     private func keepLeases() {

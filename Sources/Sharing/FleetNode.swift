@@ -13,6 +13,7 @@ public final class FleetNode: Sendable {
     public let settings: FleetSettings
     public let membership: FleetMembership
     public let log: FleetLog
+    public let exclusions: AnnouncedExclusions
     let keys: EngineKeys
     /// Random number that identifies this process.
     public let number: UInt64
@@ -42,6 +43,7 @@ public final class FleetNode: Sendable {
         let logLink = FleetLogLink(blindLimit: settings.blindLimit, afterGap: settings.afterGap, since: time.wallMilliseconds)
         membership = FleetMembership(FleetHashing(settings.secrets.partitions), logLink, settings.secrets.sealing)
         log = FleetLog(settings, keys, number, beside: store, logger, time: time)
+        exclusions = AnnouncedExclusions(FleetFiles(beside: store), fleet: settings.name)
     }
 
     var logLink: FleetLogLink { membership.logLink }

@@ -29,6 +29,8 @@ final class SharedSearch {
     /// True if requests that join later continue at once.
     private var isLate = false
     private var isOver = false
+    /// Limits the comparisons of all records with purges.
+    private let purgeBudget = PurgeBudget()
     private var lease = LeaseState.unknown
     private var hasWaited = false
     /// Number in the level's queue; nil if it is not queued.
@@ -152,7 +154,8 @@ final class SharedSearch {
 
     private func take(_ versioned: VersionedRecord, _ location: FleetLocation) {
         let marks = cache.marks(concerning: versioned.record, for: lookUp)
-        let refusal = node.refusal(of: versioned.version, concerning: marks, isMeant: cache.purges(of: versioned.record, for: lookUp))
+        let isMeant = cache.purges(of: versioned.record, for: lookUp, within: purgeBudget)
+        let refusal = node.refusal(of: versioned.version, concerning: marks, isMeant: isMeant)
         if let refusal { return refuse(FleetRefusal(rawValue: refusal.rawValue) ?? .marked) }
         let time = level.loop.time
         guard
@@ -234,8 +237,13 @@ final class SharedSearch {
             return
         }
         let own = lookUp.keys.own
-        level.hold(records[0].recordKeys, for: own == key.bytes ? key : HashedKey(own), by: continuing.first?.clientNumber ?? 0)
-        if outcome == .found { level.ended(own, .free, by: 0) } else { level.figures.leases[.won, default: 0] += 1 }
+        let target = own == key.bytes ? key : HashedKey(own)
+        let isHeld = level.hold(records[0].recordKeys, for: target, by: continuing.first?.clientNumber ?? 0)
+        if outcome == .found {
+            level.ended(own, .free, by: 0)
+        } else if isHeld {
+            level.figures.leases[.won, default: 0] += 1
+        }
         var isLeaseUsed = false
         for one in continuing where one.fleetLookUpEnded(outcome, refusal) { isLeaseUsed = true }
         if !isLeaseUsed { level.ended(own, .free, by: 0) }

@@ -57,7 +57,9 @@ struct DrillTests {
             ),
             (
                 "1 × Not stored: the response has Cache-Control: no-store.", "GET /no-store",
-                "→ routes.freshness.ignore containing no-store: the route's responses are stored although they have no-store"
+                "→ routes.freshness.ignore containing no-store: the route's responses are stored although they have no-store. "
+                    + "The path has no route: add one, such as routes: [{name: no-store, path: '/no-store', "
+                    + "freshness: {ignore: [no-store]}}]"
             ),
             ("1 × Responses are stored, but none for these users, arguments or contents.", "GET /stored", nil),
             (

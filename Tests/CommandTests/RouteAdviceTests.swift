@@ -29,4 +29,12 @@ struct RouteAdviceTests {
         let routed = try ask("routes: [{name: r, path: /**}]")["advice"]?.array ?? []
         #expect(routed.contains { $0["setting"]?.string == setting } && !"\(routed)".contains("routes: ["))
     }
+
+    @Test("a path with an asterisk gets no proposal, because it would be a pattern for other paths", arguments: ["/**", "/users/*"])
+    func wildcard(_ target: String) throws {
+        let play = try AdviceTrial.play("", ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-store"])] })
+        _ = try play.request("GET", target, [])
+        let advice = try play.admin("GET", "/-/why?last=1").text
+        #expect(advice.contains("routes.freshness.ignore") && !advice.contains("routes: ["))
+    }
 }

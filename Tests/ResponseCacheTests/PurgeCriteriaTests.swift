@@ -64,6 +64,7 @@ struct PurgeCriteriaTests {
             "a host, which all requests have", "Host: a.test\nX-Key: k\nCookie: a=b",
             ["host: a.test, x-key: k", "host: a.test, cookie: a=b", "host: a.test, x-key: k, cookie: a=b"]),
         CredentialRow("a host alone", "Host: a.test", []),
+        CredentialRow("two hosts", "Host: a.test\nX-Key: k\nhost: b.test", .severalHosts),
         CredentialRow("nothing", " \n", .empty), CredentialRow("too long", String(repeating: "a", count: 16_385), .tooLong),
         CredentialRow("too many", "A: 1\nB: 2\nC: 3\nD: 4\nE: 5", .tooManyFields),
         CredentialRow("two tokens", "abc\ndef", .malformed), CredentialRow("a control character", "a\u{1}b", .malformed),
@@ -125,6 +126,30 @@ struct PurgeCriteriaTests {
         ] {
             let found = test.cache.partitions(of: try UserCredential(Array(text.utf8)))
             #expect(found.partitions.contains(partition) == isFound && (found.doubt == nil) == isFound, "\(text)")
+        }
+    }
+
+    @Test("a look-up result for one line does not complete the purge of a user with two lines")
+    func parts() throws {
+        var asked = LookUpSettings()
+        (asked.path, asked.pointers) = ("/me", ["/id"])
+        let identities = LookedUpIdentities(asked)
+        let test = try TestCache { settings in
+            var rules = CredentialRules()
+            rules.lookUp = 0
+            (settings.credentials, settings.lookUps) = (CredentialTable(PathTable(rest: rules)), [identities])
+        }
+        let head = TestCache.request("/a", [("Authorization", "Bearer t")])
+        guard case .lookedUp(let identity) = try test.cache.find(head).basis.identity else { throw ScheduleFailure("no look-up") }
+        let token = try #require(test.cache.keyMaker.token(of: head.fields))
+        let partition = test.cache.keyMaker.partition(identity: [1], by: asked, of: head.fields, without: token.carrier)
+        let started = try #require(identities.begin(identity.hash, token: token.hash, now: test.now))
+        identities.end(started, .lookedUp(partition: partition), now: test.now)
+        for (text, isWhole) in [
+            ("t", true), ("Authorization: Bearer t", true), ("Authorization: Bearer t\nCookie: account=2", false),
+        ] {
+            let found = test.cache.partitions(of: try UserCredential(Array(text.utf8)))
+            #expect(found.partitions.contains(partition) && (found.doubt == nil) == isWhole, "\(text)")
         }
     }
 

@@ -442,7 +442,7 @@ struct SharingTests {
         let cache = try FleetCache()
         try cache.test.fetch("/users/1", [], [Self.fresh, ("Cache-Tag", "s, t")])
         let record = try #require(cache.given.records.values.first).record
-        let isPurged = cache.test.cache.purges(of: record, for: try #require(try cache.lookUp("/users/1")))
+        let isPurged = cache.test.cache.purges(of: record, for: try #require(try cache.lookUp("/users/1")), within: PurgeBudget())
         #expect(isPurged(selection.bytes) == isMeant)
         #expect(isPurged([77]))
     }

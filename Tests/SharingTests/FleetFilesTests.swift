@@ -35,6 +35,22 @@ struct FleetFilesTests {
         #expect(pwrite(descriptor, &byte, 1, place) == 1)
     }
 
+    @Test("purges of excluded paths are announced once by a store in a fleet, and again after the path was not excluded")
+    func exclusions() {
+        func exclusions(_ fleet: String = "play") -> AnnouncedExclusions { AnnouncedExclusions(files, fleet: fleet) }
+        let purges = ["/a", "/b", "/c"].map { FleetSelection(.prefix, $0) }
+        let first = exclusions()
+        #expect(first.unannounced(purges) == purges)
+        first.note([purges[0], purges[1], FleetSelection(.prefix, "/not-wanted")])
+        #expect(first.unannounced(purges) == [purges[2]] && exclusions().unannounced(purges) == [purges[2]])
+        #expect(exclusions().unannounced([purges[1], FleetSelection(.prefix, "/not-wanted")]).map(\.value) == ["/not-wanted"])
+        #expect(exclusions().unannounced(purges) == [purges[0], purges[2]])
+        damage("fleet-exclusions", at: 9)
+        #expect(exclusions().unannounced(purges) == purges)
+        first.note(purges)
+        #expect(exclusions("other").unannounced(purges) == purges)
+    }
+
     @Test("the last saved position is read back")
     func position() throws {
         #expect(files.keptPosition() == nil)

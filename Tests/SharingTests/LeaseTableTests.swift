@@ -28,6 +28,8 @@ struct LeaseTableTests {
         #expect(hold(7, 2_001) && !hold(7, 2_002))
         // A lease that is taken again counts once.
         #expect(hold(7, 1) && table.held.count == LeaseTable.clientLimit + 1)
+        // So does one that another request of a client with many leases takes again.
+        #expect(hold(7, 2_000) && table.held.count == LeaseTable.clientLimit + 1)
     }
 
     @Test("all clients together hold a limited number of leases; clients without an address have no share")

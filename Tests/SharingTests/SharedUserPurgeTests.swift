@@ -82,7 +82,7 @@ struct SharedUserPurgeTests {
         }
     }
 
-    @Test("a node that starts with an excluded path and has stored nothing purges the path on the other nodes")
+    @Test("a node that starts with an excluded path and has stored nothing purges the path on the other nodes, but only once")
     func excludedAtStart() throws {
         try FleetPlay.run(Self.origin()) { fleet in
             let (one, other) = try fleet.pair()
@@ -99,6 +99,10 @@ struct SharedUserPurgeTests {
                 #expect(try eventually { try node.get("/pay/1", Self.fields(user))["Cache-Status"]?.contains("; hit") != true })
                 #expect(try node.get("/a", Self.fields(user))["Cache-Status"]?.contains("; hit") == true)
             }
+            #expect(try eventually { (try? TestTools.readBytes(late.play.directory + "/fleet-exclusions")) != nil })
+            try late.play.restart()
+            #expect(try late.sees() && late.purge("tag=other").status < 300 && one.hasObeyed(fleet))
+            #expect(try one.get("/pay/1", Self.fields(Self.users[0]))["Cache-Status"]?.contains("; hit") == true)
         }
     }
 

@@ -135,7 +135,7 @@ struct Purge: AdminCommand {
         if let note = response["note"]?.string { print("note: \(note)") }
         if let erased = response["erased"] {
             let (files, inUse) = (erased["files"]?.integer ?? 0, erased["in_use"]?.integer ?? 0)
-            print("\(erased["bytes"]?.integer ?? 0) bytes of purged and replaced responses erased from \(files) files")
+            print("\(erased["bytes"]?.integer ?? 0) bytes erased from \(files) files")
             if inUse > 0 { print("note: responses are still being sent from \(inUse) of them; these bytes are freed when that ends") }
         }
         guard let nodes = response["nodes"]?.string else { return }
