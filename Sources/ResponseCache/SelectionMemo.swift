@@ -96,7 +96,7 @@ public final class PurgeBudget {
     private var work = 0
 
     /// Maximum work of one search: a comparison counts 40 to 100, its bytes and the readings of the path more. Comparisons of one record
-    /// with 1,024 purges of tags need less than a third. Without optimization it takes 2 to 10 ms.
+    /// with 1,024 purges of tags need less than a third.
     private static let workLimit = 160 << 10
 
     public init() {}
