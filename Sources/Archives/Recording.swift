@@ -16,7 +16,7 @@ public struct Recording: Sendable {
     public private(set) var omitted: [String: Int] = [:]
     public let secrets: SecretRedaction
     public let rules: ReplayRules
-    /// Seconds without a request after which a new session begins. Dates of one session move by the same duration.
+    /// Seconds without a request after which a new session begins. All dates of a session move by one duration.
     private static let pauseLimit: Int64 = 86_400
 
     /// - Parameters:

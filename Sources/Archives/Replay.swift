@@ -81,7 +81,7 @@ public struct Replay: Sendable {
         for one in recorded { append(one.request, response: one.response, isServed: false) }
     }
 
-    /// Adds an exchange whose response has been sent.
+    /// Adds an exchange that was captured and served.
     /// - Parameter response: fields of the response.
     public mutating func add(_ request: ReplayRequest, response: Fields) {
         append(request, response: response, isServed: true)

@@ -83,7 +83,7 @@ public struct ReplayRules: Sendable {
         guard !names.isEmpty else { return }
         var rules = ArgumentRules()
         rules.ignore = names.map { ArgumentPattern($0) }
-        // Ignores them in targets whatever their value is.
+        // `ignore` alone keeps arguments whose value has a semicolon or a zero byte.
         rules.drop = rules.ignore
         arguments = rules
     }

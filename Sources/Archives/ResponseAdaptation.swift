@@ -5,7 +5,7 @@ import HTTPCore
 import JSON
 
 extension DateShift {
-    /// Moves fields whose whole value is a date.
+    /// Moves dates in fields that contain nothing else.
     func move(_ fields: Fields) -> Fields {
         var moved = Fields()
         for index in 0..<fields.count {

@@ -206,7 +206,7 @@ public final class ResponseStore: @unchecked Sendable {
         return StoredRecord(header: header, payload: payload, key: key, item: item)
     }
 
-    /// Drops the item whose record at this position is damaged.
+    /// Removes an item from the index because its record at this position is damaged.
     func dropDamaged(_ hash: KeyHash, _ segment: UInt64, _ offset: Int) {
         let wasNeeded = state.withLock { state in
             guard let entry = state.index.find(hash), entry.leads(to: segment, offset) else { return false }

@@ -61,12 +61,9 @@ public struct DateShift: Sendable, Equatable {
         RFC3339.parse(String(decoding: Array(date) + "T".utf8 + clock + "Z".utf8, as: UTF8.self)).map { $0 / 1_000 }
     }
 
-    /// The seconds between the years 0 and 9999.
-    private static let writable: Range<Int64> = -62_167_219_200..<253_402_300_800
-
     /// Date and time without an offset; nil if the year does not have four digits.
     private static func written(_ seconds: Int64) -> [UInt8]? {
-        writable.contains(seconds) ? Array(RFC3339.format(milliseconds: seconds * 1_000).utf8.prefix(19)) : nil
+        HTTPDate.formattable.contains(seconds) ? Array(RFC3339.format(milliseconds: seconds * 1_000).utf8.prefix(19)) : nil
     }
 
     private static func has(_ character: Unicode.Scalar, _ text: ArraySlice<UInt8>, _ offset: Int) -> Bool {

@@ -5,7 +5,7 @@ public enum HTTPDate {
     private static let months: [StaticString] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
     /// The seconds of the years 0 to 9999, which four digits can represent.
-    private static let formattable: ClosedRange<Int64> = -62_167_219_200...253_402_300_799
+    static let formattable: ClosedRange<Int64> = -62_167_219_200...253_402_300_799
 
     /// Length of a formatted date in bytes.
     public static let length = 29

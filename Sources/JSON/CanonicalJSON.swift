@@ -127,7 +127,8 @@ private struct CanonicalWriter: ~Copyable {
 
     // MARK: Members
 
-    /// Adds a member whose name begins at this offset of the output and has just been written.
+    /// Begins a member after its name was written.
+    /// - Parameter start: offset of the name in the output.
     private mutating func beginMember(at start: Int) -> Bool {
         guard members.count - container.firstMember < Self.memberLimit else { return false }
         members.append(Member(name: start..<out.count, end: out.count))

@@ -51,13 +51,11 @@ struct JSONCursor {
         end = min(end, text.count)
         position = min(end + 1, text.count)
         // A string followed by a colon is a name.
-        while position < text.count, isSpace(text[position]) { position += 1 }
+        while position < text.count, JSONScanning.isSpace(text[position]) { position += 1 }
         guard position < text.count, text[position] == UInt8(ascii: ":") else { return .string(start..<end) }
         position += 1
         return .name(start..<end)
     }
-
-    private func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0a || byte == 0x0d || byte == 0x09 }
 
     private mutating func scalar(from start: Int) -> Range<Int> {
         while position < text.count {

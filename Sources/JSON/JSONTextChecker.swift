@@ -226,6 +226,8 @@ public struct JSONTextChecker: Sendable {
 
 /// Skips bytes without structural meaning. Text is scanned sixteen bytes at a time, which takes two fifths of the time of eight.
 enum JSONScanning {
+    static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0a || byte == 0x0d || byte == 0x09 }
+
     private static let ones: UInt64 = 0x0101_0101_0101_0101
 
     /// Returns the index of the first byte from `start` on that is not plain string text: a quote, an escape, a control or non-ASCII.

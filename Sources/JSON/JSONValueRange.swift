@@ -28,7 +28,6 @@ extension JSONPointer {
     ///   - text: text that `JSONTextChecker` accepted as valid.
     public static func removing(_ pointers: [JSONPointer], from text: [UInt8]) -> [UInt8] {
         let members = pointers.compactMap { $0.range(in: text.span)?.member }.sorted { $0.lowerBound < $1.lowerBound }
-        let isSpace = { (byte: UInt8) in byte == 0x20 || byte == 0x0a || byte == 0x0d || byte == 0x09 }
         let comma = UInt8(ascii: ",")
         var out: [UInt8] = []
         var position = 0
@@ -36,9 +35,9 @@ extension JSONPointer {
         for member in members where member.lowerBound >= position {
             out += text[position..<member.lowerBound]
             position = member.upperBound
-            if let next = text[position...].firstIndex(where: { !isSpace($0) }), text[next] == comma {
+            if let next = text[position...].firstIndex(where: { !JSONScanning.isSpace($0) }), text[next] == comma {
                 position = next + 1
-            } else if let last = out.lastIndex(where: { !isSpace($0) }), out[last] == comma {
+            } else if let last = out.lastIndex(where: { !JSONScanning.isSpace($0) }), out[last] == comma {
                 out.removeSubrange(last...)
             }
         }

@@ -73,8 +73,8 @@ public struct EntrySelection: Sendable {
 
     /// Returns whether a response under this key may be selected, without reading the response.
     /// - Parameter path: the path of a key that is compared with many selections.
-    func mayContain(_ key: StoredKey, _ path: @autoclosure () -> ReadPath? = nil) -> Bool {
-        guard isWithin(key, path()) else { return false }
+    func mayContain(_ key: StoredKey, _ path: ReadPath? = nil) -> Bool {
+        guard isWithin(key, path) else { return false }
         guard let target else { return true }
         return key.target == target.canonical || Self.mayLeaveOut(key) && key.target[...].withoutQuery == target.canonical[...].withoutQuery
     }
@@ -111,9 +111,9 @@ public struct EntrySelection: Sendable {
     private static func mayLeaveOut(_ key: StoredKey) -> Bool { !key.extra.isEmpty }
 
     /// Returns whether prefix, paths and partitions select the key.
-    private func isWithin(_ key: StoredKey, _ path: @autoclosure () -> ReadPath? = nil) -> Bool {
+    private func isWithin(_ key: StoredKey, _ path: ReadPath? = nil) -> Bool {
         prefix?.begins(key.target) ?? true && partitions?.contains { key.partition.starts(with: $0) } ?? true
-            && paths?.holdsForAny(path() ?? key.path) { $0 } ?? true
+            && paths?.holdsForAny(path ?? key.path) { $0 } ?? true
     }
 }
 

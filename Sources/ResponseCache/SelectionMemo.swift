@@ -59,8 +59,8 @@ final class SelectionMemo {
 
     init(_ settings: ResponseCacheSettings) { self.settings = settings }
 
-    /// Returns whether a purge may select a shared record. A purge that cannot be parsed may select any. So may every purge after the
-    /// budget is used. Conditions whose cost does not depend on the purge's length come first.
+    /// Returns whether a purge may select a shared record. Returns true if the purge cannot be parsed, or if the budget is used up. Evaluates
+    /// conditions of constant cost before those whose cost grows with the purge's length.
     /// - Parameter argument: the purge as in the log.
     func maySelect(_ argument: [UInt8], _ record: ComparedRecord) -> Bool {
         let budget = record.budget

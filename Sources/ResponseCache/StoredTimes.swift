@@ -48,7 +48,7 @@ final class StoredTimes: Sendable {
     /// Writes the exact time before the store is closed in an orderly way, or handed over.
     func writeExactTime() {
         bound.withLock { bound in
-            // Read under the lock: a response whose time was noted before is included, and one that is noted later raises the bound again.
+            // Read under the lock, so that it includes all times noted before. A later time raises the bound again.
             guard let latest = times.latestRequest, latest.milliseconds < bound else { return }
             bound = latest.milliseconds
             insert(bound)

@@ -67,7 +67,7 @@ public struct UserCredential: Sendable, Equatable {
         return (tokens + (isCookie ? [("cookie", word)] : [])).map { Self.fields([$0]) }
     }
 
-    /// Whether a request with these fields has the whole credential. One word is in one field, so all of its requests do.
+    /// Whether a request with these fields has the whole credential. A credential without field names is always in one field.
     func isWhole(_ fields: Fields) -> Bool { lines.isEmpty || fields.count == lines.count }
 
     private static func isHost(_ line: (name: String, value: String)) -> Bool { line.name.lowercased() == "host" }

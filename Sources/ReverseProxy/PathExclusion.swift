@@ -32,8 +32,8 @@ extension Routes {
 }
 
 extension ProxySettings {
-    /// Warnings about routes with `cache: off` whose paths use the cache if they end in a slash, or do not. Many upstreams read both as one
-    /// path. They are different paths (RFC 3986 §6.2.2), so no route includes the other one by itself.
+    /// Warnings about routes with `cache: off` whose pattern does not include the path with, or without, a final slash. These are different
+    /// paths (RFC 3986 §6.2.2), but many upstreams serve one resource for both.
     public var exclusionWarnings: [String] {
         let table = Routes(routes, rest: otherRoute)
         return routes.filter { !$0.usesCache }.compactMap { route in

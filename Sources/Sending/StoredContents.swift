@@ -72,7 +72,7 @@ final class StoredContents {
         let content: WholeBody
         if count <= Self.decodedAtOnceBytes {
             content = decoded(found)
-        } else if let kept = recoded.find(RecodedContents.Name(content: found.contentNumber, isCoded: false)) {
+        } else if let kept = recoded.find(plainName(found)) {
             content = kept
         } else {
             keepDecodedIfRepeated(found, stored)
@@ -111,11 +111,11 @@ final class StoredContents {
     /// Returns decoded content; its length differs if it is damaged. Content that is decoded for the first time is not kept. It is rarely
     /// requested again, and keeping it costs as much as decoding it.
     private func decoded(_ found: FoundResponse) -> WholeBody {
-        let name = RecodedContents.Name(content: found.contentNumber, isCoded: false)
+        let name = plainName(found)
         if let content = recoded.find(name) { return content }
         made += 1
         let count = found.contentBytes
-        if count <= Self.spaceBytes, !requested.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15) {
+        if count <= Self.spaceBytes, !wasRequested(found) {
             let whole = space ?? .allocate(byteCount: Self.spaceBytes, alignment: 16)
             space = whole
             let space = UnsafeMutableRawBufferPointer(rebasing: whole[..<count])
@@ -129,15 +129,21 @@ final class StoredContents {
         return .bytes(content)
     }
 
-    /// Decodes long content for later requests if it was requested before. The client of this request gets pieces of its own, as fast as it
-    /// takes them.
+    private func plainName(_ found: FoundResponse) -> RecodedContents.Name {
+        RecodedContents.Name(content: found.contentNumber, isCoded: false)
+    }
+
+    /// Whether the content was requested recently. Records the request.
+    private func wasRequested(_ found: FoundResponse) -> Bool { requested.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15) }
+
+    /// Decodes and keeps long content for later requests if it was requested before. The current client receives separately decoded pieces.
     private func keepDecodedIfRepeated(_ found: FoundResponse, _ stored: WholeBody) {
         let count = found.contentBytes
-        guard recoded.mayKeep(count), requested.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15), !isDecoding, !coder.isFull,
+        guard recoded.mayKeep(count), wasRequested(found), !isDecoding, !coder.isFull,
             let content = ProducedContent(stored, found.coding, 0..<count, isCoded: false, coder)
         else { return }
         isDecoding = true
-        let own = LoopBound(value: (self, RecodedContents.Name(content: found.contentNumber, isCoded: false)))
+        let own = LoopBound(value: (self, plainName(found)))
         coder.perform(count) {
             content.decodedWhole()
         } then: { whole in

@@ -11,7 +11,7 @@ import ResponseCache
 struct HeldLease {
     let recordKeys: RecordKeys
     let owner: ObjectIdentifier
-    /// Number of the client whose request sends the fetch; 0 if it has no address.
+    /// Number of the client that the fetch is for; 0 if the client has no address.
     let client: UInt64
     let began: Int64
     var end: Int64
@@ -77,7 +77,7 @@ extension FleetLevel {
     /// Starts to hold a lease that this node has obtained.
     /// - Parameters:
     ///   - key: key under which this node will store the response.
-    ///   - client: number of the client whose request sends the fetch.
+    ///   - client: number of the client that the fetch is for.
     /// - Returns: false if there are too many leases. The lease is then released.
     func hold(_ recordKeys: RecordKeys, for key: HashedKey, by client: UInt64) -> Bool {
         let now = loop.batchMilliseconds

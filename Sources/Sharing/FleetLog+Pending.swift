@@ -9,7 +9,7 @@ extension FleetLog {
             let forgotten = "pending purges of this node are lost. Repeat the purges that were answered with 202"
             logger.error("\(file.path) cannot be read: \(file.isPending ? forgotten : "all responses stored here become stale once")")
         }
-        // Each start with `cache: off` purges the path again.
+        // Each purge needs to be sent only once.
         var known: Set<PendingMessage> = []
         appendKept(files.pendingPurges().filter { known.insert($0).inserted })
         countPending()

@@ -42,6 +42,21 @@ struct CodingTests {
         }
     }
 
+    @Test("long content that clients request without its coding is kept decoded, and served whole and in part")
+    func keptDecoded() throws {
+        let text = "[" + (0..<40_000).map { "{\"n\":\($0)}" }.joined(separator: ",") + "]"
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] })
+        _ = try play.get("/a")
+        play.flushStore()
+        for _ in 0..<2 { #expect(try play.get("/a").text == text) }
+        #expect(try play.waitFor("cistern_recoded_memory_bytes", atLeast: Double(text.utf8.count)))
+        let before = try play.metric("cistern_recoded_contents_total{from=\"beside\"}")
+        #expect(try play.get("/a").text == text)
+        #expect(try play.get("/a", [("Range", "bytes=100000-199999")]).text == text.dropFirst(100_000).prefix(100_000))
+        #expect(try play.metric("cistern_recoded_contents_total{from=\"beside\"}") == before)
+        #expect(try play.metric("cistern_recoded_contents_total{from=\"memory\"}") == 2)
+    }
+
     @Test("one stored response serves all clients: encoded if accepted, decoded otherwise, also in a rescue", arguments: coded)
     func plays(coding: ContentCoding, content: [UInt8]) throws {
         let name = coding.name.description

@@ -8,7 +8,7 @@ import Server
 import TestSupport
 import Testing
 
-@Suite("Repeated content", .play)
+@Suite("Repeated content", .play, .clientProtocols, .upstreams)
 struct RepeatedContentTests {
     @Test(
         "content that repeats the stored data is accepted without an examination, and every other content is examined",

@@ -107,7 +107,7 @@ extension RequestHead {
 
 extension UpstreamRequestFields.Client {
     /// - Parameter isTrusted: whether to trust what the request says about its origin.
-    init(_ client: RequestClient, _ head: RequestHead, isTrusted: Bool) {
+    public init(_ client: RequestClient, _ head: RequestHead, isTrusted: Bool) {
         self.init(address: client.text, isIPv6: client.isIPv6, host: head.host)
         isSecure = client.isSecure
         self.isTrusted = isTrusted

@@ -8,6 +8,7 @@ import Forwarding
 import HTTPCore
 import JSON
 import Reactor
+import ReverseProxy
 import Upstream
 
 /// An exchange as a later replay of the archive reads it.
@@ -50,7 +51,7 @@ final class MissingCapture: @unchecked Sendable {
     /// Captured exchanges as texts of the archive.
     private(set) var entries: [[UInt8]] = []
     private var heldBytes = 0
-    /// Requests whose response is not complete.
+    /// Forwarded requests without a complete response.
     private var running: [ObjectIdentifier: CaptureReceiver] = [:]
 
     /// Maximum number of connections to the upstream. Further requests wait.
@@ -85,9 +86,8 @@ final class MissingCapture: @unchecked Sendable {
             let sentence = String(decoding: refusal.response(accept: nil, name: fields.settings.name).content.dropLast(), as: UTF8.self)
             return then(.notCaptured(reason: sentence))
         }
-        var origin = UpstreamRequestFields.Client(address: owner.text, isIPv6: owner.isIPv6, host: head.host)
-        (origin.isSecure, origin.isTrusted) = (owner.isSecure, false)
-        var sent = fields.make(from: head, client: origin, UpstreamFieldRules())
+        var sent = fields.make(
+            from: head, client: UpstreamRequestFields.Client(owner, head, isTrusted: false), UpstreamFieldRules())
         // A 304 cannot be replayed, and contents are stored decoded.
         Validation.removeConditions(from: &sent)
         if sent.contains(.acceptEncoding) { sent.set(.acceptEncoding, AcceptedCoding.passedOn(sent)) }
