@@ -21,14 +21,16 @@ enum AdvicePage {
         if let route { try check(route, task) }
         let response = try task.json { api in
             guard let summaries = api.observedTraffic(since: max(0, now - Int64(seconds) * 1_000)) else {
-                return [.init("observing", false)] + members([], [], nil, task)
+                return [.init("observing", false)] + members([], [], [], nil, task)
             }
             let all = AdvisedPaths.all(summaries, api.advisedSettings)
-            let shown = all.filter { one in (path.map(one.path.hasPrefix) ?? true) && (route.map { one.route.name == $0 } ?? true) }
-            let proposals = Proposals.all(all, api.advisedSettings).filter { proposal in
-                (path.map(proposal.path.hasPrefix) ?? true) && (route.map { proposal.route == $0 } ?? true)
+            let isShown = { (one: AdvisedPaths) in
+                (path.map(one.begins) ?? true) && (route.map { one.route.name == $0 } ?? true)
             }
-            return [.init("observing", true)] + members(shown, proposals, trial, task)
+            let settings = api.advisedSettings
+            let proposals = Proposals.all(all, settings, where: isShown)
+            let yaml = ProposedSettings.yaml(proposals, settings)
+            return [.init("observing", true)] + members(all.filter(isShown), proposals, yaml, trial, task)
         }
         task.reply(AdminResponse(response))
     }
@@ -41,7 +43,7 @@ enum AdvicePage {
     }
 
     private static func members(
-        _ paths: [AdvisedPaths], _ proposals: [Proposal], _ trial: Int64?, _ task: AdminInterface.Task
+        _ paths: [AdvisedPaths], _ proposals: [Proposal], _ yaml: [String], _ trial: Int64?, _ task: AdminInterface.Task
     ) -> [JSONValue.Member] {
         var counts = ObservedCounts()
         for path in paths { counts.add(path.counts) }
@@ -52,6 +54,7 @@ enum AdvicePage {
             .init("requests", .integer(Int(counts.requests))),
             .init("needed", ["requests": .integer(AdviceEvidence.requests), "seconds": .integer(Int(AdviceEvidence.seconds))]),
             .init("proposals", .array(proposals.map(json))),
+            .init("yaml", .array(yaml.map { .string($0) })),
             .init("paths", .array(paths.prefix(pathLimit).map(json))),
             .init("trial", trial.map { json($0, paths) } ?? .null),
         ]
@@ -61,7 +64,7 @@ enum AdvicePage {
         [
             "kind": .string(proposal.kind.rawValue), "route": .string(proposal.route), "path": .string(proposal.path),
             "setting": .string(proposal.setting), "value": .string(proposal.value),
-            "yaml": .array(proposal.yaml.map { .string($0) }), "evidence": .string(proposal.evidence), "effect": .string(proposal.effect),
+            "evidence": .string(proposal.evidence), "effect": .string(proposal.effect),
             "saved_requests": .integer(Int(clamping: proposal.saved)),
         ]
     }
@@ -110,7 +113,7 @@ enum AdvicePage {
                 let effect = path.counts.effects[candidate]
                 return [
                     "freshness_seconds": .integer(Int(FreshnessCandidates.seconds[candidate])),
-                    "saved_ratio": .number(path.share(effect.saved)), "outdated_ratio": .number(path.share(effect.outdated)),
+                    "saved_ratio": .number(path.savedShare(candidate)), "outdated_ratio": .number(path.outdatedShare(candidate)),
                     "outdated_seconds_at_most": .number(Double(effect.longest) / 1_000), "effect": .string(path.sentence(candidate)),
                 ]
             }

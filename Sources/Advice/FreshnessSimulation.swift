@@ -4,7 +4,7 @@
 /// The simulated lifetimes.
 public enum FreshnessCandidates {
     /// In ascending order.
-    public static let seconds: [Int64] = [1, 2, 5, 10, 30, 60, 120, 300, 900, 3_600]
+    public static let seconds: [Int64] = [1, 2, 5, 10, 30, 60, 300, 900]
 
     /// Indices of the greatest candidate that is not above a lifetime, and of the least one that is not below it. They are equal if the
     /// lifetime is a candidate, or beyond all of them.
@@ -27,51 +27,57 @@ public struct FreshnessEffect: Sendable, Equatable {
     public init(saved: UInt32 = 0, outdated: UInt32 = 0, longest: UInt32 = 0) {
         (self.saved, self.outdated, self.longest) = (saved, outdated, longest)
     }
+}
 
-    mutating func add(_ other: FreshnessEffect) {
+/// The effects of all candidates, by index.
+struct FreshnessEffects {
+    var saved = SIMD8<UInt32>()
+    var outdated = SIMD8<UInt32>()
+    var longest = SIMD8<UInt32>()
+
+    subscript(index: Int) -> FreshnessEffect {
+        get { FreshnessEffect(saved: saved[index], outdated: outdated[index], longest: longest[index]) }
+        set { (saved[index], outdated[index], longest[index]) = (newValue.saved, newValue.outdated, newValue.longest) }
+    }
+
+    mutating func add(_ other: FreshnessEffects) {
         saved &+= other.saved
         outdated &+= other.outdated
-        longest = max(longest, other.longest)
+        longest = pointwiseMax(longest, other.longest)
     }
 }
 
-/// The responses that would be stored for one target, one for each candidate.
+/// The responses that would be stored for one target, one for each candidate. Times are the lowest 32 bits of milliseconds, which suffice
+/// for a target that was used in the last weeks.
 struct SimulatedCopies {
-    private var copies = InlineArray<10, SimulatedCopy>(repeating: SimulatedCopy())
+    /// Versions of the data; 0 if nothing is stored.
+    private var versions = SIMD8<UInt32>()
+    private var fetchedAt = SIMD8<UInt32>()
+    /// Last times when the upstream was seen with these versions.
+    private var currentAt = SIMD8<UInt32>()
 
     /// In milliseconds.
-    private static let lifetimes = InlineArray<10, UInt32> { UInt32(FreshnessCandidates.seconds[$0] * 1_000) }
-
-    /// - Parameter isForced: whether the fetch takes place regardless of freshness.
-    mutating func note(version: UInt32, isForced: Bool, now: UInt32, _ effects: inout InlineArray<10, FreshnessEffect>) {
-        let lifetimes = Self.lifetimes
-        for index in copies.indices {
-            copies[index].note(version: version, lifetime: lifetimes[index], isForced: isForced, now: now, &effects[index])
-        }
-    }
-}
-
-/// The response that would be stored for one target with one lifetime. Times are the lowest 32 bits of milliseconds, which suffice for a
-/// target that was used in the last weeks.
-struct SimulatedCopy {
-    /// Version of its data; 0 if nothing is stored.
-    private(set) var version: UInt32 = 0
-    private var fetchedAt: UInt32 = 0
-    /// Last time when the upstream was seen with this version.
-    private var currentAt: UInt32 = 0
+    private static let lifetimes = SIMD8<UInt32>(FreshnessCandidates.seconds.map { UInt32($0 * 1_000) })
 
     /// Notes a fetch, which shows the upstream's version at this time.
-    mutating func note(version: UInt32, lifetime: UInt32, isForced: Bool, now: UInt32, _ effect: inout FreshnessEffect) {
-        guard self.version != 0, !isForced, now &- fetchedAt < lifetime else {
-            (self.version, fetchedAt, currentAt) = (version, now, now)
-            return
-        }
-        effect.saved &+= 1
-        if self.version == version {
-            currentAt = now
-        } else {
-            effect.outdated &+= 1
-            effect.longest = max(effect.longest, now &- currentAt)
-        }
+    /// - Parameters:
+    ///   - isForced: whether the fetch takes place regardless of freshness.
+    ///   - isStored: whether the response would be stored.
+    /// - Returns: 1 for each candidate whose response would have been out of date.
+    mutating func note(
+        version: UInt32, isForced: Bool, isStored: Bool = true, now: UInt32, _ effects: inout FreshnessEffects
+    ) -> SIMD8<UInt32> {
+        let now = SIMD8(repeating: now)
+        let isUsed = isForced ? SIMDMask(repeating: false) : (versions .!= 0) .& (now &- fetchedAt .< Self.lifetimes)
+        let isCurrent = versions .== version
+        let isOutdated = isUsed .& .!isCurrent
+        let outdated = SIMD8<UInt32>().replacing(with: 1, where: isOutdated)
+        effects.saved &+= SIMD8<UInt32>().replacing(with: 1, where: isUsed)
+        effects.outdated &+= outdated
+        effects.longest.replace(with: pointwiseMax(effects.longest, now &- currentAt), where: isOutdated)
+        currentAt.replace(with: now, where: .!isOutdated)
+        fetchedAt.replace(with: now, where: .!isUsed)
+        versions.replace(with: isStored ? version : 0, where: .!isUsed)
+        return outdated
     }
 }

@@ -20,10 +20,10 @@ public struct ObservedCounts: Sendable {
     /// Good responses in a partition of one user.
     public var partitioned: UInt32 = 0
     /// By the index of the candidate.
-    var simulated = InlineArray<10, FreshnessEffect>(repeating: FreshnessEffect())
+    var simulated = FreshnessEffects()
     /// Times to the first byte; see `waitBounds`.
     public var waits = Array(repeating: UInt32(0), count: ObservedCounts.waitBounds.count + 1)
-    /// 404 and 410, and those that followed another one for the target within `repeatedWithin`.
+    /// 404 and 410 that could be stored, and those that followed another one for the target within `repeatedWithin`.
     public var missing: UInt32 = 0
     public var missingAgain: UInt32 = 0
     /// By the index of the cause in `MetricNames.rescueCauses`.
@@ -34,8 +34,8 @@ public struct ObservedCounts: Sendable {
 
     /// By the index of the candidate.
     public var effects: [FreshnessEffect] {
-        get { simulated.indices.map { simulated[$0] } }
-        set { for index in simulated.indices { simulated[index] = newValue[index] } }
+        get { FreshnessCandidates.seconds.indices.map { simulated[$0] } }
+        set { for index in newValue.indices { simulated[index] = newValue[index] } }
     }
 
     /// Upper bounds of `waits` in milliseconds, two for each power of two.
@@ -44,7 +44,12 @@ public struct ObservedCounts: Sendable {
     public static let repeatedWithin: Int64 = 10_000
 
     /// Index in `waits`. A wait that equals a bound is below it.
-    static func index(ofWait milliseconds: Int64) -> Int { waitBounds.firstIndex { milliseconds <= $0 } ?? waitBounds.count }
+    static func index(ofWait milliseconds: Int64) -> Int {
+        guard milliseconds > 1 else { return 0 }
+        let power = Int64.bitWidth - 1 - (milliseconds - 1).leadingZeroBitCount
+        let isAboveHalf = power > 0 && milliseconds > Int64(3) << (power - 1)
+        return min(power * 2 + (power == 0 || isAboveHalf ? 1 : 0), waitBounds.count)
+    }
 
     mutating func noteRequest(at now: Int64, firstByte: Int64) {
         requests &+= 1
@@ -63,7 +68,7 @@ public struct ObservedCounts: Sendable {
         partitioned &+= other.partitioned
         missing &+= other.missing
         missingAgain &+= other.missingAgain
-        for index in simulated.indices { simulated[index].add(other.simulated[index]) }
+        simulated.add(other.simulated)
         for index in waits.indices { waits[index] &+= other.waits[index] }
         failures.merge(other.failures, uniquingKeysWith: &+)
         unstored.merge(other.unstored, uniquingKeysWith: &+)

@@ -4,10 +4,10 @@ import CachePolicy
 import HTTPCore
 
 public struct ObservedFetch: Sendable {
-    /// How the response compares with the stored one.
     public enum Data: Sendable, Equatable {
+        /// The stored response has no entity tag, and the upstream confirmed it.
         case unchanged
-        /// Hash of the data; 0 if it is unknown, which counts as changed.
+        /// Hash of the entity tag or the content; 0 if it is unknown, which counts as changed.
         case hash(UInt64)
     }
 
@@ -16,8 +16,8 @@ public struct ObservedFetch: Sendable {
         case good(Data, isStated: Bool)
         /// A response that is not stored.
         case unstored(NotStoredReason)
-        /// A 404 or 410.
-        case missing
+        /// A response without the resource, such as 404 or 403. `isStorable`: whether `negative` could store it.
+        case absent(UInt16, isStorable: Bool)
         /// Index of a cause in `MetricNames.rescueCauses`.
         case failed(UInt8)
     }
@@ -39,26 +39,33 @@ public struct ObservedFetch: Sendable {
         (self.route, self.isForced, self.firstByte) = (route, isForced, firstByte)
     }
 
-    /// Whether the upstream has shown that the path exists. Only such fetches add a path to the observation.
+    /// Whether the upstream has shown that the path exists. Only such fetches add words and paths to the observation.
     var showsPath: Bool {
         switch outcome {
         case .good: true
         case .unstored(let reason): reason != .status
-        case .missing, .failed: false
+        case .absent, .failed: false
         }
     }
 }
 
-/// Target and fields of an observed fetch.
+/// Target and fields of an observed fetch, for new data.
 public struct ObservedMessage {
     /// Path and query.
     let target: ArraySlice<UInt8>
     let request: Fields
     /// nil for a confirmation without content.
     let response: Fields?
+    /// Hash of the content; 0 if it is unknown. Unlike entity tags, it can be compared with those of other targets.
+    let content: UInt64
+    /// Number for the negotiation and unknown fields of the request.
+    let likeness: UInt64
 
-    public init(target: ArraySlice<UInt8>, request: Fields = Fields(), response: Fields? = nil) {
+    public init(
+        target: ArraySlice<UInt8>, request: Fields = Fields(), response: Fields? = nil, content: UInt64 = 0, likeness: UInt64 = 0
+    ) {
         (self.target, self.request, self.response) = (target, request, response)
+        (self.content, self.likeness) = (content, likeness)
     }
 
     /// Maximum number of selecting fields of a path.
@@ -66,14 +73,15 @@ public struct ObservedMessage {
 
     /// Adds the names in Vary, in lower case, without those that cannot be ignored: credentials, Origin, and Accept-Encoding, by which nothing
     /// varies in the store.
-    func addVarying(to names: inout [[UInt8]]) {
-        guard let response, response.contains(.vary) else { return }
-        _ = FieldLists.contains(.vary, in: response) { member in
-            guard !member.equalsIgnoringCase("accept-encoding"), !member.equalsIgnoringCase("origin"), member.isPlainName else {
-                return false
-            }
+    /// - Returns: whether all names are kept: there is space, and they can be shown.
+    func addVarying(to names: inout [[UInt8]]) -> Bool {
+        guard let response, response.contains(.vary) else { return true }
+        return !FieldLists.contains(.vary, in: response) { member in
+            guard !member.equalsIgnoringCase("accept-encoding"), !member.equalsIgnoringCase("origin") else { return false }
             let name = member.map(\.asciiLowercased)
-            if names.count < Self.varyingLimit, !CredentialNames.wellKnown.contains(name.span), !names.contains(name) { names.append(name) }
+            guard !CredentialNames.wellKnown.contains(name.span), !names.contains(name) else { return false }
+            guard names.count < Self.varyingLimit, name.isPlainName else { return true }
+            names.append(name)
             return false
         }
     }

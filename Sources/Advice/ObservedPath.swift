@@ -9,11 +9,14 @@ struct ObservedPath {
         var usedAt: Int64
         /// Time of the last observed change; nil before the second.
         var changedAt: Int64?
-        /// Hash of the data; 0 if it is unknown.
-        var data: UInt64
+        /// Hash of the data, 0 if it is unknown; nil if only confirmations without an entity tag were seen.
+        var data: UInt64?
         /// Counts changes.
         var version: UInt32 = 1
         var copies = SimulatedCopies()
+        var followed: UInt32 = 0
+        /// Responses that would have been out of date, by the index of the candidate.
+        var outdated = SIMD8<UInt32>()
     }
 
     private struct Hour {
@@ -43,6 +46,8 @@ struct ObservedPath {
     private var hashes: [UInt64] = []
     /// Fields that select variants.
     private var varying: [[UInt8]] = []
+    /// Whether Vary has fields that are not in `varying`, and therefore not compared.
+    private var hasUntrackedVary = false
     private var names = ComparedNames()
     /// Targets with a 404, by a part of their hash.
     private var missing: [(hash: UInt64, at: Int64)] = []
@@ -52,7 +57,7 @@ struct ObservedPath {
     init(_ other: ObservedPath, route: UInt16) {
         self = ObservedPath(route: route, template: other.template)
         (hours, targets, hashes) = (other.hours, other.targets, other.hashes)
-        (varying, names, missing) = (other.varying, other.names, other.missing)
+        (varying, hasUntrackedVary, names, missing) = (other.varying, other.hasUntrackedVary, other.names, other.missing)
     }
 
     /// Number of fetches in the current hour and the one before.
@@ -65,12 +70,22 @@ struct ObservedPath {
         var counts = ObservedCounts()
         for hour in hours where hour.number >= max(since / Self.hour, now / Self.hour - Int64(Self.hours) + 1) { counts.add(hour.counts) }
         return ObservedSummary(
-            route: route, template: String(decoding: template, as: UTF8.self), counts: counts, names: names.results, varying: varying)
+            route: route, template: String(decoding: template, as: UTF8.self), counts: counts, names: names.results, varying: varying,
+            hasUntrackedVary: hasUntrackedVary, unsteady: unsteady)
+    }
+
+    /// Candidates with which too many responses for one target would have been out of date.
+    private var unsteady: Set<Int> {
+        let frequent = targets.filter { Int($0.followed) >= AdviceEvidence.partRequests }
+        return Set(
+            FreshnessCandidates.seconds.indices.filter { index in
+                frequent.contains { Int($0.outdated[index]) * 100 > Int($0.followed) * AdviceEvidence.targetOutdatedPercent }
+            })
     }
 
     // MARK: A fetch
 
-    mutating func note(_ fetch: ObservedFetch, _ message: ObservedMessage, now: Int64) {
+    mutating func note(_ fetch: ObservedFetch, _ message: () -> ObservedMessage, now: Int64) {
         if hours.last?.number != now / Self.hour {
             hours.removeAll { $0.number <= now / Self.hour - Int64(Self.hours) }
             hours.append(Hour(number: now / Self.hour))
@@ -83,39 +98,64 @@ struct ObservedPath {
             if fetch.partition != 0 { hours[last].counts.partitioned &+= 1 }
             noteGood(data, fetch, message, now: now)
         case .unstored(let reason): hours[last].counts.unstored[reason, default: 0] &+= 1
-        case .missing: noteMissing(fetch.key, now: now)
+        case .absent(let status, let isStorable):
+            if isStorable {
+                noteMissing(fetch.key, now: now)
+            } else {
+                hours[last].counts.unstored[.status, default: 0] &+= 1
+            }
+            noteAbsent(status, fetch, message, now: now)
         case .failed(let cause): hours[last].counts.failures[cause, default: 0] &+= 1
         }
     }
 
-    private mutating func noteGood(_ data: ObservedFetch.Data, _ fetch: ObservedFetch, _ message: ObservedMessage, now: Int64) {
-        let variants = varying.isEmpty ? [] : varying.map { Self.hash(of: $0, in: message.request) }
+    private mutating func noteGood(_ data: ObservedFetch.Data, _ fetch: ObservedFetch, _ message: () -> ObservedMessage, now: Int64) {
+        let variants = variants(message)
         let variant = variants.reduce(0, &+)
-        let isNews = follow(fetch.key ^ variant, data, isForced: fetch.isForced, now: now)
+        let target = index(of: fetch.key ^ variant, now: now)
+        let isNewData = target.map { follow($0, data, isForced: fetch.isForced, now: now) } ?? true
         // Data that is known already was compared before.
-        guard isNews else { return }
-        message.addVarying(to: &varying)
-        guard case .hash(let hash) = data, hash != 0 else { return }
+        guard isNewData || names.isInDoubt(now: now) else { return }
+        let message = message()
+        if !message.addVarying(to: &varying) { hasUntrackedVary = true }
+        guard message.content != 0 else { return }
         let path = ContentHash.number(of: message.target.withoutQuery.span) ^ fetch.partition
-        names.compareArguments(of: message.target, hash, rest: path ^ variant, now: now)
+        let rest = (path ^ variant) &+ message.likeness &* 0x9e37_79b9_7f4a_7c15
+        names.compareArguments(of: message.target, message.content, isNew: isNewData, rest: rest, now: now)
         for (name, value) in zip(varying, variants) {
-            names.compare(field: name, value: value, hash, rest: fetch.key ^ (variant &- value), now: now)
+            let rest = fetch.key ^ (variant &- value)
+            names.compare(field: name, value: value, message.content, isNew: isNewData, rest: rest, now: now)
         }
     }
 
+    private func variants(_ message: () -> ObservedMessage) -> [UInt64] {
+        guard !varying.isEmpty else { return [] }
+        let request = message().request
+        return varying.map { Self.hash(of: $0, in: request) }
+    }
+
     /// Compares the data of a target with the earlier one, and simulates the lifetimes.
-    /// - Parameter hash: of cache key and variant.
-    /// - Returns: whether the data is new, or the target is not followed.
-    private mutating func follow(_ hash: UInt64, _ data: ObservedFetch.Data, isForced: Bool, now: Int64) -> Bool {
-        guard let target = index(of: hash, now: now) else { return true }
+    /// - Returns: whether the data is new.
+    private mutating func follow(
+        _ target: Int, _ data: ObservedFetch.Data, isForced: Bool, isStored: Bool = true, now: Int64
+    ) -> Bool {
         let last = hours.count - 1
         hours[last].counts.followed &+= 1
-        let isNews = targets[target].usedAt < 0 || noteData(data, ofTarget: target, now: now)
+        let isNewData = targets[target].usedAt < 0 || noteData(data, ofTarget: target, now: now)
         if case .hash(let hash) = data { targets[target].data = hash }
         targets[target].usedAt = now
-        targets[target].copies.note(
-            version: targets[target].version, isForced: isForced, now: UInt32(truncatingIfNeeded: now), &hours[last].counts.simulated)
-        return isNews
+        targets[target].followed &+= 1
+        targets[target].outdated &+= targets[target].copies.note(
+            version: targets[target].version, isForced: isForced, isStored: isStored, now: UInt32(truncatingIfNeeded: now),
+            &hours[last].counts.simulated)
+        return isNewData
+    }
+
+    /// A deletion, or withdrawn access, is a change for clients with a stored response. Other targets are not followed.
+    private mutating func noteAbsent(_ status: UInt16, _ fetch: ObservedFetch, _ message: () -> ObservedMessage, now: Int64) {
+        let hash = fetch.key ^ variants(message).reduce(0, &+)
+        guard [401, 403, 404, 410].contains(status), let target = hashes.firstIndex(of: hash) else { return }
+        _ = follow(target, .hash(UInt64(status)), isForced: fetch.isForced, isStored: false, now: now)
     }
 
     /// - Returns: whether the data has changed.
@@ -123,7 +163,7 @@ struct ObservedPath {
         let last = hours.count - 1
         switch data {
         case .unchanged: hours[last].counts.unchanged &+= 1
-        case .hash(let hash) where hash != 0 && hash == targets[target].data: hours[last].counts.unchanged &+= 1
+        case .hash(let hash) where hash != 0 && hash == targets[target].data ?? hash: hours[last].counts.unchanged &+= 1
         case .hash:
             hours[last].counts.changed &+= 1
             if let before = targets[target].changedAt {
@@ -165,7 +205,7 @@ struct ObservedPath {
         }
         if targets.count < Self.targetLimit {
             hashes.append(hash)
-            targets.append(Target(usedAt: -1, data: 0))
+            targets.append(Target(usedAt: -1))
             return targets.count - 1
         }
         let first = Int(truncatingIfNeeded: hash) & (Self.targetLimit - 1) & ~(Self.choices - 1)
@@ -177,11 +217,11 @@ struct ObservedPath {
 
     private mutating func replace(_ index: Int, by hash: UInt64) {
         hashes[index] = hash
-        targets[index] = Target(usedAt: -1, data: 0)
+        targets[index] = Target(usedAt: -1)
     }
 }
 
-/// What was observed of the paths of one template.
+/// Observation of the paths of one template.
 public struct ObservedSummary: Sendable {
     /// Index of the route.
     public let route: UInt16
@@ -190,8 +230,16 @@ public struct ObservedSummary: Sendable {
     public let names: [ComparedName]
     /// Fields that select variants and could be ignored.
     public let varying: [[UInt8]]
+    /// Whether there are other such fields, which were not compared.
+    public let hasUntrackedVary: Bool
+    /// Candidates with which too many responses for one target would have been out of date.
+    public let unsteady: Set<Int>
 
-    public init(route: UInt16, template: String, counts: ObservedCounts, names: [ComparedName] = [], varying: [[UInt8]] = []) {
+    public init(
+        route: UInt16, template: String, counts: ObservedCounts, names: [ComparedName] = [], varying: [[UInt8]] = [],
+        hasUntrackedVary: Bool = false, unsteady: Set<Int> = []
+    ) {
         (self.route, self.template, self.counts, self.names, self.varying) = (route, template, counts, names, varying)
+        (self.hasUntrackedVary, self.unsteady) = (hasUntrackedVary, unsteady)
     }
 }

@@ -16,8 +16,6 @@ public struct Proposal: Sendable, Equatable {
     /// As in the list of settings.
     public let setting: String
     public let value: String
-    /// Lines of a settings file.
-    public let yaml: [String]
     public let evidence: String
     public let effect: String
     /// Requests to the upstream that it would have saved.
@@ -29,16 +27,20 @@ public struct Proposal: Sendable, Equatable {
 public enum Proposals {
     /// Maximum number of proposals.
     public static let limit = 50
+    /// Maximum of times in the settings, in seconds.
+    static let longestTime: Int64 = 3_600
 
     /// Returns the proposals, those with the greatest effect first.
-    public static func all(_ paths: [AdvisedPaths], _ settings: AdvisedSettings) -> [Proposal] {
+    /// - Parameter isShown: selects paths.
+    public static func all(
+        _ paths: [AdvisedPaths], _ settings: AdvisedSettings, where isShown: (AdvisedPaths) -> Bool = { _ in true }
+    ) -> [Proposal] {
         let total = paths.reduce(0) { $0 + UInt64($1.counts.requests) }
-        let names = settings.routes.map(\.name)
-        var all = paths.filter { $0.missingEvidence == nil }.flatMap { one -> [Proposal] in
-            let maker = ProposalMaker(paths: one, total: total, names: names)
+        var all = paths.filter { $0.missingEvidence == nil && isShown($0) }.flatMap { one -> [Proposal] in
+            let maker = ProposalMaker(paths: one, total: total)
             return [maker.freshness, maker.vary, maker.negative, maker.slow].compactMap { $0 } + maker.arguments
         }
-        if let timeout = timeout(paths, settings) { all.append(timeout) }
+        if paths.allSatisfy(isShown), let timeout = timeout(paths, settings) { all.append(timeout) }
         let sorted = all.sorted { ($1.saved, $1.affected, $0.path, $0.setting) < ($0.saved, $0.affected, $1.path, $1.setting) }
         return Array(sorted.prefix(limit))
     }
@@ -48,14 +50,13 @@ public enum Proposals {
         let label = "connection_read_timeout"
         guard let cause = MetricNames.rescueCauses.firstIndex(of: label) else { return nil }
         let failed = paths.reduce(0) { $0 + UInt64($1.counts.failures[UInt8(clamping: cause)] ?? 0) }
-        guard failed >= AdviceEvidence.failures, settings.firstByteTimeout > 0 else { return nil }
+        guard failed >= AdviceEvidence.failures, (1..<longestTime * 1_000).contains(settings.firstByteTimeout) else { return nil }
         // Responses that arrive shortly before the timeout show that the upstream is slow rather than broken.
         let late = paths.reduce(0) { $0 + $1.counts.waits(above: settings.firstByteTimeout / 2) }
         guard late >= AdviceEvidence.failures else { return nil }
-        let value = "\((settings.firstByteTimeout * 2 + 999) / 1_000)s"
+        let value = "\(min((settings.firstByteTimeout * 2 + 999) / 1_000, longestTime))s"
         return Proposal(
             kind: .timeout, route: "", path: "/**", setting: "upstream.first_byte_timeout", value: value,
-            yaml: ["upstream:", "  first_byte_timeout: \(value)"],
             evidence:
                 "\(NumberText.count(failed)) requests ended with \(label), and \(NumberText.count(late)) responses came in the second "
                 + "half of the timeout (\(NumberText.duration(microseconds: settings.firstByteTimeout * 1_000)))",
@@ -67,10 +68,8 @@ private struct ProposalMaker {
     let paths: AdvisedPaths
     /// Requests on all paths.
     let total: UInt64
-    /// Names of all routes.
-    let names: [String]
 
-    private var counts: ObservedCounts { paths.counts }
+    private var counts: ObservedCounts { paths.covered }
 
     // MARK: Freshness
 
@@ -79,19 +78,22 @@ private struct ProposalMaker {
         guard paths.obstacle == nil, counts.followed >= AdviceEvidence.requests else { return nil }
         let acceptable = FreshnessCandidates.seconds.indices.filter { index in
             let (seconds, effect) = (FreshnessCandidates.seconds[index], counts.effects[index])
-            return seconds > paths.route.lifetime ?? 0 && seconds * AdviceEvidence.lifetimes * 1_000 <= counts.span
+            return seconds > paths.route.lifetime && seconds <= paths.route.maximum ?? .max
+                && seconds * AdviceEvidence.lifetimes * 1_000 <= counts.span
                 && Int(effect.outdated) * 100 <= Int(counts.followed) * AdviceEvidence.outdatedPercent
+                && !paths.isOutdated(with: index)
         }
         guard let best = acceptable.map({ counts.effects[$0].saved }).max(),
-            Int(best) * 100 >= Int(counts.followed) * AdviceEvidence.savedPercent,
+            Int(best) * 100 >= Int(counts.requests) * AdviceEvidence.savedPercent,
             let index = acceptable.first(where: { UInt64(counts.effects[$0].saved) * 10 >= UInt64(best) * 9 })
         else { return nil }
         let (value, effect) = ("\(FreshnessCandidates.seconds[index])s", counts.effects[index])
-        let saved = UInt64((paths.share(effect.saved) * Double(counts.requests)).rounded(.down))
+        let saved = UInt64(effect.saved)
+        let revoked = counts.partitioned > 0 ? "; after withdrawn access, a user may read stored responses for up to \(value)" : ""
         return Proposal(
             kind: .freshness, route: paths.route.name, path: paths.path, setting: "routes.freshness.default", value: value,
-            yaml: route(["freshness:", "  default: \(value)"]), evidence: "\(paths.extent): \(changes)",
-            effect: Self.sentence(effect, of: counts.followed) + (UInt64(counts.requests) < total ? share(saved) : ""), saved: saved)
+            evidence: "\(paths.extent): \(changes)",
+            effect: Self.sentence(effect, of: counts) + (UInt64(counts.requests) < total ? share(saved) : "") + revoked, saved: saved)
     }
 
     private var changes: String {
@@ -106,28 +108,27 @@ private struct ProposalMaker {
 
     static func seconds(_ milliseconds: Int64) -> String { NumberText.duration(microseconds: milliseconds * 1_000) }
 
-    static func sentence(_ effect: FreshnessEffect, of followed: UInt32) -> String {
-        let saved = NumberText.share(UInt64(effect.saved), of: UInt64(followed)) ?? "0 %"
-        let outdated = NumberText.share(UInt64(effect.outdated), of: UInt64(followed)) ?? "0 %"
+    static func sentence(_ effect: FreshnessEffect, of counts: ObservedCounts) -> String {
+        let saved = NumberText.share(UInt64(effect.saved), of: UInt64(counts.requests)) ?? "0 %"
+        let outdated = NumberText.share(UInt64(effect.outdated), of: UInt64(counts.followed)) ?? "0 %"
         let age =
             effect.outdated == 0
             ? "no response would have been out of date"
             : "\(outdated) of the responses would have been out of date, by \(seconds(Int64(effect.longest))) at most"
-        return "would have saved \(saved) of the upstream's requests; \(age)"
+        return "would have saved at least \(saved) of the requests; \(age)"
     }
 
     // MARK: Keys
 
     var arguments: [Proposal] {
-        names(areFields: false).map { one in
+        guard !paths.route.omitsArguments else { return [] }
+        return paths.namesWithoutEffect(areFields: false).compactMap { one in
             let name = String(decoding: one.name, as: UTF8.self)
-            let ignored = paths.route.ignoredArguments + [name]
+            guard !paths.route.ignores(argument: name) else { return nil }
             return Proposal(
                 kind: .argument, route: paths.route.name, path: paths.path, setting: "routes.arguments.ignore", value: name,
-                yaml: route(["arguments:", "  ignore: [\(ignored.map(Self.quoted).joined(separator: ", "))]"]),
-                evidence:
-                    "\(paths.extent): \(NumberText.count(UInt64(one.equal))) responses equalled one with another value of \(name), and "
-                    + "none differed",
+                evidence: "\(paths.extent): \(NumberText.count(UInt64(one.equal))) responses equalled one with another value of \(name), "
+                    + "and \(Self.doubtful([one]))",
                 effect: "requests that differ only in \(name) share one stored response; check that it can never change the response"
                     + share(UInt64(one.equal)),
                 saved: UInt64(one.equal))
@@ -136,28 +137,29 @@ private struct ProposalMaker {
 
     /// Ignoring Vary concerns all its fields, so none of them may have made a difference.
     var vary: Proposal? {
-        let fields = names(areFields: true)
-        guard !fields.isEmpty, Set(fields.map(\.name)) == paths.varying else { return nil }
+        let fields = paths.namesWithoutEffect(areFields: true)
+        guard !fields.isEmpty, !paths.route.ignoredDirectives.contains("vary"), !paths.parts.contains(where: \.hasUntrackedVary),
+            paths.parts.allSatisfy({ part in
+                part.varying.allSatisfy { field in part.names.contains { $0.isField && $0.name == field } }
+            }),
+            Set(fields.map(\.name)) == Set(paths.parts.flatMap(\.varying))
+        else { return nil }
         let equal = fields.reduce(0) { $0 + UInt64($1.equal) }
         let list = fields.map { String(decoding: $0.name, as: UTF8.self) }.sorted().joined(separator: ", ")
-        let ignored = Set(paths.route.ignoredDirectives + ["vary"]).sorted()
         return Proposal(
             kind: .vary, route: paths.route.name, path: paths.path, setting: "routes.freshness.ignore", value: "vary",
-            yaml: route(["freshness:", "  ignore: [\(ignored.joined(separator: ", "))]"]),
             evidence:
-                "\(paths.extent): \(NumberText.count(equal)) responses equalled one to a request with another value of \(list), and none "
-                + "differed",
+                "\(paths.extent): \(NumberText.count(equal)) responses equalled one to a request with another value of \(list), and "
+                + Self.doubtful(fields),
             effect: "requests that differ only in these fields share one stored response; check that they can never change the response"
                 + share(equal),
             saved: equal)
     }
 
-    private func names(areFields: Bool) -> [ComparedName] {
-        paths.names.filter { $0.isField == areFields && $0.different == 0 && $0.equal >= AdviceEvidence.comparisons }
+    private static func doubtful(_ names: [ComparedName]) -> String {
+        let count = names.reduce(0) { $0 + UInt64($1.doubtful) }
+        return count == 0 ? "none differed" : "\(NumberText.count(count)) differed, probably because the data changed"
     }
-
-    /// A name of an argument may have brackets.
-    private static func quoted(_ name: String) -> String { "\"\(name)\"" }
 
     // MARK: Failures and slowness
 
@@ -167,7 +169,6 @@ private struct ProposalMaker {
         let share = NumberText.share(UInt64(counts.missingAgain), of: UInt64(counts.missing)) ?? ""
         return Proposal(
             kind: .negative, route: paths.route.name, path: paths.path, setting: "routes.negative", value: "\(value)s",
-            yaml: route(["negative: \(value)s"]),
             evidence: "\(paths.extent): \(NumberText.count(UInt64(counts.missing))) responses were 404 or 410, and "
                 + "\(NumberText.count(UInt64(counts.missingAgain))) of them repeated one of the last \(value) s",
             effect: "would have saved \(share) of these requests; a new resource may be reported as missing for \(value) s",
@@ -177,15 +178,14 @@ private struct ProposalMaker {
     /// Responses that regularly take longer than the soft deadline are replaced by stored ones although the upstream is healthy.
     var slow: Proposal? {
         let limit = paths.route.rescueAfter
-        guard limit > 0, let (half, most) = waits, most > limit, half > limit / 2 else { return nil }
+        guard limit > 0, limit < Proposals.longestTime * 1_000, let (half, most) = waits, most > limit, half > limit / 2 else { return nil }
         let late = counts.waits(above: limit)
         guard late >= AdviceEvidence.failures else { return nil }
-        let value = "\(Self.rounded(most * 3 / 2))s"
+        let value = "\(min(Self.rounded(most * 3 / 2), Proposals.longestTime))s"
         return Proposal(
             kind: .slow, route: paths.route.name, path: paths.path, setting: "routes.rescue_after", value: value,
-            yaml: route(["rescue_after: \(value)"]),
             evidence: "\(paths.extent): half of the responses began within \(Self.seconds(half)), 95 % within \(Self.seconds(most)); "
-                + "\(NumberText.count(late)) took longer than rescue_after (\(Self.seconds(limit)))",
+                + "\(NumberText.count(late)) began later than rescue_after (\(Self.seconds(limit)))",
             effect: "clients wait for these responses instead of receiving an older stored one", affected: late)
     }
 
@@ -196,24 +196,9 @@ private struct ProposalMaker {
 
     /// Whole seconds, rounded up.
     private static func rounded(_ milliseconds: Int64) -> Int64 { (milliseconds + 999) / 1_000 }
-
-    // MARK: Settings
-
-    /// Lines of the route with this setting; a new route for paths that match none.
-    private func route(_ setting: [String]) -> [String] {
-        let name = paths.route.name.isEmpty ? newName : paths.route.name
-        return ["routes:", "  - name: \(name)", "    path: \"\(paths.path)\""] + setting.map { "    " + $0 }
-    }
-
-    private var newName: String {
-        let words = paths.path.split { !($0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_" || $0 == "-")) }
-        let name = words.isEmpty ? "top" : String(words.joined(separator: "-").prefix(40))
-        guard names.contains(name) else { return name }
-        return (2...).lazy.map { "\(name)-\($0)" }.first { !names.contains($0) } ?? name
-    }
 }
 
 extension AdvisedPaths {
     /// Describes the effect of a candidate.
-    public func sentence(_ candidate: Int) -> String { ProposalMaker.sentence(counts.effects[candidate], of: counts.followed) }
+    public func sentence(_ candidate: Int) -> String { ProposalMaker.sentence(counts.effects[candidate], of: counts) }
 }

@@ -21,49 +21,65 @@ public struct TrafficObservation {
     private var latest: Int64 = .min
     /// Time before which no replaceable path is searched again.
     private var searchAt: Int64 = .min
+    /// The hour of the memo. A new hour begins with an empty one, so that the words in use are noted as such.
+    private var memoHour: Int64 = 0
 
     /// Number of remembered paths; a power of two.
     private static let remembered = 1_024
     /// A path with fewer fetches in the last two hours may be replaced.
     private static let replaceableBelow: UInt32 = 8
-    /// Milliseconds between two searches for a replaceable path.
+    /// Milliseconds between two searches for a replaceable path, and the number of random paths that each examines.
     private static let searchInterval: Int64 = 1_000
+    private static let searched = 8
 
     public init(limit: Int) { self.limit = limit }
 
     /// Continues the observation of another one. The counters begin at 0.
-    /// - Parameter route: returns the index of a former route now; nil if the route no longer exists.
-    public init(limit: Int, after former: TrafficObservation, route: (UInt16) -> UInt16?) {
+    /// - Parameter route: returns the present route of a template with a former route; nil if its observation ends.
+    public init(limit: Int, after former: TrafficObservation, route: (_ former: UInt16, _ template: [UInt8]) -> UInt16?) {
         self.limit = limit
         words = former.words
         for path in former.paths {
-            guard paths.count < limit, let route = route(path.route) else { continue }
-            indices[Self.hash(path.template[...], of: route)] = paths.count
+            guard paths.count < limit, let route = route(path.route, path.template) else { continue }
             paths.append(ObservedPath(path, route: route))
         }
+        indexPaths()
+    }
+
+    private mutating func indexPaths() {
+        indices = [:]
+        memo = []
+        for (index, path) in paths.enumerated() { indices[Self.hash(path.template[...], of: path.route)] = index }
     }
 
     /// Number of observed paths.
     public var count: Int { paths.count }
 
-    /// What was observed of a path since a time, in whole hours of the monotonic clock.
+    /// Returns the observation of a path since a time, in whole hours of the monotonic clock.
     /// - Returns: nil if there is no path with this index.
     public func summary(_ index: Int, since: Int64, now: Int64) -> ObservedSummary? {
         paths.indices.contains(index) ? paths[index].summary(since: since, now: now) : nil
     }
 
-    /// - Parameter now: milliseconds of the monotonic clock.
-    public mutating func note(_ fetch: ObservedFetch, _ message: ObservedMessage, now: Int64) {
+    /// - Parameters:
+    ///   - target: path and query.
+    ///   - message: evaluated for new data.
+    ///   - now: milliseconds of the monotonic clock.
+    public mutating func note(
+        _ fetch: ObservedFetch, _ target: ArraySlice<UInt8>, _ message: () -> ObservedMessage, now: Int64
+    ) {
         guard limit > 0 else { return }
         // The clocks of event loops differ by the time since their last events.
         latest = max(latest, now)
-        let (now, path) = (latest, message.target.withoutQuery)
-        let hash = Self.hash(path, of: fetch.route)
+        let (now, path) = (latest, target.withoutQuery)
+        if now / ObservedPath.hour != memoHour { (memo, memoHour) = ([], now / ObservedPath.hour) }
         if memo.isEmpty { memo = Array(repeating: (0, -1), count: Self.remembered) }
+        let hash = Self.hash(path, of: fetch.route)
         let slot = Int(truncatingIfNeeded: hash) & (Self.remembered - 1)
         if memo[slot].hash == hash, memo[slot].path >= 0 { return paths[Int(memo[slot].path)].note(fetch, message, now: now) }
-        guard let index = index(of: path, fetch, now: now) else { return }
-        memo[slot] = (hash, Int32(index))
+        var isCertain = true
+        guard let index = index(of: path, fetch, now: now, &isCertain) else { return }
+        if isCertain, !memo.isEmpty { memo[slot] = (hash, Int32(index)) }
         paths[index].note(fetch, message, now: now)
     }
 
@@ -71,8 +87,9 @@ public struct TrafficObservation {
         ContentHash.number(of: path.span, seed: UInt64(route))
     }
 
-    private mutating func index(of path: ArraySlice<UInt8>, _ fetch: ObservedFetch, now: Int64) -> Int? {
-        guard let template = template(of: path, fetch, now: now) else {
+    /// - Parameter isCertain: becomes false if another template may be found for this path later.
+    private mutating func index(of path: ArraySlice<UInt8>, _ fetch: ObservedFetch, now: Int64, _ isCertain: inout Bool) -> Int? {
+        guard let template = template(of: path, fetch, now: now, &isCertain) else {
             unknown &+= 1
             return nil
         }
@@ -92,7 +109,7 @@ public struct TrafficObservation {
             rejected &+= 1
             return nil
         }
-        for slot in memo.indices where memo[slot].path == Int32(index) { memo[slot] = (0, -1) }
+        memo = []
         indices[Self.hash(paths[index].template[...], of: paths[index].route)] = nil
         indices[hash] = index
         paths[index] = new
@@ -100,19 +117,30 @@ public struct TrafficObservation {
         return index
     }
 
-    /// Returns the path with the fewest fetches; nil if it is in use, so that many other paths cannot push it out.
+    /// Returns an unused path among a few; nil if all are in use, so that many other paths cannot push them out.
     private mutating func replaceable(now: Int64) -> Int? {
         guard now >= searchAt else { return nil }
-        let requests = paths.map { $0.recentRequests(now: now) }
-        guard let least = requests.indices.min(by: { requests[$0] < requests[$1] }), requests[least] < Self.replaceableBelow else {
-            searchAt = now + Self.searchInterval
-            return nil
+        searchAt = now + Self.searchInterval
+        for _ in 0..<Self.searched {
+            let index = Int.random(in: paths.indices)
+            if paths[index].recentRequests(now: now) < Self.replaceableBelow { return index }
         }
-        return least
+        return nil
+    }
+
+    /// Ends the observation of paths with words after a template.
+    private mutating func removeWords(after template: [UInt8]) {
+        paths.removeAll { path in
+            path.template.starts(with: template) && path.template.count > template.count
+                && path.template[template.count] != UInt8(ascii: "*")
+        }
+        indexPaths()
     }
 
     /// nil if a word of the path is not known yet, or if the path can be read in several ways.
-    private mutating func template(of path: ArraySlice<UInt8>, _ fetch: ObservedFetch, now: Int64) -> [UInt8]? {
+    private mutating func template(
+        of path: ArraySlice<UInt8>, _ fetch: ObservedFetch, now: Int64, _ isCertain: inout Bool
+    ) -> [UInt8]? {
         let slash = UInt8(ascii: "/")
         guard path.first == slash else { return nil }
         var template: [UInt8] = []
@@ -123,14 +151,20 @@ public struct TrafficObservation {
             defer { depth += 1 }
             let start = end + 1
             end = path[start...].firstIndex(of: slash) ?? path.endIndex
-            let (segment, parent) = (path[start..<end], Self.hash(template[...], of: fetch.route))
+            let segment = path[start..<end]
             guard PathTemplate.isClear(segment, isLast: end == path.endIndex) else { return nil }
             template.append(slash)
             guard depth < PathTemplate.segmentLimit else { return template + Array("**".utf8) }
             guard !segment.isEmpty else { break }
-            switch words.read(segment, after: parent, mayLearn: fetch.showsPath, now: now) {
+            switch words.read(segment, after: template, fetch, now: now) {
             case .word: template += segment
             case .identifier: template.append(UInt8(ascii: "*"))
+            case .candidate:
+                isCertain = false
+                template.append(UInt8(ascii: "*"))
+            case .manyWords:
+                removeWords(after: template)
+                template.append(UInt8(ascii: "*"))
             case .unknown: return nil
             }
         }

@@ -243,11 +243,11 @@ public enum Figure: Int, CaseIterable, Sendable {
         .init(.gauge, "cistern_fault_rules", "Fault injection rules in effect.", .faultRules),
         .init(.gauge, "cistern_observed_paths", "Paths that are observed for cistern advise.", .observedPaths),
         .init(
-            .counter, "cistern_observed_paths_replaced", "Observed paths that others replaced, because all places were taken.",
+            .counter, "cistern_observed_paths_replaced", "Observed paths that others replaced, because admin.observed_paths was reached.",
             .observedPathsReplaced),
         .init(
             .counter, "cistern_unobserved_fetches",
-            "Fetches that were not observed. unknown: too few for their path; full: all places were taken by paths in use.",
+            "Fetches that were not observed. unknown: too few for their path; full: admin.observed_paths was reached.",
             [("reason=\"unknown\"", .unobservedUnknown), ("reason=\"full\"", .unobservedFull)]),
     ]
 }

@@ -67,7 +67,7 @@ public final class APIState: Sendable {
         }
         // Data of another upstream changes at other times.
         let isSame = former?.settings.upstream.isSameOrigin(as: settings.upstream) ?? false
-        traffic = ObservedTraffic(limit: settings.observedPaths, routes: routeNames, after: isSame ? former?.traffic : nil)
+        traffic = ObservedTraffic(limit: settings.observedPaths, routes: routes, after: isSame ? former?.traffic : nil)
         tokenKeys = TokenKeys(routes, beside: settings.store, after: former?.tokenKeys, logger: logger)
         let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings))
         process.identityTables.add(lookUps)

@@ -2,6 +2,7 @@
 
 import Advice
 import CachePolicy
+import HTTPCore
 import ReverseProxy
 import Upstream
 
@@ -15,8 +16,11 @@ extension ServedAPI {
         return AdvisedSettings(
             routes: state.routes.all.map { route in
                 AdvisedRoute(
-                    name: route.name, pattern: route.pattern.text, lifetime: route.freshness.standard, rescueAfter: route.rescueAfter,
-                    negative: route.freshness.negative, ignoredArguments: route.arguments.ignore.map(\.text),
+                    name: route.name, pattern: route.pattern.text,
+                    lifetime: max(route.freshness.standard ?? 0, route.freshness.minimum ?? 0), maximum: route.freshness.maximum,
+                    rescueAfter: route.rescueAfter, negative: route.freshness.negative,
+                    ignoredArguments: route.arguments.ignore.map { PercentCoding.decode($0.text.utf8, plusIsSpace: false) ?? $0.text },
+                    omitsArguments: !route.arguments.only.isEmpty || !route.arguments.drop.isEmpty,
                     ignoredDirectives: route.freshness.ignored.map(\.rawValue).sorted())
             }, firstByteTimeout: timeout.seconds * 1_000 + timeout.attoseconds / 1_000_000_000_000_000)
     }

@@ -6,12 +6,12 @@ import Testing
 
 @Suite("Advice: arguments and fields without effect")
 struct ComparedNamesTests {
-    private func names(_ fetches: (inout Observed) -> Void) -> [String: (equal: UInt32, different: UInt32)] {
+    private func names(_ fetches: (inout Observed) -> Void) -> [String: ComparedName] {
         var observed = Observed()
         observed.admit("/list")
         fetches(&observed)
         let names = observed.summary("/list")?.names ?? []
-        return Dictionary(uniqueKeysWithValues: names.map { (String(decoding: $0.name, as: UTF8.self), ($0.equal, $0.different)) })
+        return Dictionary(uniqueKeysWithValues: names.map { (String(decoding: $0.name, as: UTF8.self), $0) })
     }
 
     private func good(_ data: UInt64) -> ObservedFetch.Outcome { .good(.hash(data), isStated: false) }
@@ -36,7 +36,23 @@ struct ComparedNamesTests {
                 observed.fetch(number % 2 == 0 ? "/list?a=1&page=\(number)" : "/list?page=\(number)&a=1", good(UInt64(number) + 1))
             }
         }
-        #expect(names["page"]?.different == 19 && names["page"]?.equal == 0)
+        #expect(names["page"]?.doubtful == 19 && names["page"]?.equal == 0)
+    }
+
+    @Test("a change of the data between two values is doubtful, and requests with other unknown fields are not compared")
+    func doubtful() {
+        let names = names { observed in
+            for number in 0..<60 { observed.fetch("/list?utm=\(number)", good(number < 30 ? 7 : 8)) }
+        }
+        let certain = self.names { observed in
+            for value in ["a", "b", "debug", "a"] { observed.fetch("/list?x=\(value)", good(value == "debug" ? 8 : 7)) }
+        }
+        #expect(certain["x"].map { ($0.equal, $0.different, $0.doubtful) == (1, 1, 0) } == true)
+        #expect(names["utm"].map { ($0.equal, $0.different, $0.doubtful) == (58, 0, 1) } == true)
+        let unlike = self.names { observed in
+            for number in 0..<60 { observed.fetch("/list?utm=\(number)", good(7), likeness: UInt64(number) + 1) }
+        }
+        #expect(unlike["utm"]?.equal == 0)
     }
 
     @Test("responses of different times and of different users are not compared")

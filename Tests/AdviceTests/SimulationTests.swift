@@ -60,7 +60,10 @@ struct SimulationTests {
             for (index, seconds) in FreshnessCandidates.seconds.enumerated() {
                 var expected = before[index]
                 for target in 0..<targets {
-                    expected.add(Self.replay(events.filter { $0.target == target }, lifetime: seconds * 1_000))
+                    let effect = Self.replay(events.filter { $0.target == target }, lifetime: seconds * 1_000)
+                    expected.saved += effect.saved
+                    expected.outdated += effect.outdated
+                    expected.longest = max(expected.longest, effect.longest)
                 }
                 try demand(counts.effects[index] == expected, "\(seconds) s: \(counts.effects[index]), not \(expected)")
             }
@@ -91,6 +94,45 @@ struct SimulationTests {
         observed.admit("/users")
         for _ in 0..<3 { observed.fetch("/users", .good(.hash(0), isStated: false)) }
         #expect(observed.summary("/users")?.counts.changed == 3)
+    }
+
+    @Test("a confirmation without an entity tag in a new slot causes no change by the following data")
+    func confirmed() {
+        var observed = Observed()
+        observed.admit("/users")
+        for data in [1, 1, 2] as [UInt64] { observed.fetch("/users", .good(.hash(data), isStated: false)) }
+        #expect(observed.summary("/users")?.counts.changed == 1)
+    }
+
+    @Test("a deletion, and withdrawn access, are changes of followed targets", arguments: [401, 403, 404, 410] as [UInt16])
+    func absent(_ status: UInt16) throws {
+        var observed = Observed()
+        observed.admit("/users/900")
+        let before = try #require(observed.summary("/users/*")?.counts)
+        for _ in 0..<3 {
+            for outcome in [.good(.hash(1), isStated: false), .absent(status, isStorable: false)] as [ObservedFetch.Outcome] {
+                observed.now += 4_000
+                observed.fetch("/users/1", outcome)
+                observed.fetch("/users/2", .absent(status, isStorable: false))
+            }
+        }
+        let counts = try #require(observed.summary("/users/*")?.counts)
+        #expect(counts.changed == 5 && counts.followed - before.followed == 6)
+        let ten = FreshnessCandidates.seconds.firstIndex(of: 10) ?? 0
+        // At 4 s fetched; 8 s and, after two changes, 12 s out of date; 16 s fetched and not stored; 20 s fetched; 24 s out of date.
+        #expect(counts.effects[ten].outdated == 3 && counts.missing == 0)
+    }
+
+    @Test("a lifetime that harms one target is reported")
+    func unsteady() {
+        var observed = Observed()
+        observed.admit("/users/900")
+        for number in 0..<1_000 {
+            observed.now += 1_000
+            observed.fetch("/users/\(number % 10)", .good(.hash(number % 10 == 0 ? UInt64(number) + 1 : 1), isStated: false))
+        }
+        let unsteady = observed.summary("/users/*")?.unsteady ?? []
+        #expect(unsteady == Set(FreshnessCandidates.seconds.indices.filter { FreshnessCandidates.seconds[$0] > 10 }))
     }
 
     @Test("only the last six hours are kept, and a part of them can be selected")
@@ -124,7 +166,7 @@ struct SimulationTests {
 
     @Test(
         "the nearest lifetimes of a wanted one",
-        arguments: [(1, 1, 1), (3, 2, 5), (30, 30, 30), (45, 30, 60), (3_600, 3_600, 3_600), (9_999, 3_600, 3_600)]
+        arguments: [(1, 1, 1), (3, 2, 5), (30, 30, 30), (45, 30, 60), (900, 900, 900), (9_999, 900, 900)]
             as [(Int64, Int64, Int64)])
     func nearest(_ wanted: Int64, _ below: Int64, _ above: Int64) {
         let nearest = FreshnessCandidates.nearest(wanted)

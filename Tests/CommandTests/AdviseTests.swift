@@ -35,20 +35,18 @@ struct AdviseTests {
         #expect(said.status == 0 && said.text.contains("1. /users/*: routes.freshness.default"), "\(said.text)")
         #expect(said.text.contains("data did not change") && said.text.contains("no response would have been out of date"))
         let advice = try #require(JSONValue(Array(try tool.run("advise --json").text.utf8)))
-        for proposal in advice["proposals"]?.array ?? [] {
-            let lines = (proposal["yaml"]?.array ?? []).compactMap(\.string)
-            #expect(lines.allSatisfy { said.text.contains($0) })
-            let file = play.directory + "/advised.yaml"
-            try TestTools.write("upstream: {url: \"https://api.example.com\"}\n" + lines.joined(separator: "\n") + "\n", to: file)
-            let check = try CommandLineTool.run("check --config \(file) --cache-dir \(play.directory)/other")
-            #expect(check.status == 0, "\(check.text)")
-        }
+        let lines = (advice["yaml"]?.array ?? []).compactMap(\.string)
+        #expect(!lines.isEmpty && lines.allSatisfy { said.text.contains($0) })
+        let file = play.directory + "/advised.yaml"
+        try TestTools.write("upstream: {url: \"https://api.example.com\"}\n" + lines.joined(separator: "\n") + "\n", to: file)
+        let check = try CommandLineTool.run("check --config \(file) --cache-dir \(play.directory)/other")
+        #expect(check.status == 0, "\(check.text)")
         let before = play.origin.requests.count
         _ = try play.get("/users/0")
         #expect(play.origin.requests.count == before + 1)
         let tried = try tool.run("advise /users --freshness 45s --since 1h").text
-        #expect(tried.contains("/users/* with 45 s (between the simulated lifetimes)\n  30 s would have saved "), "\(tried)")
-        #expect(try tool.run("advise --freshness 30s").text.contains("/users/* with 30 s\n  30 s would have saved "))
+        #expect(tried.contains("/users/* with 45 s (between the simulated lifetimes)\n  30 s would have saved at least "), "\(tried)")
+        #expect(try tool.run("advise --freshness 30s").text.contains("/users/* with 30 s\n  30 s would have saved at least "))
         #expect(try tool.run("advise /none").text.contains("on 0 paths"))
     }
 

@@ -124,7 +124,7 @@ struct AdvicePageTests {
     func users() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: private"])] })
         for number in 0..<130 {
-            _ = try play.get("/me?user=\(number)", [("Authorization", "Bearer secret-\(number % 3)")])
+            _ = try play.get("/me?user=\(number)", number < 5 ? [] : [("Authorization", "Bearer secret-\(number % 3)")])
             play.time.advance(by: .seconds(10))
         }
         let advice = try advice(play)
@@ -185,6 +185,9 @@ struct AdvicePageTests {
         #expect(play.reload { $0.settings.otherRoute.rescueAfter = 9 }?.label == "applied")
         #expect(paths(try advice(play)).keys.sorted() == ["/orders/*", "/users/**"])
         #expect(try play.metric("cistern_unobserved_fetches_total{reason=\"unknown\"}") == 6)
+        // An advised setting was applied: its evidence is out of date.
+        #expect(play.reload { $0.settings.routes[0].freshness.standard = 30 }?.label == "applied")
+        #expect(paths(try advice(play)).keys.sorted() == ["/orders/*"])
         #expect(play.reload { $0.settings.routes = [] }?.label == "applied")
         #expect(paths(try advice(play)).keys.sorted() == ["/orders/*"])
         #expect(play.reload { $0.settings.observedPaths = 0 }?.label == "applied")

@@ -69,8 +69,8 @@ final class Fetch: @unchecked Sendable {
     var identityWrite: IdentityWrite?
     /// Milliseconds of the loop's clock.
     private(set) var began: Int64 = 0
-    /// Whether no client waits.
-    private(set) var isBackground = false
+    /// Whether the fetch only checks for the upstream's recovery.
+    private(set) var isRecheck = false
     var report = Report()
     /// Part of the response that has arrived and that waits for the propagation of marks.
     var held: HeldResponse?
@@ -103,7 +103,7 @@ final class Fetch: @unchecked Sendable {
         span = context.reporting.beginSpan(&request, for: subject, cause)
         self.flight = flight
         context.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
-        (began, isBackground) = (clock, cause != nil)
+        (began, isRecheck) = (clock, cause == .recheck)
         if !subject.isSafe { context.cache?.readAhead(forWrite: subject.head) }
         if !subject.isReading { identityWrite = context.beginIdentityWrite(subject.head) }
         if let failure = send(request) { handle(failure) }
@@ -267,7 +267,7 @@ final class Fetch: @unchecked Sendable {
         context.coordination.health.reach(now: clock)
         if isPresent(response.status) { notePresent(response) }
         body = .none
-        observeUnstored(reason)
+        observeUnstored(response, reason)
         let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false
         return isWanted ? nil : .unwanted
     }
@@ -391,7 +391,11 @@ final class Fetch: @unchecked Sendable {
     private func storeAndDeliver() {
         guard let response else { return }
         let stored = store(response)
-        if let stored { observeGood(stored.metadata, isConfirmed: false) }
+        if case .forbidden(let reason)? = stored?.result.decision {
+            observeUnstored(response, reason)
+        } else if let stored {
+            observeGood(stored.metadata, stored.head, nil)
+        }
         deliver(response, stored?.result.decision ?? .forbidden(.storeRefused), isOvertaken: stored?.result == .invalidated) { fetched in
             guard let stored else { return }
             (fetched.storedHead, fetched.metadata, fetched.ownTag) = (stored.head, stored.metadata, collected.findings.ownTag)
@@ -404,7 +408,7 @@ final class Fetch: @unchecked Sendable {
         guard let confirmed = confirmStored(by: response) else { return fail(.fault(.unexpectedStatus, 304)) }
         noteSuccess()
         notePresent(response)
-        observeGood(confirmed.confirmation.metadata, isConfirmed: true)
+        observeGood(confirmed.confirmation.metadata, confirmed.confirmation.head, confirmed.confirmation.found)
         endFlight(FlightOutcome(confirmed.result))
         finish { $0.fetchConfirmed(confirmed.confirmation) }
     }
@@ -412,14 +416,14 @@ final class Fetch: @unchecked Sendable {
     private func rememberGoneAndDeliver(_ reason: NotStoredReason) {
         guard let response else { return }
         let isRemembered = rememberGone(response)
-        observeUnstored(.status)
+        observeUnstored(response, .status)
         deliver(response, .forbidden(reason)) { $0.isRememberedAsGone = isRemembered }
     }
 
     private func deliverUnstored(_ reason: NotStoredReason, _ fault: UpstreamFault?) {
         guard let response else { return }
         if fault == nil { noteWhole() }
-        observeUnstored(reason)
+        observeUnstored(response, reason)
         deliver(response, .forbidden(reason)) { $0.fault = fault }
     }
 

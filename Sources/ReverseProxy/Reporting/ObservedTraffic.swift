@@ -6,32 +6,37 @@ import HTTPCore
 import Reactor
 
 public final class ObservedTraffic: Sendable {
-    /// Accessed by all shards at the end of fetches, and on the administrator's queue. The lock is held for about a microsecond.
+    /// Accessed by all shards at the end of fetches, and on the administrator's queue. The lock is held for about a microsecond, with
+    /// new data for some more.
     private let state: Mutex<TrafficObservation>
-    /// Names of the routes, by index.
-    private let routes: [String]
+    private let routes: Routes
 
     /// - Parameters:
     ///   - limit: maximum number of observed paths. With 0, nothing is observed.
-    ///   - former: an observation that is continued for routes that still exist; nil if there is none.
-    init?(limit: Int, routes: [String], after former: ObservedTraffic?) {
+    ///   - former: an observation that is continued for paths whose route and its rules are unchanged; nil if there is none.
+    init?(limit: Int, routes: Routes, after former: ObservedTraffic?) {
         guard limit > 0 else { return nil }
         self.routes = routes
         let observation = former.map { former in
             former.state.withLock { state in
-                TrafficObservation(limit: limit, after: state) { index in
-                    routes.firstIndex(of: former.routes[Int(index)]).map { UInt16(clamping: $0) }
+                TrafficObservation(limit: limit, after: state) { index, template in
+                    let (before, now) = (former.routes.all[Int(index)], routes.index(of: template[...]))
+                    let isSame =
+                        before.name == routes.all[now].name && before.freshness == routes.all[now].freshness
+                        && before.arguments == routes.all[now].arguments
+                    return isSame ? UInt16(clamping: now) : nil
                 }
             }
         }
         state = Mutex(observation ?? TrafficObservation(limit: limit))
     }
 
-    func note(_ fetch: ObservedFetch, _ message: ObservedMessage, now: Int64) {
-        state.withLock { $0.note(fetch, message, now: now) }
+    /// - Parameter message: evaluated for new data.
+    func note(_ fetch: ObservedFetch, _ target: ArraySlice<UInt8>, _ message: @autoclosure () -> ObservedMessage, now: Int64) {
+        state.withLock { $0.note(fetch, target, message, now: now) }
     }
 
-    /// What was observed since a time, in whole hours of the monotonic clock. The paths are read one by one, so that no shard waits long.
+    /// Returns the observation since a time, in whole hours of the monotonic clock. The paths are read one by one, so that no shard waits long.
     public func summaries(since: Int64, now: Int64) -> [ObservedSummary] {
         (0..<count).compactMap { index in state.withLock { $0.summary(index, since: since, now: now) } }
     }

@@ -78,7 +78,10 @@ enum AdviceText {
         if advice["trial"] == .null {
             parts.append(proposals.isEmpty ? missing(advice) : proposals.enumerated().map(proposal).joined(separator: "\n"))
             if !proposals.isEmpty {
-                parts.append("Nothing was changed. Add these lines to the configuration file, and run cistern reload.\n")
+                let place = advice["api"].map { " for the API \(Printable.text($0.string ?? ""))" } ?? ""
+                let lines = (advice["yaml"]?.array ?? []).compactMap(\.string).map { "    " + Printable.text($0) + "\n" }
+                parts.append("Nothing was changed. Add these lines to the configuration file\(place), and run cistern reload:\n")
+                parts.append(lines.joined())
             }
         }
         if !paths.isEmpty { parts.append(table(paths)) }
@@ -91,13 +94,12 @@ enum AdviceText {
 
     private static func proposal(_ index: Int, _ proposal: JSONValue) -> String {
         let place = text(proposal, "route").isEmpty ? text(proposal, "path") : "route \(text(proposal, "route")), \(text(proposal, "path"))"
-        let lines = (proposal["yaml"]?.array ?? []).compactMap(\.string)
-        return
-            ([
-                "\(index + 1). \(place): \(text(proposal, "setting")) \(text(proposal, "value"))",
-                "   seen    \(text(proposal, "evidence"))", "   effect  \(text(proposal, "effect"))", "",
-            ]
-            + lines.map { "       " + Printable.text($0) }).joined(separator: "\n") + "\n"
+        return """
+            \(index + 1). \(place): \(text(proposal, "setting")) \(text(proposal, "value"))
+               seen    \(text(proposal, "evidence"))
+               effect  \(text(proposal, "effect"))
+
+            """
     }
 
     private static func missing(_ advice: JSONValue) -> String {
