@@ -26,7 +26,7 @@ IMAGE_PACKAGES := buildah python3 binutils
 BINARY ?= .build/release/cistern
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image image-base sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages dist dist-test dist-test-packages release-notes arm64-test arm64-packages deb deb-packages image-test image-packages manifests takeovers writers fleet fleet-days scale fleet-packages alerts alert-packages
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image image-base sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages dist dist-test dist-test-packages release-notes arm64-test arm64-packages deb deb-packages image-test image-packages manifests takeovers writers fleet fleet-days scale fleet-packages alerts alert-packages browser-packages
 
 run: build
 ifdef UPSTREAM
@@ -92,7 +92,7 @@ compare: build
 	Tests/Comparison/caches.py --cistern .build/release/cistern
 
 # Tests a web app of another origin and the status page in Chromium, before and during an outage; skipped if Chromium is not installed.
-browser: build
+browser: build browser-packages
 	Tests/Browser/browser.py --cistern .build/release/cistern
 	Tests/Browser/status.py --cistern .build/release/cistern
 
@@ -224,6 +224,9 @@ fault-packages:
 
 fleet-packages:
 	$(call install,$(FLEET_PACKAGES))
+
+browser-packages:
+	$(call install,chromium)
 
 alert-packages:
 	$(call install,$(ALERT_PACKAGES))

@@ -13,10 +13,13 @@ public struct AdminRequest: Sendable {
     public var content: [UInt8] = []
     /// Permission for the status page.
     public var statusAccess = StatusAccess.numbers
+    /// Whether a script of a web page may have sent the request.
+    private(set) var hasOrigin = false
 
     /// nil if the target is not under `/-/`, or its encoding is invalid.
     public init?(_ head: RequestHead) {
         method = head.method
+        hasOrigin = head.fields.contains(.origin)
         let target = head.pathAndQuery
         let question = target.firstIndex(of: UInt8(ascii: "?")) ?? target.endIndex
         let path = target[..<question]

@@ -13,7 +13,7 @@ enum StatusPages {
         reply(to: task, withExchanges: false)
     }
 
-    /// A missing token causes a browser's password prompt.
+    /// A missing token causes a browser's password prompt, but not in a page of another origin.
     @Sendable static func exchanges(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
         guard task.request.statusAccess < .exchanges else { return reply(to: task, withExchanges: true) }
@@ -26,7 +26,8 @@ enum StatusPages {
             AdminProblem(
                 status: 401,
                 sentence: "The page with the last exchanges needs the token of admin.token_file as password, with any user name."))
-        response.fieldLines = "WWW-Authenticate: Basic realm=\"cistern\", charset=\"UTF-8\"\r\n"
+        let challenge = task.request.hasOrigin ? "Bearer realm=\"cistern\"" : "Basic realm=\"cistern\", charset=\"UTF-8\""
+        response.fieldLines = "WWW-Authenticate: \(challenge)\r\n"
         task.reply(response)
     }
 

@@ -271,8 +271,11 @@ def play_frame(url, chromium):
     for path in ["", "/exchanges"]:
         read = f"fetch('{url}{path}', {{credentials: 'include'}}).then(response => response.text(), () => 'refused')"
         require(chromium.evaluate(read) == "refused", f"no script of another origin reads /-/status{path}")
-    chromium.evaluate("document.forms[0].submit()")
-    require(chromium.until("document.body.innerText.includes('bearer token is missing')"), "another page's form is refused")
+    # Later, because the browser answers nothing while it leaves the page.
+    chromium.evaluate("setTimeout(() => document.forms[0].submit(), 100), 1")
+    chromium.wait(lambda message: message.get("method") == "Page.loadEventFired")
+    refused = chromium.until("document.body.innerText.includes('The bearer token of the admin interface is missing')")
+    require(refused, f"another page's form is refused: {chromium.evaluate('document.body.innerText')[:80]!r}")
     del chromium.complaints[before:]
     server.shutdown()
     server.server_close()
@@ -308,6 +311,9 @@ def play(binary, chromium, seconds):
             upstreams[1].down()
             time.sleep(seconds)
             require(chromium.until("document.body.innerText.includes('orders has been down')"), "the open page says it by itself")
+            require(chromium.evaluate("document.getElementById('live').textContent") == "live", "the open page is still updated")
+            announced = chromium.evaluate("document.getElementById('announcement').textContent")
+            require("orders: Down" in announced, f"a screen reader announces the change of state: {announced}")
             chromium.picture("outage-light")
             chromium.picture("outage-dark", dark=True)
             chromium.picture("outage-narrow", 390)
@@ -323,7 +329,7 @@ def play(binary, chromium, seconds):
             play_frame(url, chromium)
             load.ended = True
             require(not chromium.complaints, f"the browser has nothing to say {chromium.complaints}")
-            foreign = [one for one in chromium.requests if not one.startswith((f"http://{HOST}:", "about:", "data:", "chrome-error:"))]
+            foreign = [one for one in chromium.requests if not one.startswith((f"http://{HOST}:", f"http://admin:{TOKEN}@{HOST}:", "about:", "data:", "chrome-error:"))]
             require(not foreign, f"nothing is asked of others {foreign}")
         finally:
             service.terminate()

@@ -19,7 +19,7 @@ struct AdviseTests {
     func early() throws {
         #expect(
             try tool.run("advise").text.contains(
-                "There is too little evidence: a path needs 100 requests to the upstream in at least 10 m."))
+                "There is too little evidence: a path needs 100 requests to the upstream in at least 10 min."))
         for _ in 0..<10 { _ = try play.get("/users/1") }
         let text = try tool.run("advise").text
         #expect(text.contains("on 1 path.") && text.contains("100 requests are needed"), "\(text)")

@@ -37,9 +37,11 @@ enum StatusScript {
                 if (!response.ok) throw new Error(response.status);
                 const text = await response.text();
                 const fresh = new DOMParser().parseFromString(text.replace(/<style[^]*?<[/]style>/, ""), "text/html");
+                // Before take, which moves nodes.
+                const current = states(fresh);
                 take(fresh);
                 say("live");
-                if (states(fresh) !== known) announce(known = states(fresh));
+                if (current !== known) announce(known = current);
               } catch { say("no response: these are the last numbers"); }
             }
             setTimeout(look, 2000);

@@ -46,7 +46,7 @@ enum StatusStyle {
         }
         .badge.strained { color: var(--strained); background: var(--strained-back); }
         .badge.down { color: var(--down); background: var(--down-back); }
-        .tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(11rem, 100%), 1fr)); gap: .75rem; list-style: none; margin: 0; padding: 0; }
+        .tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(9rem, 100%), 1fr)); gap: .75rem; list-style: none; margin: 0; padding: 0; }
         .tile, .facts > div, .scroll, .list {
           background: var(--card); border: 1px solid var(--rule); border-radius: .6rem; min-width: 0;
         }

@@ -42,10 +42,10 @@ enum Printable {
         return "\(rounded(value / 1_024)) TiB"
     }
 
-    /// `45 s`, `12 m`, `3 h`, `2 d`; also for negative numbers.
+    /// `45 s`, `12 min`, `3 h`, `2 d`; also for negative numbers.
     static func seconds(_ count: Int) -> String {
         let size = count.magnitude
-        for (unit, length) in [("d", 86_400), ("h", 3_600), ("m", 60)] as [(String, UInt)] where size >= 2 * length {
+        for (unit, length) in [("d", 86_400), ("h", 3_600), ("min", 60)] as [(String, UInt)] where size >= 2 * length {
             return "\(count / Int(length)) \(unit)"
         }
         return "\(count) s"
