@@ -36,12 +36,13 @@ public enum GraphQLResponse {
     public static func isAsked(for target: ArraySlice<UInt8>) -> Bool {
         guard let mark = target.firstIndex(of: UInt8(ascii: "?")) else { return false }
         return target[(mark + 1)...].split(separator: UInt8(ascii: "&")).contains { argument in
-            let name = argument.prefix { $0 != UInt8(ascii: "=") }
-            return names.contains { name.elementsEqual($0.utf8) }
+            // Decoded, and in lower case, because requests with other spellings may have the same cache key.
+            let name = PercentCoding.decode(argument.prefix { $0 != UInt8(ascii: "=") }, plusIsSpace: true)
+            return name.map { names.contains($0.lowercased()) } ?? false
         }
     }
 
-    private static let names = ["query", "extensions", "documentId", "doc_id"]
+    private static let names = ["query", "extensions", "documentid", "doc_id"]
 }
 
 extension JSONToken {

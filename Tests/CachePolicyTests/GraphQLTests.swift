@@ -41,6 +41,15 @@ struct GraphQLTests {
     }
 
     @Test(
+        "a query of a target is a GraphQL request in every spelling with its cache key",
+        arguments: [
+            ("/g?query=a", true), ("/g?%71uery=a", true), ("/g?x=1&que%72y=a", true), ("/g?Query=a", true), ("/g?document%49d=1", true),
+            ("/g?doc%5Fid=1", true), ("/g?extensions", true), ("/query?a=query", false), ("/g?%2571uery=a", false), ("/g?q=1", false),
+            ("/g?%ff=1", false), ("/g", false),
+        ])
+    func targets(target: String, isAsked: Bool) { #expect(GraphQLResponse.isAsked(for: Array(target.utf8)[...]) == isAsked) }
+
+    @Test(
         "a persisted document is stored only if the request also has the query text",
         arguments: [
             ("{\"documentId\":\"a\",\"variables\":{}}", false), ("{\"id\":\"a\"}", false), ("{\"doc_id\":7}", false),

@@ -75,7 +75,7 @@ def rows(name):
         (Request(fresh, If_None_Match=TAG), 304, "", b""),
         (Request(fresh, Range="bytes=1-8"), 206, "", USERS[1:9]),
         (Request(fresh, "HEAD"), 200, "", b""),
-        (Request(f"/long/{mark}"), 200, "stored", LONG),
+        (Request(f"/long/{mark}"), 200, "fwd=uri-miss", LONG),
         (Request(f"/long/{mark}"), 200, "hit", LONG),
         (Request("/users", "POST", b'{"a":1}'), 201, "fwd=method", None),
         (Request(f"/session/{mark}"), 200, "", None),

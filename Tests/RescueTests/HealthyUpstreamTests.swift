@@ -203,6 +203,10 @@ struct HealthyUpstreamTests {
         play.origin.react { _ in [.json(unknown)] }
         #expect(try play.get(target).text == unknown)
         #expect(try play.metric("cistern_not_stored_total{reason=\"graphql_error\"}") == 1)
+        // Other spellings have the same cache key.
+        for spelled in ["%65xtensions", "e%78tensions", "EXTENSIONS"] {
+            #expect(try play.get(target.replacing("extensions", with: spelled)).text == unknown)
+        }
         play.origin.down()
         #expect(try play.get(target).text == Self.good)
     }
