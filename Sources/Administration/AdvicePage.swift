@@ -23,11 +23,11 @@ enum AdvicePage {
             guard let summaries = api.observedTraffic(since: max(0, now - Int64(seconds) * 1_000)) else {
                 return [.init("observing", false)] + members([], [], [], nil, task)
             }
-            let all = AdvisedPaths.all(summaries, api.advisedSettings)
+            let settings = api.advisedSettings
+            let all = AdvisedPaths.all(summaries, settings)
             let isShown = { (one: AdvisedPaths) in
                 (path.map(one.begins) ?? true) && (route.map { one.route.name == $0 } ?? true)
             }
-            let settings = api.advisedSettings
             let proposals = Proposals.all(all, settings, where: isShown)
             let yaml = ProposedSettings.yaml(proposals, settings)
             return [.init("observing", true)] + members(all.filter(isShown), proposals, yaml, trial, task)

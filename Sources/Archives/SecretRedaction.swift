@@ -86,9 +86,10 @@ public struct SecretRedaction: Sendable {
     public func redact(target: some Collection<UInt8>) -> [UInt8] {
         let bytes = Array(target)
         let mark = bytes.firstIndex { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
-        guard let mark else { return bytes }
+        let path = SecretNames.redactedBytes(bytes[..<(mark ?? bytes.endIndex)])
+        guard let mark else { return path }
         let fragment = bytes[(mark + 1)...].firstIndex(of: UInt8(ascii: "#")) ?? bytes.endIndex
-        let redacted = Array(bytes[...mark]) + redact(arguments: bytes[(mark + 1)..<fragment])
+        let redacted = path + [bytes[mark]] + redact(arguments: bytes[(mark + 1)..<fragment])
         return fragment == bytes.endIndex ? redacted : redacted + [UInt8(ascii: "#")] + redact(arguments: bytes[(fragment + 1)...])
     }
 

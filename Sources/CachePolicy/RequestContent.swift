@@ -48,14 +48,21 @@ public enum RequestContent {
             // No field value contains a zero byte, so no client can send this type.
             CacheKey.appendPart(Array("multipart/form-data\0".utf8), to: &identity)
         } else {
-            // The parameters of these two types have no meaning (RFC 8259 §11); those of other types may have one.
-            CacheKey.appendPart(isCanonical ? (media?.essence ?? []) : Array(type ?? []), to: &identity)
+            CacheKey.appendPart(isCanonical && isUsual(type) ? (media?.essence ?? []) : Array(type ?? []), to: &identity)
         }
         for name in ["content-encoding", "content-language"] {
             CacheKey.appendPart(fields.combined(named: Array(name.utf8)), to: &identity)
         }
         CacheKey.appendPart(parts ?? (isPlain ? meaning(content, media, rules) : Array(copying: content)), to: &identity)
         return identity
+    }
+
+    /// Whether a media type has no parameter but the encoding that JSON and forms have anyway. Some servers decode content by `charset`, so
+    /// with another one it has another meaning.
+    private static func isUsual(_ type: ArraySlice<UInt8>?) -> Bool {
+        let compact = (type ?? []).filter { $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\t") && $0 != UInt8(ascii: "\"") }
+        let parameters = compact.drop { $0 != UInt8(ascii: ";") && $0 != UInt8(ascii: ",") }
+        return parameters.isEmpty || parameters.map(\.asciiLowercased).elementsEqual(";charset=utf-8".utf8)
     }
 
     private static func meaning(_ content: Span<UInt8>, _ media: MediaType?, _ rules: ArgumentRules?) -> [UInt8] {

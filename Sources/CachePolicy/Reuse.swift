@@ -60,7 +60,8 @@ public enum Reuse {
             return .validate(stored.flags.contains(.unseen) ? .unseen : .otherOrigin)
         }
         guard !directives.noCache else { return .validate(.requestNoCache) }
-        guard let lifetime = stored.freshnessLifetime else { return .validate(.noFreshness) }
+        // Without a lifetime, a response is stale from the beginning, which max-stale permits.
+        guard let lifetime = stored.freshnessLifetime ?? (directives.maxStale == nil ? nil : 0) else { return .validate(.noFreshness) }
         guard !Freshness.isAgeUnknown(of: stored, now: now) else { return .validate(.ageUnknown) }
         let age = Freshness.currentAge(of: stored, now: now)
         let ttl = lifetime - age

@@ -10,7 +10,7 @@ public enum SecretNames {
     private static let arguments: Set<String> = members.union([
         "key", "appkey", "auth", "authorization", "pass", "session", "sid", "code", "credential", "signature", "sig", "hmac",
         "xamzsignature", "xamzcredential", "xamzsecuritytoken", "xgoogsignature", "xgoogcredential", "awsaccesskeyid", "state", "pin",
-        "xapikey", "apitoken", "authcode", "sessionkey", "accesskeyid", "codeverifier", "idtokenhint", "ticket",
+        "jsessionid", "phpsessid", "xapikey", "apitoken", "authcode", "sessionkey", "accesskeyid", "codeverifier", "idtokenhint", "ticket",
     ])
 
     /// Beginnings and endings of secret names, in addition to the listed names.
@@ -89,27 +89,33 @@ public enum SecretNames {
         return PercentCoding.decode(name, plusIsSpace: true).map { isSecret(argument: $0.utf8) } ?? true
     }
 
-    /// Returns path and query with the values of secret arguments redacted. Names are compared percent-decoded, as the upstream reads them.
+    /// Returns path and query with the values of secret arguments and of secret path parameters redacted. Names are compared percent-decoded, as the upstream reads them.
     /// Arguments nested in values count too: those of a URL in an argument, and those in keys, where separators in values are encoded.
-    public static func redacted(_ target: some Collection<UInt8>) -> String {
+    public static func redacted(_ target: some Collection<UInt8>) -> String { String(decoding: redactedBytes(target), as: UTF8.self) }
+
+    public static func redactedBytes(_ target: some Collection<UInt8>) -> [UInt8] {
         let bytes = Array(target)
-        guard let question = bytes.firstIndex(of: UInt8(ascii: "?")) else { return String(decoding: bytes, as: UTF8.self) }
-        var shown = Array(bytes[...question])
-        var rest = bytes[(question + 1)...]
+        var shown: [UInt8] = []
+        var (rest, isQuery, isArgument) = (bytes[...], false, false)
         while !rest.isEmpty {
             // Some upstreams treat `;` like `&`.
-            let separator = firstSign(in: rest) { "&;?".utf8.contains($0) }
+            let separator = firstSign(in: rest) { "&;?".utf8.contains($0) || !isQuery && $0 == UInt8(ascii: "/") }
             let argument = rest[..<(separator?.lowerBound ?? rest.endIndex)]
-            if let equals = firstSign(in: argument, where: { $0 == UInt8(ascii: "=") }), isSecret(encoded: argument[..<equals.lowerBound]) {
+            if isArgument, let equals = firstSign(in: argument, where: { $0 == UInt8(ascii: "=") }),
+                isSecret(encoded: argument[..<equals.lowerBound])
+            {
                 shown += argument[..<equals.upperBound] + Array(redaction.utf8)
             } else {
                 shown += argument
             }
             guard let separator else { break }
             shown += rest[separator]
+            let sign = PercentCoding.decode(rest[separator], plusIsSpace: false)
+            if sign == "?" { isQuery = true }
+            isArgument = isQuery || sign != "/"
             rest = rest[separator.upperBound...]
         }
-        return String(decoding: shown, as: UTF8.self)
+        return shown
     }
 
     /// The path of a target up to its first argument, also if that is a parameter of a path segment or percent-encoded.

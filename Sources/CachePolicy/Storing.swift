@@ -46,6 +46,8 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     /// A purge or a write happened after the request was sent.
     case invalidated
     case storeRefused = "store_refused"
+    /// A field of the request has a new value in each request, and too few values have received this data (`EqualResponses`).
+    case changingField = "changing_field"
     case stream
     /// The operator excluded the path from the cache.
     case cacheOff = "cache_off"

@@ -217,6 +217,7 @@ extension RequestFacts {
         if mode == .offline { return .refuse(.offline) }
         switch storeUse {
         case .noStore: return .pass(nil)
+        case .bypassed(.cacheOff): return .pass(.cacheOff)
         case .bypassed(let reason): return isForStoredOnly ? .refuse(.onlyIfCached) : .pass(reason)
         case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached) : contactUpstream(rating, lookedUp)
         }

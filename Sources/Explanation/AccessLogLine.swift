@@ -88,7 +88,7 @@ public struct AccessLogLine {
         case .api: Self.append("api", api.isEmpty ? nil : api, to: &line)
         case .route: Self.append("route", route.isEmpty ? nil : route, to: &line)
         case .method: Self.append("method", head.method.bytes[...], to: &line)
-        case .path: Self.append("path", head.pathAndQuery.withoutQuery, to: &line)
+        case .path: Self.append("path", path, to: &line)
         case .query: Self.append("query", query?[...], to: &line)
         case .httpVersion: Self.append("protocol", head.version.name, to: &line)
         case .tls: Self.append("tls", client.tls, to: &line)
@@ -171,7 +171,7 @@ public struct AccessLogLine {
         }
         Self.append(escaped: head.method.bytes[...], to: &line)
         line.append(" ")
-        Self.append(escaped: head.pathAndQuery.withoutQuery, to: &line)
+        Self.append(escaped: path, to: &line)
         if hasQuery, let query {
             line.append("?")
             Self.append(escaped: query[...], to: &line)
@@ -192,11 +192,17 @@ public struct AccessLogLine {
 
     // MARK: Client data
 
+    /// The path with secret parameters redacted.
+    private var path: ArraySlice<UInt8> {
+        let path = head.pathAndQuery.withoutQuery
+        return path.contains { ";=%".utf8.contains($0) } ? SecretNames.redactedBytes(path)[...] : path
+    }
+
     /// The query with secret arguments redacted; nil if there is none.
     private var query: [UInt8]? {
         let target = head.pathAndQuery
         guard let question = target.firstIndex(of: UInt8(ascii: "?")) else { return nil }
-        return Array(SecretNames.redacted(target[question...]).utf8.dropFirst())
+        return Array(SecretNames.redactedBytes(target[question...]).dropFirst())
     }
 
     private var userAgent: ArraySlice<UInt8>? { head.fields.first(.userAgent)?.prefix(Self.textBytes) }

@@ -69,6 +69,8 @@ extension NotStoredReason {
         case .outdated: "the response to a later request arrived first, and is stored"
         case .invalidated: "its target was purged or changed by a write while the response was in transit"
         case .storeRefused: "the store did not accept the response"
+        case .changingField:
+            "a field of the request has a new value in each request, and fewer than \(EqualResponses.required) values have received this data"
         case .stream: "the response is a stream, which is forwarded as it arrives"
         case .cacheOff: "its route has cache: off"
         case .notAllowed: "the upstream does not permit scripts of this origin to send the preflight's method or fields"
@@ -119,6 +121,8 @@ extension NotStoredReason {
             WhyAdvice(
                 "credentials.partition", "ignore: for a route with equal responses for all clients; they are stored for all")
         case .cacheOff: WhyAdvice("routes.cache", "on: responses of the route are stored, shared and served")
+        case .changingField:
+            WhyAdvice("cache.harmless_fields", "containing the field: its values make no difference, so responses are stored at once")
         case .noContent: WhyAdvice("cache.store", "any: responses without content are stored too")
         case .contentCoding: WhyAdvice("cache.store", "any: responses are stored in their own content coding")
         case .unreadContent, .tooManyMembers, .requestContent, .changingContent, .connectionUser, .rangeRequest, .preconditions, .partial,

@@ -113,9 +113,10 @@ public struct LocationRewriting: Sendable {
         return to.basePath.isEmpty && namesAuthority(path) ? nil : to.basePath + path
     }
 
-    /// "//x" would be read as another authority, and browsers treat a backslash as a slash.
+    /// "//x" would be read as another authority. Browsers treat a backslash as a slash, and remove tabs.
     private static func namesAuthority(_ path: [UInt8]) -> Bool {
-        path.count > 1 && (path[1] == UInt8(ascii: "/") || path[1] == UInt8(ascii: "\\"))
+        let path = path.filter { $0 != UInt8(ascii: "\t") }
+        return path.count > 1 && (path[1] == UInt8(ascii: "/") || path[1] == UInt8(ascii: "\\"))
     }
 
     private static func without(_ basePath: [UInt8], _ path: ArraySlice<UInt8>) -> [UInt8]? {

@@ -91,6 +91,7 @@ extension ResponseCache {
         case .invalidated: return .invalidated
         case .tooLarge: return .notStored(.tooLarge)
         case .refused: return .notStored(.storeRefused)
+        case .changingField: return .notStored(.changingField)
         }
     }
 

@@ -15,6 +15,8 @@ public enum StoringResult: Sendable, Equatable {
     /// A write or a purge followed the request.
     case invalidated
     case tooLarge
+    /// A field of the request has a new value in each request, and too few values have received this data.
+    case changingField
     /// The store cannot accept the response, or not at the moment.
     case refused
 
@@ -26,6 +28,7 @@ public enum StoringResult: Sendable, Equatable {
         case .invalidated: .forbidden(.invalidated)
         case .refused: .forbidden(.storeRefused)
         case .tooLarge: .forbidden(.tooLarge)
+        case .changingField: .forbidden(.changingField)
         }
     }
 }

@@ -271,6 +271,7 @@ extension ResponseCache {
                     fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, new.metadata.recency, now: now)
             else { return .outdated }
             location.identity = request.identity
+            guard mayStore(response, at: location) else { return .changingField }
             let result = put(new, at: location)
             if result == .stored { noteStored(location.unknownFields, at: location.key, by: request.client) }
             if sharing == .whileValidated, result == .stored {

@@ -51,6 +51,13 @@ extension ResponseCache {
         return (state.unknownFields.takeFindings(), field)
     }
 
+    /// Returns false if a response would be stored for all values of a changing field, and too few of them have received its data.
+    func mayStore(_ response: WholeResponse, at location: StorageLocation) -> Bool {
+        guard let unknown = location.unknownFields, !unknown.changing.isEmpty else { return true }
+        let data = response.ownTag ?? response.content
+        return state.unknownFields.noteReceived(ContentHash.number(of: data.span), unknown, under: location.key)
+    }
+
     /// Records a stored response, and removes another variant if there are too many.
     /// - Parameters:
     ///   - unknown: nil if the response serves requests without unknown fields, or all requests.

@@ -37,6 +37,7 @@ public final class UnknownFieldMemory: Sendable {
     fileprivate struct State {
         var changing = ChangingFields()
         var variants = FieldVariants()
+        var equal = EqualResponses()
         var reports: [Report] = []
         /// New findings that were not returned yet.
         var findings: [FieldFinding] = []
@@ -76,6 +77,15 @@ public final class UnknownFieldMemory: Sendable {
             }
             return names.map { state.changing.changes($0, for: client) }
         }
+    }
+
+    /// Records that a request with changing fields has received data.
+    /// - Parameter key: key without the values of these fields.
+    /// - Returns: true if the response may be stored under this key, because requests with several values have received the data.
+    func noteReceived(_ data: UInt64, _ unknown: UnknownFields, under key: [UInt8]) -> Bool {
+        let (exact, key) = (unknown.exact, Self.number(of: key))
+        let value = ContentHash.number(of: exact.span)
+        return state.withLock { $0.equal.note(data, by: value, under: key) }
     }
 
     /// Returns the findings since the last call.

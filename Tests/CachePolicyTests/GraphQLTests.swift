@@ -50,6 +50,20 @@ struct GraphQLTests {
     func targets(target: String, isAsked: Bool) { #expect(GraphQLResponse.isAsked(for: Array(target.utf8)[...]) == isAsked) }
 
     @Test(
+        "JSON content with parameters of its type has its own key, except for charset=utf-8",
+        arguments: [
+            ("application/json; charset=utf-8", true), ("Application/JSON;charset=\"UTF-8\"", true), ("application/json", true),
+            ("application/json; charset=iso-8859-1", false), ("application/json; profile=a", false),
+            ("application/json, text/xml", false), ("application/json; charset=utf-8; charset=utf-16", false),
+        ])
+    func parameters(type: String, isPlain: Bool) {
+        func identity(_ type: String) -> [UInt8] {
+            RequestContent.said(method: .query, fields: fields("Content-Type: \(type)"), content: Array("{ }".utf8).span, rules: nil)
+        }
+        #expect((identity(type) == identity("application/json")) == isPlain)
+    }
+
+    @Test(
         "a persisted document is stored only if the request also has the query text",
         arguments: [
             ("{\"documentId\":\"a\",\"variables\":{}}", false), ("{\"id\":\"a\"}", false), ("{\"doc_id\":7}", false),

@@ -158,7 +158,8 @@ struct ReuseTests {
             (60, "min-fresh=50", .serve(ttl: 50, age: 10)), (5, "max-stale", .serve(ttl: -5, age: 10)),
             (5, "max-stale=5", .serve(ttl: -5, age: 10)),
             (60, "max-age=5, max-stale", .validate(.requestMaxAge)), (5, "max-age=10, max-stale", .serve(ttl: -5, age: 10)),
-            (5, "max-stale=4", .validate(.stale)), (60, "unknown=1", .serve(ttl: 50, age: 10)),
+            (5, "max-stale=4", .validate(.stale)), (nil, "max-stale", .serve(ttl: -10, age: 10)),
+            (nil, "max-stale=9", .validate(.stale)), (60, "unknown=1", .serve(ttl: 50, age: 10)),
         ] as [(Int64?, String, ReuseDecision)])
     func directives(lifetime: Int64?, control: String, expected: ReuseDecision) {
         let directives = RequestCacheControl(fields(control.isEmpty ? "X: 1" : "Cache-Control: \(control)"))

@@ -125,6 +125,9 @@ struct StoredKeyTests {
             ("/?x=1;token%3DS&y=2", "/?x=1;token%3DREDACTED&y=2"), ("/?x=1%3btoken%3dS%26a%3D1", "/?x=1%3btoken%3dREDACTED%26a%3D1"),
             ("/?next=http://a/?token=S&b=1", "/?next=http://a/?token=REDACTED&b=1"),
             ("/?next=http%3A%2F%2Fa%2F%3Ftoken%3DS&b=1", "/?next=http%3A%2F%2Fa%2F%3Ftoken%3DREDACTED&b=1"),
+            // Parameters of path segments.
+            ("/a;jsessionid=S/b;v=1?c=2", "/a;jsessionid=REDACTED/b;v=1?c=2"), ("/a%3Btoken%3DS", "/a%3Btoken%3DREDACTED"),
+            ("/a;x/token=5", "/a;x/token=5"), ("/a;token=S?token=S", "/a;token=REDACTED?token=REDACTED"),
             ("/?a%", "/?a%"), ("/?a%3", "/?a%3"), ("/?%3Dx", "/?%3Dx"),
         ])
     func secrets(target: String, shown: String) {

@@ -31,6 +31,13 @@ struct CacheOffTests {
         return list["entries"]?.array?.compactMap { $0["target"]?.string } ?? []
     }
 
+    @Test("only-if-cached has no effect")
+    func onlyIfCached() throws {
+        let play = try ProxyPlay(Self.counting(), Self.excluding(Self.route("/pay/**")))
+        let response = try play.get("/pay/1", [("Cache-Control", "only-if-cached")])
+        #expect(response.status == 200 && response["Cache-Status"] == Self.passedOn)
+    }
+
     @Test(
         "nothing is stored or served from the store, whatever the method and the spelling of the path",
         arguments: [

@@ -1,7 +1,9 @@
 // Random tests of users with several accounts, which an unknown field selects, through outages, restarts and concurrent requests. No
 // account gets another account's response. Fields that change with each request never prevent the use of a stored response.
 
+import CachePolicy
 import Reactor
+import ReverseProxy
 import TestSupport
 import Testing
 
@@ -97,6 +99,41 @@ private struct Walk {
     }
 }
 
+/// Users whose requests have each a value of an unlisted field that is seldom sent again, from few addresses. So the field looks like a
+/// changing one.
+private struct RareUsers {
+    private let play: ProxyPlay
+    private var isUp = true
+    private var users = 0
+    private(set) var rescued = 0
+
+    init(_ random: inout SeededGenerator) throws {
+        let freshness: Int64? = random.pick([nil, 5, 60])
+        play = try ProxyPlay(
+            ScriptedOrigin { request in [.json(request.target.hasPrefix("/me") ? "\"\(request["X-Pass"] ?? "")\"" : "\"news\"")] }
+        ) {
+            $0.otherRoute.freshness.standard = freshness
+        }
+    }
+
+    mutating func step(_ random: inout SeededGenerator) throws {
+        switch random.below(100) {
+        case 0..<3: return try play.turnUpstream(&isUp)
+        case 3..<6: return play.time.advance(by: .seconds(random.pick([1, 10, 100])))
+        case 6..<7: return try play.restart()
+        default: break
+        }
+        // One in thirty requests is of an earlier user.
+        if users == 0 || random.below(30) > 0 { users += 1 }
+        let user = random.below(30) == 0 ? random.below(users) : users
+        let target = random.pick(["/me", "/me", "/me/cart", "/news", "/news/\(random.below(3))"])
+        let response = try play.get(target, [("X-Pass", "\(user)")])
+        let own = target.hasPrefix("/me") ? "\"\(user)\"" : "\"news\""
+        try demand(response.status >= 502 || response.text == own, "\(target), user \(user): \(response.text)")
+        if !isUp, response.status == 200, target.hasPrefix("/news") { rescued += 1 }
+    }
+}
+
 @Suite("Accounts selected by unlisted fields, with outages", .slow)
 struct UnknownFieldWalk {
     @Test("no account receives another account's response or loses its own")
@@ -110,5 +147,14 @@ struct UnknownFieldWalk {
             rescued += $0.rescued
         }
         #expect(!isWhole || rescued > 80)
+    }
+
+    @Test("no user receives another user's response, however seldom their values are repeated")
+    func rareUsers() {
+        _ = RandomSchedules.run(6, steps: 400) {
+            try RareUsers(&$0)
+        } step: {
+            try $0.step(&$1)
+        }
     }
 }

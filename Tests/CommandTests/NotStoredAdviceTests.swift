@@ -48,7 +48,7 @@ private struct NotStoredWay {
         self.changes = changes.mapValues { AdviceTrial.Change($0) }
     }
 
-    /// Table with a line for each reason. nil for a reason that only imported archives have.
+    /// Table with a line for each reason. nil for a reason that only imported archives or several requests have.
     init?(to reason: NotStoredReason) {
         let any = "cache: {store: any}"
         switch reason {
@@ -80,6 +80,8 @@ private struct NotStoredWay {
             self.init("GET", [("Authorization", "Bearer a")], ["cache.credential_fields": "cache: {credential_fields: [authorization]}"])
             settings = "cache: {credential_fields: []}"
         case .notAllowed: self.init("OPTIONS", [("Origin", "https://a.test"), ("Access-Control-Request-Method", "PUT")])
+        // Tested with the requests that this reason needs (UnknownFieldTests).
+        case .changingField: return nil
         case .outdated: self.init(meanwhile: "GET", [("Cache-Control", "no-cache")])
         case .invalidated: self.init(meanwhile: "PUT", [], ["routes.invalidates_target": Self.route("invalidates_target: off")])
         case .storeRefused:

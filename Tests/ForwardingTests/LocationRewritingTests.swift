@@ -52,7 +52,8 @@ struct LocationRewritingTests {
             ("/v2/users", "/v1", "/v1/users"), ("http://b.example/v2/users", "/v1", "http://a.example/v1/users"),
             ("HTTP://B.example/v2/users", "", "http://a.example/users"), ("/v2/users", "", "/users"), ("/v2", "/v1", "http://b.example/v2"),
             ("/v1/users", "/v1", "http://b.example/v1/users"), ("/v20/x", "", "http://b.example/v20/x"), ("/v2//evil.example", "", nil),
-            ("//evil.example/v2/x", "/v1", nil), ("/\\evil.example", "/v1", nil), ("users", "/v1", nil), ("?x=1", "/v1", nil),
+            ("//evil.example/v2/x", "/v1", nil), ("/\\evil.example", "/v1", nil), ("/\t/evil.example/v2", "/v1", nil),
+            ("users", "/v1", nil), ("?x=1", "/v1", nil),
             ("", "/v1", nil),
             ("http://c.example/v2/users", "/v1", nil), ("http://b.example.evil/v2/users", "/v1", nil),
         ] as [(String, String, String?)])

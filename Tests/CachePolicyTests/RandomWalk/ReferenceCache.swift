@@ -164,7 +164,7 @@ struct ReferenceCache {
         let answer = entry.answer
         let lines = answer.lines
         guard !lines.has("no-cache"), !request.lines.has("no-cache") else { return .validate }
-        guard let lifetime = Self.lifetime(answer) else { return .validate }
+        guard let lifetime = Self.lifetime(answer) ?? (request.lines.has("max-stale") ? 0 : nil) else { return .validate }
         let age = Self.age(answer, now)
         let ttl = lifetime - age
         if let limit = request.lines.seconds("max-age"), age > limit { return .validate }
