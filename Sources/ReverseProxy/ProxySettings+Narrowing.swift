@@ -69,3 +69,42 @@ extension CredentialSettings {
             || !Set(cookies).isSubset(of: former.cookies) || !Set(former.ignoredCookies).isSubset(of: ignoredCookies)
     }
 }
+
+// MARK: - Starts
+
+extension ProxySettings {
+    /// The settings that determine which clients share responses, a line each: the name of the setting, a tab, and a value. Lines with `+` let
+    /// more clients share responses, lines with `-` fewer.
+    public var sharingFacts: Set<String> {
+        var facts: Set = ["+\tversion 1"]
+        if policy.isPrivate { facts.insert("+cache.role\tprivate") }
+        if policy.setCookie == .keep { facts.insert("+cache.set_cookie\tkeep") }
+        for route in routes + [otherRoute] {
+            let pattern = route.pattern.text
+            if route.credentials.areIgnored { facts.insert("+credentials\t\(pattern)") }
+            for directive in [IgnoredDirective.noStore, .privateResponse, .vary] where route.freshness.ignored.contains(directive) {
+                facts.insert("+freshness.ignore\t\(directive.rawValue) \(pattern)")
+            }
+        }
+        let credentials = policy.credentials
+        facts.formUnion((credentials.fields + credentials.groupFields.map { "group \($0)" }).map { "-cache.credential_fields\t\($0)" })
+        facts.formUnion(credentials.cookies.map { "-cache.credential_cookies\t\($0)" })
+        facts.formUnion(credentials.ignoredCookies.map { "+cache.ignored_cookies\t\($0)" })
+        if policy.strictness == .rescue { facts.formUnion(policy.harmlessFields.map { "+cache.harmless_fields\t\($0)" }) }
+        return facts
+    }
+
+    /// Returns a sentence that names the settings that separate more clients than before; nil if there are none.
+    /// - Parameter former: `sharingFacts` of the settings with which responses were stored.
+    public func warning(ofSharingSince former: Set<String>) -> String? {
+        let now = sharingFacts
+        let narrowed = former.subtracting(now).filter { $0.hasPrefix("+") } + now.subtracting(former).filter { $0.hasPrefix("-") }
+        var names = Set(narrowed.map { String($0.dropFirst().prefix { $0 != "\t" }) })
+        // A private cache has no partitions.
+        if policy.isPrivate { names.formIntersection(["cache.set_cookie", "freshness.ignore"]) }
+        guard !names.isEmpty else { return nil }
+        return (apiName.isEmpty ? "" : "API \(apiName): ")
+            + "changed settings separate more clients than when responses were stored (\(names.sorted().joined(separator: ", "))): these responses may be served to "
+            + "other users, until they are purged (cistern purge)"
+    }
+}

@@ -138,6 +138,7 @@ extension ProxyServer {
         isDone.wait()
         purgeExcluded(after: former) { isDone.signal() }
         isDone.wait()
+        rememberSharing()
         new.whenApplied()
         finish(new, serving, after: former)
         return AppliedSettings(

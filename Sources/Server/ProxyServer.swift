@@ -131,6 +131,7 @@ public final class ProxyServer: @unchecked Sendable {
         }
         // A successor purges once the store's files are its own.
         if predecessor == nil { purgeExcluded() }
+        for warning in rememberSharing() { logger.warning("\(warning)") }
     }
 
     /// Makes /readyz report that the process is stopping. Requests are still served.

@@ -6,10 +6,11 @@ import CacheStore
 import Forwarding
 import ResponseCache
 import ReverseProxy
-import Server
 import TestSupport
 import Testing
 import Upstream
+
+@testable import Server
 
 @Suite("Warnings about narrowed rules")
 struct NarrowingTests {
@@ -108,5 +109,37 @@ struct NarrowingTests {
         if let named = row.named { #expect(warnings.first?.contains(named) == true && warnings.first?.contains("cistern purge") == true) }
         settings.store = nil
         #expect(settings.warningsOfNarrowing(since: former).isEmpty)
+    }
+
+    @Test("facts for the next start name the narrowed settings, and nothing if no fewer clients may share", arguments: rows)
+    func facts(_ row: Row) {
+        var settings = ProxySettings(upstream: UpstreamSettings(host: "a", port: 1))
+        var former = settings
+        row.from(&former)
+        row.to(&settings)
+        let warning = settings.warning(ofSharingSince: former.sharingFacts)
+        // Fields for the upstream do not determine who shares a response. A route with an exception is no fact.
+        let isLeftOut = row.named?.contains("upstream.fields") == true || row.named?.contains("purge them") == true
+        guard !isLeftOut, row.testDescription != "credentials are no longer ignored on one path" else { return #expect(warning == nil) }
+        #expect((warning != nil) == (row.named != nil), "\(warning ?? "")")
+    }
+
+    @Test("a start with stricter settings warns once, and a start with the former ones does not", .play)
+    func start() throws {
+        let store = TestTools.temporaryDirectory()
+        func warnings(_ change: @escaping (inout ProxySettings) -> Void) throws -> [String] {
+            let location = StoreLocation(directory: store.path, capacityBytes: 8 << 20)
+            var settings = ProxySettings(upstream: UpstreamSettings(host: "a", port: 1))
+            settings.store = location
+            change(&settings)
+            return RememberedSharing(beside: location).note([settings])
+        }
+        #expect(try warnings { _ in }.isEmpty)
+        #expect(try warnings { $0.policy.isPrivate = true }.isEmpty)
+        let stricter = try warnings { $0.policy.credentials.fields.append("x-more") }
+        #expect(stricter.count == 1 && stricter.first?.contains("(cache.credential_fields, cache.role)") == true)
+        #expect(try warnings { $0.policy.credentials.fields.append("x-more") }.isEmpty)
+        #expect(
+            try warnings { $0.policy.credentials.fields += ["x-more", "x-member"] }.first?.contains("(cache.credential_fields)") == true)
     }
 }
