@@ -36,7 +36,7 @@ struct PathWords {
     /// Maximum number of positions.
     static let positionLimit = 512
     /// Milliseconds after which an unused word, or an unused position, may be replaced.
-    fileprivate static let idleLimit: Int64 = 3_600_000
+    fileprivate static let idleLimit: Int64 = 7_200_000
 
     /// By the template before the position.
     private var positions: [[UInt8]: Position] = [:]
@@ -73,7 +73,7 @@ extension PathWords.Position {
             if fetch.showsPath { words.append(word) }
             return .unknown
         }
-        guard fetch.showsPath else { return .identifier }
+        guard fetch.showsPath else { return .candidate }
         let replaceable = words.indices.filter { words[$0].count < PathWords.admission || now - words[$0].usedAt > PathWords.idleLimit }
         if let oldest = replaceable.min(by: { words[$0].usedAt < words[$1].usedAt }) {
             words[oldest] = word

@@ -82,11 +82,19 @@ public enum SecretNames {
 
     public static func mayShow(selecting name: String) -> Bool { harmless.contains(name) }
 
-    private static func isSecret(encoded name: ArraySlice<UInt8>) -> Bool {
-        if isSecret(argument: name) { return true }
+    /// - Parameter isParameter: whether it is the name of a parameter of a path segment.
+    private static func isSecret(encoded name: ArraySlice<UInt8>, isParameter: Bool) -> Bool {
+        let isSecret = { (name: [UInt8]) -> Bool in isParameter ? Self.isSecret(parameter: name) : Self.isSecret(argument: name) }
+        if isSecret(Array(name)) { return true }
         guard name.contains(UInt8(ascii: "%")) else { return false }
         // A name that cannot be decoded may be that of a secret.
-        return PercentCoding.decode(name, plusIsSpace: true).map { isSecret(argument: $0.utf8) } ?? true
+        return PercentCoding.decode(name, plusIsSpace: true).map { isSecret(Array($0.utf8)) } ?? true
+    }
+
+    /// Returns whether a parameter of a path segment is secret. Fewer names than for arguments, because `key` and `code` select resources.
+    private static func isSecret(parameter name: some Collection<UInt8>) -> Bool {
+        let name = plain(name)
+        return ["sid", "session", "jsessionid", "phpsessid"].contains(name) || members.contains(name) || soundsSecret(name)
     }
 
     /// Returns path and query with the values of secret arguments and of secret path parameters redacted. Names are compared percent-decoded, as the upstream reads them.
@@ -102,9 +110,14 @@ public enum SecretNames {
             let separator = firstSign(in: rest) { "&;?".utf8.contains($0) || !isQuery && $0 == UInt8(ascii: "/") }
             let argument = rest[..<(separator?.lowerBound ?? rest.endIndex)]
             if isArgument, let equals = firstSign(in: argument, where: { $0 == UInt8(ascii: "=") }),
-                isSecret(encoded: argument[..<equals.lowerBound])
+                isSecret(encoded: argument[..<equals.lowerBound], isParameter: !isQuery)
             {
                 shown += argument[..<equals.upperBound] + Array(redaction.utf8)
+                if equals.count == 1 {
+                    // An encoded separator belongs to the value.
+                    rest = rest[equals.upperBound...].drop { !"&;?".utf8.contains($0) && (isQuery || $0 != UInt8(ascii: "/")) }
+                    continue
+                }
             } else {
                 shown += argument
             }

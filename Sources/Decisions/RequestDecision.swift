@@ -217,14 +217,16 @@ extension RequestFacts {
         if mode == .offline { return .refuse(.offline) }
         switch storeUse {
         case .noStore: return .pass(nil)
-        case .bypassed(.cacheOff): return .pass(.cacheOff)
         case .bypassed(let reason): return isForStoredOnly ? .refuse(.onlyIfCached) : .pass(reason)
         case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached) : contactUpstream(rating, lookedUp)
         }
     }
 
     /// Whether the request must be answered from the store. A request that may change data is always forwarded (RFC 9111 §4).
-    private var isForStoredOnly: Bool { directives.onlyIfCached && (method.isRead || method == .query) }
+    private var isForStoredOnly: Bool {
+        if case .bypassed(.cacheOff) = storeUse { return false }
+        return directives.onlyIfCached && (method.isRead || method == .query)
+    }
 
     /// Returns nil if no stored response may be served without contacting the upstream.
     private func serve(

@@ -43,7 +43,7 @@ extension RequestKeyMaker {
             CacheKey.appendPart(line.name, to: &exact)
             CacheKey.appendPart(line.value, to: &exact)
             CacheKey.appendPart(line.name, to: &kept)
-            kept.append(isLeftOut ? 0 : 1)
+            kept.append(isLeftOut ? 2 : 1)
             if isLeftOut { changing.append(line.name) } else { CacheKey.appendPart(line.value, to: &kept) }
         }
         return UnknownFields(hash: number(of: kept), kept: kept, exact: exact, changing: changing)

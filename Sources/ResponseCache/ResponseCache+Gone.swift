@@ -96,7 +96,8 @@ extension ResponseCache {
     /// Stores a complete response as a statement that the resource is gone, if it states that and may be stored.
     /// - Returns: whether the response was stored.
     public func rememberGone(_ response: WholeResponse, for request: StorableExchange, at time: CacheTime) -> Bool {
-        guard let gone, request.isUserUnchanged, let found = request.found,
+        // The response to one value of a changing field does not count for the others.
+        guard let gone, request.isUserUnchanged, let found = request.found, request.keys.unknownFields?.changing.isEmpty ?? true,
             ContentCoding(response.head.fields) == .identity || response.isDecoded,
             !isMarkedNow(Self.invalidationKey(request.keys.credentialFree), since: response.recency.requestTime),
             !isOutdated(response.recency, at: [found.key])

@@ -51,12 +51,19 @@ extension ResponseCache {
         return (state.unknownFields.takeFindings(), field)
     }
 
-    /// Returns false if a response would be stored for all values of a changing field, and too few of them have received its data.
+    /// Returns false if a response would be stored for all values of a changing field, and too few of them have received it.
     func mayStore(_ response: WholeResponse, at location: StorageLocation) -> Bool {
-        guard let unknown = location.unknownFields, !unknown.changing.isEmpty else { return true }
+        guard let unknown = location.unknownFields, !unknown.changing.isEmpty, !response.recency.isImported else { return true }
+        var head = response.head
+        head.fields = Fields()
+        head.fields.append(contentsOf: response.head.fields) { !Self.timesAndCookies.holds($0) }
         let data = response.ownTag ?? response.content
-        return state.unknownFields.noteReceived(ContentHash.number(of: data.span), unknown, under: location.key)
+        let number = ContentHash.number(of: data.span, seed: RepeatedHead.number(of: head, seed: 0) ?? 0)
+        return state.unknownFields.noteReceived(number, unknown, under: location.key)
     }
+
+    /// Fields that do not show whether two responses are equal. Cookies are not stored.
+    private static let timesAndCookies: KnownFieldSet = [.age, .expires, .setCookie, .setCookie2]
 
     /// Records a stored response, and removes another variant if there are too many.
     /// - Parameters:

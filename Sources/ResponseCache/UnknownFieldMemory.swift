@@ -83,9 +83,9 @@ public final class UnknownFieldMemory: Sendable {
     /// - Parameter key: key without the values of these fields.
     /// - Returns: true if the response may be stored under this key, because requests with several values have received the data.
     func noteReceived(_ data: UInt64, _ unknown: UnknownFields, under key: [UInt8]) -> Bool {
-        let (exact, key) = (unknown.exact, Self.number(of: key))
-        let value = ContentHash.number(of: exact.span)
-        return state.withLock { $0.equal.note(data, by: value, under: key) }
+        let key = Self.number(of: key)
+        let values = Self.values(of: unknown.exact).filter { unknown.changing.contains($0.name.bytes) }.map(\.value)
+        return state.withLock { $0.equal.note(data, by: values, under: key) }
     }
 
     /// Returns the findings since the last call.

@@ -77,11 +77,12 @@ extension ProxySettings {
     /// more clients share responses, lines with `-` fewer.
     public var sharingFacts: Set<String> {
         var facts: Set = ["+\tversion 1"]
+        if policy.strictness != .rescue { facts.insert("+cache.policy\tnot rescue") }
         if policy.isPrivate { facts.insert("+cache.role\tprivate") }
         if policy.setCookie == .keep { facts.insert("+cache.set_cookie\tkeep") }
         for route in routes + [otherRoute] {
             let pattern = route.pattern.text
-            if route.credentials.areIgnored { facts.insert("+credentials\t\(pattern)") }
+            facts.insert("\(route.credentials.areIgnored ? "+" : "-")credentials\t\(pattern)")
             for directive in [IgnoredDirective.noStore, .privateResponse, .vary] where route.freshness.ignored.contains(directive) {
                 facts.insert("+freshness.ignore\t\(directive.rawValue) \(pattern)")
             }
@@ -91,15 +92,24 @@ extension ProxySettings {
         facts.formUnion(credentials.cookies.map { "-cache.credential_cookies\t\($0)" })
         facts.formUnion(credentials.ignoredCookies.map { "+cache.ignored_cookies\t\($0)" })
         if policy.strictness == .rescue { facts.formUnion(policy.harmlessFields.map { "+cache.harmless_fields\t\($0)" }) }
-        return facts
+        return Set(facts.map { $0.replacing("\n", with: "?") })
     }
 
     /// Returns a sentence that names the settings that separate more clients than before; nil if there are none.
     /// - Parameter former: `sharingFacts` of the settings with which responses were stored.
     public func warning(ofSharingSince former: Set<String>) -> String? {
         let now = sharingFacts
-        let narrowed = former.subtracting(now).filter { $0.hasPrefix("+") } + now.subtracting(former).filter { $0.hasPrefix("-") }
+        let ignored = former.filter { $0.hasPrefix("+credentials\t") }.map { RoutePattern(String($0.dropFirst("+credentials\t".count))) }
+        let narrowed =
+            former.subtracting(now).filter { $0.hasPrefix("+") }
+            + now.subtracting(former).filter { fact in
+                guard fact.hasPrefix("-credentials\t") else { return fact.hasPrefix("-") }
+                // An exception to a path with ignored credentials.
+                let path = Array(fact.dropFirst("-credentials\t".count).utf8)
+                return ignored.contains { $0.matches(path[...]) }
+            }
         var names = Set(narrowed.map { String($0.dropFirst().prefix { $0 != "\t" }) })
+        if policy.strictness != .rescue { names.remove("cache.harmless_fields") }
         // A private cache has no partitions.
         if policy.isPrivate { names.formIntersection(["cache.set_cookie", "freshness.ignore"]) }
         guard !names.isEmpty else { return nil }

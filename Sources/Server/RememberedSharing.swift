@@ -22,8 +22,10 @@ struct RememberedSharing {
         let before = FileContent.read(path, limit: Self.limitBytes, .regular).map { content in
             Set(content.split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) })
         }
-        guard now != before else { return [] }
-        write(now.sorted().joined(separator: "\n"))
+        // The facts about other APIs stay: their responses may still be stored.
+        let others = (before ?? []).filter { fact in !apis.contains { fact.hasPrefix($0.apiName + "\t") } }
+        guard now.union(others) != before else { return [] }
+        write(now.union(others).sorted().joined(separator: "\n"))
         guard let before else { return [] }
         return apis.compactMap { api in
             let known = before.compactMap { fact -> String? in
@@ -36,10 +38,11 @@ struct RememberedSharing {
     }
 
     private func write(_ text: String) {
-        let draft = path + ".new"
+        let draft = "\(path).\(getpid())"
         let file = Descriptor(open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
         let bytes = Array(text.utf8)
-        if file.isOpen, WholeWrite.write(bytes, to: file.number) == bytes.count { rename(draft, path) }
+        guard file.isOpen, WholeWrite.write(bytes, to: file.number) == bytes.count, fsync(file.number) == 0 else { return }
+        rename(draft, path)
     }
 }
 

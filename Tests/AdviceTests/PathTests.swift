@@ -120,8 +120,8 @@ struct PathTests {
         }
         #expect(Set(observed.templates) == ["/v1/users", "/v1/orders", "/v1/*"])
         #expect(observed.summary("/v1/users")?.counts.requests == 10_034)
-        // After an hour without requests, other words may replace a word.
-        observed.now += ObservedPath.hour + 1
+        // After two hours without requests, other words may replace a word.
+        observed.now += 2 * ObservedPath.hour + 1
         observed.fetch("/v1/users")
         for number in 0..<100 { observed.fetch("/v1/\(name(number))") }
         observed.admit("/v1/items")

@@ -127,7 +127,8 @@ struct StoredKeyTests {
             ("/?next=http%3A%2F%2Fa%2F%3Ftoken%3DS&b=1", "/?next=http%3A%2F%2Fa%2F%3Ftoken%3DREDACTED&b=1"),
             // Parameters of path segments.
             ("/a;jsessionid=S/b;v=1?c=2", "/a;jsessionid=REDACTED/b;v=1?c=2"), ("/a%3Btoken%3DS", "/a%3Btoken%3DREDACTED"),
-            ("/a;x/token=5", "/a;x/token=5"), ("/a;token=S?token=S", "/a;token=REDACTED?token=REDACTED"),
+            ("/a;x/token=5", "/a;x/token=5"), ("/a;token=b%2Fc%3Bd/e", "/a;token=REDACTED/e"), ("/a;key=5;code=6", "/a;key=5;code=6"),
+            ("/?token=a%26b&c=1", "/?token=REDACTED&c=1"), ("/a;token=S?token=S", "/a;token=REDACTED?token=REDACTED"),
             ("/?a%", "/?a%"), ("/?a%3", "/?a%3"), ("/?%3Dx", "/?%3Dx"),
         ])
     func secrets(target: String, shown: String) {

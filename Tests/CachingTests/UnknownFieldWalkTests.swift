@@ -104,7 +104,7 @@ private struct Walk {
 private struct RareUsers {
     private let play: ProxyPlay
     private var isUp = true
-    private var users = 0
+    private var (users, requests) = (0, 0)
     private(set) var rescued = 0
 
     init(_ random: inout SeededGenerator) throws {
@@ -127,7 +127,10 @@ private struct RareUsers {
         if users == 0 || random.below(30) > 0 { users += 1 }
         let user = random.below(30) == 0 ? random.below(users) : users
         let target = random.pick(["/me", "/me", "/me/cart", "/news", "/news/\(random.below(3))"])
-        let response = try play.get(target, [("X-Pass", "\(user)")])
+        requests += 1
+        var fields = [("X-Pass", "\(user)")]
+        if random.below(2) == 0 { fields.append(("X-Request-Time", "\(requests)")) }
+        let response = try play.get(target, fields)
         let own = target.hasPrefix("/me") ? "\"\(user)\"" : "\"news\""
         try demand(response.status >= 502 || response.text == own, "\(target), user \(user): \(response.text)")
         if !isUp, response.status == 200, target.hasPrefix("/news") { rescued += 1 }

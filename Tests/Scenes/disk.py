@@ -81,7 +81,7 @@ def recover(play, end):
     play.expect(store_many(play, range(9_000, 9_020)) == 20, "new responses are not stored after the disk is well again")
     play.wait(1)
     play.expect(hits(play, range(9_000, 9_020)) == 20, "what is stored after the disk is well again does not come from the store")
-    play.expect("can be written to again" in play.log(), "the log does not tell of the recovery")
+    play.expect("is writable again" in play.log(), "the log does not tell of the recovery")
     play.wait(400)
 
 
@@ -110,7 +110,7 @@ def small_disk(play):
     "response": r"^Cache-Status: cistern; (hit|fwd=uri-miss.*stored)",
     "gauge": (r"^cistern_store_writable 1$", r'^cistern_store_removals_total\{cause="evicted"\} [1-9]'),
     "alert": Not("Cistern"), "page": r"Disk\s+writable", "status": Not("cannot be written"),
-    "log": r"the disk of the cache directory \S+ has space for \d+(\.\d)? MiB"})
+    "log": r"the disk of the cache directory \S+ has space for only \d+(\.\d)? MiB"})
 def filled_by_others(play):
     disk = Disk(play, "size=48m")
     play.make_upstream(item)

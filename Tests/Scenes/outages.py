@@ -137,7 +137,7 @@ def login_page(play):
 
 
 @scene("html-instead-of-json", "A gateway responds 200 with an HTML page to everything.", fires={"CisternUpstreamDown": WITHIN},
-       outputs=down(response=RESCUED, why=r"unexpected type.*a web page comes instead of JSON"))
+       outputs=down(response=RESCUED, why=r"unexpected type.*such as a web page instead of JSON"))
 def html_page(play):
     play.start()
     outage(play, lambda play: play.upstream.play(lambda request: response(200, b"<!doctype html><title>Maintenance</title><p>Soon back", "text/html")))

@@ -118,9 +118,9 @@ struct NarrowingTests {
         row.from(&former)
         row.to(&settings)
         let warning = settings.warning(ofSharingSince: former.sharingFacts)
-        // Fields for the upstream do not determine who shares a response. A route with an exception is no fact.
+        // Fields for the upstream do not determine who shares a response.
         let isLeftOut = row.named?.contains("upstream.fields") == true || row.named?.contains("purge them") == true
-        guard !isLeftOut, row.testDescription != "credentials are no longer ignored on one path" else { return #expect(warning == nil) }
+        guard !isLeftOut else { return #expect(warning == nil) }
         #expect((warning != nil) == (row.named != nil), "\(warning ?? "")")
     }
 
