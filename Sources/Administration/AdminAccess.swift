@@ -39,6 +39,9 @@ public enum AdminAccess: Equatable {
         }
     }
 
+    /// Challenge that causes no password prompt (RFC 6750 §3).
+    public static let challenge = "WWW-Authenticate: Bearer realm=\"cistern\"\r\n"
+
     private static let webPages = "The admin interface rejects requests from web pages."
 
     /// - Parameter takesBasic: whether the token may be the password of any user (RFC 7617). Browsers add such credentials to requests of

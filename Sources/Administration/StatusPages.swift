@@ -13,7 +13,7 @@ enum StatusPages {
         reply(to: task, withExchanges: false)
     }
 
-    /// A missing token causes a browser's password prompt, but not in a page of another origin.
+    /// A missing token causes a browser's password prompt, except for requests with Origin, which a script of another page has sent.
     @Sendable static func exchanges(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
         guard task.request.statusAccess < .exchanges else { return reply(to: task, withExchanges: true) }
@@ -26,8 +26,8 @@ enum StatusPages {
             AdminProblem(
                 status: 401,
                 sentence: "The page with the last exchanges needs the token of admin.token_file as password, with any user name."))
-        let challenge = task.request.hasOrigin ? "Bearer realm=\"cistern\"" : "Basic realm=\"cistern\", charset=\"UTF-8\""
-        response.fieldLines = "WWW-Authenticate: \(challenge)\r\n"
+        response.fieldLines =
+            task.request.hasOrigin ? AdminAccess.challenge : "WWW-Authenticate: Basic realm=\"cistern\", charset=\"UTF-8\"\r\n"
         task.reply(response)
     }
 

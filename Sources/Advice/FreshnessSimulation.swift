@@ -63,7 +63,7 @@ struct SimulatedCopies {
     /// - Parameters:
     ///   - isForced: whether the fetch takes place regardless of freshness.
     ///   - isStored: whether the response would be stored.
-    /// - Returns: 1 for each candidate whose response would have been out of date.
+    /// - Returns: for each candidate 1 if its response would have been out of date, otherwise 0.
     mutating func note(
         version: UInt32, isForced: Bool, isStored: Bool = true, now: UInt32, _ effects: inout FreshnessEffects
     ) -> SIMD8<UInt32> {

@@ -97,7 +97,8 @@ public enum SecretNames {
         return ["sid", "session", "jsessionid", "phpsessid"].contains(name) || members.contains(name) || soundsSecret(name)
     }
 
-    /// Returns path and query with the values of secret arguments and of secret path parameters redacted. Names are compared percent-decoded, as the upstream reads them.
+    /// Returns path and query with the values of secret arguments and of secret path parameters redacted. Names are compared
+    /// percent-decoded, as the upstream reads them.
     /// Arguments nested in values count too: those of a URL in an argument, and those in keys, where separators in values are encoded.
     public static func redacted(_ target: some Collection<UInt8>) -> String { String(decoding: redactedBytes(target), as: UTF8.self) }
 

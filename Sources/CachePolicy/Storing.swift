@@ -46,7 +46,7 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     /// A purge or a write happened after the request was sent.
     case invalidated
     case storeRefused = "store_refused"
-    /// A field of the request has a new value in each request, and too few values have received this data (`EqualResponses`).
+    /// A request field has a new value in each request, and too few values got an equal response (`EqualResponses`).
     case changingField = "changing_field"
     case stream
     /// The operator excluded the path from the cache.

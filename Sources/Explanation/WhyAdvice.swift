@@ -70,7 +70,7 @@ extension NotStoredReason {
         case .invalidated: "its target was purged or changed by a write while the response was in transit"
         case .storeRefused: "the store did not accept the response"
         case .changingField:
-            "a field of the request has a new value in each request, and fewer than \(EqualResponses.required) values have received this data"
+            "a request field has a new value in each request, and fewer than \(EqualResponses.required) values got an equal response"
         case .stream: "the response is a stream, which is forwarded as it arrives"
         case .cacheOff: "its route has cache: off"
         case .notAllowed: "the upstream does not permit scripts of this origin to send the preflight's method or fields"

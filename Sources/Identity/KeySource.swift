@@ -186,13 +186,6 @@ public final class KeySource: Sendable {
 
     /// Stores the keys completely or not at all. A failure is ignored, because the keys in memory are valid.
     private static func keep(_ keys: [UInt8], of url: String, in path: String) {
-        let text = firstLine(url) + keys
-        let new = path + ".new"
-        let isWritten: Bool
-        do {
-            let file = Descriptor(open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
-            isWritten = file.isOpen && WholeWrite.write(text, to: file.number) == text.count && fsync(file.number) == 0
-        }
-        if isWritten { rename(new, path) }
+        _ = WholeWrite.replace(path, with: firstLine(url) + keys)
     }
 }

@@ -27,6 +27,17 @@ public enum WholeWrite {
         perform(bytes) { left, taken in pwrite(descriptor, left.baseAddress, left.count, off_t(offset + taken)) }
     }
 
+    /// Replaces a file completely or not at all, with permissions for its owner only.
+    /// - Parameter draft: path of the file that is written and then renamed; nil for the path with the ending `.new`. Processes that may
+    ///   write at once need different ones.
+    /// - Returns: false if it failed; `errno` has the reason.
+    public static func replace(_ path: String, with bytes: [UInt8], draft: String? = nil) -> Bool {
+        let draft = draft ?? path + ".new"
+        let file = Descriptor(open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
+        guard file.isOpen, write(bytes, to: file.number) == bytes.count, fsync(file.number) == 0 else { return false }
+        return rename(draft, path) == 0
+    }
+
     /// Sends to a peer. A closed connection raises no signal.
     public static func send(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int {
         perform(bytes) { left, _ in Glibc.send(descriptor, left.baseAddress, left.count, Int32(MSG_NOSIGNAL)) }

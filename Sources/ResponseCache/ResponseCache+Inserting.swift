@@ -15,7 +15,7 @@ public enum StoringResult: Sendable, Equatable {
     /// A write or a purge followed the request.
     case invalidated
     case tooLarge
-    /// A field of the request has a new value in each request, and too few values have received this data.
+    /// A request field has a new value in each request, and too few values got an equal response.
     case changingField
     /// The store cannot accept the response, or not at the moment.
     case refused

@@ -51,7 +51,7 @@ extension ResponseCache {
         return (state.unknownFields.takeFindings(), field)
     }
 
-    /// Returns false if a response would be stored for all values of a changing field, and too few of them have received it.
+    /// Returns false if a response would be stored for all values of a changing field, and too few of them got an equal one.
     func mayStore(_ response: WholeResponse, at location: StorageLocation) -> Bool {
         guard let unknown = location.unknownFields, !unknown.changing.isEmpty, !response.recency.isImported else { return true }
         var head = response.head
@@ -59,7 +59,7 @@ extension ResponseCache {
         head.fields.append(contentsOf: response.head.fields) { !Self.timesAndCookies.holds($0) }
         let data = response.ownTag ?? response.content
         let number = ContentHash.number(of: data.span, seed: RepeatedHead.number(of: head, seed: 0) ?? 0)
-        return state.unknownFields.noteReceived(number, unknown, under: location.key)
+        return state.unknownFields.noteResponse(number, to: unknown, under: location.key)
     }
 
     /// Fields that do not show whether two responses are equal. Cookies are not stored.

@@ -79,13 +79,15 @@ public final class UnknownFieldMemory: Sendable {
         }
     }
 
-    /// Records that a request with changing fields has received data.
-    /// - Parameter key: key without the values of these fields.
-    /// - Returns: true if the response may be stored under this key, because requests with several values have received the data.
-    func noteReceived(_ data: UInt64, _ unknown: UnknownFields, under key: [UInt8]) -> Bool {
+    /// Records the response to a request with changing fields.
+    /// - Parameters:
+    ///   - response: number of the response.
+    ///   - key: key without the values of these fields.
+    /// - Returns: true if the response may be stored under this key, because several values got an equal one.
+    func noteResponse(_ response: UInt64, to unknown: UnknownFields, under key: [UInt8]) -> Bool {
         let key = Self.number(of: key)
         let values = Self.values(of: unknown.exact).filter { unknown.changing.contains($0.name.bytes) }.map(\.value)
-        return state.withLock { $0.equal.note(data, by: values, under: key) }
+        return state.withLock { $0.equal.note(response, to: values, under: key) }
     }
 
     /// Returns the findings since the last call.

@@ -73,10 +73,10 @@ extension CredentialSettings {
 // MARK: - Starts
 
 extension ProxySettings {
-    /// The settings that determine which clients share responses, a line each: the name of the setting, a tab, and a value. Lines with `+` let
-    /// more clients share responses, lines with `-` fewer.
+    /// The settings that determine which clients share responses: the name of a setting, a tab, and a value in each text. A `+` at the
+    /// beginning lets more clients share responses, a `-` fewer.
     public var sharingFacts: Set<String> {
-        var facts: Set = ["+\tversion 1"]
+        var facts: Set<String> = []
         if policy.strictness != .rescue { facts.insert("+cache.policy\tnot rescue") }
         if policy.isPrivate { facts.insert("+cache.role\tprivate") }
         if policy.setCookie == .keep { facts.insert("+cache.set_cookie\tkeep") }
@@ -114,7 +114,7 @@ extension ProxySettings {
         if policy.isPrivate { names.formIntersection(["cache.set_cookie", "freshness.ignore"]) }
         guard !names.isEmpty else { return nil }
         return (apiName.isEmpty ? "" : "API \(apiName): ")
-            + "changed settings separate more clients than when responses were stored (\(names.sorted().joined(separator: ", "))): these responses may be served to "
-            + "other users, until they are purged (cistern purge)"
+            + "changed settings separate more clients than when responses were stored (\(names.sorted().joined(separator: ", "))): "
+            + "these responses may be served to other users, until they are purged (cistern purge)"
     }
 }

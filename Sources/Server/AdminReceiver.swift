@@ -63,7 +63,7 @@ final class AdminReceiver: RequestReceiver {
         case .unauthorized:
             var response = AdminResponse(
                 AdminProblem(status: 401, sentence: "The bearer token of the admin interface is missing or wrong."))
-            response.fieldLines = "WWW-Authenticate: Bearer realm=\"cistern\"\r\n"
+            response.fieldLines = AdminAccess.challenge
             exchange.send(response)
         case .forbidden(let sentence): exchange.send(AdminResponse(AdminProblem(status: 403, sentence: sentence)))
         }

@@ -1,6 +1,5 @@
 // Remembers beside the store which settings let clients share responses, so that a start with stricter ones warns, as a reload does.
 
-import CSystem
 import Glibc
 import HTTPCore
 import Reactor
@@ -23,26 +22,17 @@ struct RememberedSharing {
             Set(content.split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) })
         }
         // The facts about other APIs stay: their responses may still be stored.
-        let others = (before ?? []).filter { fact in !apis.contains { fact.hasPrefix($0.apiName + "\t") } }
-        guard now.union(others) != before else { return [] }
-        write(now.union(others).sorted().joined(separator: "\n"))
+        let all = now.union((before ?? []).filter { fact in !apis.contains { fact.hasPrefix($0.apiName + "\t") } })
+        guard all != before else { return [] }
+        // During a take-over, both processes may write.
+        _ = WholeWrite.replace(path, with: Array(all.sorted().joined(separator: "\n").utf8), draft: "\(path).\(getpid())")
         guard let before else { return [] }
         return apis.compactMap { api in
-            let known = before.compactMap { fact -> String? in
-                let parts = fact.split(separator: "\t", maxSplits: 1, omittingEmptySubsequences: false)
-                return parts.count == 2 && parts[0] == api.apiName ? String(parts[1]) : nil
-            }
+            let prefix = api.apiName + "\t"
+            let known = before.filter { $0.hasPrefix(prefix) }.map { String($0.dropFirst(prefix.count)) }
             // An API that is new here has no stored responses.
             return known.isEmpty ? nil : api.warning(ofSharingSince: Set(known))
         }
-    }
-
-    private func write(_ text: String) {
-        let draft = "\(path).\(getpid())"
-        let file = Descriptor(open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
-        let bytes = Array(text.utf8)
-        guard file.isOpen, WholeWrite.write(bytes, to: file.number) == bytes.count, fsync(file.number) == 0 else { return }
-        rename(draft, path)
     }
 }
 

@@ -84,13 +84,7 @@ struct FleetFiles: Sendable {
     }
 
     private static func write(_ content: [UInt8], to path: String) -> Bool {
-        let draft = path + ".new"
-        let file = Descriptor(open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
-        let whole = checksum(content) + content
-        guard file.isOpen, whole.withUnsafeBytes({ WholeWrite.write($0, to: file.number) }) == whole.count, fsync(file.number) == 0 else {
-            return false
-        }
-        return rename(draft, path) == 0
+        WholeWrite.replace(path, with: checksum(content) + content)
     }
 
     /// Flushes the directory, so that a power loss does not restore the previous file. Some file systems do not support this (EINVAL).

@@ -13,7 +13,7 @@ public final class ObservedTraffic: Sendable {
 
     /// - Parameters:
     ///   - limit: maximum number of observed paths. With 0, nothing is observed.
-    ///   - former: an observation that is continued for paths whose route and its rules are unchanged; nil if there is none.
+    ///   - former: observation to continue for paths with an unchanged route; nil if there is none.
     init?(limit: Int, routes: Routes, after former: ObservedTraffic?) {
         guard limit > 0 else { return nil }
         self.routes = routes
