@@ -34,8 +34,9 @@ let structuredFields = Target.Dependency.product(name: "RawStructuredFieldValues
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
-/// Packed relative relocations (DT_RELR) reduce the binary by a megabyte. Debian's C library supports them since Debian 12.
-let linking = ["-use-ld=lld", "-Xlinker", "--no-export-dynamic", "-Xlinker", "-z", "-Xlinker", "pack-relative-relocs"]
+/// Packed relative relocations (DT_RELR) reduce the binary by a megabyte. Debian's C library supports them since Debian 12. Folding
+/// functions with equal code reduces it by 380 kB; constants are not folded.
+let linking = ["-use-ld=lld"] + ["--no-export-dynamic", "--icf=all", "-z", "pack-relative-relocs"].flatMap { ["-Xlinker", $0] }
 
 let package = Package(
     name: "cistern",

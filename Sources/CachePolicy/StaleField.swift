@@ -15,15 +15,24 @@ public enum StaleField {
     ///   - reason: cause of the rescue, or why a stale response is served. A token of RFC 9651 §3.3.4.
     ///   - isExposed: whether scripts of other origins may read the field, if they may read the response.
     public static func append(age: Int64, reason: String, isExposed: Bool, to lines: inout [UInt8]) {
-        append(Array("\(max(age, 0)); reason=\(reason)".utf8)[...], isExposed: isExposed, to: &lines)
+        begin(&lines)
+        lines.append(decimal: Int(max(age, 0)))
+        lines.append("; reason=")
+        lines += reason.utf8
+        end(isExposed: isExposed, &lines)
     }
 
     /// Appends the field with the value that a Cistern behind this one has sent.
     public static func append(_ value: ArraySlice<UInt8>, isExposed: Bool, to lines: inout [UInt8]) {
-        lines.append("Cistern-Stale: ")
+        begin(&lines)
         lines += value
-        lines.append("\r\n")
-        if isExposed { lines.append("Access-Control-Expose-Headers: Cistern-Stale\r\n") }
+        end(isExposed: isExposed, &lines)
+    }
+
+    private static func begin(_ lines: inout [UInt8]) { lines.append("Cistern-Stale: ") }
+
+    private static func end(isExposed: Bool, _ lines: inout [UInt8]) {
+        lines.append(isExposed ? "\r\nAccess-Control-Expose-Headers: Cistern-Stale\r\n" : "\r\n")
     }
 
     /// Returns the value in a response of the upstream that is itself a Cistern. nil if the field is absent, has another form, or differs

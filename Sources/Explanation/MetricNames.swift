@@ -12,8 +12,10 @@ public enum MetricNames {
     public static let refusals = RequestRejection.Kind.allCases.map(\.rawValue) + AccessRefusal.allCases.map(\.rawValue)
     /// Causes of rescues: a failed transfer, a fault in a response, or a failure stop without a request.
     public static let rescueCauses =
-        UpstreamError.allCases.map(\.rawValue) + UpstreamFault.allCases.map(\.rawValue)
-        + FailureScopeKind.allCases.map(\.label) + [FetchFailure.slowLabel]
+        errors.map(\.rawValue) + faults.map(\.rawValue) + scopes.map(\.label) + [FetchFailure.slowLabel]
+    private static let errors = UpstreamError.Kind.allCases
+    private static let faults = UpstreamFault.allCases
+    private static let scopes = FailureScopeKind.allCases
 
     /// The values of a figure's label, by index.
     @Sendable public static func values(of figure: LabelledFigure) -> [String] {
@@ -43,10 +45,21 @@ public enum MetricNames {
 
     public static func index(of refusal: AccessRefusal) -> Int? { refusals.firstIndex(of: refusal.rawValue) }
     public static func index(of rejection: RequestRejection.Kind) -> Int? { refusals.firstIndex(of: rejection.rawValue) }
-    public static func index(of reason: NotStoredReason) -> Int? {
-        // Called for almost every response: `firstIndex` would use a witness table for each comparison.
-        for index in notStored.indices where notStored[index] == reason { return index }
+    public static func index(of reason: NotStoredReason) -> Int? { index(of: reason, in: notStored) }
+    public static func index(of failure: FetchFailure) -> Int? {
+        switch failure {
+        case .transfer(let error): index(of: error.kind, in: errors)
+        case .fault(let fault, _): index(of: fault, in: faults).map { errors.count + $0 }
+        case .stopped(let stop): index(of: stop.scope, in: scopes).map { errors.count + faults.count + $0 }
+        case .slow: rescueCauses.count - 1
+        case .tooManyStreams: nil
+        }
+    }
+
+    /// Called for almost every response. `firstIndex` would call a witness for each comparison.
+    @inline(__always)
+    private static func index<Value: Equatable>(of value: Value, in values: [Value]) -> Int? {
+        for index in values.indices where values[index] == value { return index }
         return nil
     }
-    public static func index(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
 }

@@ -146,7 +146,7 @@ extension ResponseCache {
 
     func make(_ response: WholeResponse, for request: StorableExchange) -> NewResponse {
         guard request.head.method != .options else { return makePreflight(response, for: request) }
-        let settings = policy(for: request.head).settings
+        let policy = policy(for: request.head)
         var recency = response.recency
         // A POST invalidates earlier responses, so the request time of its response is moved after the invalidation.
         if response.isOfPOST {
@@ -157,11 +157,11 @@ extension ResponseCache {
             requestTime: recency.requestTime, responseTime: recency.responseTime)
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = addedVia(response.head, isImported: recency.isImported)
-        var (head, metadata) = StoredHead.make(received, settings: settings)
+        var (head, metadata) = StoredHead.make(received, settings: policy.settings)
         (metadata.order, metadata.likeness) = (recency.order, Self.likeness(of: request, isForAll: metadata.flags.contains(.forAllFields)))
         if recency.isImported { metadata.flags.insert(.imported) }
-        let isForAll = self.settings.credentials.areIgnored(for: request.head)
-        let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: settings)
+        let isForAll = settings.credentials.areIgnored(for: request.head)
+        let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: policy.settings)
         if !isForAll, response.isAuthorized || isShared { metadata.flags.insert(.authorized) }
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }

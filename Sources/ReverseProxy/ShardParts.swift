@@ -27,8 +27,8 @@ struct ShardWorkers {
     }
 }
 
-/// Makes heads and field lines, for clients and for the upstream.
-struct ShardMessages {
+/// Makes heads and field lines, for clients and for the upstream. A class, because a copy of a struct would count twelve references.
+final class ShardMessages {
     let requestFields: UpstreamRequestFields
     let clientHead: ClientResponseHead
     let cacheStatus: CacheStatus

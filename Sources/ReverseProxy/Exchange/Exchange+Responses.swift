@@ -47,6 +47,7 @@ extension Exchange {
         record.result = .rescued
         record.upstream.failure = failure
         var lines: [UInt8] = []
+        lines.reserveCapacity(Self.usualLineBytes)
         lines.append(age: rescue.age)
         if let status = failure.status {
             context.messages.cacheStatus.forwarded(forwarding(status: status, detail: detail), to: &lines)

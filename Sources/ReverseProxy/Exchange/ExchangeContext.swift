@@ -25,8 +25,8 @@ final class ExchangeContext {
     }
 }
 
-/// The settings that exchanges use.
-struct ExchangeRules {
+/// The settings that exchanges use. A class, because a copy of a struct would count eleven references.
+final class ExchangeRules {
     /// Name of this proxy in its own fields.
     let name: String
     let collapses: Bool
