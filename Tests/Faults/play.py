@@ -353,7 +353,7 @@ class Play:
             raise Wrong(f"expected {' or '.join(map(str, statuses))}: {got}")
         if got.all("content-type") != ["text/plain; charset=utf-8"] or not re.fullmatch(r"[A-Z][^\n]{10,200}\.", sentence):
             raise Wrong(f"not one clear sentence: {got}")
-        if not re.match(r'cistern; error=[a-z_]+(; details="[^"]+")?$', (got.all("proxy-status") or [""])[-1]):
+        if not re.match(r'cistern; error=[a-z_]+(; [a-z-]+=([0-9]+|"[^"]+"))*$', (got.all("proxy-status") or [""])[-1]):
             raise Wrong(f"no Proxy-Status: {got.fields}")
         if got.status == 503 and not got.all("retry-after"):
             raise Wrong("503 without Retry-After")
