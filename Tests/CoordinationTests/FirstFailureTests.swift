@@ -53,6 +53,41 @@ struct FirstFailureTests {
         #expect(said.count(of: "is up again") == 1 && said.all.count == 3, "\(said.all)")
     }
 
+    @Test("the line about an outage names the last cause with its certificate and setting")
+    func lastCause() throws {
+        health.failToReach(.connectionRefused, began: 0, now: 0)
+        for now in 1..<5 { health.failToReach(Self.expired, certificate: "for DNS:a", began: Int64(now), now: Int64(now)) }
+        let line = try #require(said.all.last)
+        #expect(said.all.count == 2 && said.all[0].hasPrefix("the upstream could not be reached (connection_refused); "))
+        let cause = "(tls_certificate_error: certificate has expired; the certificate is for DNS:a)"
+        #expect(line.hasPrefix("the upstream is down \(cause): nothing has succeeded for 0 s. "))
+        #expect(line.contains("; upstream.verify can stay true"))
+    }
+
+    @Test("another cause of an outage is named once, and again only in the next outage")
+    func otherCause() throws {
+        func alternate(_ times: Range<Int64>) {
+            for now in times { health.failToReach(now % 2 == 0 ? .connectionRefused : Self.expired, began: now, now: now) }
+        }
+        for now in 0..<5 { health.failToReach(.connectionRefused, began: Int64(now), now: Int64(now)) }
+        alternate(5..<50)
+        #expect(said.count(of: "the upstream is down (connection_refused): ") == 1)
+        let other = "the upstream is still down, for another reason (tls_certificate_error: certificate has expired); upstream.verify"
+        #expect(said.count(of: other) == 1)
+        #expect(said.all.count == 3, "\(said.all)")
+        health.reach(now: 100_000)
+        succeed("/a", at: 100_000)
+        alternate(100_001..<100_050)
+        #expect(said.count(of: "is up again") == 1 && said.count(of: "is down (") == 2 && said.count(of: "is still down") == 2)
+    }
+
+    @Test("an upstream with many causes gets a limited number of lines for one outage")
+    func manyCauses() {
+        for now in 0..<5 { health.failToReach(.connectionRefused, began: Int64(now), now: Int64(now)) }
+        for number in 0..<400 { fail("/a", .status(Status(rawValue: UInt16(500 + number % 100))), at: Int64(number) * 1_000) }
+        #expect(said.count(of: "the upstream is still down") == UpstreamHealth.namedCauses - 1, "\(said.all)")
+    }
+
     @Test("an unreachable address is logged even after many failing paths")
     func addressAfterFailingPaths() {
         for number in 0..<2_000 { fail("/\(number)", at: 0) }

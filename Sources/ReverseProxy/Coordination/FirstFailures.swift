@@ -19,6 +19,11 @@ public final class FirstFailures: Sendable {
         public let at: Int64
         /// Whether the connection or path has succeeded again.
         public var isOver = false
+
+        /// Cause with its details, for the log.
+        var text: String { cause.text + (certificate.map { "; the certificate is \($0)" } ?? "") }
+        /// Setting that helps, as the end of a sentence; empty if none does.
+        var adviceClause: String { cause.advice.map { "; \($0.text)" } ?? "" }
     }
 
     /// Name of the API; empty if there is only one.
@@ -52,16 +57,15 @@ public final class FirstFailures: Sendable {
     }
 
     private func note(_ subject: FirstFailureTable.Subject, _ cause: FailureCause, path: String?, _ certificate: String?, now: Int64) {
+        let last = Last(cause: cause, path: path, certificate: certificate, at: now)
         let leftOut = state.withLock { state in
             isTroubled.store(true, ordering: .relaxed)
-            (state.last, state.lastSubject) = (Last(cause: cause, path: path, certificate: certificate, at: now), subject)
+            (state.last, state.lastSubject) = (last, subject)
             return state.table.fail(subject, now: now)
         }
         guard let leftOut else { return }
-        let facts = certificate.map { "; the certificate is \($0)" } ?? ""
-        let advice = cause.advice.map { "; \($0.text)" } ?? ""
         let what = path.map { "failed on \($0)" } ?? "could not be reached"
-        logger.warning("\(subjectWords) \(what) (\(cause.text)\(facts))\(advice)\(Self.more(leftOut))")
+        logger.warning("\(subjectWords) \(what) (\(last.text))\(last.adviceClause)\(Self.more(leftOut))")
     }
 
     /// Records that a connection was established.

@@ -32,6 +32,8 @@ public final class UpstreamHealth: Sendable {
         var memory: FailureMemory
         var upstream: UpstreamState
         var lines = LogAllowance()
+        /// Causes of the current outage that the log names.
+        var namedCauses: [FailureCause] = []
         /// Unreachable addresses of an upstream with several, by index. Each was logged once.
         var downAddresses: [Int: DownAddress] = [:]
         /// Names that could not be resolved at the last attempt. Each was logged once.
@@ -46,6 +48,9 @@ public final class UpstreamHealth: Sendable {
         first = FirstFailures(api: api, logger: logger)
         state = Reactor.Mutex(State(memory: FailureMemory(settings), upstream: UpstreamState(window: settings.window)))
     }
+
+    /// Maximum number of causes that the log names for one outage.
+    static let namedCauses = 8
 
     public var isOn: Bool { settings.isOn }
     public var recheck: Int64 { settings.recheck }
@@ -105,7 +110,7 @@ public final class UpstreamHealth: Sendable {
 
     public func fail(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         first.noteFailure(scopes.shownPath, cause, now: now)
-        change(now: now) {
+        change(now: now, cause) {
             $0.memory.fail(scopes, cause, began: began, now: now)
             $0.upstream.fail(cause.label, began: began, now: now)
         }
@@ -114,7 +119,7 @@ public final class UpstreamHealth: Sendable {
     /// Records a failed unsafe request. It affects the log and the reported state only.
     public func failWriting(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         first.noteFailure(scopes.shownPath, cause, now: now)
-        change(now: now) { $0.upstream.fail(cause.label, began: began, now: now) }
+        change(now: now, cause) { $0.upstream.fail(cause.label, began: began, now: now) }
     }
 
     public func pause(_ scopes: borrowing RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
@@ -124,13 +129,14 @@ public final class UpstreamHealth: Sendable {
     /// - Parameter certificate: names, issuer and validity of a refused certificate; otherwise nil.
     public func failToReach(_ error: UpstreamError, certificate: String? = nil, began: Int64, now: Int64) {
         first.noteUnreachable(error, certificate: certificate, now: now)
-        change(now: now) {
+        change(now: now, .transfer(error)) {
             $0.memory.failToReach(error, began: began, now: now)
             $0.upstream.fail(error.rawValue, began: began, now: now)
         }
     }
 
-    private func change<Result>(now: Int64, _ body: (inout State) -> Result) -> Result {
+    /// - Parameter cause: cause of a failed attempt; nil for other changes.
+    private func change<Result>(now: Int64, _ cause: FailureCause? = nil, _ body: (inout State) -> Result) -> Result {
         let (result, lines) = state.withLock { state -> (Result, [Line]) in
             let before = state.upstream.report
             let result = body(&state)
@@ -144,7 +150,7 @@ public final class UpstreamHealth: Sendable {
             isSuspicious.store(state.upstream.isSuspicious, ordering: .relaxed)
             if !before.isDown, state.upstream.report.isDown { first.noteDown() }
             var lines = changes.compactMap { line(of: $0, &state.lines, now: now) }
-            if let line = line(from: before, to: state.upstream.report, &state.lines, now: now) { lines.append(line) }
+            if let line = line(from: before, &state, cause, now: now) { lines.append(line) }
             return (result, lines)
         }
         for line in lines { logger.log(level: line.level, "\(line.text)") }
@@ -223,25 +229,35 @@ public final class UpstreamHealth: Sendable {
         return Line(level: isNarrow ? .info : .warning, text: "\(subject) \(begins) (\(cause.text)): \(change.scope.effect)\(more)")
     }
 
-    /// Returns the log line for a change of the reported state; nil for the first response.
-    private func line(
-        from before: UpstreamReport, to after: UpstreamReport, _ allowance: inout LogAllowance, now: Int64
-    ) -> Line? {
-        guard (before.state, before.wasDown) != (after.state, after.wasDown), !(before.isUnasked && after.state == .up) else { return nil }
-        guard let leftOut = allowance.take(.upstream, now: now) else { return nil }
+    /// Returns the log line for a change of the reported state, or for a new cause of an outage; nil for the first response.
+    private func line(from before: UpstreamReport, _ state: inout State, _ cause: FailureCause?, now: Int64) -> Line? {
+        let after = state.upstream.report
+        if !after.isDown { state.namedCauses = [] }
+        let mayName = after.isDown && state.namedCauses.count < Self.namedCauses
+        let newCause = cause.flatMap { mayName && !state.namedCauses.contains($0) ? $0 : nil }
+        let isOtherState = (before.state, before.wasDown) != (after.state, after.wasDown)
+        guard isOtherState ? !(before.isUnasked && after.state == .up) : newCause != nil,
+            let leftOut = state.lines.take(.upstream, now: now)
+        else { return nil }
+        if let newCause { state.namedCauses.append(newCause) }
         let more = leftOut == 0 ? "" : " (\(leftOut) similar changes omitted)"
         let seconds = { (time: Int64?) in "\(max(0, now - (time ?? now)) / 1_000) s" }
-        let cause = after.cause.map { " (\($0))" } ?? ""
+        // Another shard may have recorded a different failure meanwhile.
+        let last = first.last.flatMap { $0.cause.label == after.cause ? $0 : nil }
+        let causeText = (last?.text ?? after.cause).map { " (\($0))" } ?? ""
+        let advice = after.state == .down || after.state == .failing ? last?.adviceClause ?? "" : ""
         let words =
             switch after.state {
             case .up: "up again: it was \(before.isDown ? "down" : "failing") for \(seconds(before.since))"
-            case .failing where before.isDown: "failing\(cause): it was down, and some requests succeed again"
-            case .failing: "failing\(cause): some requests fail, and others succeed"
-            case .down: "down\(cause): nothing has succeeded for \(seconds(after.since)). Requests get stored responses, if there are any"
+            case .failing where before.isDown: "failing\(causeText): it was down, and some requests succeed again"
+            case .failing: "failing\(causeText): some requests fail, and others succeed"
+            case .down where !isOtherState: "still down, for another reason\(causeText)"
+            case .down:
+                "down\(causeText): nothing has succeeded for \(seconds(after.since)). Requests get stored responses, if there are any"
             case .unknown: "in an unknown state: it was down, and there has been no request since. Set failure.probe to detect a recovery"
             }
         let level: Logger.Level = after.state == .up ? .notice : .warning
-        return Line(level: level, text: "the upstream\(api.isEmpty ? "" : " of \(api)") is \(words)\(more)")
+        return Line(level: level, text: "the upstream\(api.isEmpty ? "" : " of \(api)") is \(words)\(advice)\(more)")
     }
 
     /// The path for logs and terminals: control characters and non-ASCII bytes are replaced by `?`.
