@@ -10,7 +10,7 @@ import HTTPCore
 public enum RequestDecision<Response: AnyObject> {
     /// Serve a stored response without contacting the upstream.
     case serve(Response, ServingBasis)
-    /// Serve a stored response, and fetch a new one in the background.
+    /// Serve a stored response, and fetch a new one in the background by a complete GET.
     case serveAndRefresh(Response, ServingBasis, BackgroundCause, FetchTarget)
     /// Validate a matching stored response before it is used. It may serve as the rescue.
     case validate(StoredCopy<Response>, ValidationCause, FetchTarget)
@@ -248,17 +248,17 @@ extension RequestFacts {
         case .validate: return nil
         case .serve(let ttl, let age):
             let serving = ServingBasis(age: age, ttl: ttl, .fresh)
-            let fetchTarget = fetchTarget(lookedUp)
+            let fetchTarget = fetchTarget(lookedUp, isRefresh: method.isRead)
             // RFC 8246 §2: an immutable response is not revalidated while it is fresh.
             guard lookedUp.isRefreshDue, fetchTarget.sharing == .repeated, !found.stored.flags.contains(.immutable) else {
                 return .serve(response, serving)
             }
             return .serveAndRefresh(response, serving, .refreshAhead, fetchTarget)
-        // Only a GET can be sent again without its client.
-        case .serveWhileValidating where method != .get || lookedUp.isForPart || !mayRefresh: return nil
+        // A complete GET is sent without the client, also for HEAD and for a range.
+        case .serveWhileValidating where !method.isRead || !mayRefresh: return nil
         case .serveWhileValidating(let ttl, let age):
             let serving = ServingBasis(age: age, ttl: ttl, .staleWhileRevalidate)
-            return .serveAndRefresh(response, serving, .staleWhileRevalidate, fetchTarget(lookedUp))
+            return .serveAndRefresh(response, serving, .staleWhileRevalidate, fetchTarget(lookedUp, isRefresh: true))
         }
     }
 
@@ -310,11 +310,12 @@ extension RequestFacts {
         }
     }
 
-    private func fetchTarget(_ lookedUp: LookUpFacts<Response>) -> FetchTarget {
+    /// - Parameter isRefresh: whether a complete GET is sent in the background.
+    private func fetchTarget(_ lookedUp: LookUpFacts<Response>, isRefresh: Bool = false) -> FetchTarget {
         let sharing: FetchTarget.Sharing =
             if mode == .record || wantsStream || directives != RequestCacheControl() {
                 .none
-            } else if method == .get {
+            } else if method == .get || isRefresh {
                 .repeated
             } else {
                 lookedUp.isKeptByContent ? .collapsed : .none

@@ -203,6 +203,14 @@ public final class RequestHead: Sendable {
         for field: KnownField in [.xRequestID, .traceparent, .tracestate] { fields.remove(field) }
         return RequestHead(method: method, target: target, version: version, fields: fields, number: 0, span: .none)
     }
+
+    /// The GET for the complete response, in place of a HEAD or a range request.
+    public var asCompleteGet: RequestHead {
+        guard method != .get || hasAny(of: [.range, .ifRange]) else { return self }
+        var fields = fields
+        for field: KnownField in [.range, .ifRange] { fields.remove(field) }
+        return RequestHead(method: .get, target: target, version: version, fields: fields, number: number, span: span)
+    }
 }
 
 /// A response's status line and fields.

@@ -201,16 +201,16 @@ struct ValidationTests {
         #expect(rescued["Cache-Status"]?.hasPrefix("cistern; fwd=\(word); fwd-status=503") == true)
     }
 
-    @Test("stale-while-revalidate applies only to GET; other methods are forwarded", arguments: ["HEAD", "QUERY"])
-    func whileValidating(method: String) throws {
+    @Test("stale-while-revalidate does not apply to QUERY, which cannot be repeated without its client")
+    func whileValidating() throws {
         let origin = ScriptedOrigin { request in
             let fields = ["Cache-Control: max-age=10, stale-while-revalidate=60", "Age: 20", "ETag: \"a\""]
             return [request["If-None-Match"] == nil ? .json("1", fields) : Self.notModified("ETag: \"a\"")]
         }
         let play = try ProxyPlay(origin)
-        let fields = method == "QUERY" ? [("Content-Type", "text/plain")] : []
-        _ = try play.request(method == "HEAD" ? "GET" : method, "/a", fields, content: method == "QUERY" ? "x" : nil)
-        let answer = try play.request(method, "/a", fields, content: method == "QUERY" ? "x" : nil)
+        let fields = [("Content-Type", "text/plain")]
+        _ = try play.request("QUERY", "/a", fields, content: "x")
+        let answer = try play.request("QUERY", "/a", fields, content: "x")
         #expect(answer.status == 200 && answer["Cache-Status"] == "cistern; fwd=stale; fwd-status=304")
     }
 }

@@ -76,7 +76,7 @@ struct RequestDecisionTests {
         RequestRow("a request with directives does not refresh ahead", "serve copy: fresh, age 59, 1 left") {
             ($0.found, $0.isRefreshDue, $0.asked) = (metadata(age: 59), true, "max-age=60")
         },
-        RequestRow("HEAD does not refresh ahead", "serve copy: fresh, age 59, 1 left") {
+        RequestRow("HEAD also refreshes ahead, by a GET", "serve copy: fresh, age 59, 1 left, then refresh_ahead, repeated") {
             ($0.found, $0.isRefreshDue, $0.method) = (metadata(age: 59), true, .head)
         },
         RequestRow("a fresh negative response is served instead of a stale response", "serve gone: fresh, age 5, 5 left") {
@@ -98,9 +98,16 @@ struct RequestDecisionTests {
             "serve copy: staleWhileRevalidate, age 100, -40 left, then stale_while_revalidate, repeated"
         ) { $0.found = revalidatable },
         RequestRow(
-            "stale-while-revalidate does not apply to HEAD", "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), none"
+            "stale-while-revalidate also applies to HEAD, and a GET validates",
+            "serve copy: staleWhileRevalidate, age 100, -40 left, then stale_while_revalidate, repeated"
         ) {
             ($0.found, $0.method) = (revalidatable, .head)
+        },
+        RequestRow(
+            "stale-while-revalidate does not apply to QUERY",
+            "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), collapsed"
+        ) {
+            ($0.found, $0.method, $0.isKeptByContent) = (revalidatable, .query, true)
         },
         RequestRow("a stale response is validated", "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), repeated") {
             $0.found = stale
@@ -148,7 +155,10 @@ struct RequestDecisionTests {
         RequestRow("a range of a stale response is forwarded", "part beside copy (may rescue)") {
             ($0.found, $0.isForPart) = (stale, true)
         },
-        RequestRow("stale-while-revalidate does not apply to ranges: a part cannot be stored", "part beside copy (may rescue)") {
+        RequestRow(
+            "stale-while-revalidate also applies to ranges",
+            "serve copy: staleWhileRevalidate, age 100, -40 left, then stale_while_revalidate, repeated"
+        ) {
             ($0.found, $0.isForPart) = (revalidatable, true)
         },
         RequestRow("a range of an unstored response", "part") { $0.isForPart = true },

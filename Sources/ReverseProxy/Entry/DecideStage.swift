@@ -32,7 +32,8 @@ extension RequestEntry {
             serveHit(found, serving, to: head, keyed, lookedUp.attempt, stream)
             return nil
         case .serveAndRefresh(let found, let serving, let cause, _):
-            let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.clientAddress, entry: self)
+            let request = DecidedRequest(
+                head.asCompleteGet, facts, decision, .lookedUp(lookedUp), client: stream.client.clientAddress, entry: self)
             guard isValidatedNow(request, facts, cause) else {
                 // The connection's next request may begin when the response is sent, so the client is determined before that.
                 let client = upstreamClient(of: stream, head)

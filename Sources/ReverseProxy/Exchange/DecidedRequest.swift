@@ -26,6 +26,8 @@ final class DecidedRequest: @unchecked Sendable {
     let mayRescue: Bool
     /// Key under which the response was looked up; nil if the response is not stored.
     let fetchTarget: FetchTarget?
+    /// Keys under which a stored response was looked up, also for a request whose response is not stored; nil if there was no lookup.
+    let lookedUp: KeyedTarget?
     /// Index of the route.
     let route: Int
     /// Scopes of the failure memory that the outcome concerns.
@@ -80,6 +82,7 @@ final class DecidedRequest: @unchecked Sendable {
         scopes = entry.context.coordination.scopes(of: head, route: route, target, content: identity, client: client)
         if record.reasons.validation == .markedStale, let copy { record.reasons.doubt = entry.context.cache?.doubt(of: copy.metadata) }
         if record.api != ExchangeRecord.noAPI { record.route = UInt16(clamping: route) }
+        lookedUp = target
         if let target {
             record.partition = ExchangeRecord.partition(in: target.keys.own, at: entry.context.coordination.keys.partitionOffset)
         }
@@ -94,7 +97,7 @@ final class DecidedRequest: @unchecked Sendable {
         (directives, mode, refusal) = (other.directives, other.mode, other.refusal)
         found = keepsCopy ? other.found : nil
         (forwardToken, notStored) = (other.forwardToken, other.notStored)
-        (mayRescue, fetchTarget, route) = (other.mayRescue, other.fetchTarget, other.route)
+        (mayRescue, fetchTarget, lookedUp, route) = (other.mayRescue, other.fetchTarget, other.lookedUp, other.route)
         scopes = RequestScopes(other.scopes)
         client = 0
         (basis, record, waitedSince, lookedUpAt) = (other.basis, other.record, nil, other.lookedUpAt)

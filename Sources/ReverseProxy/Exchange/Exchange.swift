@@ -283,19 +283,19 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         guard request.mode != .record else { return stored }
         if ending.isFailure, let basis = request.basis, cache.holds(basis) {
             stored.current = stored.found
-        } else if let keys = request.fetchTarget?.keys {
+        } else if let keys = request.lookedUp?.keys {
             stored.current = try cache.find(head, from: keys).result.found.map { ($0, $0.metadata) }
         }
         guard ending.isFailure else { return stored }
         // A response that was removed by a write or a purge must not be served, even if it is still in memory. An evicted one may be.
-        if stored.current == nil, let found = request.found, let keys = request.fetchTarget?.keys,
+        if stored.current == nil, let found = request.found, let keys = request.lookedUp?.keys,
             cache.mayBeInvalidated(found, of: head, at: keys, since: request.lookedUpAt)
         {
             stored.found = nil
         }
         if let latest = stored.latest {
             stored.gone = try cache.gone(beside: latest.response).map { ($0, $0.metadata) }
-        } else if let keys = request.fetchTarget?.keys, keys.isPartitioned {
+        } else if let keys = request.lookedUp?.keys, keys.isPartitioned {
             stored.sharedRescue = try findSharedRescue(keys, cache)
         }
         return stored

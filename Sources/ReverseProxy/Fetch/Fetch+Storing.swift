@@ -129,11 +129,11 @@ extension Fetch {
 
     /// Whether the stored response without credentials may be served instead, if the request has no stored response of its partition.
     func hasSharedRescue() -> Bool {
-        guard let fetchTarget = subject.fetchTarget, fetchTarget.isPartitioned, let cache = context.cache else { return false }
+        guard let target = subject.lookedUp, target.isPartitioned, let cache = context.cache else { return false }
         // The data was in memory when the request was looked up.
         let result = try? cache.waiting { () throws(NotInMemory) in
             try cache.sharedRescue(
-                for: subject.head, at: fetchTarget.keys, subject.directives, context.rules.sharedRescueMode(subject.head),
+                for: subject.head, at: target.keys, subject.directives, context.rules.sharedRescueMode(subject.head),
                 now: context.loop.now)
         }
         if case .found = result { return true }

@@ -1,0 +1,47 @@
+// Tests of stale responses that are served without asking, to HEAD and range requests (RFC 5861 §3).
+
+import CachePolicy
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Stale responses served without asking", .play, .clientProtocols)
+struct StaleServingPlays {
+    /// An origin that numbers its responses.
+    private func start(_ control: String, _ change: @escaping (inout Route) -> Void = { _ in }) throws -> ProxyPlay {
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", ["Cache-Control: \(control)"])] }
+        return try ProxyPlay(origin) { change(&$0.otherRoute) }
+    }
+
+    private static let reads = [("HEAD", [], 200, ""), ("GET", [("Range", "bytes=0-3")], 206, "{\"n\"")] as [Read]
+    typealias Read = (method: String, fields: [(String, String)], status: Int, text: String)
+
+    @Test("HEAD and range requests get a stale response during its stale-while-revalidate, and a GET refreshes it", arguments: reads)
+    func whileRevalidating(_ read: Read) throws {
+        let play = try start("max-age=10, stale-while-revalidate=60")
+        #expect(try play.get("/a").text == "{\"n\":1}")
+        play.time.advance(by: .seconds(20))
+        let stale = try play.request(read.method, "/a", read.fields)
+        #expect(stale.status == read.status && stale.text == read.text && stale["Age"] == "20")
+        #expect(stale["Cistern-Stale"]?.contains("stale_while_revalidate") == true, "\(stale["Cistern-Stale"] ?? "")")
+        #expect(play.origin.waitForRequests(2))
+        let refresh = play.origin.requests.last
+        #expect(refresh?.method == "GET" && refresh?["Range"] == nil)
+        #expect(try eventually { try play.get("/a", [("Cache-Control", "only-if-cached")]).text == "{\"n\":2}" })
+        #expect(play.origin.requests.count == 2)
+    }
+
+    @Test("HEAD and range requests refresh a response ahead by a complete GET", arguments: reads)
+    func ahead(_ read: Read) throws {
+        let play = try start("max-age=10") { $0.refreshAhead = 50 }
+        #expect(try play.get("/a").text == "{\"n\":1}")
+        play.time.advance(by: .seconds(6))
+        for _ in 1...3 { #expect(try play.request(read.method, "/a", read.fields).status == read.status) }
+        #expect(play.origin.waitForRequests(2))
+        let refresh = play.origin.requests.last
+        #expect(refresh?.method == "GET" && refresh?["Range"] == nil)
+        #expect(try eventually { try play.get("/a", [("Cache-Control", "only-if-cached")]).text == "{\"n\":2}" })
+    }
+}

@@ -1,0 +1,47 @@
+// Tests of range requests while the upstream fails: a stored complete response serves a range, also a public one.
+
+import CachePolicy
+import Downstream
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Ranges during an outage", .play, .clientProtocols)
+struct PartialRescuePlays {
+    private static let range = [("Range", "bytes=0-5")]
+    private static let user = [("Authorization", "Bearer x")]
+
+    private func count(_ play: ProxyPlay) throws -> Double? { try play.metric("cistern_rescued_with_shared_total{leave=\"public\"}") }
+
+    @Test("a public stored response serves a range to requests with any credentials when the upstream fails")
+    func publicCopy() throws {
+        let play = try ProxyPlay(cookieOrigin())
+        #expect(try play.get("/public/a").status == 200)
+        #expect(try play.get("/plain").status == 200)
+        play.origin.react { _ in [.json("{}", status: "503 Trouble")] }
+        let failed = try play.get("/public/a", Self.user + Self.range)
+        #expect(failed.status == 206 && failed.text == "{\"who\"")
+        #expect(failed["Cache-Status"] == "cistern; fwd=bypass; fwd-status=503; detail=server_error/shared:public")
+        #expect(try play.get("/plain", Self.user + Self.range).status == 503)
+        play.origin.down()
+        let refused = try play.get("/public/a", Self.user + Self.range)
+        #expect(refused.status == 206 && refused.text == "{\"who\"")
+        #expect(try play.request("HEAD", "/public/a", Self.user).status == 200)
+        #expect(try count(play) == 3)
+        #expect(try play.get("/plain", Self.user + Self.range).status >= 502)
+    }
+
+    @Test("a response that is purged during a range request does not serve the range")
+    func purged() throws {
+        let play = try ProxyPlay(cookieOrigin())
+        for target in ["/a", "/b"] { #expect(try play.get(target).status == 200) }
+        let socket = play.adminSocket
+        play.origin.react { request in
+            if request.target == "/a" { _ = try? TestClient(.unix(path: socket)).request("POST", "/-/purge?target=/a") }
+            return [.close]
+        }
+        #expect(try play.get("/a", Self.range).status == 502)
+        #expect(try play.get("/b", Self.range).status == 206)
+    }
+}
