@@ -130,6 +130,14 @@ public struct RequestCacheControl: Sendable, Equatable {
         return directives
     }
 
+    /// The directives with `max-stale` restricted to the operator's limit (`stale_for`).
+    /// - Parameter staleFor: maximum staleness in seconds; nil means no limit.
+    public func limited(to staleFor: @autoclosure () -> Int64?) -> RequestCacheControl {
+        var directives = self
+        if let wanted = maxStale, let limit = staleFor() { directives.maxStale = min(wanted, limit) }
+        return directives
+    }
+
     public init(_ fields: Fields) {
         guard fields.contains(.cacheControl) else {
             // §5.4: Pragma applies only without Cache-Control.

@@ -25,6 +25,9 @@ public enum ReuseDecision: Sendable, Equatable {
     /// The response is stale, and its stale-while-revalidate permits serving it during a background refresh (RFC 5861 §3).
     case serveWhileValidating(ttl: Int64, age: Int64)
     case validate(ValidationReason)
+
+    /// Whether the response is served because it is fresh, and not because stale responses are permitted.
+    public var isFresh: Bool { if case .serve(let ttl, _) = self { ttl > 0 } else { false } }
 }
 
 /// Why a stored response may not be served while the upstream fails.

@@ -182,7 +182,7 @@ public struct LookUpFacts<Response: AnyObject> {
     public var isForPart = false
     /// The key contains the request's content, so other requests with this content may share the response.
     public var isKeptByContent = false
-    /// The newer response which states that the resource is gone. Looked up in modes that serve any stored response.
+    /// The newer response which states that the resource is gone. Looked up if the stored response might be served stale.
     public var gone = Result.nothing
     /// Whether the stored response is requested often and has little freshness left.
     public var isRefreshDue = false
@@ -243,7 +243,7 @@ extension RequestFacts {
     private func serveByRules(
         _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>, _ mayRefresh: Bool
     ) -> RequestDecision<Response>? {
-        if case .serve = found.reuse {} else if let negative = negative(lookedUp) { return negative }
+        if !found.reuse.isFresh, case .found = lookedUp.gone { return serveGone(lookedUp) }
         switch found.reuse {
         case .validate: return nil
         case .serve(let ttl, let age):
@@ -262,9 +262,10 @@ extension RequestFacts {
         }
     }
 
-    /// An error newer than the stored response, stored briefly (`negative`) to avoid repeated requests.
-    private func negative(_ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
-        guard case .found(let gone, let metadata) = lookedUp.gone, metadata.isNegative,
+    /// Serves an error newer than the stored response, if it is stored briefly (`negative`) to avoid repeated requests, or if the request
+    /// accepts a stale response. Otherwise the upstream is contacted: the older response is no longer the latest known state.
+    private func serveGone(_ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
+        guard case .found(let gone, let metadata) = lookedUp.gone, metadata.isNegative || directives.maxStale != nil,
             case .serve(let ttl, let age) = Reuse.decide(metadata, directives, now: now)
         else { return nil }
         return .serve(gone, ServingBasis(age: age, ttl: ttl, .fresh))
@@ -274,7 +275,7 @@ extension RequestFacts {
     private func serveRegardlessOfAge(
         _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>
     ) -> RequestDecision<Response>? {
-        if case .serve(let ttl, let age) = found.reuse {
+        if case .serve(let ttl, let age) = found.reuse, found.reuse.isFresh {
             return .serve(response, ServingBasis(age: age, ttl: ttl, .mode(mode)))
         }
         if case .found(let gone, let metadata) = lookedUp.gone,

@@ -24,7 +24,9 @@ enum FreshnessGroup {
         ),
         Setting(
             path: "stale_for", binding: .duration(\.freshness.staleFor, 0...year),
-            help: "Maximum staleness of a response that is served while the upstream fails; 0 for no limit."),
+            help:
+                "Maximum staleness of a response that is served while the upstream fails, or because of a client's max-stale; 0 for no limit."
+        ),
         Setting(
             path: "stale_while_revalidate", binding: .duration(\.freshness.staleWhileRevalidate, 0...year),
             help:

@@ -1,4 +1,5 @@
-// Tests of stale responses that are served without asking, to HEAD and range requests (RFC 5861 §3).
+// Tests of stale responses that are served without asking: to HEAD and range requests (RFC 5861 §3), and to `max-stale` within the
+// operator's limit. A newer 404 prevents that.
 
 import CachePolicy
 import Reactor
@@ -8,6 +9,8 @@ import Testing
 
 @Suite("Stale responses served without asking", .play, .clientProtocols)
 struct StaleServingPlays {
+    private static let notFound = OriginStep.json("{\"error\":\"none\"}", status: "404 Not Found")
+
     /// An origin that numbers its responses.
     private func start(_ control: String, _ change: @escaping (inout Route) -> Void = { _ in }) throws -> ProxyPlay {
         let counter = Counter()
@@ -43,5 +46,49 @@ struct StaleServingPlays {
         let refresh = play.origin.requests.last
         #expect(refresh?.method == "GET" && refresh?["Range"] == nil)
         #expect(try eventually { try play.get("/a", [("Cache-Control", "only-if-cached")]).text == "{\"n\":2}" })
+    }
+
+    @Test("max-stale is limited by stale_for")
+    func limitedMaxStale() throws {
+        let play = try start("max-age=10") { $0.freshness.staleFor = 60 }
+        #expect(try play.get("/a").text == "{\"n\":1}")
+        play.time.advance(by: .seconds(70))
+        for value in ["max-stale", "max-stale=9999", "max-stale=60"] {
+            #expect(try play.get("/a", [("Cache-Control", value)]).text == "{\"n\":1}")
+        }
+        #expect(try play.get("/a", [("Cache-Control", "max-stale=59")]).text == "{\"n\":2}")
+        play.time.advance(by: .seconds(71))
+        #expect(try play.get("/a", [("Cache-Control", "max-stale")]).text == "{\"n\":3}")
+    }
+
+    @Test("a newer 404 is served to max-stale instead of the older response, and a new response lifts it")
+    func newerNotFound() throws {
+        let play = try start("max-age=10")
+        let maxStale = [("Cache-Control", "max-stale")]
+        #expect(try play.get("/a").text == "{\"n\":1}")
+        play.time.advance(by: .seconds(20))
+        #expect(try play.get("/a", maxStale).text == "{\"n\":1}")
+        play.origin.react { _ in [Self.notFound] }
+        #expect(try play.get("/a").status == 404)
+        let count = play.origin.requests.count
+        for _ in 1...3 { #expect(try play.get("/a", maxStale).status == 404) }
+        #expect(try play.request("HEAD", "/a", maxStale).status == 404)
+        #expect(play.origin.requests.count == count)
+        play.origin.react { _ in [.json("{\"n\":5}")] }
+        #expect(try play.get("/a").text == "{\"n\":5}")
+        #expect(try play.get("/a", maxStale).text == "{\"n\":5}")
+        #expect(play.origin.requests.count == count + 1)
+    }
+
+    @Test("a newer 404 prevents that the older response is served during its stale-while-revalidate")
+    func notFoundWhileRevalidating() throws {
+        let play = try start("max-age=10, stale-while-revalidate=600")
+        #expect(try play.get("/a").text == "{\"n\":1}")
+        play.time.advance(by: .seconds(20))
+        play.origin.react { _ in [Self.notFound] }
+        #expect(try play.get("/a").text == "{\"n\":1}")
+        #expect(try play.waitFor("cistern_gone_total{event=\"remembered\"}", 1))
+        #expect(try play.get("/a").status == 404)
+        #expect(try play.request("HEAD", "/a").status == 404)
     }
 }

@@ -109,6 +109,27 @@ struct RequestDecisionTests {
         ) {
             ($0.found, $0.method, $0.isKeptByContent) = (revalidatable, .query, true)
         },
+        RequestRow(
+            "stale-while-revalidate: a newer 404 prevents it",
+            "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), repeated"
+        ) {
+            ($0.found, $0.gone) = (revalidatable, metadata(age: 5, lifetime: nil, status: 404))
+        },
+        RequestRow("stale-while-revalidate: a newer fresh negative response is served", "serve gone: fresh, age 5, 5 left") {
+            ($0.found, $0.gone) = (revalidatable, negative(age: 5))
+        },
+        RequestRow("max-stale: a newer 404 that it accepts is served", "serve gone: fresh, age 5, -5 left") {
+            ($0.found, $0.gone, $0.asked) = (stale, metadata(age: 5, lifetime: nil, status: 404), "max-stale=60")
+        },
+        RequestRow(
+            "max-stale: a newer 404 that is too stale prevents serving",
+            "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), none"
+        ) {
+            ($0.found, $0.gone, $0.asked) = (metadata(age: 65), metadata(age: 50, lifetime: nil, status: 404), "max-stale=40")
+        },
+        RequestRow("max-stale: a fresh response takes precedence over a newer 404", "serve copy: fresh, age 10, 50 left") {
+            ($0.found, $0.gone, $0.asked) = (fresh, metadata(age: 5, lifetime: nil, status: 404), "max-stale")
+        },
         RequestRow("a stale response is validated", "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), repeated") {
             $0.found = stale
         },
@@ -181,6 +202,15 @@ struct RequestDecisionTests {
             "serve gone: gone(CachePolicy.ServingMode.offline), age 5, -5 left"
         ) {
             ($0.found, $0.gone, $0.mode) = (stale, metadata(age: 5, lifetime: 0, status: 404), .offline)
+        },
+        RequestRow(
+            "offline: a newer 404 is served instead of a stale response that max-stale accepts",
+            "serve gone: gone(CachePolicy.ServingMode.offline), age 5, -5 left"
+        ) {
+            ($0.found, $0.gone, $0.mode, $0.asked) = (stale, metadata(age: 5, lifetime: 0, status: 404), .offline, "max-stale")
+        },
+        RequestRow("offline: max-stale does not make a stored error servable", "refuse: offline") {
+            ($0.found, $0.mode, $0.asked) = (metadata(age: 100, status: 503), .offline, "max-stale")
         },
         RequestRow(
             "offline: a fresh response takes precedence over a newer 404",

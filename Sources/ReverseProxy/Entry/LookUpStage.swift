@@ -42,7 +42,7 @@ struct LookUpAttempt {
     /// The client requested a response from the upstream, and the operator ignores such directives.
     let isClientIgnored: Bool
     /// Whether the memo of hits may be used. If not, each hit must be counted.
-    let mayRemember: Bool
+    var mayRemember: Bool
     let reads: Int
     var answer: FleetAnswer?
 }
@@ -82,19 +82,21 @@ extension RequestEntry {
         let directives = directives(of: head, isIgnored: &isClientIgnored)
         // Refresh-ahead counts hits, and a hit from the memo would not be counted.
         let isCounted = context.background.refreshAhead?.counts(head.pathAndQuery) ?? false
-        let attempt = LookUpAttempt(
+        var attempt = LookUpAttempt(
             basis: finding.basis, isClientIgnored: isClientIgnored, mayRemember: !isCounted, reads: progress.reads, answer: progress.answer)
         var reuse: ReuseDecision?
         if case .found(let found) = finding.result {
             let decided = Reuse.decide(found.metadata, directives, now: now)
             // Most hits end here. `RequestFacts.decide` would make the same decision.
-            if case .serve(let ttl, let age) = decided, !isCounted, !isModal(head) {
+            if case .serve(let ttl, let age) = decided, ttl > 0, !isCounted, !isModal(head) {
                 serveHit(found, ServingBasis(age: age, ttl: ttl, .fresh), to: head, keyed, attempt, stream)
                 return nil
             }
             reuse = decided
         }
         let route = routes.index(of: head.pathAndQuery)
+        // The memo holds plain hits only.
+        attempt.mayRemember = false
         let facts = try completeLookUp(finding.result, finding.keys, head, directives, route: route, reuse)
         return LookedUp(
             attempt: attempt, facts: facts, directives: directives, route: route, identity: keyed.identity,
@@ -120,12 +122,14 @@ extension RequestEntry {
             }
             return lookedUp
         }
-        if case .serve(let ttl, _)? = reuse {
+        switch reuse {
+        case .serve(let ttl, _)? where ttl > 0:
             let lifetime = found.metadata.freshnessLifetime ?? 0
             let flight = lookedUp.target.flight.bytes
             lookedUp.isRefreshDue =
                 context.background.refreshAhead?.isDue(flight, route: route, ttl: ttl, lifetime: lifetime, now: now) ?? false
-        } else if mode(of: head).servesAnyAge || routes.all[route].freshness.negative > 0 {
+        case .validate where !mode(of: head).servesAnyAge && routes.all[route].freshness.negative == 0: break
+        default:
             if let gone = try context.cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
         }
         return lookedUp
@@ -151,8 +155,9 @@ extension RequestEntry {
     /// The client's caching directives, as far as the operator permits them.
     /// - Parameter isIgnored: set to whether some directives are ignored.
     private func directives(of head: RequestHead, isIgnored: inout Bool) -> RequestCacheControl {
-        let sent = directives(of: head)
-        guard head.fields.containsAny(of: Self.directiveFields), !usesClientDirectives(of: head) else { return sent }
+        guard head.fields.containsAny(of: Self.directiveFields) else { return RequestCacheControl() }
+        let sent = directives(of: head).limited(to: routes.all[routes.index(of: head.pathAndQuery)].freshness.staleFor)
+        guard !usesClientDirectives(of: head) else { return sent }
         let directives = sent.withoutForcing
         isIgnored = directives != sent
         return directives

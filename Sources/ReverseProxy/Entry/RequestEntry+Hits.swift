@@ -50,9 +50,7 @@ extension RequestEntry {
         record.source = .store
         record.bodyBytes = sent.bodyBytes
         record.age = age
-        // A stored error is not remembered: it may be stored next to a good response, and changes of that response may remove the error.
-        if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes, let memo = context.memo,
-            attempt.mayRemember,
+        if isPlain, serving.cause == .fresh, attempt.mayRemember, let response = sent.bytes, let memo = context.memo,
             let memoKey = keyed.memoKey
         {
             memo.keep(memoKey, head, attempt.basis) {
