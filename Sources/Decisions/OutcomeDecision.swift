@@ -62,6 +62,8 @@ public struct Rescue<Response: AnyObject> {
 /// Why no stored response is served while the upstream fails.
 public enum NoCopyReason: Sendable, Equatable {
     case nothingStored
+    /// The request bypasses the store.
+    case bypassed(BypassReason)
     case forbidden(NoRescueReason)
     /// No response is stored for the request itself, and the one stored without credentials may not be served.
     case sharedRescueForbidden(NoSharedRescueReason)
@@ -111,6 +113,8 @@ public struct OutcomeFacts<Response: AnyObject> {
     public var hasWaited = false
     /// Whether the awaited fetch belonged to another client. Its failure does not imply that this request fails.
     public var isOfAnotherClient = false
+    /// Why the request bypasses the store; nil if it was looked up.
+    public var bypass: BypassReason?
     public var stored = StoredNow<Response>()
 
     public init(_ directives: RequestCacheControl, _ mode: ServingMode, strictness: Strictness, now: Timestamp) {
@@ -220,7 +224,7 @@ extension OutcomeFacts {
         switch stored.sharedRescue {
         case .allowed(let rescue): return .rescue(rescue, failure)
         case .forbidden(let reason): return .refuse(failure, .sharedRescueForbidden(reason))
-        case .nothing: return .refuse(failure, .nothingStored)
+        case .nothing: return .refuse(failure, bypass.map { .bypassed($0) } ?? .nothingStored)
         }
     }
 

@@ -30,11 +30,12 @@ extension Refusal {
         let refusal: OwnRefusal
         switch self {
         case .request(let refusal): return refusal.response(accept: accept, name: name)
-        case .offline:
-            refusal = OwnRefusal(
-                status: 504, sentence: "No stored response may be served for this request, and Cistern is in offline mode.")
-        case .onlyIfCached:
-            refusal = OwnRefusal(status: 504, sentence: "No suitable response is stored for this request, and it has only-if-cached.")
+        case .offline(let bypass):
+            let clause = bypass?.clause ?? "no stored response may be served for this request"
+            refusal = OwnRefusal(status: 504, sentence: "Cistern is in offline mode, and \(clause).")
+        case .onlyIfCached(let bypass):
+            let clause = bypass?.clause ?? "no suitable response is stored for it"
+            refusal = OwnRefusal(status: 504, sentence: "The request has only-if-cached, and \(clause).")
         }
         return refusal.response(accept: accept, name: name)
     }
@@ -72,8 +73,16 @@ extension NoCopyReason {
     /// Clients must not learn whether other users have a stored response. In such cases the text states that nothing is stored.
     fileprivate var clause: String {
         switch self {
+        case .bypassed(let reason): reason.clause ?? "no response is stored for this request"
         case .nothingStored, .sharedRescueForbidden, .forbidden(.authorized): "no response is stored for this request"
         case .forbidden: "the stored response may not be served"
         }
+    }
+}
+
+extension BypassReason {
+    /// Why a stored response cannot be used; nil if none is stored for such a request.
+    fileprivate var clause: String? {
+        self == .precondition ? "only the upstream can evaluate the request's preconditions" : nil
     }
 }

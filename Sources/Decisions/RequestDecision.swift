@@ -76,9 +76,11 @@ public enum MissReason: Sendable, Equatable {
 public enum Refusal: Sendable, Equatable {
     case request(RequestRefusal)
     /// The mode is `offline`, and no stored response may be served.
-    case offline
+    /// - Parameter bypass: why the request bypasses the store; nil if it was looked up, or if there is no store.
+    case offline(_ bypass: BypassReason?)
     /// The request has only-if-cached, and no suitable response is stored (RFC 9111 §5.2.1.7).
-    case onlyIfCached
+    /// - Parameter bypass: why the request bypasses the store; nil if it was looked up.
+    case onlyIfCached(_ bypass: BypassReason?)
 
     /// Whether the request may belong to none of several APIs.
     public var isOfNoAPI: Bool {
@@ -212,20 +214,21 @@ extension RequestFacts {
             rating = found
         }
         // A request with only-if-cached never uses the upstream, so the limit does not apply to it.
-        if refusal == .access(.requestsPerAddress), isForStoredOnly { return .refuse(.onlyIfCached) }
+        if refusal == .access(.requestsPerAddress), isForStoredOnly { return .refuse(.onlyIfCached(bypass)) }
         if let refusal { return .refuse(.request(refusal)) }
-        if mode == .offline { return .refuse(.offline) }
+        if mode == .offline { return .refuse(.offline(bypass)) }
         switch storeUse {
         case .noStore: return .pass(nil)
-        case .bypassed(let reason): return isForStoredOnly ? .refuse(.onlyIfCached) : .pass(reason)
-        case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached) : contactUpstream(rating, lookedUp)
+        case .bypassed(let reason): return isForStoredOnly ? .refuse(.onlyIfCached(reason)) : .pass(reason)
+        case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached(nil)) : contactUpstream(rating, lookedUp)
         }
     }
 
+    private var bypass: BypassReason? { if case .bypassed(let reason) = storeUse { reason } else { nil } }
+
     /// Whether the request must be answered from the store. A request that may change data is always forwarded (RFC 9111 §4).
     private var isForStoredOnly: Bool {
-        if case .bypassed(.cacheOff) = storeUse { return false }
-        return directives.onlyIfCached && (method.isRead || method == .query)
+        bypass != .cacheOff && directives.onlyIfCached && (method.isRead || method == .query)
     }
 
     /// Returns nil if no stored response may be served without contacting the upstream.

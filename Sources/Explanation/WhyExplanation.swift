@@ -217,6 +217,9 @@ public struct WhyExplanation {
         switch exchange.reasons.refusal {
         case .request(.access(let refusal)): return "Cistern refused the request itself: \(refusal.explanation)."
         case .request: return "Cistern refused the request itself."
+        case .offline(.precondition?): return "\(BypassReason.precondition.sentence) In mode offline no request is sent to the upstream."
+        case .onlyIfCached(.precondition?):
+            return "\(BypassReason.precondition.sentence) It accepts only stored responses (only-if-cached)."
         case .offline: return "No usable response is stored, and in mode offline no request is sent to the upstream."
         case .onlyIfCached: return "No fresh response is stored, and the request accepts only stored responses (only-if-cached)."
         case nil: break

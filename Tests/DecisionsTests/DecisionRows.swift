@@ -45,6 +45,8 @@ extension RequestDecision<Stored> {
         case .forward(let reason, let place): "forward: \(reason), \(place.sharing)"
         case .part(let copy): "part\(copy.map { " beside \($0.text)" } ?? "")"
         case .pass(let reason): "pass: \(reason.map { "\($0)" } ?? "no store")"
+        case .refuse(.offline(let bypass)): "refuse: offline" + (bypass.map { ", \($0)" } ?? "")
+        case .refuse(.onlyIfCached(let bypass)): "refuse: onlyIfCached" + (bypass.map { ", \($0)" } ?? "")
         case .refuse(let reason): "refuse: \(reason)"
         }
     }

@@ -3,6 +3,7 @@
 
 import CachePolicy
 import Decisions
+import Forwarding
 import HTTPCore
 import Testing
 import Upstream
@@ -21,6 +22,7 @@ struct OutcomeRow: CustomTestStringConvertible, Sendable {
     var strictness = Strictness.rescue
     var hasWaited = false
     var isOfAnotherClient = false
+    var bypass: BypassReason?
     let expected: String
 
     init(_ name: String, _ ending: Ending, _ expected: String, _ change: (inout OutcomeRow) -> Void = { _ in }) {
@@ -33,6 +35,7 @@ struct OutcomeRow: CustomTestStringConvertible, Sendable {
     var decision: OutcomeDecision<Stored> {
         var facts = OutcomeFacts<Stored>(directives(asked), mode, strictness: strictness, now: noon)
         (facts.hasWaited, facts.isOfAnotherClient) = (hasWaited, isOfAnotherClient)
+        facts.bypass = bypass
         facts.stored.found = found.map { (Stored("found"), $0) }
         facts.stored.current = current.map { (Stored("current"), $0) }
         facts.stored.gone = gone.map { (Stored("gone"), $0) }
@@ -106,6 +109,10 @@ struct OutcomeDecisionTests {
             "refuse: connection_refused, forbidden(CachePolicy.NoRescueReason.record)"
         ) { ($0.found, $0.mode) = (copy, .record) },
         OutcomeRow("fetch failed, nothing is stored", .failed(down), "refuse: connection_refused, nothingStored"),
+        OutcomeRow(
+            "fetch failed, the request bypasses the store", .failed(down),
+            "refuse: connection_refused, bypassed(CachePolicy.BypassReason.precondition)"
+        ) { $0.bypass = .precondition },
         OutcomeRow(
             "fetch failed: a public response rescues", .failed(down),
             "rescue with shared (sharedRescue(CachePolicy.SharedRescuePermission.isPublic)), age 7: connection_refused"
@@ -203,6 +210,8 @@ struct OutcomeDecisionTests {
         "the error sentence mentions only a response stored for this request",
         arguments: [
             (.nothingStored, "and no response is stored for this request."),
+            (.bypassed(.precondition), "and only the upstream can evaluate the request's preconditions."),
+            (.bypassed(.method), "and no response is stored for this request."),
             (.forbidden(.staleFor), "and the stored response may not be served."),
             (.sharedRescueForbidden(.notPublic), "and no response is stored for this request."),
             (.forbidden(.authorized), "and no response is stored for this request."),
@@ -211,5 +220,21 @@ struct OutcomeDecisionTests {
         #expect(Self.down.refusal(reason).sentence == "The upstream failed (connection_refused), \(clause)")
         let full = FetchFailure.transfer(.connectionLimitReached).refusal(reason)
         #expect(full.sentence == "Too many requests are waiting for the upstream, \(clause)")
+    }
+
+    @Test(
+        "a refusal without the upstream names the request's preconditions",
+        arguments: [
+            (.offline(nil), "Cistern is in offline mode, and no stored response may be served for this request."),
+            (.offline(.precondition), "Cistern is in offline mode, and only the upstream can evaluate the request's preconditions."),
+            (.onlyIfCached(nil), "The request has only-if-cached, and no suitable response is stored for it."),
+            (
+                .onlyIfCached(.precondition),
+                "The request has only-if-cached, and only the upstream can evaluate the request's preconditions."
+            ),
+        ] as [(Refusal, String)])
+    func refusedWithoutUpstream(refusal: Refusal, sentence: String) {
+        let response = refusal.response(accept: nil, name: "cistern")
+        #expect(response.status == 504 && String(decoding: response.content, as: UTF8.self).contains(sentence))
     }
 }

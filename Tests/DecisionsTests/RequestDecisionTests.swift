@@ -238,8 +238,8 @@ struct RequestDecisionTests {
         arguments: [
             (Method.get, nil, "", "pass: no store"), (.get, nil, "only-if-cached", "pass: no store"),
             (.post, .method, "", "pass: method"), (.post, .method, "only-if-cached", "pass: method"),
-            (.query, .method, "only-if-cached", "refuse: onlyIfCached"),
-            (.get, .precondition, "only-if-cached", "refuse: onlyIfCached"),
+            (.query, .method, "only-if-cached", "refuse: onlyIfCached, method"),
+            (.get, .precondition, "only-if-cached", "refuse: onlyIfCached, precondition"),
         ] as [(Method, BypassReason?, String, String)])
     func bypassed(method: Method, reason: BypassReason?, asked: String, expected: String) {
         var facts = RequestFacts<Stored>(method, strictness: .rescue, now: noon)
@@ -247,7 +247,7 @@ struct RequestDecisionTests {
         facts.directives = directives(asked)
         #expect(facts.decide().text == expected)
         facts.mode = .offline
-        #expect(facts.decide().text == "refuse: offline")
+        #expect(facts.decide().text == "refuse: offline" + (reason.map { ", \($0)" } ?? ""))
         facts.refusal = .loop
         #expect(facts.decide().text == "refuse: request(Forwarding.RequestRefusal.loop)")
     }

@@ -1,4 +1,5 @@
-// Tests of range requests while the upstream fails: a stored complete response serves a range, also a public one.
+// Tests of range requests and preconditions while the upstream fails: a stored complete response serves a range, also a public one. Only
+// the upstream evaluates If-Match.
 
 import CachePolicy
 import Downstream
@@ -7,7 +8,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Ranges during an outage", .play, .clientProtocols)
+@Suite("Ranges and preconditions during an outage", .play, .clientProtocols)
 struct PartialRescuePlays {
     private static let range = [("Range", "bytes=0-5")]
     private static let user = [("Authorization", "Bearer x")]
@@ -43,5 +44,24 @@ struct PartialRescuePlays {
         }
         #expect(try play.get("/a", Self.range).status == 502)
         #expect(try play.get("/b", Self.range).status == 206)
+    }
+
+    @Test("a refused precondition is named as the reason, although a response is stored", arguments: ["If-Match", "If-Unmodified-Since"])
+    func precondition(_ name: String) throws {
+        let play = try ProxyPlay(cookieOrigin())
+        #expect(try play.get("/a").status == 200)
+        let fields = [(name, name == "If-Match" ? "\"x\"" : "Sun, 06 Nov 1994 08:49:37 GMT")]
+        let reason = "only the upstream can evaluate the request's preconditions."
+        let stored = try play.get("/a", fields + [("Cache-Control", "only-if-cached")])
+        #expect(stored.status == 504 && stored.text.contains("The request has only-if-cached, and \(reason)"))
+        play.origin.down()
+        let failed = try play.get("/a", fields)
+        #expect(failed.status == 502 && failed.text.contains(", and \(reason)"), "\(failed.text)")
+        #expect(try play.admin("PUT", "/-/mode?mode=offline").status == 200)
+        let offline = try play.get("/a", fields)
+        #expect(offline.status == 504 && offline.text.contains("Cistern is in offline mode, and \(reason)"), "\(offline.text)")
+        let why = String(decoding: try play.admin("GET", "/-/why?last=1").content, as: UTF8.self)
+        #expect(why.contains("preconditions that only the upstream can evaluate. In mode offline"), "\(why)")
+        #expect(try play.get("/a").status == 200)
     }
 }

@@ -68,7 +68,7 @@ extension Exchange {
     private func refuse(_ failure: FetchFailure, _ reason: NoCopyReason) {
         record.upstream.failure = failure
         switch reason {
-        case .nothingStored: break
+        case .nothingStored, .bypassed: break
         case .forbidden(let reason): record.reasons.notRescued = reason
         case .sharedRescueForbidden(let reason): record.reasons.sharedRescueRefusal = reason
         }

@@ -263,6 +263,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             request.directives, request.mode, strictness: context.rules.strictness, now: context.loop.now)
         (facts.hasWaited, facts.isOfAnotherClient) = (machine.hasWaited, hasWaitedForAnother)
         facts.staleFor = context.rules.staleFor(request.route)
+        facts.bypass = request.record.reasons.bypass
         if ending.dependsOnStore, let cache = context.cache {
             do throws(NotInMemory) {
                 facts.stored = try cache.waiting(reads >= ResponseCache.readLimit) { () throws(NotInMemory) in
