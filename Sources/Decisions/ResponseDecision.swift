@@ -109,7 +109,8 @@ public struct ResponseFacts: ~Copyable {
     public func judge(
         _ response: ResponseHead, beside stored: Span<UInt8>, hasSharedRescue: () -> Bool, _ seen: (UnexpectedResponse) -> Bool
     ) -> ResponseDecision? {
-        if Validation.isUnasked(status, request: sent) { return .fail(.unexpectedStatus) }
+        // The response to a write is passed on, whatever it is: the client must learn what the upstream answered.
+        if Validation.isUnasked(status, request: sent), request.method.isSafe || isLookedUp { return .fail(.unexpectedStatus) }
         // Checked before the stored response, which is never a stream.
         if isStream { return .stream(.stream) }
         if let answered = answersConditions(response, stored) { return answered }
