@@ -1,5 +1,6 @@
 // Decides which stored responses an unsafe request invalidates (RFC 9111 §4.4). The cache performs the invalidation.
 
+import Forwarding
 import HTTPCore
 
 /// The upstream's origin, to distinguish its URIs from those of other origins.
@@ -24,10 +25,7 @@ public struct UpstreamOrigin: Sendable {
 
     /// Returns the client-side target of an upstream path; nil if the path is outside the base path.
     func target(_ path: ArraySlice<UInt8>) -> [UInt8]? {
-        guard path.first == UInt8(ascii: "/") else { return nil }
-        guard !basePath.isEmpty else { return strippedPath + path }
-        guard path.starts(with: basePath), path.dropFirst(basePath.count).first == UInt8(ascii: "/") else { return nil }
-        return strippedPath + path.dropFirst(basePath.count)
+        LocationRewriting.path(path, below: basePath).map { strippedPath + $0 }
     }
 }
 
@@ -94,10 +92,7 @@ public enum Invalidation {
     private static func path(of reference: ArraySlice<UInt8>, from target: ArraySlice<UInt8>, origin: UpstreamOrigin) -> [UInt8]? {
         let rest = reference.prefix { $0 != UInt8(ascii: "#") }
         for one in [origin] + origin.others where rest.starts(with: one.bytes, by: { $0.asciiLowercased == $1 }) {
-            let path = rest.dropFirst(one.bytes.count)
-            // `http://a.test:80` is not a prefix match for `http://a.test:8080`.
-            if let next = path.first, next != UInt8(ascii: "/") { continue }
-            return one.target(path)
+            if let target = one.target(rest.dropFirst(one.bytes.count)) { return target }
         }
         if rest.first == UInt8(ascii: "/") { return rest.dropFirst().first == UInt8(ascii: "/") ? nil : origin.target(rest) }
         // References with a scheme, with dot segments or without a path are not resolved.

@@ -83,7 +83,7 @@ public struct LocationRewriting: Sendable {
         guard !basePath.isEmpty || !strippedPath.isEmpty, location.first == UInt8(ascii: "/"), !Self.namesAuthority(Array(location)) else {
             return nil
         }
-        return Self.without(basePath, location).flatMap { Self.namesAuthority($0) ? nil : $0 }
+        return Self.path(location, below: basePath).flatMap { Self.namesAuthority($0) ? nil : $0 }
     }
 
     /// Returns path and query of `location` if it belongs to `origin`; nil otherwise, and the reference is not changed.
@@ -95,13 +95,7 @@ public struct LocationRewriting: Sendable {
         let end = location.startIndex + origin.count
         let matches = zip(location[..<end], origin).allSatisfy { $0.asciiLowercased == $1 }
         guard matches else { return nil }
-        guard end < location.endIndex else { return [UInt8(ascii: "/")] }
-        let rest = location[end...]
-        switch rest.first {
-        case UInt8(ascii: "/"): return without(basePath, rest).flatMap { namesAuthority($0) ? nil : $0 }
-        case UInt8(ascii: "?"), UInt8(ascii: "#"): return [UInt8(ascii: "/")] + rest
-        default: return nil
-        }
+        return path(location[end...], below: basePath).flatMap { namesAuthority($0) ? nil : $0 }
     }
 
     /// Converts a reference from one address of an upstream to another address; nil if it does not change. A path outside the base path
@@ -109,7 +103,7 @@ public struct LocationRewriting: Sendable {
     public static func translated(_ location: ArraySlice<UInt8>, from: Base, to: Base) -> [UInt8]? {
         if let path = relative(location, to: from.origin, basePath: from.basePath) { return to.origin + to.basePath + path }
         guard location.first == UInt8(ascii: "/"), !namesAuthority(Array(location)) else { return nil }
-        guard let path = without(from.basePath, location) else { return from.origin + location }
+        guard let path = path(location, below: from.basePath) else { return from.origin + location }
         return to.basePath.isEmpty && namesAuthority(path) ? nil : to.basePath + path
     }
 
@@ -119,10 +113,16 @@ public struct LocationRewriting: Sendable {
         return path.count > 1 && (path[1] == UInt8(ascii: "/") || path[1] == UInt8(ascii: "\\"))
     }
 
-    private static func without(_ basePath: [UInt8], _ path: ArraySlice<UInt8>) -> [UInt8]? {
-        guard !basePath.isEmpty else { return Array(path) }
-        // Paths outside the base path are not reachable through this proxy.
-        guard path.starts(with: basePath), path.dropFirst(basePath.count).first == UInt8(ascii: "/") else { return nil }
-        return Array(path.dropFirst(basePath.count))
+    /// Returns the rest of an upstream path behind the base path, beginning with a slash. nil if the path is outside the base path, and so
+    /// not reachable through this proxy.
+    public static func path(_ path: ArraySlice<UInt8>, below basePath: [UInt8]) -> [UInt8]? {
+        guard path.starts(with: basePath) else { return nil }
+        let rest = path.dropFirst(basePath.count)
+        switch rest.first {
+        case UInt8(ascii: "/"): return Array(rest)
+        // The base path itself, perhaps with a query or a fragment.
+        case nil, UInt8(ascii: "?"), UInt8(ascii: "#"): return [UInt8(ascii: "/")] + rest
+        default: return nil
+        }
     }
 }

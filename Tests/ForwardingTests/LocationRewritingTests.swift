@@ -1,6 +1,7 @@
 // Tests which redirects are rewritten to stay on the proxy.
 
 import Forwarding
+import HTTPCore
 import Testing
 
 @Suite("Location rewriting")
@@ -36,6 +37,11 @@ struct LocationRewritingTests {
         Row("the base path is removed", "http://api.example:8000/v1/users", basePath: "/v1", "/users"),
         Row("a path outside the base path", "http://api.example:8000/v2/users", basePath: "/v1", nil),
         Row("a path segment with the base path as its prefix", "http://api.example:8000/v10/users", basePath: "/v1", nil),
+        Row("the base path itself", "http://api.example:8000/v1", basePath: "/v1", "/"),
+        Row("the base path with a query", "http://api.example:8000/v1?x=1", basePath: "/v1", "/?x=1"),
+        Row("the base path with a fragment", "http://api.example:8000/v1#a", basePath: "/v1", "/#a"),
+        Row("an origin without a path is outside the base path", "http://api.example:8000", basePath: "/v1", nil),
+        Row("an origin with only a query is outside the base path", "http://api.example:8000?x=1", basePath: "/v1", nil),
         Row("two slashes after the base path", "http://api.example:8000/v1//evil.example", basePath: "/v1", nil),
     ]
 
@@ -50,7 +56,8 @@ struct LocationRewritingTests {
         "a location from another upstream address is translated to the first address",
         arguments: [
             ("/v2/users", "/v1", "/v1/users"), ("http://b.example/v2/users", "/v1", "http://a.example/v1/users"),
-            ("HTTP://B.example/v2/users", "", "http://a.example/users"), ("/v2/users", "", "/users"), ("/v2", "/v1", "http://b.example/v2"),
+            ("HTTP://B.example/v2/users", "", "http://a.example/users"), ("/v2/users", "", "/users"), ("/v2", "/v1", "/v1/"),
+            ("/v2?x=1", "/v1", "/v1/?x=1"),
             ("/v1/users", "/v1", "http://b.example/v1/users"), ("/v20/x", "", "http://b.example/v20/x"), ("/v2//evil.example", "", nil),
             ("//evil.example/v2/x", "/v1", nil), ("/\\evil.example", "/v1", nil), ("/\t/evil.example/v2", "/v1", nil),
             ("users", "/v1", nil), ("?x=1", "/v1", nil),
@@ -62,5 +69,21 @@ struct LocationRewritingTests {
             Array(location.utf8)[...], from: (Array("http://b.example".utf8), Array("/v2".utf8)),
             to: (Array("http://a.example".utf8), Array(basePath.utf8)))
         #expect(translated.map { String(decoding: $0, as: UTF8.self) } == expected)
+    }
+
+    @Test(
+        "a location is rewritten to the client's path with strip_path",
+        arguments: [
+            ("/v2", "/api/"), ("/v2?x=1", "/api/?x=1"), ("/v2#a", "/api/#a"), ("/v2/", "/api/"), ("/v2/users", "/api/users"),
+            ("http://b.example/v2", "/api/"), ("http://b.example/v2?x=1", "/api/?x=1"), ("/v20", nil), ("/", nil), ("?x=1", nil),
+            ("http://b.example", nil),
+        ] as [(String, String?)])
+    func stripped(_ location: String, _ expected: String?) {
+        let rewriting = LocationRewriting(
+            isOn: true, origin: Array("http://b.example".utf8), basePath: Array("/v2".utf8), strippedPath: Array("/api".utf8))
+        var fields = Fields()
+        fields.append(.location, Array(location.utf8))
+        let kept = rewriting.kept(fields)?.first(.location)
+        #expect(kept.map { String(decoding: $0, as: UTF8.self) } == expected)
     }
 }
