@@ -25,7 +25,19 @@ public struct UpstreamOrigin: Sendable {
 
     /// Returns the client-side target of an upstream path; nil if the path is outside the base path.
     func target(_ path: ArraySlice<UInt8>) -> [UInt8]? {
-        LocationRewriting.path(path, below: basePath).map { strippedPath + $0 }
+        var rest = LocationRewriting.path(path, below: basePath)
+        if rest == nil, path.first == UInt8(ascii: "/") { rest = LocationRewriting.path(path.resolvingDotSegments[...], below: basePath) }
+        return rest.map { strippedPath + $0 }
+    }
+
+    /// The client-side target, and its form without dot segments if it has any (RFC 3986 §6.2.2.3). The upstream receives the former and
+    /// may treat it as the latter.
+    public func spellings(of target: ArraySlice<UInt8>) -> [[UInt8]] {
+        guard !PathReadings.isPlain(target) else { return [Array(target)] }
+        let path = basePath + target.dropFirst(strippedPath.count)
+        let resolved = path[...].resolvingDotSegments
+        guard resolved != path, let other = self.target(resolved[...]) else { return [Array(target)] }
+        return [Array(target), other]
     }
 }
 
@@ -64,15 +76,18 @@ public enum Invalidation {
 
     /// Returns the targets to invalidate after this response: the request's target, and those that Location and Content-Location name on
     /// the upstream's origin. Empty if nothing is to be invalidated.
-    public static func targets(method: Method, target: ArraySlice<UInt8>, response: ResponseHead, origin: UpstreamOrigin) -> [[UInt8]] {
+    /// - Parameter sparingTarget: whether the request's own target is left out.
+    public static func targets(
+        method: Method, target: ArraySlice<UInt8>, response: ResponseHead, origin: UpstreamOrigin, sparingTarget: Bool = false
+    ) -> [[UInt8]] {
         guard isSuccess(response, to: method) else { return [] }
-        var targets = [Array(target)]
+        let own = origin.spellings(of: target)
+        var targets = own
         for field in [KnownField.location, .contentLocation] {
-            if let value = response.fields.first(field), let path = path(of: value, from: target, origin: origin), !targets.contains(path) {
-                targets.append(path)
-            }
+            guard let value = response.fields.first(field), let path = path(of: value, from: target, origin: origin) else { continue }
+            targets += origin.spellings(of: path[...]).filter { !targets.contains($0) }
         }
-        return targets
+        return Array(targets.dropFirst(sparingTarget ? own.count : 0))
     }
 
     /// Returns whether a Content-Location names the target itself.
@@ -95,9 +110,9 @@ public enum Invalidation {
             if let target = one.target(rest.dropFirst(one.bytes.count)) { return target }
         }
         if rest.first == UInt8(ascii: "/") { return rest.dropFirst().first == UInt8(ascii: "/") ? nil : origin.target(rest) }
-        // References with a scheme, with dot segments or without a path are not resolved.
+        // References with a scheme or without a path are not resolved.
         let first = rest.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
-        guard !first.isEmpty, !first.contains(UInt8(ascii: ":")), first.first != UInt8(ascii: ".") else { return nil }
+        guard !first.isEmpty, !first.contains(UInt8(ascii: ":")) else { return nil }
         let path = target.withoutQuery
         guard let slash = path.lastIndex(of: UInt8(ascii: "/")) else { return nil }
         return Array(path[...slash]) + rest

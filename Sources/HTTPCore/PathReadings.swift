@@ -91,6 +91,15 @@ public struct PathReadings: Sendable {
     }
 }
 
+extension ArraySlice<UInt8> {
+    /// The target with its path's dot segments resolved, also percent-encoded ones (RFC 3986 §5.2.4, §6.2.2.3).
+    public var resolvingDotSegments: [UInt8] {
+        let path = withoutQuery
+        var leavesRoot = false
+        return PathStep.resolve(Array(path), areEncoded: true, isFile: false, &leavesRoot) + self[path.endIndex...]
+    }
+}
+
 /// One transformation that a server may apply to a path. Each is idempotent.
 private enum PathStep: CaseIterable {
     case decodeSlashes, takeBackslashes, decodeBackslashes
@@ -145,7 +154,7 @@ private enum PathStep: CaseIterable {
         }.map { path[$0] }
     }
 
-    private static func resolve(_ path: [UInt8], areEncoded: Bool, isFile: Bool, _ leavesRoot: inout Bool) -> [UInt8] {
+    static func resolve(_ path: [UInt8], areEncoded: Bool, isFile: Bool, _ leavesRoot: inout Bool) -> [UInt8] {
         var kept: [ArraySlice<UInt8>] = []
         var endsInDots = false
         var hasDots = false

@@ -46,16 +46,17 @@ extension ResponseCache {
     private func makeStale(
         writtenBy head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp, _ marks: inout WrittenMarks
     ) {
-        let path = head.pathAndQuery
         var keys: [[UInt8]] = []
-        if !sparingTarget {
-            keys.append(Self.invalidationKey(credentialFreeKey(of: path, for: head)))
-            if let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: path, for: head)) {
-                keys.append(Self.invalidationKey(self.keys(for: head, target: Array(path), variance, unknown: nil).credentialFree))
+        for path in settings.upstream.spellings(of: head.pathAndQuery) {
+            if !sparingTarget {
+                keys.append(Self.invalidationKey(credentialFreeKey(of: path[...], for: head)))
+                if let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: path[...], for: head)) {
+                    keys.append(Self.invalidationKey(self.keys(for: head, target: path, variance, unknown: nil).credentialFree))
+                }
             }
-        }
-        if withCollection, let collection = Invalidation.collection(of: path) {
-            keys.append(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)))
+            if withCollection, let collection = Invalidation.collection(of: path[...]) {
+                keys.append(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)))
+            }
         }
         for key in keys { mark(DoubtfulWrites.markKey(key), at: now) }
         marks.keys += keys
@@ -65,14 +66,15 @@ extension ResponseCache {
         after response: ResponseHead, to head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp,
         _ marks: inout WrittenMarks
     ) {
-        let path = head.pathAndQuery
-        let targets = Invalidation.targets(method: head.method, target: path, response: response, origin: settings.upstream)
-        // The target itself comes first.
-        for target in targets.dropFirst(sparingTarget ? 1 : 0) { invalidate(target: target, for: head, at: now, &marks) }
+        let targets = Invalidation.targets(
+            method: head.method, target: head.pathAndQuery, response: response, origin: settings.upstream, sparingTarget: sparingTarget)
+        for target in targets { invalidate(target: target, for: head, at: now, &marks) }
         let groups = CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation")
         for group in groups.prefix(settings.policy.memberLimit) { mark(groupKey(group), at: now, &marks) }
-        guard withCollection, let collection = Invalidation.collection(of: path) else { return }
-        mark(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)), at: now, &marks)
+        guard withCollection else { return }
+        for collection in settings.upstream.spellings(of: head.pathAndQuery).compactMap({ Invalidation.collection(of: $0[...]) }) {
+            mark(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)), at: now, &marks)
+        }
     }
 
     /// Loads the records that a write to this target needs, while the upstream processes the write, so that the response to the write is

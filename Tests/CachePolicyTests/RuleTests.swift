@@ -357,6 +357,42 @@ struct InvalidationTests {
 
     @Test("selecting fields omit fields already in the key, and values are unambiguous")
     func selecting() {
+    @Test(
+        "an unsafe request also invalidates the target without dot segments (RFC 3986 §6.2.2.3)",
+        arguments: [
+            ("/x/../a", "", "", ["/x/../a", "/a"]), ("/./a?q=/../b", "", "", ["/./a?q=/../b", "/a?q=/../b"]),
+            ("/x/%2E%2e/a", "", "", ["/x/%2E%2e/a", "/a"]), ("/x/.%2e/%2e/a", "", "", ["/x/.%2e/%2e/a", "/a"]),
+            ("/a/b/..", "", "", ["/a/b/..", "/a/"]), ("/a/...", "", "", ["/a/..."]), ("/a;x/b%20c", "", "", ["/a;x/b%20c"]),
+            ("/../a", "", "", ["/../a", "/a"]), ("/../v2/a", "/v2", "", ["/../v2/a", "/a"]), ("/../a", "/v2", "", ["/../a"]),
+            ("/api/x/../a", "/v2", "/api", ["/api/x/../a", "/api/a"]), ("/api/../a", "", "/api", ["/api/../a", "/api/a"]),
+        ] as [(String, String, String, [String])])
+    func dotSegments(target: String, basePath: String, strippedPath: String, expected: [String]) {
+        let origin = UpstreamOrigin(Array("http://o:1".utf8), basePath: Array(basePath.utf8), strippedPath: Array(strippedPath.utf8))
+        func targets(sparingTarget: Bool) -> [String] {
+            Invalidation.targets(
+                method: .put, target: Array(target.utf8)[...], response: ResponseHead(status: 200), origin: origin,
+                sparingTarget: sparingTarget
+            ).map { String(decoding: $0, as: UTF8.self) }
+        }
+        #expect(targets(sparingTarget: false) == expected)
+        #expect(targets(sparingTarget: true).isEmpty)
+    }
+
+    @Test(
+        "dot segments in Location and Content-Location are resolved",
+        arguments: [
+            ("Location: /v2/x/../b", ["/x/../b", "/b"]), ("Location: http://o:1/x/%2e%2e/v2/b?q", ["/b?q"]),
+            ("Content-Location: ../b", ["/c/../b", "/b"]), ("Content-Location: ./b", ["/c/./b", "/c/b"]),
+            ("Content-Location: ../../b", ["/c/../../b"]), ("Location: /v2", ["/"]), ("Location: http://o:1/v2?q", ["/?q"]),
+            ("Location: http://o:10/../v2/b", []), ("Location: http://o:1", []), ("Location: //o:1/v2/../b", []),
+        ] as [(String, [String])])
+    func dotSegmentsInReferences(lines: String, expected: [String]) {
+        let origin = UpstreamOrigin(Array("http://o:1".utf8), basePath: Array("/v2".utf8))
+        let targets = Invalidation.targets(
+            method: .put, target: Array("/c/a".utf8)[...], response: ResponseHead(status: 200, fields: fields(lines)), origin: origin)
+        #expect(targets.map { String(decoding: $0, as: UTF8.self) } == ["/c/a"] + expected)
+    }
+
         let settings = CachePolicySettings()
         let names = SelectingFields.names(
             response: fields("Vary: Accept-Encoding, B\nVary: a, Cookie, b"), request: Fields(), settings: settings)

@@ -34,4 +34,46 @@ struct WriteResponsePlays {
         for target in ["/a", "/b"] { #expect(try !isHit(play, target)) }
         #expect(try play.metric("cistern_upstream_up") == 1)
     }
+
+    @Test(
+        "a write to a target with dot segments invalidates the target that it leads to",
+        arguments: ["/x/../a", "/./a", "/x/%2E%2e/a", "/x/.%2e/a", "/../a"])
+    func dotSegments(target: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { request in request.method == "GET" ? [Self.good] : [.json("{}")] })
+        _ = try play.get("/a")
+        #expect(try isHit(play, "/a"))
+        #expect(try play.request("PUT", target, content: "{}").status == 200)
+        #expect(play.origin.requests.last?.target == target)
+        #expect(try !isHit(play, "/a"))
+    }
+
+    @Test(
+        "dot segments in Location and Content-Location are resolved",
+        arguments: ["Location: /x/../a", "Content-Location: ../a", "Location: ./%2e/../a", "Location: /b/%2E%2E/a#part"])
+    func dotSegmentsInReferences(line: String) throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in request.method == "GET" ? [Self.good] : [.json("{}", status: "201 Created", [line])] })
+        for target in ["/a", "/x/a"] { _ = try play.get(target) }
+        #expect(try play.request("POST", "/x/b", content: "{}").status == 201)
+        #expect(try !isHit(play, "/a"))
+        #expect(try isHit(play, "/x/a"))
+    }
+
+    @Test("a failed write, and one whose route spares its target, invalidate no spelling of the target")
+    func spared() throws {
+        let origin = ScriptedOrigin { request in
+            request.method == "GET" ? [Self.good] : [.json("{}", status: request.target.contains("/a") ? "409 Conflict" : "200 OK")]
+        }
+        let play = try ProxyPlay(origin) { settings in
+            var route = Route()
+            route.name = "spared"
+            route.pattern = RoutePattern("/spared/**")
+            route.invalidatesTarget = false
+            settings.routes = [route]
+        }
+        for target in ["/a", "/spared/b"] { _ = try play.get(target) }
+        #expect(try play.request("PUT", "/x/../a", content: "{}").status == 409)
+        #expect(try play.request("PUT", "/spared/./b", content: "{}").status == 200)
+        for target in ["/a", "/spared/b"] { #expect(try isHit(play, target)) }
+    }
 }
