@@ -27,6 +27,8 @@ struct StoringTests {
         "status, content type and directives of the response decide about storing",
         arguments: [
             (200, "Content-Type: application/json", .allowed), (200, "Content-Type: Application/Problem+JSON; charset=utf-8", .allowed),
+            (200, "Content-Type: application/json; charset=utf8", .allowed),
+            (200, "Content-Type: application/json;charset=\"utf-8\"", .allowed),
             (203, "Content-Type: text/json", .allowed), (200, "Content-Type: application/jsonx", .forbidden(.contentType)),
             (200, "Content-Type: text/html", .forbidden(.contentType)), (200, "X: 1", .forbidden(.contentType)),
             (200, "Content-Type: application/json\nCache-Control: no-store", .forbidden(.noStore)),
@@ -355,8 +357,6 @@ struct InvalidationTests {
         #expect(targets(.put, foreign) == ["/a"])
     }
 
-    @Test("selecting fields omit fields already in the key, and values are unambiguous")
-    func selecting() {
     @Test(
         "an unsafe request also invalidates the target without dot segments (RFC 3986 §6.2.2.3)",
         arguments: [
@@ -393,6 +393,8 @@ struct InvalidationTests {
         #expect(targets.map { String(decoding: $0, as: UTF8.self) } == ["/c/a"] + expected)
     }
 
+    @Test("selecting fields omit fields already in the key, and values are unambiguous")
+    func selecting() {
         let settings = CachePolicySettings()
         let names = SelectingFields.names(
             response: fields("Vary: Accept-Encoding, B\nVary: a, Cookie, b"), request: Fields(), settings: settings)

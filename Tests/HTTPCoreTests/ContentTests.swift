@@ -129,6 +129,7 @@ struct MediaTypeTests {
         "type, subtype and suffix are parsed, whatever their case and parameters",
         arguments: [
             ("application/json", "application/json", ""), ("Application/JSON; charset=utf-8", "application/json", ""),
+            ("application/json;charset=UTF8", "application/json", ""), ("application/json; charset=\"utf-8\"", "application/json", ""),
             (" text/json\t;a=b/c", "text/json", ""), ("application/vnd.api+json", "application/vnd.api+json", "json"),
             ("application/a+b+JSON", "application/a+b+json", "json"), ("application/json+", "application/json+", ""),
             ("text/html, application/json", "text/html", ""),
