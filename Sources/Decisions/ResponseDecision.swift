@@ -109,8 +109,8 @@ public struct ResponseFacts: ~Copyable {
     public func judge(
         _ response: ResponseHead, beside stored: Span<UInt8>, hasSharedRescue: () -> Bool, _ seen: (UnexpectedResponse) -> Bool
     ) -> ResponseDecision? {
-        // The response to a write is passed on, whatever it is: the client must learn what the upstream answered.
-        if Validation.isUnasked(status, request: sent), request.method.isSafe || isLookedUp { return .fail(.unexpectedStatus) }
+        // Without the store, the client learns what the upstream answered, whatever it is. GET and HEAD define 206 and 304.
+        if Validation.isUnasked(status, request: sent), request.method.isRead || isLookedUp { return .fail(.unexpectedStatus) }
         // Checked before the stored response, which is never a stream.
         if isStream { return .stream(.stream) }
         if let answered = answersConditions(response, stored) { return answered }

@@ -65,6 +65,7 @@ struct ResponseDecisionTests {
         HeadRow("a 304 with the validator of the stored response", 304, ["ETag: \"1\""], .confirm) { $0.sent = [asked] },
         HeadRow("a 304 with another validator", 304, ["ETag: \"2\""], .fetchUnconditionally) { $0.sent = [asked] },
         HeadRow("a 304 to a request without conditions", 304, [], .fail(.unexpectedStatus)),
+        HeadRow("a 304 to QUERY from the store without conditions", 304, [], .fail(.unexpectedStatus)) { $0.method = .query },
         HeadRow("a 304 to a write without conditions is passed on", 304, [], nil) { ($0.method, $0.hasCopy) = (.post, false) },
         HeadRow("a 206 to a write without Range is passed on", 206, [json], nil) { ($0.method, $0.hasCopy) = (.post, false) },
         HeadRow("a 304 to the client's condition", 304, [], nil) { ($0.sent, $0.hasCopy) = ([asked], false) },
