@@ -25,19 +25,16 @@ public struct UpstreamOrigin: Sendable {
 
     /// Returns the client-side target of an upstream path; nil if the path is outside the base path.
     func target(_ path: ArraySlice<UInt8>) -> [UInt8]? {
-        var rest = LocationRewriting.path(path, below: basePath)
-        if rest == nil, path.first == UInt8(ascii: "/") { rest = LocationRewriting.path(path.resolvingDotSegments[...], below: basePath) }
-        return rest.map { strippedPath + $0 }
+        LocationRewriting.path(path, below: basePath).map { strippedPath + $0 }
     }
 
     /// The client-side target, and its form without dot segments if it has any (RFC 3986 §6.2.2.3). The upstream receives the former and
     /// may treat it as the latter.
     public func spellings(of target: ArraySlice<UInt8>) -> [[UInt8]] {
-        guard !PathReadings.isPlain(target) else { return [Array(target)] }
         let path = basePath + target.dropFirst(strippedPath.count)
-        let resolved = path[...].resolvingDotSegments
-        guard resolved != path, let other = self.target(resolved[...]) else { return [Array(target)] }
-        return [Array(target), other]
+        let own = Array(target)
+        guard !PathReadings.isPlain(target), let resolved = self.target(path[...]), resolved != own else { return [own] }
+        return [own, resolved]
     }
 }
 

@@ -113,9 +113,10 @@ public struct LocationRewriting: Sendable {
         return path.count > 1 && (path[1] == UInt8(ascii: "/") || path[1] == UInt8(ascii: "\\"))
     }
 
-    /// Returns the rest of an upstream path behind the base path, beginning with a slash. nil if the path is outside the base path, and so
-    /// not reachable through this proxy.
+    /// Returns the rest of an upstream path behind the base path, beginning with a slash and without dot segments: clients would resolve
+    /// them against another path. nil if the path is outside the base path, and so not reachable through this proxy.
     public static func path(_ path: ArraySlice<UInt8>, below basePath: [UInt8]) -> [UInt8]? {
+        let path = PathReadings.isPlain(path) ? path : path.resolvingDotSegments[...]
         guard path.starts(with: basePath) else { return nil }
         let rest = path.dropFirst(basePath.count)
         switch rest.first {

@@ -94,7 +94,8 @@ public struct PathReadings: Sendable {
 extension ArraySlice<UInt8> {
     /// The target with its path's dot segments resolved, also percent-encoded ones (RFC 3986 §5.2.4, §6.2.2.3).
     public var resolvingDotSegments: [UInt8] {
-        let path = withoutQuery
+        let path = prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
+        guard path.first == UInt8(ascii: "/") else { return Array(self) }
         var leavesRoot = false
         return PathStep.resolve(Array(path), areEncoded: true, isFile: false, &leavesRoot) + self[path.endIndex...]
     }

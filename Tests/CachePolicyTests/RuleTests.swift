@@ -381,7 +381,7 @@ struct InvalidationTests {
     @Test(
         "dot segments in Location and Content-Location are resolved",
         arguments: [
-            ("Location: /v2/x/../b", ["/x/../b", "/b"]), ("Location: http://o:1/x/%2e%2e/v2/b?q", ["/b?q"]),
+            ("Location: /v2/x/../b", ["/b"]), ("Location: /v2/../b", []), ("Location: http://o:1/x/%2e%2e/v2/b?q", ["/b?q"]),
             ("Content-Location: ../b", ["/c/../b", "/b"]), ("Content-Location: ./b", ["/c/./b", "/c/b"]),
             ("Content-Location: ../../b", ["/c/../../b"]), ("Location: /v2", ["/"]), ("Location: http://o:1/v2?q", ["/?q"]),
             ("Location: http://o:10/../v2/b", []), ("Location: http://o:1", []), ("Location: //o:1/v2/../b", []),

@@ -37,6 +37,10 @@ struct LocationRewritingTests {
         Row("the base path is removed", "http://api.example:8000/v1/users", basePath: "/v1", "/users"),
         Row("a path outside the base path", "http://api.example:8000/v2/users", basePath: "/v1", nil),
         Row("a path segment with the base path as its prefix", "http://api.example:8000/v10/users", basePath: "/v1", nil),
+        Row("dot segments are resolved first", "http://api.example:8000/v1/../v1/%2e/users?a/../b", basePath: "/v1", "/users?a/../b"),
+        Row("dot segments that leave the base path", "http://api.example:8000/v1/../users", basePath: "/v1", nil),
+        Row("dot segments after another port", "http://api.example:80001/../users", nil),
+        Row("two slashes after dot segments", "http://api.example:8000/a/..//evil.example/", nil),
         Row("the base path itself", "http://api.example:8000/v1", basePath: "/v1", "/"),
         Row("the base path with a query", "http://api.example:8000/v1?x=1", basePath: "/v1", "/?x=1"),
         Row("the base path with a fragment", "http://api.example:8000/v1#a", basePath: "/v1", "/#a"),
@@ -76,7 +80,8 @@ struct LocationRewritingTests {
         arguments: [
             ("/v2", "/api/"), ("/v2?x=1", "/api/?x=1"), ("/v2#a", "/api/#a"), ("/v2/", "/api/"), ("/v2/users", "/api/users"),
             ("http://b.example/v2", "/api/"), ("http://b.example/v2?x=1", "/api/?x=1"), ("/v20", nil), ("/", nil), ("?x=1", nil),
-            ("http://b.example", nil),
+            ("http://b.example", nil), ("/v2/x/../a?q=/../b", "/api/a?q=/../b"), ("/x/%2E%2e/v2/a#/../b", "/api/a#/../b"),
+            ("/v2/../x", nil), ("/v2/x/..//evil.example", nil), ("/v2/a%2fb", "/api/a%2fb"), ("/v2/..", nil), ("/v2/.", "/api/"),
         ] as [(String, String?)])
     func stripped(_ location: String, _ expected: String?) {
         let rewriting = LocationRewriting(
