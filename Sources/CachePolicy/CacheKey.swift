@@ -246,6 +246,18 @@ private struct KeyWriter {
 
     // Canonical percent-encoding (RFC 3986 §6.2.2): unreserved characters plain, hexadecimal digits in upper case.
 
+    static func isCanonical(path: ArraySlice<UInt8>) -> Bool {
+        var rest = path
+        while let percent = rest.firstIndex(of: UInt8(ascii: "%")) {
+            rest = rest[(percent + 1)...]
+            guard let first = rest.first, let second = rest.dropFirst().first, let high = first.hexValue, let low = second.hexValue else {
+                continue
+            }
+            if isUnreserved(high << 4 | low) || first != hexDigit(high) || second != hexDigit(low) { return false }
+        }
+        return true
+    }
+
     /// Only unreserved characters are decoded: `%2F` and `/` as well as `%3B` and `;` stay different, because upstreams distinguish them.
     func append(path: Span<UInt8>, to out: inout OutputSpan<UInt8>) {
         var start = 0
@@ -305,4 +317,9 @@ private struct KeyWriter {
         let bits: UInt64 = byte < 64 ? 0x03ff_6000_0000_0000 : 0x47ff_fffe_87ff_fffe
         return byte < 128 && bits &>> UInt64(byte & 63) & 1 != 0
     }
+}
+
+extension CacheKey {
+    /// Whether a path is spelled as in the key.
+    public static func isCanonical(path: ArraySlice<UInt8>) -> Bool { KeyWriter.isCanonical(path: path) }
 }

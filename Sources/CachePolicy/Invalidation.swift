@@ -68,8 +68,11 @@ public enum Invalidation {
     }
 
     private static func isSuccess(_ response: ResponseHead, to method: Method) -> Bool {
-        !method.isSafe && (response.status.isSuccessful || response.status.isRedirection)
+        !method.isSafe && !registeredSafe.contains(method) && (response.status.isSuccessful || response.status.isRedirection)
     }
+
+    /// Methods that the IANA registry lists as safe, and that Cistern forwards like any other method.
+    private static let registeredSafe = ["PROPFIND", "REPORT", "SEARCH"].map { Method.other(Array($0.utf8)) }
 
     /// Returns the targets to invalidate after this response: the request's target, and those that Location and Content-Location name on
     /// the upstream's origin. Empty if nothing is to be invalidated.

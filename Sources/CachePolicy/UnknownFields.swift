@@ -1,6 +1,6 @@
 // The request fields that are neither harmless nor credentials (`RequestFieldKinds`). An upstream may select a response by them without
 // listing them in Vary. So requests that differ in them do not share responses, unless the upstream's fields say which requests a response
-// is for.
+// is for. A path in another spelling than the cache key's counts as such a field.
 
 import HTTPCore
 
@@ -15,12 +15,16 @@ public final class UnknownFields: Sendable, Equatable {
     public let exact: [UInt8]
     /// Names of the fields that change with each request.
     public let changing: [[UInt8]]
+    /// Whether the path is spelled in another way than in the cache key (`CacheKey.isCanonical`). The upstream may distinguish the
+    /// spellings, so the request's responses never serve requests with other unknown fields.
+    public let isOtherSpelling: Bool
 
-    public init(hash: UInt64, kept: [UInt8], exact: [UInt8], changing: [[UInt8]] = []) {
+    public init(hash: UInt64, kept: [UInt8], exact: [UInt8], changing: [[UInt8]] = [], isOtherSpelling: Bool = false) {
         self.hash = hash == 0 ? 1 : hash
         self.kept = kept
         self.exact = exact
         self.changing = changing
+        self.isOtherSpelling = isOtherSpelling
     }
 
     public static func == (one: UnknownFields, other: UnknownFields) -> Bool { one.hash == other.hash && one.exact == other.exact }
@@ -46,6 +50,9 @@ public final class UnknownFields: Sendable, Equatable {
                 && !member.equalsIgnoringCase("access-control-request-headers")
         }
     }
+
+    /// Name under which a path in another spelling is listed. No field has such a name.
+    public static let path = Array(":path".utf8)
 
     // MARK: Cache keys
 

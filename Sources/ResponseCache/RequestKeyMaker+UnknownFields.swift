@@ -17,11 +17,34 @@ extension RequestKeyMaker {
     ///   - unforwarded: names of fields that the upstream does not receive from clients.
     ///   - judge: returns for each line whether its field changes with each request.
     func unknownFields(
-        of fields: Fields, besides unforwarded: @autoclosure () -> [[UInt8]], judge: (_ lines: [UnknownFieldLine]) -> [Bool]
+        of head: RequestHead, besides unforwarded: @autoclosure () -> [[UInt8]], judge: (_ lines: [UnknownFieldLine]) -> [Bool]
     ) -> UnknownFields? {
-        guard comparesUnknown, hasUnknown(fields) else { return nil }
+        let path = otherSpelling(of: head)
+        let hasLines = comparesUnknown && hasUnknown(head.fields)
+        guard path != nil || hasLines else { return nil }
+        let lines = hasLines ? unknownLines(of: head.fields, besides: unforwarded()) : []
+        guard path != nil || !lines.isEmpty else { return nil }
+        var (kept, exact, changing): ([UInt8], [UInt8], [[UInt8]]) = ([], [], [])
+        for (line, isLeftOut) in zip(path.map { [$0] + lines } ?? lines, (path == nil ? [] : [false]) + judge(lines)) {
+            CacheKey.appendPart(line.name, to: &exact)
+            CacheKey.appendPart(line.value, to: &exact)
+            CacheKey.appendPart(line.name, to: &kept)
+            kept.append(isLeftOut ? 2 : 1)
+            if isLeftOut { changing.append(line.name) } else { CacheKey.appendPart(line.value, to: &kept) }
+        }
+        return UnknownFields(hash: number(of: kept), kept: kept, exact: exact, changing: changing, isOtherSpelling: path != nil)
+    }
+
+    /// Returns the path as a line if it is spelled in another way than in the key. The upstream receives this spelling, and may not treat
+    /// it as the key's one.
+    private func otherSpelling(of head: RequestHead) -> UnknownFieldLine? {
+        let path = head.pathAndQuery.withoutQuery
+        guard hash != nil, !CacheKey.isCanonical(path: path) else { return nil }
+        return UnknownFieldLine(name: UnknownFields.path, value: Array(path))
+    }
+
+    private func unknownLines(of fields: Fields, besides unforwarded: [[UInt8]]) -> [UnknownFieldLine] {
         var lines: [UnknownFieldLine] = []
-        let unforwarded = unforwarded()
         for entry in fields.entries where isUnknown(entry, in: fields) {
             if UpstreamFieldRules.contains(fields.bytes.span.extracting(entry.nameRange), in: unforwarded) { continue }
             let name = fields.bytes[entry.nameRange].map(\.asciiLowercased)
@@ -29,29 +52,21 @@ extension RequestKeyMaker {
             let carriesHost = entry.known == .forwarded && comparesForwardedHosts
             lines.append(UnknownFieldLine(name: name, value: carriesHost ? ForwardedHosts.parts(of: value) : Array(value)))
         }
-        guard !lines.isEmpty else { return nil }
         // The order of fields has no meaning; lines with one name keep their order.
-        if lines.count > 1 {
-            let sorted = lines.enumerated().sorted { one, other in
-                one.element.name == other.element.name
-                    ? one.offset < other.offset : one.element.name.lexicographicallyPrecedes(other.element.name)
-            }
-            lines = sorted.map(\.element)
+        guard lines.count > 1 else { return lines }
+        let sorted = lines.enumerated().sorted { one, other in
+            one.element.name == other.element.name
+                ? one.offset < other.offset : one.element.name.lexicographicallyPrecedes(other.element.name)
         }
-        var (kept, exact, changing): ([UInt8], [UInt8], [[UInt8]]) = ([], [], [])
-        for (line, isLeftOut) in zip(lines, judge(lines)) {
-            CacheKey.appendPart(line.name, to: &exact)
-            CacheKey.appendPart(line.value, to: &exact)
-            CacheKey.appendPart(line.name, to: &kept)
-            kept.append(isLeftOut ? 2 : 1)
-            if isLeftOut { changing.append(line.name) } else { CacheKey.appendPart(line.value, to: &kept) }
-        }
-        return UnknownFields(hash: number(of: kept), kept: kept, exact: exact, changing: changing)
+        return sorted.map(\.element)
     }
 
     /// Returns these fields, hashed with this object's secret.
     func hashed(_ unknown: UnknownFields?) -> UnknownFields? {
-        unknown.map { UnknownFields(hash: number(of: $0.kept), kept: $0.kept, exact: $0.exact, changing: $0.changing) }
+        unknown.map {
+            UnknownFields(
+                hash: number(of: $0.kept), kept: $0.kept, exact: $0.exact, changing: $0.changing, isOtherSpelling: $0.isOtherSpelling)
+        }
     }
 
     private func hasUnknown(_ fields: Fields) -> Bool {

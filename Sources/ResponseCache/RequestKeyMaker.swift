@@ -256,6 +256,9 @@ public struct RequestKeyMaker {
         fields.contains(.authorization) || (cookies != nil && fields.contains(.cookie)) || hasOtherCredentials(fields)
     }
 
+    /// Returns a keyed hash of a request's credentials, for a path where they do not separate responses.
+    func ignoredCredentials(of fields: Fields) -> [UInt8] { partition(credentials(of: fields, authorizedBy: .itself)) }
+
     /// Returns whether a request has credentials other than cookies.
     func hasOtherCredentials(_ fields: Fields) -> Bool { !fieldCredentials(of: fields).isEmpty }
 

@@ -19,8 +19,12 @@ extension ResponseCache {
     /// Returns whether the stored response is served instead of an unexpected response, because a gateway returns such responses for many
     /// targets.
     /// - Parameter witness: number for the client's address.
-    public func isReplaced(_ surprise: Surprise, insteadOf found: FoundResponse, by witness: UInt64, at time: CacheTime) -> Bool {
+    public func isReplaced(
+        _ surprise: Surprise, insteadOf found: FoundResponse, for request: StorableExchange, by witness: UInt64, at time: CacheTime
+    ) -> Bool {
         if gone == nil, surprise == .notFound || surprise == .forbidden { return false }
+        let serves = found.metadata.flags.contains(.forAllFields) && request.keys.unknownFields?.isOtherSpelling != true
+        guard isEvidence(request, against: found, isForAll: serves) else { return false }
         let (isReplaced, notes) = state.surprises.odd(surprise, found.key, by: witness, now: time.monotonic)
         for note in notes { gone?.lift(note) }
         if isReplaced, surprise == .notFound { gone?.count(.disbelieved) }
@@ -52,24 +56,26 @@ extension ResponseCache {
 
     // MARK: Gone resources
 
-    /// Hash of a request's distinguishing fields besides target and credentials; requests with one hash count as equal. Never 0.
+    /// Hash of a request's distinguishing fields besides its key; requests with one hash count as equal. Never 0. Includes ignored
+    /// credentials: if they are invalid, the upstream may respond as if the resource did not exist.
     /// - Parameter isForAll: whether the response serves requests with any unknown fields.
-    static func likeness(of request: StorableExchange, isForAll: Bool = false) -> UInt64 {
-        likeness(of: request.head.fields, request.keys, isForAll: isForAll)
-    }
-
-    static func likeness(of request: Fields, _ keys: TargetKeys, isForAll: Bool) -> UInt64 {
-        let bytes = RequestLikeness.bytes(of: request, unknownFieldsHash: isForAll ? 0 : keys.unknownFieldsHash)
+    func likeness(of request: RequestHead, _ keys: TargetKeys, isForAll: Bool = false) -> UInt64 {
+        var bytes = RequestLikeness.bytes(of: request.fields, unknownFieldsHash: isForAll ? 0 : keys.unknownFieldsHash)
+        if settings.credentials.areIgnored(for: request) { bytes += keyMaker.ignoredCredentials(of: request.fields) }
         return max(1, ContentHash.number(of: bytes.span))
     }
 
-    /// Returns whether a response, once complete, may be stored as a statement that the resource is gone. Its request must equal the one
-    /// that fetched the stored response; other requests are no evidence.
+    /// Returns whether an unexpected response to this request shows something about the stored response. That requires a request like the
+    /// one that fetched it.
+    private func isEvidence(_ request: StorableExchange, against found: FoundResponse, isForAll: Bool = false) -> Bool {
+        found.metadata.likeness == likeness(of: request.head, request.keys, isForAll: isForAll)
+    }
+
+    /// Returns whether a response, once complete, may be stored as a statement that the resource is gone.
     /// - Parameter decision: a response that is stored normally is not handled here.
     public func saysGone(_ response: ResponseHead, _ decision: StorageDecision, for request: StorableExchange) -> Bool {
         guard gone != nil, decision != .allowed, request.head.method == .get, let found = request.found,
-            !request.keys.isCommon(found.key), !found.metadata.isNegative,
-            found.metadata.likeness == Self.likeness(of: request)
+            !request.keys.isCommon(found.key), !found.metadata.isNegative, isEvidence(request, against: found)
         else { return false }
         return Self.saysGone(response, instead: found) || takesRights(response, from: request, found)
     }

@@ -20,25 +20,32 @@ extension ResponseCache {
         // A write by one scheme also invalidates the responses of the other scheme, including those that are unreachable while there is
         // only one scheme.
         let heads = [head, head.byOtherScheme]
-        var marks = WrittenMarks(isDoubtful: false)
+        var marks = WrittenMarks()
+        var doubtfulMarks = WrittenMarks()
         switch Invalidation.effect(of: response, to: head, origin: settings.upstream, settings.policy) {
         case .nothing: return false
         case .takesOut:
             for head in heads {
-                invalidateAlike(after: response, to: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &marks)
+                // A client may choose where a redirect leads, as in `/login?next=/a`. So the response there remains as a rescue.
+                let led = response.status.isRedirection && strictness == .rescue ? targets(of: response, to: head, sparingTarget: true) : []
+                for target in led { makeStale(target, for: head, at: now, &doubtfulMarks) }
+                for target in targets(of: response, to: head, sparingTarget: sparingTarget) where !led.contains(target) {
+                    invalidate(target: target, for: head, at: now, &marks)
+                }
+                invalidateRelated(after: response, to: head, withCollection: withCollection, at: now, &marks)
             }
         case .makesStale:
-            marks.isDoubtful = true
-            state.storeMemory.doubts.note(at: state.times.ofMark(now))
-            for head in heads { makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &marks) }
+            for head in heads {
+                makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &doubtfulMarks)
+            }
         }
-        if !marks.keys.isEmpty { level.invalidated(marks.keys, isDoubtful: marks.isDoubtful) }
+        if !marks.keys.isEmpty { level.invalidated(marks.keys, isDoubtful: false) }
+        if !doubtfulMarks.keys.isEmpty { level.invalidated(doubtfulMarks.keys, isDoubtful: true) }
         return true
     }
 
     /// Marks of one write. Other nodes of the fleet receive them in one message.
     struct WrittenMarks {
-        fileprivate(set) var isDoubtful: Bool
         fileprivate(set) var keys: [[UInt8]] = []
     }
 
@@ -46,29 +53,36 @@ extension ResponseCache {
     private func makeStale(
         writtenBy head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp, _ marks: inout WrittenMarks
     ) {
-        var keys: [[UInt8]] = []
         for path in settings.upstream.spellings(of: head.pathAndQuery) {
-            if !sparingTarget {
-                keys.append(Self.invalidationKey(credentialFreeKey(of: path[...], for: head)))
-                if let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: path[...], for: head)) {
-                    keys.append(Self.invalidationKey(self.keys(for: head, target: path, variance, unknown: nil).credentialFree))
-                }
-            }
+            if !sparingTarget { makeStale(path, for: head, at: now, &marks) }
             if withCollection, let collection = Invalidation.collection(of: path[...]) {
-                keys.append(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)))
+                makeStale(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)), at: now, &marks)
             }
         }
-        for key in keys { mark(DoubtfulWrites.markKey(key), at: now) }
-        marks.keys += keys
     }
 
-    private func invalidateAlike(
-        after response: ResponseHead, to head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp,
-        _ marks: inout WrittenMarks
-    ) {
-        let targets = Invalidation.targets(
+    /// Marks a target's responses as stale in every partition, and under the No-Vary-Search of its path.
+    private func makeStale(_ target: [UInt8], for head: RequestHead, at now: Timestamp, _ marks: inout WrittenMarks) {
+        makeStale(Self.invalidationKey(credentialFreeKey(of: target[...], for: head)), at: now, &marks)
+        guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target[...], for: head)) else { return }
+        makeStale(Self.invalidationKey(keys(for: head, target: target, variance, unknown: nil).credentialFree), at: now, &marks)
+    }
+
+    private func makeStale(_ key: [UInt8], at now: Timestamp, _ marks: inout WrittenMarks) {
+        if marks.keys.isEmpty { state.storeMemory.doubts.note(at: state.times.ofMark(now)) }
+        mark(DoubtfulWrites.markKey(key), at: now)
+        marks.keys.append(key)
+    }
+
+    private func targets(of response: ResponseHead, to head: RequestHead, sparingTarget: Bool) -> [[UInt8]] {
+        Invalidation.targets(
             method: head.method, target: head.pathAndQuery, response: response, origin: settings.upstream, sparingTarget: sparingTarget)
-        for target in targets { invalidate(target: target, for: head, at: now, &marks) }
+    }
+
+    /// Invalidates the groups that the response names, and the target's collection.
+    private func invalidateRelated(
+        after response: ResponseHead, to head: RequestHead, withCollection: Bool, at now: Timestamp, _ marks: inout WrittenMarks
+    ) {
         let groups = CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation")
         for group in groups.prefix(settings.policy.memberLimit) { mark(groupKey(group), at: now, &marks) }
         guard withCollection else { return }

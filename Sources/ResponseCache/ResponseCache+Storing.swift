@@ -158,7 +158,9 @@ extension ResponseCache {
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = addedVia(response.head, isImported: recency.isImported)
         var (head, metadata) = StoredHead.make(received, settings: policy.settings)
-        (metadata.order, metadata.likeness) = (recency.order, Self.likeness(of: request, isForAll: metadata.flags.contains(.forAllFields)))
+        if request.keys.unknownFields?.isOtherSpelling == true { metadata.flags.remove(.forAllFields) }
+        metadata.order = recency.order
+        metadata.likeness = likeness(of: request.head, request.keys, isForAll: metadata.flags.contains(.forAllFields))
         if recency.isImported { metadata.flags.insert(.imported) }
         let isForAll = settings.credentials.areIgnored(for: request.head)
         let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: policy.settings)

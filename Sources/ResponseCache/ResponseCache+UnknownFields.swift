@@ -9,7 +9,7 @@ extension ResponseCache {
     /// Returns the request's unknown fields; nil if it has none, or if they are ignored.
     /// - Parameter notes: whether this is the first lookup of the request, so that its values are recorded.
     func unknownFields(of head: RequestHead, by client: @autoclosure () -> UInt64, notes: Bool = false) -> UnknownFields? {
-        keyMaker.unknownFields(of: head.fields, besides: policy(for: head).settings.freshness.unforwarded) {
+        keyMaker.unknownFields(of: head, besides: policy(for: head).settings.freshness.unforwarded) {
             state.unknownFields.judge($0, by: client(), notes: notes)
         }
     }

@@ -226,7 +226,9 @@ public final class ResponseCache: @unchecked Sendable {
             store.remove(key.span, ifStill: item)
             return .nothing
         }
-        if metadata.flags.contains(.coded), !Self.mayRead(item, metadata, head.fields, keys) { return .otherVariant(key) }
+        // An error may be due to the request's Accept fields, or to its ignored credentials.
+        if metadata.isNegative, !isAlike(metadata, head, keys) { return .nothing }
+        if metadata.flags.contains(.coded), !mayRead(item, metadata, head, keys) { return .otherVariant(key) }
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
         if try isDoubted(metadata, keys, head, &basis) { metadata.flags.insert(.markedStale) }
         let found = FoundResponse(item: item, metadata: metadata, key: key)
@@ -278,9 +280,12 @@ public final class ResponseCache: @unchecked Sendable {
 
     /// Returns whether the client may receive the content in its stored coding. The request must accept the coding, or have the Accept
     /// fields of the request that fetched the response.
-    private static func mayRead(_ item: StoredItem, _ stored: StoredMetadata, _ request: Fields, _ keys: TargetKeys) -> Bool {
+    private func mayRead(_ item: StoredItem, _ stored: StoredMetadata, _ request: RequestHead, _ keys: TargetKeys) -> Bool {
         guard let head = StoredHead.parse(item.head.span) else { return false }
-        if ContentCoding.allows(head.fields, request) { return true }
-        return stored.likeness == likeness(of: request, keys, isForAll: stored.flags.contains(.forAllFields))
+        return ContentCoding.allows(head.fields, request.fields) || isAlike(stored, request, keys)
+    }
+
+    private func isAlike(_ stored: StoredMetadata, _ request: RequestHead, _ keys: TargetKeys) -> Bool {
+        stored.likeness == likeness(of: request, keys, isForAll: stored.flags.contains(.forAllFields))
     }
 }

@@ -116,7 +116,7 @@ public final class UnknownFieldMemory: Sendable {
             var names = isStoredForPlainOnly ? fields.map(\.name) : []
             if names.isEmpty { names = state.variants.differences(of: fields, hash: unknown?.hash ?? 0, from: Self.number(of: key)) }
             var field: UInt8 = 0
-            for name in names {
+            for name in names where name.bytes != UnknownFields.path {
                 guard let report = state.report(name, .keptCopyBack, by: client) else { continue }
                 if field == 0 { field = UInt8(clamping: report.slot + 1) }
                 report.finding.map { state.findings.append($0) }

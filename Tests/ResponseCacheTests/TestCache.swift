@@ -124,7 +124,8 @@ final class TestCache {
     /// - Parameter client: number of the requesting client.
     func lose(_ sent: Sent, status: Status, _ lines: Lines = [], client: UInt64 = 0) -> Bool {
         let response = Self.response(status, lines)
-        let isReplaced = sent.request.found.map { cache.isReplaced(.notFound, insteadOf: $0, by: client, at: time) } ?? false
+        let isReplaced =
+            sent.request.found.map { cache.isReplaced(.notFound, insteadOf: $0, for: sent.request, by: client, at: time) } ?? false
         guard status != 404 || !isReplaced else { return false }
         guard cache.saysGone(response, .forbidden(.status), for: sent.request) else { return false }
         return cache.rememberGone(

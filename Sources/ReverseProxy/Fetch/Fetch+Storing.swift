@@ -144,9 +144,11 @@ extension Fetch {
 
     /// Whether other responses, or the client's own requests, show that an unexpected response is intended.
     func hasSeen(_ unexpected: UnexpectedResponse) -> Bool {
-        guard let found = subject.found, let cache = context.cache else { return false }
+        guard let found = subject.found, let storableExchange, let cache = context.cache else { return false }
         return switch unexpected {
-        case .surprise(let surprise): cache.isReplaced(surprise, insteadOf: found, by: subject.scopes.client, at: context.loop.cacheTime)
+        case .surprise(let surprise):
+            cache.isReplaced(
+                surprise, insteadOf: found, for: storableExchange, by: subject.scopes.client, at: context.loop.cacheTime)
         case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.loop.cacheTime)
         case .afterOwnWrite: context.coordination.hasJustWritten(subject)
         }
