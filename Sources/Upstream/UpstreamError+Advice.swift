@@ -47,7 +47,8 @@ extension UpstreamError {
         case .dnsTimeout, .connectionTimeout: .connectTimeout
         case .connectionReadTimeout:
             SettingAdvice(
-                "upstream.first_byte_timeout", "and upstream.between_bytes_timeout limit pauses in responses; timeouts.stream limits those in streams")
+                "upstream.first_byte_timeout",
+                "and upstream.between_bytes_timeout limit pauses in responses; timeouts.stream limits those in streams")
         case .responseTimeout: SettingAdvice("upstream.total_timeout", "limits the time of a whole exchange")
         case .connectionLimitReached: SettingAdvice("upstream.queue", "and upstream.connections limit waiting and active requests")
         case .tunnelRefused: .proxy

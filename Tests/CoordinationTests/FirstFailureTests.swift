@@ -81,11 +81,28 @@ struct FirstFailureTests {
         #expect(said.count(of: "is up again") == 1 && said.count(of: "is down (") == 2 && said.count(of: "is still down") == 2)
     }
 
+    @Test("each cause of an unreachable address is named once with its setting")
+    func addresses() {
+        let addresses = ["https://a", "https://b"]
+        for error in [UpstreamError.connectionRefused, Self.expired, .connectionRefused, Self.expired] {
+            health.noteAddress(addresses, 0, error, now: 0)
+        }
+        #expect(said.all.count == 2, "\(said.all)")
+        #expect(said.all.first?.hasPrefix("https://a cannot be reached (connection_refused): https://b is used; upstream.url") == true)
+        let other = "still cannot be reached, for another reason (tls_certificate_error: certificate has expired): https://b is used; "
+        #expect(said.all.last?.hasPrefix("https://a \(other)upstream.verify") == true)
+        health.noteAddress(addresses, 0, nil, now: 1)
+        health.noteAddress(addresses, 0, nil, now: 1)
+        #expect(said.count(of: "https://a can be reached again") == 1 && said.all.count == 3)
+        health.noteAddress(addresses, 0, Self.expired, now: 2)
+        #expect(said.all.last?.hasPrefix("https://a cannot be reached (tls_certificate_error") == true)
+    }
+
     @Test("an upstream with many causes gets a limited number of lines for one outage")
     func manyCauses() {
         for now in 0..<5 { health.failToReach(.connectionRefused, began: Int64(now), now: Int64(now)) }
         for number in 0..<400 { fail("/a", .status(Status(rawValue: UInt16(500 + number % 100))), at: Int64(number) * 1_000) }
-        #expect(said.count(of: "the upstream is still down") == UpstreamHealth.namedCauses - 1, "\(said.all)")
+        #expect(said.count(of: "the upstream is still down") == NamedCauses.limit - 1, "\(said.all)")
     }
 
     @Test("an unreachable address is logged even after many failing paths")

@@ -33,8 +33,8 @@ public final class UpstreamHealth: Sendable {
         var upstream: UpstreamState
         var lines = LogAllowance()
         /// Causes of the current outage that the log names.
-        var namedCauses: [FailureCause] = []
-        /// Unreachable addresses of an upstream with several, by index. Each was logged once.
+        var namedCauses = NamedCauses()
+        /// Unreachable addresses of an upstream with several, by index.
         var downAddresses: [Int: DownAddress] = [:]
         /// Names that could not be resolved at the last attempt. Each was logged once.
         var failedNames: Set<String> = []
@@ -48,9 +48,6 @@ public final class UpstreamHealth: Sendable {
         first = FirstFailures(api: api, logger: logger)
         state = Reactor.Mutex(State(memory: FailureMemory(settings), upstream: UpstreamState(window: settings.window)))
     }
-
-    /// Maximum number of causes that the log names for one outage.
-    static let namedCauses = 8
 
     public var isOn: Bool { settings.isOn }
     public var recheck: Int64 { settings.recheck }
@@ -232,14 +229,13 @@ public final class UpstreamHealth: Sendable {
     /// Returns the log line for a change of the reported state, or for a new cause of an outage; nil for the first response.
     private func line(from before: UpstreamReport, _ state: inout State, _ cause: FailureCause?, now: Int64) -> Line? {
         let after = state.upstream.report
-        if !after.isDown { state.namedCauses = [] }
-        let mayName = after.isDown && state.namedCauses.count < Self.namedCauses
-        let newCause = cause.flatMap { mayName && !state.namedCauses.contains($0) ? $0 : nil }
+        if !after.isDown { state.namedCauses = NamedCauses() }
+        let newCause = cause.flatMap { after.isDown && state.namedCauses.mayAdd($0) ? $0 : nil }
         let isOtherState = (before.state, before.wasDown) != (after.state, after.wasDown)
         guard isOtherState ? !(before.isUnasked && after.state == .up) : newCause != nil,
             let leftOut = state.lines.take(.upstream, now: now)
         else { return nil }
-        if let newCause { state.namedCauses.append(newCause) }
+        if let newCause { state.namedCauses.add(newCause) }
         let more = leftOut == 0 ? "" : " (\(leftOut) similar changes omitted)"
         let seconds = { (time: Int64?) in "\(max(0, now - (time ?? now)) / 1_000) s" }
         // Another shard may have recorded a different failure meanwhile.
@@ -265,21 +261,27 @@ public final class UpstreamHealth: Sendable {
         String(decoding: path.map { (0x21..<0x7f).contains($0) ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
     }
 
-    /// Records that one of several addresses became unreachable, or reachable again if `error` is nil. All shards report it; it is logged
-    /// once.
+    /// Records that one of several addresses became unreachable, or reachable again if `error` is nil. All shards report it; each cause is
+    /// logged once.
     public func noteAddress(_ addresses: [String], _ index: Int, _ error: UpstreamError?, now: Int64) {
-        let isFirstReport = state.withLock { state in
-            guard let error else { return state.downAddresses.removeValue(forKey: index) != nil }
-            let known = state.downAddresses.updateValue(
-                DownAddress(since: state.downAddresses[index]?.since ?? now, error: error), forKey: index)
-            return known == nil
-        }
-        guard isFirstReport else { return }
         let subject = "\(addresses[index])\(api.isEmpty ? "" : " of \(api)")"
-        guard let error else { return logger.notice("\(subject) can be reached again") }
-        let others = state.withLock { state in addresses.indices.first { state.downAddresses[$0] == nil } }
-        let effect = others.map { "\(addresses[$0]) is used" } ?? "there is no other"
-        logger.warning("\(subject) cannot be reached (\(error.text)): \(effect)")
+        guard let error else {
+            let wasDown = state.withLock { $0.downAddresses.removeValue(forKey: index) != nil }
+            return wasDown ? logger.notice("\(subject) can be reached again") : ()
+        }
+        let (isFirst, isNew, other) = state.withLock { state in
+            let known = state.downAddresses[index]
+            var address = DownAddress(since: known?.since ?? now, error: error, named: known?.named ?? NamedCauses())
+            let isNew = address.named.mayAdd(.transfer(error))
+            if isNew { address.named.add(.transfer(error)) }
+            state.downAddresses[index] = address
+            return (known == nil, isNew, addresses.indices.first { state.downAddresses[$0] == nil })
+        }
+        guard isNew else { return }
+        let what = isFirst ? "cannot be reached" : "still cannot be reached, for another reason"
+        let effect = other.map { "\(addresses[$0]) is used" } ?? "there is no other"
+        let advice = error.advice.map { "; \($0.text)" } ?? ""
+        logger.warning("\(subject) \(what) (\(error.text)): \(effect)\(advice)")
     }
 
     /// Records that the lookup of a name failed or succeeded. All shards report it; a change is logged once.
@@ -302,6 +304,7 @@ public final class UpstreamHealth: Sendable {
         public let since: Int64
         /// Error of the last recorded attempt.
         public let error: UpstreamError
+        fileprivate var named: NamedCauses
     }
 
     /// Known unreachable addresses of several, by index.
