@@ -108,9 +108,9 @@ NESTED = re.compile(
     r"(?:partial apply(?: forwarder)? for |(?:implicit )?closure #\d+ (?:\(.*?\) -> .*? )?in |\S+ #\d+ .*? in |merged |static |"
     r"(?:generic|function signature) (?:not re-abstracted )?specialization <.*?> of )(.*)")
 CLOSURE = re.compile(r"(partial apply|implicit closure|closure #|\S+ #\d+ )")
-WITNESS = re.compile(r"(protocol witness for|dispatch thunk of|reabstraction thunk)")
+WITNESS = re.compile(r"(protocol witness for|dispatch thunk of)")
 IGNORED = re.compile(
-    r"^(outlined|lazy|(generic )?type metadata|variable init|default arg|value witness|one-time|block_|__|destroy|swift_|thunk for|"
+    r"^(outlined|lazy|reabstraction|(generic )?type metadata|variable init|default arg|value witness|one-time|block_|__|destroy|swift_|thunk for|"
     r"associated|enum tag|method lookup)|\.(__\w*)?deinit$|Addressor( :|$)|__derived_| (infix|prefix|postfix)[ (<]")
 VALUE = re.compile(r"\.(getter|setter|modify|read|didset|willset)( :|$)|\.(__allocating_)?init[(<]")
 
@@ -145,7 +145,7 @@ class Walk:
             below = max((self.height(callee, (*above, name)) for _, callee in self.edges[name]), default=-1)
             passes = WITNESS.match(name) or name in self.places and self.places[name][0].split("/")[0] in VOCABULARY
             if not WITNESS.match(name) and (name not in self.places or IGNORED.search(name)): below = -1
-            elif not passes and not (VALUE.search(name) and below < 0): below += 1
+            elif not passes and not (VALUE.search(name) and below < 1): below += 1
             self.heights[name] = below if not passes or WITNESS.match(name) else -1
         return self.heights[name]
 

@@ -36,7 +36,7 @@ final class BackgroundRecord: FetchReceiver {
     }
 
     private func end() {
-        record.number = reporting.nextNumber()
+        record.number = reporting.records.why.nextNumber()
         record.api = reporting.api.index
         record.wall = reporting.loop.batchWallMilliseconds
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began

@@ -52,11 +52,3 @@ public final class APIReceiver: RequestReceiver {
 
     public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { apis[0].refused(refusal, on: stream) }
 }
-
-extension RequestEntry {
-    /// - Parameter reason: why no API serves the request; nil if this one does.
-    func api(_ request: Admitted, _ reason: AccessRefusal?, on stream: any ClientStream) throws(StageEnd) {
-        guard let reason else { return }
-        throw StageEnd(refuse(request.request, reason, isForNobody: true, on: stream))
-    }
-}

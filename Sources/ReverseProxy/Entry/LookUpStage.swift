@@ -1,14 +1,17 @@
-// The stage `lookUp`: finds the stored response for a request, and serves a plain fresh hit. For such a hit the decision is known here, by
-// a rule that is equivalent to `RequestFacts.decide`.
+// The stages `lookUp` and `decide`. The first finds the stored response for a request, and serves a plain fresh hit. For such a hit the
+// decision is known there, by a rule that is equivalent to `RequestFacts.decide`. The second decides by `RequestFacts.decide`, and carries
+// out the decision. Stages that refuse or forward a request without a lookup decide here too.
 
 import Addresses
 import CachePolicy
 import Decisions
 import Downstream
+import Explanation
 import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
+import Upstream
 
 /// Attempts so far to look up a request. A suspended request keeps them.
 struct LookUpProgress {
@@ -60,6 +63,15 @@ struct LookedUp {
     var reuse: ReuseDecision?
     /// Why the shared level is not queried, if the request would need it.
     var obstacle: FleetObstacle?
+}
+
+/// The stage that preceded the decision, with its results.
+enum DecidedStage {
+    /// - Parameter isForNobody: whether no API serves the request.
+    case refused(isForNobody: Bool)
+    /// The request bypasses the store. The parameter is the upstream connection that it must use; nil: any connection of the pool.
+    case passed(OwnedConnection?)
+    case lookedUp(LookedUp)
 }
 
 extension RequestEntry {
@@ -157,15 +169,145 @@ extension RequestEntry {
     private func directives(of head: RequestHead, isIgnored: inout Bool) -> RequestCacheControl {
         guard head.fields.containsAny(of: Self.directiveFields) else { return RequestCacheControl() }
         let sent = directives(of: head).limited(to: routes.all[routes.index(of: head.pathAndQuery)].freshness.staleFor)
-        guard !usesClientDirectives(of: head) else { return sent }
+        guard !routes.usesClientDirectives(head.pathAndQuery) else { return sent }
         let directives = sent.withoutForcing
         isIgnored = directives != sent
         return directives
     }
 
-    /// Whether the operator permits the client's freshness directives.
-    private func usesClientDirectives(of head: RequestHead) -> Bool {
-        routes.usesClientDirectives(head.pathAndQuery)
+    // MARK: Facts
+
+    func facts(_ head: RequestHead, on stream: any ClientStream) -> RequestFacts<FoundResponse> {
+        var facts = RequestFacts<FoundResponse>(head.method, strictness: settings.policy.strictness, now: now)
+        facts.mode = mode(of: head)
+        facts.refusal = RequestRefusal(head, context.messages.requestFields)
+        if let budget = context.api.process.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.clientAddress) {
+            facts.refusal = .access(.requestsPerAddress)
+        }
+        return facts
+    }
+
+    func facts(_ lookedUp: LookedUp, _ head: RequestHead, on stream: any ClientStream) -> RequestFacts<FoundResponse> {
+        var facts = facts(head, on: stream)
+        facts.storeUse = .lookedUp(lookedUp.facts)
+        facts.directives = lookedUp.directives
+        facts.reuse = lookedUp.reuse
+        facts.wantsStream = StreamedResponse.isWanted(by: head.fields)
+        facts.staleFor = routes.all[lookedUp.route].freshness.staleFor
+        return facts
+    }
+
+    func upstreamClient(of stream: any ClientStream, _ head: RequestHead) -> UpstreamRequestFields.Client {
+        UpstreamRequestFields.Client(stream.client, head, isTrusted: admission.isTrusted(stream))
+    }
+
+    // MARK: The mode, and fields for the proxy itself
+
+    /// Whether the response may need lines that other responses do not have.
+    @inline(__always)
+    func wantsOwnLines(_ head: RequestHead) -> Bool { head.contains(.cisternWhy) || head.contains(.cisternKey) }
+
+    /// Whether the mode may be other than `live`, so that it must be determined.
+    @inline(__always)
+    func isModal(_ head: RequestHead) -> Bool { !context.coordination.modes.isLive || head.contains(.cisternMode) }
+
+    /// The mode that the request selects, if permitted; otherwise the mode of its path or route.
+    func mode(of head: RequestHead) -> ServingMode {
+        guard isModal(head) else { return .live }
+        if settings.ownFields.allowsMode, let value = head.fields.first(.cisternMode),
+            let mode = ServingMode(rawValue: String(decoding: value.trimmed, as: UTF8.self).lowercased())
+        {
+            return mode
+        }
+        return context.coordination.modes.table.mode(of: head.pathAndQuery, route: routes.index)
+    }
+
+    // MARK: The decision
+
+    func decide(
+        _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ keyed: Keyed, _ lookedUp: LookedUp,
+        on stream: any ClientStream
+    ) -> (any ClientExchange)? {
+        var decision = facts.decide()
+        switch decision {
+        case .serve(let found, let serving):
+            serveHit(found, serving, to: head, keyed, lookedUp.attempt, stream)
+            return nil
+        case .serveAndRefresh(let found, let serving, let cause, _):
+            let request = DecidedRequest(
+                head.asCompleteGet, facts, decision, .lookedUp(lookedUp), client: stream.client.clientAddress, entry: self)
+            guard isValidatedNow(request, facts, cause) else {
+                // The connection's next request may begin when the response is sent, so the client is determined before that.
+                let client = upstreamClient(of: stream, head)
+                serveHit(found, serving, to: head, keyed, lookedUp.attempt, stream)
+                refresh(request, cause, client)
+                return nil
+            }
+            context.background.fetches.noteSkipped()
+            decision = facts.decide(mayRefresh: false)
+        case .validate, .forward, .part, .pass, .refuse: break
+        }
+        let request = DecidedRequest(head, facts, decision, .lookedUp(lookedUp), client: stream.client.clientAddress, entry: self)
+        return start(request, body, began: keyed.began, on: stream)
+    }
+
+    /// Starts the exchange of a request that was not looked up.
+    func start(
+        _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ stage: DecidedStage,
+        on stream: any ClientStream
+    ) -> (any ClientExchange)? {
+        let request = DecidedRequest(head, facts, facts.decide(), stage, client: stream.client.clientAddress, entry: self)
+        return start(request, body, began: began(body), on: stream)
+    }
+
+    private func start(
+        _ request: DecidedRequest, _ body: RequestBody, began: Int64, on stream: any ClientStream
+    ) -> (any ClientExchange)? {
+        let client = upstreamClient(of: stream, request.head)
+        let exchange = Exchange(exchanges, stream: stream, request: request, body: body, client: client, began: began)
+        exchange.start()
+        return exchange.isFinished ? nil : exchange
+    }
+
+    /// Forwards a request that bypasses the store.
+    /// - Parameter reason: why the request bypasses the store; nil if the request head shows it.
+    func pass(
+        _ head: RequestHead, _ body: RequestBody, _ reason: BypassReason? = nil, on stream: any ClientStream
+    ) -> (any ClientExchange)? {
+        var facts = facts(head, on: stream)
+        var owned: OwnedConnection?
+        let isOfConnectionUser = connections.isOfConnectionUser(head, on: stream)
+        if isOfConnectionUser, facts.refusal == nil, facts.mode != .offline {
+            do throws(AccessRefusal) { owned = try connections.claimConnection(on: stream) } catch { facts.refusal = .access(error) }
+        }
+        if context.cache != nil, let reason = isOfConnectionUser ? .connectionUser : reason ?? bypass(head, body) {
+            facts.storeUse = .bypassed(reason)
+            facts.directives = directives(of: head)
+        }
+        return start(facts, head, body, .passed(owned), on: stream)
+    }
+
+    // MARK: Background refreshes
+
+    /// Whether a stale response that may be served at once is validated first, because no background fetch can be started. The client waits
+    /// for at most `rescue_after`.
+    private func isValidatedNow(
+        _ request: DecidedRequest, _ facts: borrowing RequestFacts<FoundResponse>, _ cause: BackgroundCause
+    ) -> Bool {
+        guard cause == .staleWhileRevalidate, routes.all[request.route].rescueAfter > 0, !context.background.fetches.mayStart(request)
+        else { return false }
+        return facts.decide(mayRefresh: false).copyAndTarget.mayRescue
+    }
+
+    /// Starts a background fetch or a health check, unless the failure memory forbids it.
+    private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ client: UpstreamRequestFields.Client) {
+        let (fetches, number) = (context.background.fetches, context.reporting.records.why.lastNumber)
+        let kind = request.requestKind(mayCheck: fetches.mayCheck)
+        switch context.api.health.admit(request.scopes, kind, now: context.loop.time.monotonicMilliseconds) {
+        case .go: fetches.start(request, client: client, cause, behind: number)
+        case .serveCopy(_, checksInBackground: true): fetches.sendCheck(request, client: client, behind: number)
+        case .serveCopy, .refuse: break
+        }
     }
 }
 

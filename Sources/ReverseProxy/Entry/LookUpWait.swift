@@ -147,7 +147,7 @@ final class LookUpWait: ClientExchange, FleetWaiter, @unchecked Sendable {
         guard !isOver else { return }
         isOver = true
         var record = ExchangeRecord(.error, MethodLabel(head.method), status: 499)
-        record.number = reporting.nextNumber()
+        record.number = reporting.records.why.nextNumber()
         reporting.finish(&record, head, stream.client, keyed.began)
     }
 }

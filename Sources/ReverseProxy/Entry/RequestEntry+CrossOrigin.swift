@@ -1,11 +1,13 @@
-// CORS without rules of the operator (`Entry/CrossOriginStage`): the upstream's last permission determines which responses scripts of other
-// origins may read.
+// CORS: responds to preflight requests by the operator's rules. Without rules, the upstream's last permission determines which responses
+// scripts of other origins may read.
 
 import CachePolicy
 import Downstream
+import Explanation
 import Figures
 import Forwarding
 import HTTPCore
+import Reactor
 import ResponseCache
 
 extension RequestEntry {
@@ -27,6 +29,27 @@ extension RequestEntry {
     /// Whether the permission to read the response depends on the origin.
     func isBound(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
         stored.metadata.flags.contains(.boundToOrigin) && head.contains(.origin) && head.method != .options
+    }
+
+    /// Responds to a preflight request by the operator's rules.
+    /// - Returns: false if the request is no preflight request.
+    func respondToPreflight(_ head: RequestHead, _ rules: CrossOriginRules, on stream: any ClientStream) -> Bool {
+        guard let verdict = rules.verdict(of: head) else { return false }
+        let response =
+            verdict.refusal.map { OwnResponse(status: 403, sentence: $0, accept: head.fields.combined(.accept)) }
+            ?? OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
+        var lines = verdict == .allowed ? rules.permissionLines(to: head) : []
+        lines.append("Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n")
+        var record = ExchangeRecord(.own, MethodLabel(head.method), status: response.status.rawValue)
+        record.source = .own
+        record.bodyBytes = response.content.count
+        record.number = context.reporting.records.why.nextNumber()
+        record.reasons.preflight = verdict
+        let client = stream.client
+        ChangedStream(stream, .crossOrigin(lines: rules.lines(for: head)))
+            .sendWhole(head: response.head(date: date), lines: lines, body: .bytes(response.content))
+        context.reporting.finish(&record, head, client, context.loop.batchMicroseconds)
+        return true
     }
 }
 

@@ -17,7 +17,7 @@ extension RequestEntry {
         let (age, ttl) = (serving.age, serving.ttl)
         let client = stream.client
         var record = ExchangeRecord(serving.result, MethodLabel(head.method), status: 200)
-        record.number = context.reporting.nextNumber()
+        record.number = context.reporting.records.why.nextNumber()
         record.found.kind = .stored
         record.mode = serving.mode
         record.found.lifetime = ttl.map { $0 + age } ?? -1

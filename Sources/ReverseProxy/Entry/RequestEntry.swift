@@ -26,16 +26,6 @@ struct EntryContext {
     let background: BackgroundWork
 }
 
-/// Sources of the responses that Cistern itself generates.
-public struct OwnSources {
-    /// nil if the proxy's own pages are served on separate addresses.
-    let pages: (any OwnPageSource)?
-    /// nil if no directory for ACME challenges is configured.
-    let challenges: (any OwnFileSource)?
-
-    public init(_ pages: (any OwnPageSource)?, _ challenges: (any OwnFileSource)?) { (self.pages, self.challenges) = (pages, challenges) }
-}
-
 /// Suspended requests reference it too. Used on its loop only. `@unchecked Sendable` because other threads only queue work on that loop.
 public final class RequestEntry: RequestReceiver, @unchecked Sendable {
     let context: EntryContext

@@ -67,7 +67,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         self.client = client
         slot = request.isRefused ? nil : context.coordination.takeSlot(of: owner.clientAddress)
         record = request.record
-        record.number = context.reporting.nextNumber()
+        record.number = context.reporting.records.why.nextNumber()
         record.content.outcome = body.outcome
         if body.outcome == .whole { record.content.microseconds = waited }
         // The data of a tunnel is not the content of a response.
