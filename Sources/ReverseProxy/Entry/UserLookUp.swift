@@ -43,7 +43,7 @@ extension RequestEntry {
             method: .get, target: path[...], fields: context.messages.requestFields.make(from: own, client: client, rules))
         request.isBackground = true
         request.client = number
-        request.shares = context.coordination.shares(of: scopes)
+        request.shares = exchanges.requests.shares(of: scopes)
         let lookUp = UserLookUp(identities.settings, context.reporting) { [self] outcome in
             context.background.fetches.giveBackLookUp(of: number)
             let end: LookUpEnd =

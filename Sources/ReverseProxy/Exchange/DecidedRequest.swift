@@ -168,3 +168,37 @@ extension ExchangeRecord {
         found.obstacle = mayShare ? lookedUp.obstacle : nil
     }
 }
+
+extension Coordination {
+    /// Returns the scopes of the failure memory to which a request belongs.
+    /// - Parameters:
+    ///   - target: keys of the request. If they have a partition, it identifies the user.
+    ///   - content: identity of the request content; nil if the response does not depend on it.
+    func scopes(
+        of head: RequestHead, route: Int, _ target: KeyedTarget?, content: [UInt8]? = nil, client: ClientAddress
+    ) -> RequestScopes {
+        let own = route == routes.all.count - 1 ? nil : route
+        // A response that is stored for all users may still fail for one of them.
+        let user =
+            if let target {
+                keys.maker.user(of: head, at: target.keys.own, isPartitioned: target.isPartitioned)
+            } else {
+                keys.maker.user(of: head)
+            }
+        let host = isKeyedByHost ? head.host.map(\.asciiLowercased) : []
+        let client = client.address.map(\.clientNumber) ?? 0
+        return RequestScopes(
+            pathAndQuery: head.pathAndQuery, host: host, variant: Self.variant(head, target, content), route: own, user: user,
+            client: client)
+    }
+
+    /// Returns a number for all parts of a request that may change the response, except its target and user.
+    private static func variant(_ head: RequestHead, _ target: KeyedTarget?, _ content: [UInt8]?) -> UInt64 {
+        var hasher = Hasher()
+        hasher.combine(target?.keys.unknownFieldsHash ?? 0)
+        if let content { hasher.combine(content) }
+        // A failure for one media type does not apply to clients that accept another type.
+        if let accept = head.fields.first(.accept) { hasher.combine(bytes: accept.span) }
+        return UInt64(truncatingIfNeeded: hasher.finalize())
+    }
+}

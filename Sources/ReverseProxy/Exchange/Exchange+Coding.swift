@@ -15,7 +15,7 @@ extension Exchange {
         // Content above the buffer limit counts as a download, which needs its length more than compression.
         if let contentBytes, contentBytes > context.rules.bufferLimitBytes { return nil }
         return SentFormFacts.passed(
-            response, contentBytes: contentBytes ?? .max, to: head, context.rules.compression(of: head),
+            response, contentBytes: contentBytes ?? .max, to: head, context.rules.routes.compression.rules(for: head.pathAndQuery),
             from: context.rules.compressFromBytes
         ) { isOpen ?? self.isOpen(response.fields) }
     }

@@ -87,6 +87,90 @@ extension Exchange {
         sendWhole(response.head(date: context.messages.date), [], .bytes(response.content), status: response.status)
     }
 
+    // MARK: The fetch's events
+
+    func fetchBrought(_ response: FetchedResponse) {
+        if machine.state == .streaming {
+            _ = noteStorage(of: response)
+            return streamEnded()
+        }
+        noteUpstream()
+        recording?.begin(response.head)
+        recording?.add(response.content.span)
+        recording?.end(at: context.loop.time.monotonicMilliseconds)
+        perform(machine.handle(.responseCame)) { self.send(response) }
+    }
+
+    func fetchChallenged(_ transfer: Transfer) { context.requests.connections.setAside(transfer, on: stream) }
+
+    func fetchConfirmed(_ confirmation: Confirmation) {
+        noteUpstream()
+        perform(machine.handle(.responseCame)) { self.send(confirmation) }
+    }
+
+    func fetchFailed(_ failure: FetchFailure) {
+        if machine.state == .streaming {
+            record.upstream.failure = failure
+            return breakStream(failure)
+        }
+        if fetch != nil { noteUpstream() }
+        handle(.fetchFailed(failure))
+    }
+
+    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason?) -> Bool {
+        if machine.state == .streaming {
+            record.reasons.notStored = notStored
+            return true
+        }
+        noteUpstream()
+        perform(machine.handle(.streamBegan)) {
+            stopTimers()
+            body = .none
+            recording?.begin(head)
+            if notStored == nil { context.reporting.count(.longResponses) }
+            self.begin(head, length: length, notStored)
+        }
+        return machine.state == .streaming
+    }
+
+    func streamBrought(_ bytes: Span<UInt8>) {
+        context.loop.assertOnLoop()
+        guard machine.state == .streaming, !bytes.isEmpty else { return }
+        recording?.add(bytes)
+        guard let coding else { return write(bytes) }
+        write(coding.code(bytes).span)
+    }
+
+    private func write(_ bytes: Span<UInt8>) {
+        record.bodyBytes += bytes.count
+        if !stream.write(bytes) { fetch?.pause() }
+    }
+
+    func streamEnded() {
+        perform(machine.handle(.streamEnded)) {
+            recording?.end(at: context.loop.time.monotonicMilliseconds)
+            if let coding { write(coding.end().span) }
+            coding = nil
+            stream.endResponse()
+            finish(Status(rawValue: record.status))
+        }
+    }
+
+    func streamBroke(_ error: UpstreamError) {
+        if machine.state == .streaming { breakStream(.transfer(error)) }
+    }
+
+    private func breakStream(_ failure: FetchFailure) {
+        // If a connection closes without a response, a client retries. So a response that has not been sent yet is withdrawn.
+        let isTakenBack = stream.takeBackResponse()
+        coding = nil
+        if isTakenBack {
+            (record.reasons.notStored, record.reasons.isBypassedStream, record.bodyBytes) = (nil, false, 0)
+            noteUpstream()
+        }
+        perform(machine.handle(.streamBroke(failure, isTakenBack: isTakenBack))) { self.breakOff() }
+    }
+
     // MARK: Results of the fetch
 
     func send(_ fetched: FetchedResponse) {
@@ -239,7 +323,7 @@ extension Exchange {
         var lines = lines
         record.reasons.carriesGrant = context.messages.appendGrant(ofTarget: head, beside: bytes, to: &lines)
         appendWhy(to: &lines)
-        let stored = StoredResponseSender.Response(found, metadata, context.rules.compression(of: head))
+        let stored = StoredResponseSender.Response(found, metadata, context.rules.routes.compression.rules(for: head.pathAndQuery))
         let sent = context.messages.storedResponses.send(stored, head: bytes, to: head, lines: lines.span, on: stream)
         record.bodyBytes = sent.bodyBytes
         finish(sent.status)
@@ -258,7 +342,7 @@ extension Exchange {
         record.status = status.rawValue
         var lines = lines
         appendWhy(to: &lines)
-        stream.sendWhole(head: bytes, lines: lines, body: body)
+        stream.sendWhole(head: bytes.span, lines: lines.span, body: body)
         finish(status)
     }
 

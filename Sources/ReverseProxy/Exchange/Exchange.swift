@@ -20,12 +20,12 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     let stream: any ClientStream
     let request: DecidedRequest
     /// Content of the request. Released when no further attempt needs it.
-    private var body: RequestBody
+    var body: RequestBody
     /// Time from the request head until the content was complete, in microseconds.
     let waited: Int64
     /// Time at which the request head was complete, in microseconds.
     let began: Int64
-    private var machine: ExchangeMachine
+    var machine: ExchangeMachine
     private(set) var fetch: Fetch?
     /// The flight that this exchange leads or follows, or did last.
     private var flight: Flight?
@@ -94,7 +94,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     func handle(_ event: ExchangeMachine.Event) { perform(machine.handle(event)) {} }
 
     /// - Parameter accept: handles the data of the event.
-    private func perform(_ action: ExchangeMachine.Action, accept: () -> Void) {
+    func perform(_ action: ExchangeMachine.Action, accept: () -> Void) {
         context.loop.assertOnLoop()
         switch action {
         case .nothing: break
@@ -120,7 +120,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     private func consultFailureMemory() {
         let kind = request.requestKind(mayCheck: context.background.fetches.mayCheck)
-        let admission = context.coordination.admit(request, kind)
+        let admission = context.coordination.health.admit(request.scopes, kind, now: context.loop.batchMilliseconds)
         switch admission {
         case .go: break
         case .refuse: context.background.rechecks.watchAddress()
@@ -134,7 +134,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// Keeps a rescued request for checks if it belongs to a failing scope. Also called after a wait of `rescue_after`: otherwise an
     /// upstream that never responds and gets few requests would never be checked.
     func keepForChecks() {
-        guard request.isRepeatable, context.coordination.isFailing(request) else { return }
+        guard request.isRepeatable, context.coordination.health.isFailing(request.scopes) else { return }
         context.background.rechecks.keep(request, client: client, behind: record.number)
     }
 
@@ -143,7 +143,14 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         let now = context.loop.time.monotonicMilliseconds
         let waitEnd = waitEnd ?? (request.waitedSince ?? now) + context.rules.collapseWait
         self.waitEnd = waitEnd
-        let joined = context.coordination.join(fetchTarget, as: self, mayWait: now < waitEnd)
+        let coordination = context.coordination
+        if coordination.level.isForEachRequest(fetchTarget.keys.own) {
+            flight = nil
+            return handle(.joined(.alone))
+        }
+        let joined = coordination.collapsed.join(
+            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: coordination.user(of: request), as: self,
+            mayWait: now < waitEnd)
         flight = joined.flight
         handle(.joined(joined.role))
     }
@@ -182,9 +189,12 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private func startTimer() {
         timer?.cancel()
         timer = nil
-        let softDeadline = request.mayRescue ? context.coordination.patience(for: request) : 0
+        let rescueAfter = context.rules.rescueAfter(request.route)
+        let softDeadline =
+            request.mayRescue
+            ? context.coordination.health.patience(request.scopes, limit: rescueAfter, atMost: context.rules.firstByteTimeout) : 0
         if softDeadline > 0 {
-            record.upstream.patience = softDeadline == context.rules.rescueAfter(request.route) ? 0 : UInt32(clamping: softDeadline)
+            record.upstream.patience = softDeadline == rescueAfter ? 0 : UInt32(clamping: softDeadline)
             let now = context.loop.time.monotonicMilliseconds
             // The request may already have waited for another node.
             let deadline = self.deadline ?? (request.waitedSince ?? now) + softDeadline
@@ -339,89 +349,5 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func respondNow() {
         if machine.state == .streaming { streamBroke(.connectionTerminated) } else { handle(.mustRespond) }
-    }
-
-    // MARK: The fetch's events
-
-    func fetchBrought(_ response: FetchedResponse) {
-        if machine.state == .streaming {
-            _ = noteStorage(of: response)
-            return streamEnded()
-        }
-        noteUpstream()
-        recording?.begin(response.head)
-        recording?.add(response.content.span)
-        recording?.end(at: context.loop.time.monotonicMilliseconds)
-        perform(machine.handle(.responseCame)) { self.send(response) }
-    }
-
-    func fetchChallenged(_ transfer: Transfer) { context.requests.connections.setAside(transfer, on: stream) }
-
-    func fetchConfirmed(_ confirmation: Confirmation) {
-        noteUpstream()
-        perform(machine.handle(.responseCame)) { self.send(confirmation) }
-    }
-
-    func fetchFailed(_ failure: FetchFailure) {
-        if machine.state == .streaming {
-            record.upstream.failure = failure
-            return breakStream(failure)
-        }
-        if fetch != nil { noteUpstream() }
-        handle(.fetchFailed(failure))
-    }
-
-    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason?) -> Bool {
-        if machine.state == .streaming {
-            record.reasons.notStored = notStored
-            return true
-        }
-        noteUpstream()
-        perform(machine.handle(.streamBegan)) {
-            stopTimers()
-            body = .none
-            recording?.begin(head)
-            if notStored == nil { context.reporting.count(.longResponses) }
-            self.begin(head, length: length, notStored)
-        }
-        return machine.state == .streaming
-    }
-
-    func streamBrought(_ bytes: Span<UInt8>) {
-        context.loop.assertOnLoop()
-        guard machine.state == .streaming, !bytes.isEmpty else { return }
-        recording?.add(bytes)
-        guard let coding else { return write(bytes) }
-        write(coding.code(bytes).span)
-    }
-
-    private func write(_ bytes: Span<UInt8>) {
-        record.bodyBytes += bytes.count
-        if !stream.write(bytes) { fetch?.pause() }
-    }
-
-    func streamEnded() {
-        perform(machine.handle(.streamEnded)) {
-            recording?.end(at: context.loop.time.monotonicMilliseconds)
-            if let coding { write(coding.end().span) }
-            coding = nil
-            stream.endResponse()
-            finish(Status(rawValue: record.status))
-        }
-    }
-
-    func streamBroke(_ error: UpstreamError) {
-        if machine.state == .streaming { breakStream(.transfer(error)) }
-    }
-
-    private func breakStream(_ failure: FetchFailure) {
-        // If a connection closes without a response, a client retries. So a response that has not been sent yet is withdrawn.
-        let isTakenBack = stream.takeBackResponse()
-        coding = nil
-        if isTakenBack {
-            (record.reasons.notStored, record.reasons.isBypassedStream, record.bodyBytes) = (nil, false, 0)
-            noteUpstream()
-        }
-        perform(machine.handle(.streamBroke(failure, isTakenBack: isTakenBack))) { self.breakOff() }
     }
 }

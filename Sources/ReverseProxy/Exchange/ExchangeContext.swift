@@ -5,6 +5,7 @@ import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
+import Upstream
 
 /// One instance for each API and shard. A class, because an exchange then counts one reference. Used on its shard's loop only.
 final class ExchangeContext {
@@ -32,16 +33,19 @@ final class ExchangeRules {
     let collapses: Bool
     /// Maximum wait for another request's fetch, in milliseconds.
     let collapseWait: Int64
+    /// Maximum wait for the first byte of a response of the upstream, in milliseconds.
+    let firstByteTimeout: Int64
     let strictness: Strictness
     let setCookie: SetCookieTreatment
     let bufferLimitBytes: Int
     let compressFromBytes: Int
-    private let routes: Routes
+    let routes: Routes
 
     init(_ settings: ProxySettings, _ routes: Routes) {
         (name, collapseWait) = (settings.forwarding.name, settings.collapsing.wait)
         collapses = settings.collapsing.isOn && collapseWait > 0
         (strictness, setCookie) = (settings.policy.strictness, settings.policy.setCookie)
+        firstByteTimeout = settings.upstream.firstByteTimeout.wholeMilliseconds
         (bufferLimitBytes, compressFromBytes) = (settings.content.bufferLimitBytes, settings.content.compressFromBytes)
         self.routes = routes
     }
@@ -50,8 +54,6 @@ final class ExchangeRules {
     func rescueAfter(_ route: Int) -> Int64 { routes.all[route].rescueAfter }
 
     func staleFor(_ route: Int) -> Int64? { routes.all[route].freshness.staleFor }
-
-    func compression(of head: RequestHead) -> Compression { routes.compression.rules(for: head.pathAndQuery) }
 
     func sharedRescueMode(_ head: RequestHead) -> SharedRescueMode { routes.sharedRescueMode(head.pathAndQuery) }
 }

@@ -60,9 +60,16 @@ final class UpstreamRequests {
             isRepeatable: request.fetchTarget != nil)
         sent.owned = request.owned
         sent.client = request.scopes.client == 0 ? nil : request.scopes.client
-        sent.shares = coordination.shares(of: request.scopes)
+        sent.shares = shares(of: request.scopes)
         if case .streamed = body { sent.shares.append(StreamedContent.share(of: maximumConnections)) }
         return sent
+    }
+
+    /// Returns the limits on connections that apply to the request, so that slow or blocked paths do not occupy all connections.
+    func shares(of scopes: borrowing RequestScopes) -> ConnectionShares {
+        var shares = ConnectionShares(ConnectionShare(.family(scopes.family), .free))
+        if coordination.health.isFailing(scopes) { shares.append(ConnectionShare(.failing, .connections(maximumConnections / 4))) }
+        return shares
     }
 
     /// The request target at the upstream.

@@ -13,7 +13,7 @@ extension Fetch {
         report.isTrouble = true
         context.coordination.health.reach(now: clock)
         if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: context.loop.now) {
-            context.coordination.notePause(of: subject, head.status, retryAfter: retryAfter)
+            context.coordination.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
         }
         // 429 concerns one client's rate limit, so it is no failure of the upstream.
         if head.status != 429 { noteFailure(.status(head.status)) }

@@ -54,6 +54,9 @@ struct FetchRules {
     var traffic: ObservedTraffic? { api.traffic }
     var identityTables: [LookedUpIdentities] { api.process.identityTables.all }
 
+    /// Soft deadline of the route in milliseconds; 0 means no limit.
+    func rescueAfter(_ route: Int) -> Int64 { api.routes.all[route].rescueAfter }
+
     /// Whether responses to the request are streamed.
     func streams(_ head: RequestHead) -> Bool { api.routes.stream(head.pathAndQuery) }
 
@@ -103,13 +106,16 @@ extension FetchContext {
     // MARK: Reports
 
     func noteSuccess(of request: DecidedRequest, began: Int64) {
-        coordination.noteSuccess(of: request, began: began)
+        let now = loop.batchMilliseconds
+        coordination.health.succeed(request.scopes, took: now - began, limit: rules.rescueAfter(request.route), now: now)
         healthChecks?.note(request, fails: false)
     }
 
     func noteFailure(of request: DecidedRequest, _ cause: FailureCause, began: Int64) {
-        coordination.noteFailure(of: request, cause, began: began)
-        if request.isReading { healthChecks?.note(request, fails: true) }
+        let now = loop.batchMilliseconds
+        guard request.isReading else { return coordination.health.failWriting(request.scopes, cause, began: began, now: now) }
+        coordination.health.fail(request.scopes, cause, began: began, now: now)
+        healthChecks?.note(request, fails: true)
     }
 
     /// - Parameter bytes: length of the content.
