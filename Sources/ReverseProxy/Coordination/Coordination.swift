@@ -70,7 +70,8 @@ final class Coordination {
     }
 
     /// Counts a request of the client's address. Returns nil if it does not count.
-    func takeSlot(of client: ClientAddress) -> AddressBudget.Slot? { requestsPerAddress?.take(client) }}
+    func takeSlot(of client: ClientAddress) -> AddressBudget.Slot? { requestsPerAddress?.take(client) }
+}
 
 /// The modes of an API on a shard: a copy of those that an administrator may change.
 final class ServingModes {

@@ -1,10 +1,96 @@
-// Examines the content of a response that was read whole: decodes it, judges whether it is good, and computes the entity tag of its data. A
-// self-contained value, so that long content can be examined off the event loop.
+// Examines the content of a response that was read whole: decodes it, judges whether it is good, and computes the entity tag of its data.
+// `ContentExamination` is a self-contained value, so that long content can be examined off the event loop.
 
 import CachePolicy
 import ContentCodings
+import Decisions
+import Figures
+import Forwarding
 import HTTPCore
 import JSON
+import Reactor
+import ResponseCache
+import Upstream
+
+extension Fetch {
+    /// Examines collected content; long content is examined off the event loop.
+    func examine(_ purpose: CollectedFor, isDelimited: Bool) -> FetchMachine.Event? {
+        guard let response else { return nil }
+        let (bytes, atOnceBytes) = (collected.bytes, context.rules.examinedAtOnceBytes)
+        let comparison = isDelimited ? comparison : nil
+        if bytes.count <= atOnceBytes, let comparison, comparison.isExpected, let tag = comparison.tag(for: comparison.hash(of: bytes)) {
+            if repetition == .head { repetition = .content }
+            return .examined(decide(purpose, by: ContentExamination.Findings(ownTag: tag)))
+        }
+        let hasContent = !response.status.forbidsContent
+        let examination = ContentExamination(
+            ContentExamination.Arrived(
+                bytes, hasContent ? ContentCoding(response.fields) : nil, isJSON: isJSON(response), collected.verdict(),
+                isDelimited: isDelimited || !hasContent, reading: context.rules.reading),
+            ContentExamination.Demands(
+                good, kept: kept, isGraphQL: subject.isGraphQL,
+                storedBytes: subject.found?.contentBytes,
+                makesTag: purpose == .store && makesTag(response),
+                limitBytes: context.rules.bufferLimitBytes))
+        if let findings = examination.findings(within: atOnceBytes) {
+            noteExamined(findings, comparison?.hash(of: bytes))
+            return .examined(decide(purpose, by: findings))
+        }
+        context.reporting.count(.examinedOffLoop)
+        context.examiner.worker.perform(bytes.count) {
+            let hash = comparison?.hash(of: bytes)
+            if let hash, let tag = comparison?.tag(for: hash) { return (ContentExamination.Findings(ownTag: tag), nil) }
+            return (examination.findings(), hash)
+        } then: { (findings: ContentExamination.Findings?, hash: (UInt64, UInt64)?) in
+            guard let findings else { return }
+            self.noteExamined(findings, hash)
+            self.handle(.examined(self.decide(purpose, by: findings)))
+        }
+        return nil
+    }
+
+    func makesTag(_ response: ResponseHead) -> Bool {
+        context.rules.makesEntityTags && CachePolicySettings.wantsOwnTag(response)
+    }
+
+    /// The entity tag computed for the stored response; nil if its tag comes from the upstream.
+    var ownTagOfFound: [UInt8]? {
+        guard let found = subject.found, found.metadata.flags.contains(.ownTag) else { return nil }
+        return found.withHead { Array(copying: $0.extracting(found.metadata.etag)) }
+    }
+
+    func comparison(with response: ResponseHead) -> ContentComparison? {
+        guard let found = subject.found,
+            repetition == .head || isJSON(response) && ContentCoding(response.fields) == .identity && makesTag(response)
+        else { return nil }
+        return context.examiner.comparison(with: found.contentNumber, tag: ownTagOfFound)
+    }
+
+    /// Remembers content that has the data of the stored response.
+    /// - Parameter hash: evaluated only for such content; nil if the content is not remembered.
+    func noteExamined(_ findings: ContentExamination.Findings, _ hash: @autoclosure () -> (UInt64, UInt64)?) {
+        guard let found = subject.found, findings.flaw == nil, !findings.isLenient, findings.decoded == nil, let tag = findings.ownTag,
+            tag == ownTagOfFound, let hash = hash()
+        else { return }
+        context.examiner.note(hash, as: found.contentNumber)
+    }
+
+    func decide(_ purpose: CollectedFor, by findings: ContentExamination.Findings) -> WholeDecision {
+        collected.findings = findings
+        // After a client's own write, an empty response is intended.
+        let isWanted = findings.fault == .emptyContent && subject.mayRescue && hasSeen(.afterOwnWrite)
+        return purpose.decide(
+            findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings),
+            mayFail: forwarded == nil ? subject.mayRescue && !isWanted : findings.isCut, context.rules.strictness)
+    }
+
+    /// JSON that RFC 8259 rejects never replaces a stored response with valid JSON.
+    func obstacle(of findings: ContentExamination.Findings) -> NotStoredReason? {
+        guard findings.isLenient, let response, let found = subject.found else { return nil }
+        let copy = found.withHead { LastGood.Copy(found.metadata, head: $0, beside: response) }
+        return LastGood.obstacle(response, isLenient: true, replacing: copy, strictness: context.rules.strictness)
+    }
+}
 
 public struct ContentExamination: Sendable {
     /// Content as received.

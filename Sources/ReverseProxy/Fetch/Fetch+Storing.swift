@@ -1,5 +1,5 @@
-// Calls of a fetch to the cache: whether a response may be stored, storing it, updating a confirmed one, and invalidating what a write has
-// changed. The cache decides about each.
+// Calls of a fetch to the cache besides storing a response: updating a confirmed one, invalidating what a write has changed, and resources
+// that are gone. The cache decides about each.
 
 import CachePolicy
 import Decisions
@@ -31,23 +31,9 @@ extension Fetch {
     /// Whether the response has a cache key.
     var hasCacheKey: Bool { subject.fetchTarget != nil || keysOfGet != nil }
 
-    func storageDecision(_ response: ResponseHead) -> StorageDecision {
-        guard !isOfConnectionUser else { return .forbidden(.connectionUser) }
-        if subject.head.method == .post, !hasCacheKey { takeKeyOfGet(response) }
-        guard let isPartitioned = subject.fetchTarget?.isPartitioned ?? keysOfGet?.isPartitioned, let cache = context.cache else {
-            return .forbidden(subject.notStored)
-        }
-        let control = keysOfGet == nil ? cache.control(response) : control(response, for: cache)
-        let decision = cache.decideStoring(
-            response, control, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found,
-            good: context.rules.good(for: subject), kept: context.rules.kept(for: subject))
-        if decision == .allowed { self.control = control }
-        return decision
-    }
-
     /// RFC 9110 §9.3.3: the response to a POST may be stored for later GETs if it has an explicit lifetime and a Content-Location equal to
     /// the target.
-    private func takeKeyOfGet(_ response: ResponseHead) {
+    func takeKeyOfGet(_ response: ResponseHead) {
         guard let cache = context.cache else { return }
         let control = control(response, for: cache)
         let hasLifetime =
@@ -56,39 +42,6 @@ extension Fetch {
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: context.rules.origin)
         else { return }
         keysOfGet = cache.keysOfGet(for: subject.head, by: subject.client)
-    }
-
-    /// Returns stored data that must be in memory before the cache processes the response; nil if all of it is.
-    /// - Parameters:
-    ///   - isUpdate: whether a stored response is updated.
-    ///   - loads: number of loads so far. Beyond a limit, the cache waits for the disk.
-    func missing(toStore response: ResponseHead, isUpdate: Bool, loads: Int) -> NotInMemory? {
-        guard let storableExchange, loads < ResponseCache.readLimit else { return nil }
-        return context.cache?.firstNotInMemory(storing: response.fields, for: storableExchange, isUpdate: isUpdate, now: context.loop.now)
-    }
-
-    /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
-    func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
-        guard let cache = context.cache else { return nil }
-        if repetition == .recorded, var metadata = repeatedMetadata, let fetchTarget = subject.fetchTarget {
-            let isOpen = cache.isOpen(head.fields, to: subject.head, isPartitioned: fetchTarget.isPartitioned)
-            if !isOpen { metadata.flags.remove(.isOpen) }
-            // The stored head is needed only for the client's conditions.
-            return (.stored, subject.head.asksForChange ? repeatedHead(metadata) : [], metadata)
-        }
-        guard let storableExchange else { return nil }
-        let findings = collected.findings
-        let control = control(head, for: cache)
-        // If the content must keep its coding, as with no-transform, it was decoded for the checks only.
-        let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control) ? nil : $0 }
-        var whole = WholeResponse(
-            head, control, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency,
-            isOfPOST: subject.fetchTarget == nil)
-        whole.isLenient = findings.isLenient
-        if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
-        let stored = cache.store(whole, for: storableExchange, at: context.loop.cacheTime)
-        rememberHead(asRepetition: stored.changedNothing && findings.decoded == nil)
-        return (stored.result, stored.head, stored.metadata)
     }
 
     /// Updates the stored response after a 304; nil if the 304 matches none.
@@ -101,6 +54,24 @@ extension Fetch {
         else { return nil }
         rememberHead(asRepetition: confirmed.changedNothing)
         return (confirmed.confirmation, confirmed.result)
+    }
+
+    /// Sends the stored response that the 304 confirms.
+    func confirm() {
+        guard let response else { return }
+        guard let confirmed = confirmStored(by: response) else { return fail(.fault(.unexpectedStatus, 304)) }
+        noteSuccess()
+        notePresent(response)
+        observeGood(confirmed.confirmation.metadata, confirmed.confirmation.head, confirmed.confirmation.found)
+        endFlight(FlightOutcome(confirmed.result))
+        finish { $0.fetchConfirmed(confirmed.confirmation) }
+    }
+
+    func rememberGoneAndDeliver(_ reason: NotStoredReason) {
+        guard let response else { return }
+        let isRemembered = rememberGone(response)
+        observeUnstored(response, .status)
+        deliver(response, .forbidden(reason)) { $0.isRememberedAsGone = isRemembered }
     }
 
     /// Updates the response stored for GET after a 200 to HEAD (RFC 9111 §4.3.5), independent of the other handling of that response.
@@ -175,25 +146,5 @@ extension Fetch {
     func notePresent(_ response: ResponseHead) {
         guard let found = subject.found, let cache = context.cache else { return }
         cache.notePresent(found, response, recency, for: subject.head, by: subject.scopes.client, at: context.loop.cacheTime)
-    }
-}
-
-extension FlightOutcome {
-    init(_ storage: StorageDecision) {
-        self =
-            switch storage {
-            case .allowed: .stored
-            case .forbidden(.outdated): .outdated
-            case .forbidden: .unshareable
-            }
-    }
-
-    init(_ result: ConfirmationResult) {
-        self =
-            switch result {
-            case .stored: .stored
-            case .outdated: .outdated
-            case .unshareable: .unshareable
-            }
     }
 }

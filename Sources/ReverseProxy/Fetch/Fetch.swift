@@ -16,7 +16,7 @@ import Upstream
 
 /// `@unchecked Sendable` because it is used on its shard's loop only; the worker and the store's readers only pass it and their results to
 /// that loop.
-final class Fetch: @unchecked Sendable {
+final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Reports made to the failure memory.
     struct Report {
         /// The response's status shows that the upstream is in trouble.
@@ -35,7 +35,7 @@ final class Fetch: @unchecked Sendable {
     /// Created on first use of `storableExchange`.
     var placed: StorableExchange?
     /// Content of the request. Released when the response is streamed, because the request is not sent again then.
-    private var body: RequestBody
+    var body: RequestBody
     /// The flight that this fetch leads. Its followers are notified once.
     var flight: Flight?
     /// Released when the fetch has reported its end, or when the client has disconnected.
@@ -55,9 +55,9 @@ final class Fetch: @unchecked Sendable {
     var control: ResponseCacheControl?
     /// True if the upstream authenticates the connection, or requests that; the response is then for this client only.
     var isOfConnectionUser: Bool
-    private(set) var collected = CollectedContent()
+    var collected = CollectedContent()
     /// With content that was examined before and had the data of the stored response; nil if the response cannot repeat it.
-    private var comparison: ContentComparison?
+    var comparison: ContentComparison?
     /// Number of the response head for comparison with later ones; nil if it is processed in full.
     var headNumber: UInt64?
     var repetition = Repetition.nothing
@@ -82,7 +82,7 @@ final class Fetch: @unchecked Sendable {
     var recency = Recency(
         order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))
     /// nil if tracing does not record the fetch, or once it has ended.
-    private var span: FetchSpan?
+    var span: FetchSpan?
 
     init(
         _ context: FetchContext, subject: borrowing DecidedRequest, body: RequestBody, receiver: borrowing any FetchReceiver
@@ -125,6 +125,76 @@ final class Fetch: @unchecked Sendable {
     }
 
     var clock: Int64 { context.loop.batchMilliseconds }
+    /// The operator's requirements on good responses, and for storing responses.
+    var good: GoodResponse { subject.head.method == .options ? GoodResponse() : context.rules.routes.good(on: subject.route) }
+    var kept: GoodResponse { subject.head.method == .options ? GoodResponse() : context.rules.routes.kept(on: subject.route) }
+
+    // MARK: Events of the transfer
+
+    /// Records the time when the request is sent. It may have waited for a connection, or be a retry.
+    func transferBegins(_ transfer: Transfer) { noteSending() }
+
+    func transfer(_ transfer: Transfer, informational head: ResponseHead) {
+        receiver?.fetchInformed(head.removingHopByHop())
+    }
+
+    func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
+        context.loop.assertOnLoop()
+        recency.responseTime = context.loop.now
+        context.reporting.countResponse(head, transfer.times)
+        address = transfer.address
+        if address > 0 { head = context.rules.withReferencesToFirstAddress(head, from: address) }
+        var upgrade: [UInt8]?
+        if head.status == 101 {
+            guard Upgrade.isAccepted(by: head, offered: transfer.request.fields) else {
+                return handle(.decided(.fail(.unexpectedStatus)))
+            }
+            upgrade = Array(head.fields.first(.upgrade) ?? [])
+        }
+        if ConnectionAuthentication.challenge(in: head.fields) != nil {
+            isOfConnectionUser = true
+            receiver?.fetchChallenged(transfer)
+        }
+        if LastGood.isTrouble(head.status) { noteTrouble(head) }
+        let hasUnwrittenMarks = invalidate(after: head)
+        identityWrite?.isRejected = head.status.rawValue / 100 == 4
+        identityWrite = nil
+        context.forgetIdentities(of: subject.head, after: head)
+        head.removeHopByHop()
+        if let upgrade { head.fields.append(.upgrade, upgrade) }
+        status = head.status
+        guard mustHold(hasUnwrittenMarks: hasUnwrittenMarks) else { return use(head, of: transfer) }
+        response = head
+        hold(transfer)
+    }
+
+    func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
+        context.reporting.countResponseBytes(bytes.count)
+        if let held { return held.content.append(copying: bytes) }
+        let fits = collected.bytes.count + bytes.count <= context.rules.bufferLimitBytes
+        handle(.contentArrived(bytes: bytes.count, fits: fits), content: bytes)
+    }
+
+    func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
+        if let held {
+            held.end = .ended(isDelimited: isDelimited)
+            return
+        }
+        handle(.transferEnded(isDelimited: isDelimited))
+    }
+
+    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
+        if let held {
+            held.end = .failed(error)
+            return
+        }
+        context.reporting.countUpstreamError(error)
+        // The end of a stream is no evidence about other requests.
+        if !report.isStream { note(error) }
+        handle(.transferFailed(error))
+    }
+
+    func transferDrained(_ transfer: Transfer) { receiver?.fetchDrained() }
 
     // MARK: The loop
 
@@ -148,9 +218,7 @@ final class Fetch: @unchecked Sendable {
         case .endStream: endStream()
         case .breakStream(let error): breakStream(error)
         case .examine(let purpose, let isDelimited): return examine(purpose, isDelimited: isDelimited)
-        case .load(let step):
-            noteComplete(step)
-            return load(for: step)
+        case .load(let step): return load(for: step)
         case .updateCache(.store): storeAndDeliver()
         case .updateCache(.confirm): confirm()
         case .updateCache(.rememberGone(let reason)): rememberGoneAndDeliver(reason)
@@ -196,11 +264,11 @@ final class Fetch: @unchecked Sendable {
         var facts = ResponseFacts(
             subject.head, sent: request.fields.known, response.status,
             copy: subject.found?.metadata,
-            mayRescue: subject.mayRescue, isLookedUp: hasCacheKey, good: subject.found == nil ? nil : context.rules.good(for: subject),
+            mayRescue: subject.mayRescue, isLookedUp: hasCacheKey, good: subject.found == nil ? nil : good,
             strictness: context.rules.strictness)
+        let isStreamRoute = context.rules.routes.stream(subject.head.pathAndQuery)
         facts.isStream =
-            response.status == 101
-            || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: context.rules.streams(subject.head))
+            response.status == 101 || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: isStreamRoute)
         facts.upstream = context.rules.origin
         func judge(_ head: Span<UInt8>) -> ResponseDecision? {
             facts.judge(response, beside: head, hasSharedRescue: hasSharedRescue, hasSeen)
@@ -217,12 +285,17 @@ final class Fetch: @unchecked Sendable {
                 examinedAtOnceBytes: context.rules.examinedAtOnceBytes, isExaminerFull: context.examiner.worker.isFull))
     }
 
-    /// Admits a stream if the limit on connections that streams occupy permits it.
-    private func admit(_ decision: ResponseDecision) -> ResponseDecision {
-        guard decision == .stream(.stream) else { return decision }
-        guard transfer?.becomeStream() ?? false else { return .refuseStream }
-        report.isStream = true
-        noteSuccess()
+    private func storageDecision(_ response: ResponseHead) -> StorageDecision {
+        guard !isOfConnectionUser else { return .forbidden(.connectionUser) }
+        if subject.head.method == .post, !hasCacheKey { takeKeyOfGet(response) }
+        guard let isPartitioned = subject.fetchTarget?.isPartitioned ?? keysOfGet?.isPartitioned, let cache = context.cache else {
+            return .forbidden(subject.notStored)
+        }
+        let control = keysOfGet == nil ? cache.control(response) : control(response, for: cache)
+        let decision = cache.decideStoring(
+            response, control, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found,
+            good: good, kept: kept)
+        if decision == .allowed { self.control = control }
         return decision
     }
 
@@ -243,7 +316,7 @@ final class Fetch: @unchecked Sendable {
         if purpose != .store {
             endFlight(.unshareable)
         } else if isTooLongForNodes(length ?? 0) {
-            endLeaseOfTooLong()
+            endLease(.eachNode)
         }
         collected = CollectedContent(context.rules.reading)
         comparison = purpose == .store ? comparison(with: response) : nil
@@ -255,137 +328,60 @@ final class Fetch: @unchecked Sendable {
     private func buffer(_ content: Span<UInt8>) {
         let before = collected.bytes.count
         collected.append(content, limit: context.rules.bufferLimitBytes)
-        if !isTooLongForNodes(before), isTooLongForNodes(collected.bytes.count) { endLeaseOfTooLong() }
+        if !isTooLongForNodes(before), isTooLongForNodes(collected.bytes.count) { endLease(.eachNode) }
         forwardCollected(since: before)
-    }
-
-    private func stream(length: Int?, _ reason: NotStoredReason) -> FetchMachine.Event? {
-        guard let response = response.take() else { return nil }
-        // A follower may meet this failure too. With this outcome it serves a stored response or sends its own request.
-        endFlight(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
-        // Whether the response is good is known only at its end, which may be much later.
-        context.coordination.health.reach(now: clock)
-        if isPresent(response.status) { notePresent(response) }
-        body = .none
-        observeUnstored(response, reason)
-        let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false
-        return isWanted ? nil : .unwanted
-    }
-
-    private func streamBuffered(followedBy content: Span<UInt8>) -> FetchMachine.Event? {
-        let buffered = collected.bytes
-        collected.removeAll()
-        if let unwanted = stream(length: nil, .tooLarge) { return unwanted }
-        receiver?.streamBrought(buffered.span.extracting((forwarded.take() ?? 0)...))
-        receiver?.streamBrought(content)
-        return nil
-    }
-
-    private func endStream() {
-        if !report.isStream { noteSuccess() }
-        finish { $0.streamEnded() }
-    }
-
-    private func breakStream(_ error: UpstreamError) {
-        span?.work.upstream.failure = .transfer(error)
-        finish { $0.streamBroke(error) }
     }
 
     // MARK: Complete responses
 
-    /// Examines collected content; long content is examined off the event loop.
-    private func examine(_ purpose: CollectedFor, isDelimited: Bool) -> FetchMachine.Event? {
-        guard let response else { return nil }
-        let (bytes, atOnceBytes) = (collected.bytes, context.rules.examinedAtOnceBytes)
-        let comparison = isDelimited ? comparison : nil
-        if bytes.count <= atOnceBytes, let comparison, comparison.isExpected, let tag = comparison.tag(for: comparison.hash(of: bytes)) {
-            if repetition == .head { repetition = .content }
-            return .examined(decide(purpose, by: ContentExamination.Findings(ownTag: tag)))
-        }
-        let hasContent = !response.status.forbidsContent
-        let examination = ContentExamination(
-            ContentExamination.Arrived(
-                bytes, hasContent ? ContentCoding(response.fields) : nil, isJSON: isJSON(response), collected.verdict(),
-                isDelimited: isDelimited || !hasContent, reading: context.rules.reading),
-            ContentExamination.Demands(
-                context.rules.good(for: subject), kept: context.rules.kept(for: subject), isGraphQL: subject.isGraphQL,
-                storedBytes: subject.found?.contentBytes,
-                makesTag: purpose == .store && makesTag(response),
-                limitBytes: context.rules.bufferLimitBytes))
-        if let findings = examination.findings(within: atOnceBytes) {
-            noteExamined(findings, comparison?.hash(of: bytes))
-            return .examined(decide(purpose, by: findings))
-        }
-        context.examineOffLoop(bytes.count) {
-            let hash = comparison?.hash(of: bytes)
-            if let hash, let tag = comparison?.tag(for: hash) { return (ContentExamination.Findings(ownTag: tag), nil) }
-            return (examination.findings(), hash)
-        } then: { (findings: ContentExamination.Findings?, hash: (UInt64, UInt64)?) in
-            guard let findings else { return }
-            self.noteExamined(findings, hash)
-            self.handle(.examined(self.decide(purpose, by: findings)))
-        }
-        return nil
-    }
-
-    private func makesTag(_ response: ResponseHead) -> Bool {
-        context.rules.makesEntityTags && CachePolicySettings.wantsOwnTag(response)
-    }
-
-    /// The entity tag computed for the stored response; nil if its tag comes from the upstream.
-    private var ownTagOfFound: [UInt8]? {
-        guard let found = subject.found, found.metadata.flags.contains(.ownTag) else { return nil }
-        return found.withHead { Array(copying: $0.extracting(found.metadata.etag)) }
-    }
-
-    private func comparison(with response: ResponseHead) -> ContentComparison? {
-        guard let found = subject.found,
-            repetition == .head || isJSON(response) && ContentCoding(response.fields) == .identity && makesTag(response)
-        else { return nil }
-        return context.examiner.comparison(with: found.contentNumber, tag: ownTagOfFound)
-    }
-
-    /// Remembers content that has the data of the stored response.
-    /// - Parameter hash: evaluated only for such content; nil if the content is not remembered.
-    private func noteExamined(_ findings: ContentExamination.Findings, _ hash: @autoclosure () -> (UInt64, UInt64)?) {
-        guard let found = subject.found, findings.flaw == nil, !findings.isLenient, findings.decoded == nil, let tag = findings.ownTag,
-            tag == ownTagOfFound, let hash = hash()
-        else { return }
-        context.examiner.note(hash, as: found.contentNumber)
-    }
-
-    private func decide(_ purpose: CollectedFor, by findings: ContentExamination.Findings) -> WholeDecision {
-        collected.findings = findings
-        // After a client's own write, an empty response is intended.
-        let isWanted = findings.fault == .emptyContent && subject.mayRescue && hasSeen(.afterOwnWrite)
-        return purpose.decide(
-            findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings),
-            mayFail: forwarded == nil ? subject.mayRescue && !isWanted : findings.isCut, context.rules.strictness)
-    }
-
-    /// JSON that RFC 8259 rejects never replaces a stored response with valid JSON.
-    private func obstacle(of findings: ContentExamination.Findings) -> NotStoredReason? {
-        guard findings.isLenient, let response, let found = subject.found else { return nil }
-        let copy = found.withHead { LastGood.Copy(found.metadata, head: $0, beside: response) }
-        return LastGood.obstacle(response, isLenient: true, replacing: copy, strictness: context.rules.strictness)
-    }
-
-    /// Reports the success of a complete response, except for a 304: only the cache determines whether it confirms a stored response.
-    private func noteComplete(_ step: FetchMachine.CacheStep) {
-        switch step {
-        case .store: noteWhole()
-        case .rememberGone: noteSuccess()
-        case .confirm: break
-        }
-    }
-
     /// - Parameter loads: number of loads so far.
     /// - Returns: nil while data is loaded from disk. Nearly always it is in memory.
     private func load(for step: FetchMachine.CacheStep, loads: Int = 0) -> FetchMachine.Event? {
-        if loads == 0, recordRepetition(step) { return .loaded }
+        if loads == 0 {
+            switch step {
+            case .store: noteWhole()
+            case .rememberGone: noteSuccess()
+            // Only the cache determines whether a 304 confirms a stored response.
+            case .confirm: break
+            }
+            if recordRepetition(step) { return .loaded }
+        }
         guard let response, let missing = missing(toStore: response, isUpdate: step == .confirm, loads: loads) else { return .loaded }
         context.cache?.load(missing, on: context.loop) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
         return nil
+    }
+
+    /// Returns stored data that must be in memory before the cache processes the response; nil if all of it is.
+    /// - Parameters:
+    ///   - isUpdate: whether a stored response is updated.
+    ///   - loads: number of loads so far. Beyond a limit, the cache waits for the disk.
+    func missing(toStore response: ResponseHead, isUpdate: Bool, loads: Int) -> NotInMemory? {
+        guard let storableExchange, loads < ResponseCache.readLimit else { return nil }
+        return context.cache?.firstNotInMemory(storing: response.fields, for: storableExchange, isUpdate: isUpdate, now: context.loop.now)
+    }
+
+    /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
+    private func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
+        guard let cache = context.cache else { return nil }
+        if repetition == .recorded, var metadata = repeatedMetadata, let fetchTarget = subject.fetchTarget {
+            let isOpen = cache.isOpen(head.fields, to: subject.head, isPartitioned: fetchTarget.isPartitioned)
+            if !isOpen { metadata.flags.remove(.isOpen) }
+            // The stored head is needed only for the client's conditions.
+            return (.stored, subject.head.asksForChange ? repeatedHead(metadata) : [], metadata)
+        }
+        guard let storableExchange else { return nil }
+        let findings = collected.findings
+        let control = control(head, for: cache)
+        // If the content must keep its coding, as with no-transform, it was decoded for the checks only.
+        let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control) ? nil : $0 }
+        var whole = WholeResponse(
+            head, control, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency,
+            isOfPOST: subject.fetchTarget == nil)
+        whole.isLenient = findings.isLenient
+        if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
+        let stored = cache.store(whole, for: storableExchange, at: context.loop.cacheTime)
+        rememberHead(asRepetition: stored.changedNothing && findings.decoded == nil)
+        return (stored.result, stored.head, stored.metadata)
     }
 
     private func storeAndDeliver() {
@@ -402,24 +398,6 @@ final class Fetch: @unchecked Sendable {
         }
     }
 
-    /// Sends the stored response that the 304 confirms.
-    private func confirm() {
-        guard let response else { return }
-        guard let confirmed = confirmStored(by: response) else { return fail(.fault(.unexpectedStatus, 304)) }
-        noteSuccess()
-        notePresent(response)
-        observeGood(confirmed.confirmation.metadata, confirmed.confirmation.head, confirmed.confirmation.found)
-        endFlight(FlightOutcome(confirmed.result))
-        finish { $0.fetchConfirmed(confirmed.confirmation) }
-    }
-
-    private func rememberGoneAndDeliver(_ reason: NotStoredReason) {
-        guard let response else { return }
-        let isRemembered = rememberGone(response)
-        observeUnstored(response, .status)
-        deliver(response, .forbidden(reason)) { $0.isRememberedAsGone = isRemembered }
-    }
-
     private func deliverUnstored(_ reason: NotStoredReason, _ fault: UpstreamFault?) {
         guard let response else { return }
         if fault == nil { noteWhole() }
@@ -428,7 +406,7 @@ final class Fetch: @unchecked Sendable {
     }
 
     /// - Parameter isOvertaken: whether the response is not stored because a write or a purge followed its request.
-    private func deliver(
+    func deliver(
         _ response: ResponseHead, _ storage: StorageDecision, isOvertaken: Bool = false, _ complete: (inout FetchedResponse) -> Void
     ) {
         let shown = AcceptedCoding.shown(response, collected.bytes, decoded: collected.findings.decoded, to: subject.head)
@@ -440,20 +418,20 @@ final class Fetch: @unchecked Sendable {
         finish { $0.fetchBrought(fetched) }
     }
 
-    private func noteWhole() {
+    func noteWhole() {
         noteSuccess()
         if let response, isPresent(response.status) { notePresent(response) }
     }
 
     /// Whether the status shows that the resource of the stored response exists. A 204 or 205 shows it only if the stored response has that
     /// status.
-    private func isPresent(_ status: Status) -> Bool {
+    func isPresent(_ status: Status) -> Bool {
         guard status == 204 || status == 205 else { return status.isSuccessful }
         return subject.found?.metadata.status == status
     }
 
     /// Whether the content is checked as JSON. If Content-Type is missing, the stored response determines that.
-    private func isJSON(_ head: ResponseHead) -> Bool {
+    func isJSON(_ head: ResponseHead) -> Bool {
         // Only the fields of a preflight's response matter, not its content type. A 205 has no content (RFC 9110 §15.3.6).
         subject.head.method != .options && head.status != 205
             && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
@@ -461,10 +439,10 @@ final class Fetch: @unchecked Sendable {
 
     // MARK: The end
 
-    private func fail(_ fault: UpstreamFault) { fail(.fault(fault, status ?? 502)) }
+    func fail(_ fault: UpstreamFault) { fail(.fault(fault, status ?? 502)) }
 
     /// Ends the fetch without a usable response.
-    private func fail(_ failure: FetchFailure) {
+    func fail(_ failure: FetchFailure) {
         span?.work.upstream.failure = failure
         observeFailure(failure)
         if isOutage(failure), let found = subject.found { context.cache?.noteFailed(found, at: context.loop.cacheTime) }
@@ -482,13 +460,13 @@ final class Fetch: @unchecked Sendable {
     }
 
     /// Reports the end to the receiver and releases it.
-    private func finish(_ notify: (any FetchReceiver) -> Void) {
+    func finish(_ notify: (any FetchReceiver) -> Void) {
         slot = nil
         endSpan()
         if let receiver = receiver.take() { notify(receiver) }
     }
 
-    private func endSpan(isAbandoned: Bool = false) {
+    func endSpan(isAbandoned: Bool = false) {
         guard let span = span.take() else { return }
         span.work.isAbandoned = isAbandoned
         span.work.upstream.note(self)

@@ -36,8 +36,9 @@ final class FetchContext {
 /// Settings and routes of an API that its fetches use.
 struct FetchRules {
     private let api: APIState
+    let routes: Routes
 
-    init(_ api: APIState) { self.api = api }
+    init(_ api: APIState) { (self.api, routes) = (api, api.routes) }
 
     var strictness: Strictness { api.settings.policy.strictness }
     var reading: JSONReading { api.settings.policy.reading }
@@ -54,30 +55,14 @@ struct FetchRules {
     var traffic: ObservedTraffic? { api.traffic }
     var identityTables: [LookedUpIdentities] { api.process.identityTables.all }
 
-    /// Soft deadline of the route in milliseconds; 0 means no limit.
-    func rescueAfter(_ route: Int) -> Int64 { api.routes.all[route].rescueAfter }
-
-    /// Whether responses to the request are streamed.
-    func streams(_ head: RequestHead) -> Bool { api.routes.stream(head.pathAndQuery) }
-
-    /// The operator's requirements on good responses.
-    func good(for request: DecidedRequest) -> GoodResponse {
-        request.head.method == .options ? GoodResponse() : api.routes.good(on: request.route)
-    }
-
-    /// The operator's requirements for storing responses.
-    func kept(for request: DecidedRequest) -> GoodResponse {
-        request.head.method == .options ? GoodResponse() : api.routes.kept(on: request.route)
-    }
-
     /// Returns what a write invalidates, in addition to paths that its response names.
-    func invalidation(by head: RequestHead) -> (sparesTarget: Bool, hasCollection: Bool) { api.routes.invalidation(by: head.pathAndQuery) }
+    func invalidation(by head: RequestHead) -> (sparesTarget: Bool, hasCollection: Bool) { routes.invalidation(by: head.pathAndQuery) }
 
-    func sharedRescueMode(_ head: RequestHead) -> SharedRescueMode { api.routes.sharedRescueMode(head.pathAndQuery) }
+    func sharedRescueMode(_ head: RequestHead) -> SharedRescueMode { routes.sharedRescueMode(head.pathAndQuery) }
 
     /// Records which permission a good response gives to the request's origin. Ignores a 304, because it may omit the CORS fields.
     func noteGrant(_ response: ResponseHead, to head: RequestHead) {
-        guard let origin = head.fields.first(.origin), head.method != .options, api.routes.crossOrigin(head.pathAndQuery) == nil
+        guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil
         else { return }
         let word = OriginDecision(response.fields, to: origin)
         if response.status.isSuccessful || (response.status == 304 && word.grant != nil) { api.grants.note(word, to: head) }
@@ -103,28 +88,6 @@ struct FetchRules {
 }
 
 extension FetchContext {
-    // MARK: Reports
-
-    func noteSuccess(of request: DecidedRequest, began: Int64) {
-        let now = loop.batchMilliseconds
-        coordination.health.succeed(request.scopes, took: now - began, limit: rules.rescueAfter(request.route), now: now)
-        healthChecks?.note(request, fails: false)
-    }
-
-    func noteFailure(of request: DecidedRequest, _ cause: FailureCause, began: Int64) {
-        let now = loop.batchMilliseconds
-        guard request.isReading else { return coordination.health.failWriting(request.scopes, cause, began: began, now: now) }
-        coordination.health.fail(request.scopes, cause, began: began, now: now)
-        healthChecks?.note(request, fails: true)
-    }
-
-    /// - Parameter bytes: length of the content.
-    func examineOffLoop<Result: Sendable>(
-        _ bytes: Int, _ examine: @escaping @Sendable () -> Result, then: @escaping @Sendable (Result) -> Void
-    ) {
-        reporting.count(.examinedOffLoop)
-        examiner.worker.perform(bytes, examine, then: then)
-    }
 
     // MARK: Identities
 
@@ -137,7 +100,7 @@ extension FetchContext {
     }
 
     /// Discards the remembered identities of a request's tokens after a 401 or a new credential.
-    func noteIdentity(_ response: ResponseHead, to head: RequestHead) {
+    func forgetIdentities(of head: RequestHead, after response: ResponseHead) {
         guard response.status == 401 || response.fields.contains(.setCookie), let cache else { return }
         let tables = rules.identityTables
         guard !tables.isEmpty, response.status == 401 || cache.keyMaker.areCredentialsChanged(by: response.fields) else { return }
