@@ -85,11 +85,6 @@ final class ByteStream {
         return .ended(isClean: count == 0)
     }
 
-    /// Sends bytes of the array from `start` on. At least one must be left.
-    func send(_ bytes: [UInt8], from start: Int) -> Sent {
-        bytes.withUnsafeBytes { send(UnsafeRawBufferPointer(rebasing: $0[start...])) }
-    }
-
     /// Sends some of the bytes. There must be at least one.
     func send(_ bytes: UnsafeRawBufferPointer) -> Sent {
         if let tls { return tls.send(bytes) }

@@ -49,7 +49,7 @@ final class ConnectionAttempt: EventHandler {
         isApart = transfer?.isSeparated ?? false
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
-        transfer?.noteConnecting()
+        transfer?.note(.connectionBegan)
         // The task retains this attempt until it has called the closure.
         let task = connections.connector.connect(to: connections.lastAddresses) { [self] result in connected(result) }
         if let task {
@@ -76,7 +76,7 @@ final class ConnectionAttempt: EventHandler {
         transfers.append(transfer)
         if transfer.joining == .no { transfer.joining = .joined }
         transfer.carrier = .attempt(self)
-        transfer.noteConnecting()
+        transfer.note(.connectionBegan)
     }
 
     /// Removes at most `count` requests, which then use another connection. The attempt continues.

@@ -164,18 +164,16 @@ struct ConnectionQueue<Element> {
     /// Takes the shares for a request that need not wait.
     /// - Returns: false if one of the shares is full; none is held then.
     mutating func take(_ wanted: ConnectionShares) -> Bool {
-        if wanted.count == 1 { return take(wanted[0]) }
+        // A single share is looked up once.
+        if wanted.count == 1 {
+            let known = known(wanted[0])
+            guard hasCapacity(wanted[0], known) else { return false }
+            running += 1
+            known.held += 1
+            return true
+        }
         for share in wanted where !hasCapacity(share) { return false }
         hold(wanted)
-        return true
-    }
-
-    /// Fast path for a single share, which is looked up once.
-    private mutating func take(_ wanted: ConnectionShare) -> Bool {
-        let known = known(wanted)
-        guard hasCapacity(wanted, known) else { return false }
-        running += 1
-        known.held += 1
         return true
     }
 

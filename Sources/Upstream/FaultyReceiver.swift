@@ -56,7 +56,7 @@ final class FaultyReceiver: TransferReceiver {
         fields.append(.contentLength, String(text.utf8.count))
         fields.append(.cacheControl, "no-store")
         transfer.take(final: ResponseHead(status: status, fields: fields))
-        if transfer.request.method != .head { transfer.take(content: Array(text.utf8).span) }
+        if transfer.request.method != .head { transfer.receiver?.transfer(transfer, content: Array(text.utf8).span) }
         transfer.end(.whole(isDelimited: true))
     }
 

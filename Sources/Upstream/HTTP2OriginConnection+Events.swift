@@ -26,7 +26,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
             exchange.held?.append(copying: content)
         } else if exchange.transfer.offerContent() {
             session.consumeStream(bytes.count, on: stream)
-            exchange.transfer.take(content: content)
+            exchange.transfer.receiver?.transfer(exchange.transfer, content: content)
         } else {
             exchange.held = []
             exchange.held?.append(copying: content)
@@ -62,7 +62,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         exchange.held = nil
         connections.noteResumed(exchange.transfer)
         if exchanges[exchange.stream] === exchange { session.consumeStream(bytes.count, on: exchange.stream) }
-        exchange.transfer.take(content: bytes.span)
+        exchange.transfer.receiver?.transfer(exchange.transfer, content: bytes.span)
         queueFlush()
         if exchange.hasEnded, !exchange.transfer.hasEnded { complete(exchange) }
     }
@@ -125,7 +125,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
 
     func sentRequest(on stream: Int32) {
         exchanges[stream]?.isSent = true
-        exchanges[stream]?.transfer.noteSent()
+        exchanges[stream]?.transfer.note(.bytesSent)
     }
 
     func offerContent(of stream: Int32, limit: Int) -> HTTP2ContentOffer {

@@ -83,7 +83,7 @@ final class OriginConnection: EventHandler {
         state = .chosen(transfer)
         transfer.carrier = .connection(self)
         // The request has a connection and no longer waits.
-        transfer.noteConnecting()
+        transfer.note(.connectionBegan)
         connections.sendAtEndOfBatch(self)
     }
 
@@ -192,11 +192,11 @@ final class OriginConnection: EventHandler {
         var left = Self.sentBytesPerEvent
         // The rest is sent when the socket is next reported as writable.
         sending: while fillOutput(from: transfer), left > 0 {
-            switch stream.send(output.bytes, from: output.sent) {
+            switch output.bytes.withUnsafeBytes({ stream.send(UnsafeRawBufferPointer(rebasing: $0[output.sent...])) }) {
             case .bytes(let count):
                 output.noteSent(count)
                 left -= count
-                transfer.noteSent()
+                transfer.note(.bytesSent)
             case .wantsWrite: break sending
             case .wantsRead:
                 writeWaitsForRead = true
@@ -283,7 +283,7 @@ final class OriginConnection: EventHandler {
                     return fail(.error, UpstreamError(.protocolError, .unprovenHTTP1))
                 }
                 transfer.take(final: head)
-            case .content(let range): transfer.take(content: bytes.extracting(range))
+            case .content(let range): transfer.receiver?.transfer(transfer, content: bytes.extracting(range))
             case .end(let hasSurplus): return complete(transfer, isDelimited: true, hasSurplus: hasSurplus)
             case .refused(.surplus): return fail(.surplus, UpstreamError(.surplus))
             case .refused(.chunks(let problem)): return fail(.error, UpstreamError(.protocolError, .chunks(problem)))
@@ -330,24 +330,23 @@ final class OriginConnection: EventHandler {
             close(.surplus)
         } else if reader.isPersistent, output.isAllSent {
             wasUsed = true
-            keep()
+            if let owner {
+                owner.keep(self)
+            } else if isSignedIn {
+                close(.ownerGone)
+            } else {
+                connections.keep(self)
+            }
         } else {
             close(reader.isPersistent ? .error : .closedByPeer)
         }
         transfer.end(.whole(isDelimited: isDelimited))
     }
 
-    private func keep() {
-        if let owner { owner.keep(self) } else { returnToPool() }
-    }
-
     /// Detaches the connection from its owner. An active request continues.
     func leaveOwner() {
         owner = nil
-        if case .idle = state { returnToPool() }
-    }
-
-    private func returnToPool() {
+        guard case .idle = state else { return }
         if isSignedIn { close(.ownerGone) } else { connections.keep(self) }
     }
 
@@ -356,5 +355,20 @@ final class OriginConnection: EventHandler {
         release(transfer)
         close(cause)
         transfer.end(.failed(error))
+    }
+}
+
+extension OriginConnections {
+    /// Schedules the connection's request to be sent at the end of the batch of events.
+    func sendAtEndOfBatch(_ connection: OriginConnection) {
+        if chosen.isEmpty { loop.atEndOfBatch { self.sendChosen() } }
+        chosen.append(connection)
+    }
+
+    private func sendChosen() {
+        // Connections selected meanwhile are sent next. Both arrays keep their memory.
+        swap(&chosen, &sending)
+        for connection in sending { connection.sendChosen() }
+        sending.removeAll(keepingCapacity: true)
     }
 }

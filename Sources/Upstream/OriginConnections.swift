@@ -25,9 +25,9 @@ final class OriginConnections {
     /// Idle connections. The last one is used next; those that must pause are at the front.
     private(set) var idle: [OriginConnection] = []
     /// Connections with requests to be sent at the end of the batch of events.
-    private var chosen: [OriginConnection] = []
+    var chosen: [OriginConnection] = []
     /// Connections of the batch that is being sent.
-    private var sending: [OriginConnection] = []
+    var sending: [OriginConnection] = []
     /// Number of connections of both HTTP versions: those being established for a request, in use, or idle.
     private(set) var count = 0
     private var waiting: ConnectionQueue<Transfer>
@@ -92,7 +92,7 @@ final class OriginConnections {
     /// Queues a request again after its connection ended without a response.
     func startAgain(_ transfer: Transfer) {
         transfer.connections = self
-        transfer.noteQueuedAgain()
+        transfer.note(.queuedAgain)
         enterQueue(transfer)
         serveWaiting()
     }
@@ -260,19 +260,6 @@ final class OriginConnections {
             return connection
         }
         return nil
-    }
-
-    /// Schedules the connection's request to be sent at the end of the batch of events.
-    func sendAtEndOfBatch(_ connection: OriginConnection) {
-        if chosen.isEmpty { loop.atEndOfBatch { self.sendChosen() } }
-        chosen.append(connection)
-    }
-
-    private func sendChosen() {
-        // Connections selected meanwhile are sent next. Both arrays keep their memory.
-        swap(&chosen, &sending)
-        for connection in sending { connection.sendChosen() }
-        sending.removeAll(keepingCapacity: true)
     }
 
     private func writeLimit(_ connection: OriginConnection) -> Int64 {

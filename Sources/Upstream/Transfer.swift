@@ -179,13 +179,7 @@ public final class Transfer {
     var isStream: Bool { progress.isStream }
     var hasEnded: Bool { progress.hasEnded }
 
-    private func note(_ event: TransferProgress.Event) { _ = progress.handle(event, at: client.coarseNow) }
-
-    /// Called when a connection is being established for the transfer.
-    func noteConnecting() { note(.connectionBegan) }
-
-    /// Called when the request will be sent again on another connection.
-    func noteQueuedAgain() { note(.queuedAgain) }
+    func note(_ event: TransferProgress.Event) { _ = progress.handle(event, at: client.coarseNow) }
 
     /// Called when a connection is available and the request is sent.
     /// - Parameter connection: times of the connection's phases; other times are ignored.
@@ -195,9 +189,6 @@ public final class Transfer {
         times.sent = elapsed
         note(.sendingBegan)
     }
-
-    /// Called when bytes of the request were sent.
-    func noteSent() { note(.bytesSent) }
 
     /// Takes the next piece of the request's content. If none is available, the connection is notified later.
     func takeContent(into output: inout [UInt8]) -> PendingContent.Piece {
@@ -256,8 +247,6 @@ public final class Transfer {
     func offerContent() -> Bool {
         if case .holdBack = progress.handle(.contentCame, at: client.coarseNow) { false } else { true }
     }
-
-    func take(content bytes: Span<UInt8>) { receiver?.transfer(self, content: bytes) }
 
     // MARK: Ends
 

@@ -136,7 +136,9 @@ public final class UpstreamClient {
         active.append(transfer)
         counters[.upstreamActive] += 1
         transfer.request.owned?.requestBegan()
-        startSweeping()
+        guard !isSweeping else { return }
+        isSweeping = true
+        loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 
     /// Establishes a connection in the background, within the connect timeout, and keeps it for a later request if the limit allows.
@@ -197,12 +199,6 @@ public final class UpstreamClient {
 
     // MARK: Timeouts
 
-    private func startSweeping() {
-        guard !isSweeping else { return }
-        isSweeping = true
-        loop.schedule(after: Self.sweepInterval) { self.sweep() }
-    }
-
     private func sweep() {
         isSweeping = false
         guard !isClosed else { return }
@@ -213,6 +209,8 @@ public final class UpstreamClient {
         }
         for (transfer, error) in overdue { transfer.giveUp(error) }
         for one in connections { one.sweep(at: coarseNow) }
-        if !active.isEmpty { startSweeping() }
+        guard !active.isEmpty, !isSweeping else { return }
+        isSweeping = true
+        loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 }
