@@ -95,6 +95,12 @@ extension ClientConnection {
         finishIfSent()
     }
 
+    /// Responds to a request that the receiver recognized in `repeated`.
+    public func sendAgain(_ response: CompleteResponse, endingWith line: [UInt8]?) {
+        beginRepeated()
+        sendComplete(response, endingWith: line)
+    }
+
     private func queue(
         _ head: Span<UInt8>, _ connectionLine: StaticString, _ lines: Span<UInt8>, _ framingLine: StaticString = ""
     ) {
@@ -317,6 +323,20 @@ extension ClientConnection {
         closeNow()
         guard let exchange else { return }
         table.loop.atEndOfBatch { exchange.clientLeft() }
+    }
+}
+
+extension ClientConnections {
+    func pushAtEndOfBatch(_ connection: any AcceptedConnection) {
+        if pushing.isEmpty { loop.atEndOfBatch { self.pushAll() } }
+        pushing.append(connection)
+    }
+
+    private func pushAll() {
+        // Output that is queued meanwhile waits for the next batch. Both arrays keep their memory.
+        swap(&pushing, &pushed)
+        for connection in pushed { connection.pushNow() }
+        pushed.removeAll(keepingCapacity: true)
     }
 }
 

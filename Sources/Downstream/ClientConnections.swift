@@ -48,9 +48,9 @@ public final class ClientConnections {
     /// Listeners that have stopped accepting until other connections end.
     private var paused: [Listener] = []
     /// Connections with output to be sent at the end of the batch of events.
-    private var pushing: [any AcceptedConnection] = []
+    var pushing: [any AcceptedConnection] = []
     /// Connections of the batch that is being sent.
-    private var pushed: [any AcceptedConnection] = []
+    var pushed: [any AcceptedConnection] = []
 
     /// Memory of small sent responses, reused for the next ones, because allocating such sizes is slow.
     private var spareOutput: [[UInt8]] = []
@@ -212,18 +212,6 @@ public final class ClientConnections {
         guard spareOutput.count < Self.spareLimit else { return }
         bytes.removeAll(keepingCapacity: true)
         spareOutput.append(bytes)
-    }
-
-    func pushAtEndOfBatch(_ connection: any AcceptedConnection) {
-        if pushing.isEmpty { loop.atEndOfBatch { self.pushAll() } }
-        pushing.append(connection)
-    }
-
-    private func pushAll() {
-        // Output that is queued meanwhile waits for the next batch. Both arrays keep their memory.
-        swap(&pushing, &pushed)
-        for connection in pushed { connection.pushNow() }
-        pushed.removeAll(keepingCapacity: true)
     }
 
     /// Deadline of a timeout that starts now. Includes a sweep interval, so that the timeout never expires early, however old `coarseNow`
