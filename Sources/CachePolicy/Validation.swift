@@ -3,15 +3,19 @@
 import HTTPCore
 
 public enum Validation {
-    /// Replaces the client's conditions by the stored validators. The client's conditions are evaluated against the result afterwards.
+    /// Replaces the client's conditions by the stored validators. The client's conditions are evaluated against the result afterwards. A
+    /// Last-Modified in the second of the response is not used alone: the content may have changed in this second (RFC 9110 §8.8.2.2).
     public static func addConditions(to fields: inout Fields, stored: StoredMetadata, head: Span<UInt8>) {
         removeConditions(from: &fields)
-        if !stored.flags.contains(.ownTag), let tag = slice(head, stored.etag) {
+        let tag = stored.flags.contains(.ownTag) ? nil : slice(head, stored.etag)
+        if let tag {
             // The upstream knows the tag in its original, strong form.
             let original = stored.flags.contains(.weakenedETag) ? Array(tag.dropFirst(2)) : tag
             fields.append(.ifNoneMatch, original)
         }
-        if let date = slice(head, stored.lastModified) { fields.append(.ifModifiedSince, date) }
+        guard let date = slice(head, stored.lastModified) else { return }
+        let seconds = tag == nil ? HTTPDate.parse(date[...], now: stored.date.seconds) : nil
+        if seconds ?? .min < stored.date.seconds { fields.append(.ifModifiedSince, date) }
     }
 
     public static func removeConditions(from fields: inout Fields) {

@@ -336,6 +336,22 @@ struct ValidationTests {
         #expect(String(decoding: made.bytes, as: UTF8.self).contains("ETag: W/\"x\"\r\n"))
         #expect(!String(decoding: made.bytes, as: UTF8.self).contains("gzip"))
     }
+
+    @Test(
+        "a Last-Modified in the second of the response is not sent as the only condition",
+        arguments: [
+            ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nDate: Sun, 06 Nov 1994 08:49:38 GMT", true),
+            ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nDate: Sun, 06 Nov 1994 08:49:37 GMT", false),
+            ("Last-Modified: Sun, 06 Nov 1994 08:49:38 GMT\nDate: Sun, 06 Nov 1994 08:49:37 GMT", false),
+            ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nDate: Sun, 06 Nov 1994 08:49:37 GMT\nETag: \"x\"", true),
+            ("Last-Modified: yesterday\nDate: Sun, 06 Nov 1994 08:49:37 GMT", true),
+        ])
+    func lastModified(_ lines: String, isSent: Bool) {
+        let made = make(lines)
+        var asked = Fields()
+        Validation.addConditions(to: &asked, stored: made.metadata, head: made.bytes.span)
+        #expect(asked.contains(.ifModifiedSince) == isSent)
+    }
 }
 
 @Suite("Invalidation (RFC 9111 §4.4) and Vary (§4.1)")
