@@ -15,6 +15,8 @@ extension AccessRefusal {
         case .noCertificate: "its route requires a client certificate, and the connection has no verified one"
         case .requestsPerAddress: "too many requests of the client's address were active, and no fresh response is stored"
         case .userOverHTTP2: "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and the client used HTTP/2"
+        case .userBehindProxy:
+            "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and it came from a trusted proxy or a Unix socket"
         case .userAtHTTP2Upstream:
             "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and the upstream accepts HTTP/2 only"
         case .userConnections: "the client, or all clients together, reached the limit of authenticated upstream connections"
@@ -51,6 +53,8 @@ extension AccessRefusal {
         case .requestsPerAddress:
             WhyAdvice("limits.requests_per_address", "is the maximum number of concurrent upstream requests of one address")
         case .userOverHTTP2: WhyAdvice("listen.http2", "false: clients use HTTP/1.1 on this TLS listener")
+        case .userBehindProxy:
+            WhyAdvice("listen.proxy_protocol", "true: a TCP load balancer opens one connection for each client, and states its address")
         case .userAtHTTP2Upstream: WhyAdvice("upstream.http2", "auto or off: such requests use HTTP/1.1 connections")
         case .userConnections:
             WhyAdvice(

@@ -23,6 +23,8 @@ public enum AccessRefusal: String, Error, CaseIterable {
     case requestsPerAddress = "requests_per_address"
     /// The request would authenticate an upstream connection (NTLM, Negotiate, Kerberos), but the client uses HTTP/2.
     case userOverHTTP2 = "connection_user_http2"
+    /// The request would authenticate an upstream connection, but the client connection is a proxy's, or its client is unknown.
+    case userBehindProxy = "connection_user_proxy"
     /// The request would authenticate an upstream connection, but only HTTP/2 is used to the upstream.
     case userAtHTTP2Upstream = "connection_user_http2_upstream"
     /// The request would authenticate an upstream connection, but the client, or all clients together, have reached the limit of such
@@ -36,7 +38,7 @@ public enum AccessRefusal: String, Error, CaseIterable {
         case .misdirected, .otherScheme, .otherCertificate: 421
         case .noAPI: 404
         case .requestsPerAddress: 429
-        case .userOverHTTP2, .userAtHTTP2Upstream: 502
+        case .userOverHTTP2, .userBehindProxy, .userAtHTTP2Upstream: 502
         case .userConnections: 503
         }
     }
@@ -57,6 +59,8 @@ public enum AccessRefusal: String, Error, CaseIterable {
         case .requestsPerAddress: "Too many requests from this address are active."
         case .userOverHTTP2:
             "NTLM, Negotiate and Kerberos authenticate a connection, and HTTP/2 carries several requests on each: use HTTP/1.1."
+        case .userBehindProxy:
+            "NTLM, Negotiate and Kerberos authenticate a connection, and a proxy may send requests of several clients on each."
         case .userAtHTTP2Upstream:
             "NTLM, Negotiate and Kerberos authenticate a connection, and the upstream is reached over shared HTTP/2 connections only."
         case .userConnections:
@@ -71,7 +75,7 @@ public enum AccessRefusal: String, Error, CaseIterable {
         // Idle connections are closed after a minute, so a retry may succeed then.
         case .userConnections: 60
         case .address, .misdirected, .noAPI, .outside, .notProxied, .otherScheme, .otherCertificate, .noCertificate, .userOverHTTP2,
-            .userAtHTTP2Upstream:
+            .userBehindProxy, .userAtHTTP2Upstream:
             nil
         }
     }

@@ -37,9 +37,6 @@ public final class OwnedConnection: @unchecked Sendable {
 
     public func belongs(to upstream: UpstreamClient) -> Bool { self.upstream === upstream }
 
-    /// Whether the object holds no state and no connection, so that it can be dropped.
-    public var isUnused: Bool { !isSignedIn && running == 0 && permit == nil }
-
     /// Whether the connection is only set aside and may be given up for an authenticated one.
     var isOnlySetAside: Bool { !isSignedIn && running == 0 && permit != nil }
 

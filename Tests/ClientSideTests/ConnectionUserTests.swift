@@ -333,15 +333,74 @@ struct ConnectionUserTests {
         #expect(other.get("/public/a")?.text == Self.nobody)
     }
 
-    @Test("clients behind one trusted proxy connection are bound separately")
-    func trustedProxy() throws {
-        let trusted = NetworkList([try IPNetwork("127.0.0.0/8")])
-        let play = try Self.play { $0.downstream.trustedProxies = trusted }
+    // MARK: Proxies
+
+    private static func trusting(_ addresses: String...) throws -> (inout ProxySettings) -> Void {
+        let networks = NetworkList(try addresses.map { try IPNetwork($0) })
+        return { $0.downstream.trustedProxies = networks }
+    }
+
+    @Test(
+        "connection authentication through a trusted proxy gets 502, because the proxy's connection may carry several clients",
+        arguments: [["192.0.2.1"], ["unknown"], ["192.0.2.1, unknown"], [String(repeating: "127.0.0.1, ", count: 70)], []])
+    func trustedProxy(forwarded: [String]) throws {
+        let play = try Self.play(Self.trusting("127.0.0.1"))
         let proxy = try play.client()
-        let (one, other) = ([("X-Forwarded-For", "192.0.2.1")], [("X-Forwarded-For", "192.0.2.2")])
-        #expect(proxy.get("/public/a", one + [("Authorization", "Negotiate ann")])?.text == Self.ann)
-        #expect(proxy.get("/public/a", other)?.text == Self.nobody)
-        #expect(proxy.get("/public/a", one)?.text == Self.ann)
-        #expect(proxy.get("/data", other)?.status == 401)
+        let client = forwarded.map { ("X-Forwarded-For", $0) }
+        for field in ["Authorization", "Proxy-Authorization"] {
+            for scheme in ["Negotiate ann", "NTLM hello", "NTLM ann"] {
+                let refused = try #require(proxy.get("/data", client + [(field, scheme)]))
+                #expect(refused.status == 502 && refused.text.contains("proxy"))
+                #expect(proxy.request("POST", "/data", client + [(field, scheme)], content: "{}")?.status == 502)
+            }
+        }
+        // The offer of the upstream binds no connection either.
+        #expect(proxy.get("/data", client)?.status == 401)
+        #expect(try play.metric(Self.owned) == 0)
+        for user in [client, client + [("Authorization", "Bearer bob")]] {
+            #expect(proxy.get("/public/a", user)?.text == Self.nobody)
+            #expect(proxy.request("POST", "/public/a", user, content: "{}")?.text == Self.nobody)
+        }
+        #expect(play.origin.requests.allSatisfy { $0["Authorization"].map { $0 == "Bearer bob" } ?? true })
+        #expect(try play.metric("cistern_refused_requests_total{reason=\"connection_user_proxy\"}") == 12)
+    }
+
+    @Test("beside a trusted proxy, a client that connects itself is bound, until its address becomes a trusted proxy")
+    func untrustedPeer() throws {
+        let play = try Self.play(Self.trusting("127.0.0.1"))
+        let client = try TestClient(port: play.port, from: "127.0.0.9")
+        #expect(signIn(client, as: "ann")?.text == Self.ann)
+        #expect(client.get("/public/a", [("X-Forwarded-For", "192.0.2.1")])?.text == Self.ann)
+        let trustBoth = try Self.trusting("127.0.0.1", "127.0.0.9")
+        #expect(play.reload { trustBoth(&$0.settings) }?.label == "applied")
+        for _ in 0..<3 { #expect(client.get("/public/a", [("X-Forwarded-For", "192.0.2.2")])?.text == Self.nobody) }
+        #expect(client.get("/data", [("Authorization", "NTLM ann")])?.status == 502)
+    }
+
+    @Test(
+        "with the PROXY protocol, each client has its own connection, which is bound if its address is known",
+        arguments: [("TCP4 192.0.2.7 10.0.0.1 4711 80", true), ("UNKNOWN", false), ("TCP4 127.0.0.1 10.0.0.1 4711 80", false)])
+    func proxyProtocol(_ row: (header: String, isBound: Bool)) throws {
+        let trust = try Self.trusting("127.0.0.1")
+        let play = try Self.play { settings in
+            trust(&settings)
+            settings.listening.listeners.append(settings.listening.listeners[0])
+            settings.listening.listeners[1].takesProxyHeader = true
+        }
+        let client = try TestClient(port: #require(play.ports.last))
+        client.send("PROXY \(row.header)\r\n")
+        #expect(client.get("/public/a", [("Authorization", "Negotiate ann")])?.status == (row.isBound ? 200 : 502))
+        #expect(client.get("/public/a")?.text == (row.isBound ? Self.ann : Self.nobody))
+    }
+
+    @Test("a Unix socket is used by proxies, so its connections are not bound")
+    func unixSocket() throws {
+        let directory = TestTools.temporaryDirectory()
+        let path = directory.path + "/listen.sock"
+        let play = try Self.play { $0.listening.listeners = [ListenerSettings(.unix(path: path))] }
+        let client = try TestClient(.unix(path: path))
+        #expect(client.get("/data", [("Authorization", "Negotiate ann")])?.status == 502)
+        #expect(client.get("/public/a")?.text == Self.nobody)
+        #expect(play.origin.requests.allSatisfy { $0["Authorization"] == nil })
     }
 }

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Advice on access refusals, tokens and identity lookups", .play)
 struct AccessAdviceTests {
-    /// nil if it depends on the client's TLS or HTTP/2 connection, which other suites test.
+    /// nil if it depends on the client's connection (TLS, HTTP/2, PROXY protocol), which other suites test.
     private static func trial(_ refusal: AccessRefusal) -> AdviceTrial? {
         switch refusal {
         case .address:
@@ -68,7 +68,7 @@ struct AccessAdviceTests {
             return AdviceTrial(
                 names, .json("{}"), changes: ["trusted_proxies": .init("trusted_proxies: [\"127.0.0.0/8\"]\n\(names)")]
             ) { _ = try $0.play.get("https://cistern.test/a", [("X-Forwarded-For", "192.0.2.1"), ("X-Forwarded-Proto", "https")]) }
-        case .otherCertificate, .noCertificate, .userOverHTTP2: return nil
+        case .otherCertificate, .noCertificate, .userOverHTTP2, .userBehindProxy: return nil
         }
     }
 

@@ -1,5 +1,5 @@
 // Upstream connections that belong to one client connection, because the upstream authenticates connections (NTLM, Negotiate, Kerberos).
-// There is one for each API, and for each client of a trusted proxy.
+// There is one for each API. A connection that may carry requests of several clients has none (RFC 4559 §6): a proxy's, or one over HTTP/2.
 
 import Addresses
 import Downstream
@@ -11,40 +11,24 @@ import Upstream
 
 /// Belongs to the client's connection. Used on its loop only.
 final class OwnedConnections: ConnectionCompanion {
-    struct Owner: Equatable {
-        /// Number of the API, which is unchanged by a reload.
-        let api: UInt16
-        let client: ClientAddress
-    }
+    /// By the number of the API, which is unchanged by a reload.
+    private var all: [UInt16: OwnedConnection] = [:]
 
-    private var all: [(owner: Owner, connection: OwnedConnection)] = []
+    func find(_ api: UInt16) -> OwnedConnection? { all[api] }
 
-    /// Maximum number of owned connections, because a trusted proxy may forward many clients on one connection.
-    private static let limit = 16
-
-    func find(_ owner: Owner) -> OwnedConnection? { all.first { $0.owner == owner }?.connection }
-
-    /// Returns the owner's connection to this upstream. After a reload, a new object without a transport connection replaces it.
-    /// - Returns: nil if there are too many.
-    func make(_ owner: Owner, at upstream: UpstreamClient) -> OwnedConnection? {
-        let number = owner.client.address.map(\.clientNumber) ?? 0
-        guard let index = all.firstIndex(where: { $0.owner == owner }) else {
-            all.removeAll { $0.connection.isUnused }
-            guard all.count < Self.limit else { return nil }
-            let new = OwnedConnection(of: upstream, owner: number)
-            all.append((owner, new))
-            return new
-        }
-        let known = all[index].connection
-        guard !known.belongs(to: upstream) else { return known }
-        known.ownerEnded()
-        all[index].connection = OwnedConnection(of: upstream, owner: number, isSignedIn: known.isSignedIn)
-        return all[index].connection
+    /// Returns the API's connection to this upstream. After a reload, a new object without a transport connection replaces it.
+    func make(_ api: UInt16, at upstream: UpstreamClient, owner: UInt64) -> OwnedConnection {
+        let known = all[api]
+        if let known, known.belongs(to: upstream) { return known }
+        known?.ownerEnded()
+        let new = OwnedConnection(of: upstream, owner: owner, isSignedIn: known?.isSignedIn ?? false)
+        all[api] = new
+        return new
     }
 
     func clientConnectionEnded() {
-        for one in all { one.connection.ownerEnded() }
-        all = []
+        for one in all.values { one.ownerEnded() }
+        all = [:]
     }
 }
 
@@ -58,30 +42,35 @@ final class ClientOwnedConnections {
     /// Number and name of the API.
     private let api: UInt16
     private let name: String
+    private let trustedProxies: NetworkList
 
     init(_ api: APIState, at upstream: UpstreamClient, on loop: EventLoop) {
         (self.api, name, self.upstream, self.loop, log) = (api.index, api.name, upstream, loop, api.connectionUsers)
+        trustedProxies = api.settings.downstream.trustedProxies
         (budget, logger) = (api.process.ownedConnections, api.process.logger)
     }
 
-    private func owner(_ stream: any ClientStream) -> OwnedConnections.Owner {
-        OwnedConnections.Owner(api: api, client: stream.client.clientAddress)
+    /// Returns why the client connection must not own an upstream connection: it may carry requests of several clients. nil if it may.
+    private func obstacle(to stream: any ClientStream) -> AccessRefusal? {
+        if stream.isMultiplexed { return .userOverHTTP2 }
+        return stream.client.address == nil || trustedProxies.contains(stream.peer.clientAddress) ? .userBehindProxy : nil
     }
 
     /// Whether the request must use an upstream connection that its client connection owns, and must bypass the store.
     func isOfConnectionUser(_ head: RequestHead, on stream: any ClientStream) -> Bool {
         if ConnectionAuthentication.isUsed(by: head.fields) { return true }
         // Most connections have none.
-        guard let companion = stream.companion else { return false }
-        return (companion as? OwnedConnections)?.find(owner(stream))?.isSignedIn ?? false
+        guard let companion = stream.companion, obstacle(to: stream) == nil else { return false }
+        return (companion as? OwnedConnections)?.find(api)?.isSignedIn ?? false
     }
 
     /// Returns the owned connection for such a request.
     /// - Throws: why none is available.
     func claimConnection(on stream: any ClientStream) throws(AccessRefusal) -> OwnedConnection {
-        guard !stream.isMultiplexed else { throw .userOverHTTP2 }
+        if let obstacle = obstacle(to: stream) { throw obstacle }
         guard !upstream.settings.knowsHTTP2 else { throw .userAtHTTP2Upstream }
-        guard let owned = ownedConnection(on: stream), owned.signIn({ takePermit(stream) }) else {
+        let owned = ownedConnection(on: stream)
+        guard owned.signIn({ takePermit(stream) }) else {
             log.logRefusal(logger, api: name, now: loop.time.monotonicMilliseconds)
             throw .userConnections
         }
@@ -89,10 +78,10 @@ final class ClientOwnedConnections {
         return owned
     }
 
-    private func ownedConnection(on stream: any ClientStream) -> OwnedConnection? {
+    private func ownedConnection(on stream: any ClientStream) -> OwnedConnection {
         let companion = stream.companion as? OwnedConnections ?? OwnedConnections()
         stream.companion = companion
-        return companion.make(owner(stream), at: upstream)
+        return companion.make(api, at: upstream, owner: stream.client.address?.clientNumber ?? 0)
     }
 
     private func takePermit(_ stream: any ClientStream) -> AddressBudget.Slot? {
@@ -101,8 +90,8 @@ final class ClientOwnedConnections {
 
     /// Reserves the upstream connection for the client's next request, because the upstream has offered such a scheme or begun a handshake.
     func setAside(_ transfer: Transfer, on stream: any ClientStream) {
-        guard !stream.isMultiplexed, stream.staysOpen, let owned = ownedConnection(on: stream) else { return }
-        transfer.setAside(for: owned) { takePermit(stream) }
+        guard stream.staysOpen, obstacle(to: stream) == nil else { return }
+        transfer.setAside(for: ownedConnection(on: stream)) { takePermit(stream) }
     }
 }
 
