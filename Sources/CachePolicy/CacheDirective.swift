@@ -73,16 +73,21 @@ enum CacheDirective {
             if member[index] == UInt8(ascii: "="), equals == nil { equals = index }
             if member[index] == 0x22, quote == nil { quote = index }
         }
-        guard isWellQuoted(member, equals, quote) else { return readBadlyQuoted(member, take) }
+        guard isWellQuoted(member, equals, quote) else {
+            readBadlyQuoted(member, take)
+            return readWords(of: member, take)
+        }
         guard let equals else {
-            if let directive = CacheDirective(member) { take(directive, nil) }
+            if let directive = CacheDirective(member) { take(directive, nil) } else if !isToken(member) { readWords(of: member, take) }
             return
         }
         // White space before the equals sign is invalid, but the directive still applies, because it restricts caching. White space after
         // the sign makes a number invalid.
-        guard let directive = CacheDirective(trimming: member.extracting(..<equals)) else { return }
+        let name = member.extracting(..<equals)
         let argument = member.extracting((equals + 1)...)
-        take(directive, argument.count > 0 && argument[0] == 0x22 ? argument.extracting(1..<(argument.count - 1)) : argument)
+        let directive = CacheDirective(trimming: name)
+        if let directive { take(directive, quote == nil ? argument : argument.extracting(1..<(argument.count - 1))) }
+        if directive == nil && !isToken(name) || quote == nil && !isToken(argument) { readWords(of: member, take) }
     }
 
     /// Reads a member with a misplaced or unterminated quote as separate directives, so that the quote cannot hide a no-store after it.

@@ -70,7 +70,7 @@ public enum AuthorizedSharing: Sendable, Equatable {
 
     /// RFC 9111 §3.5. A response that varies by Authorization, or is private, is never shared, whatever other directives it has.
     public init(_ response: Fields, _ control: ResponseCacheControl) {
-        let varies = FieldLists.contains(.vary, in: response) { $0.equalsIgnoringCase("authorization") }
+        let varies = SelectingFields.varied(response).contains { $0.equalsIgnoringCase("authorization") }
         guard !control.isPrivate, !varies, Storing.mayShare(control) else {
             self = .own
             return

@@ -7,11 +7,19 @@ public enum SelectingFields {
     /// Fields that Cistern sets itself. Two requests with equal client fields may differ in them at the upstream.
     private static let madeHere: [StaticString] = ["forwarded", "x-forwarded-for"]
 
+    /// Returns the names in Vary. A member that is not a token, such as `Accept; X-Tenant`, contains several.
+    /// - Parameter limit: maximum number of members to read.
+    static func varied(_ response: Fields, limit: Int = .max) -> [ArraySlice<UInt8>] {
+        let members = FieldLists.members(of: .vary, in: response, limit: limit)
+        return members.allSatisfy({ $0.allSatisfy(isTokenByte) }) ? members : members.flatMap { $0.split { !isTokenByte($0) } }
+    }
+
     /// Returns whether Vary never matches: a list that contains `*` anywhere (RFC 9110 §12.5.5), or a field with the client's address.
     public static func isStar(_ fields: Fields) -> Bool {
-        FieldLists.contains(.vary, in: fields) { member in
-            member.count == 1 && member.first == UInt8(ascii: "*") || madeHere.contains { member.equalsIgnoringCase($0) }
-        }
+        fields.contains(.vary)
+            && varied(fields).contains { name in
+                name.count == 1 && name.first == UInt8(ascii: "*") || madeHere.contains { name.equalsIgnoringCase($0) }
+            }
     }
 
     /// Returns the names that this response varies by, sorted and in lower case. Accept-Encoding is left out, because the store holds
@@ -21,7 +29,7 @@ public enum SelectingFields {
         guard response.containsAny(of: [.vary, .accessControlAllowOrigin]) else { return [] }
         // A set, because the list may be long.
         var names: Set<[UInt8]> = []
-        for member in FieldLists.members(of: .vary, in: response) {
+        for member in varied(response) {
             let name = member.map(\.asciiLowercased)
             let isCredential = settings.credentials.names.contains(name.span)
             let isCovered = name.elementsEqual("accept-encoding".utf8) || (isCredential && !settings.isPrivate && !isForAll)

@@ -110,7 +110,7 @@ public enum Storing {
         if isForOneRequest(storable, control, settings) { return .forbidden(.oneTimeCredentials) }
         if settings.setCookie == .refuse, response.fields.contains(.setCookie) { return .forbidden(.setCookie) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
-        guard FieldLists.members(of: .vary, in: response.fields, limit: settings.memberLimit + 1).count <= settings.memberLimit,
+        guard SelectingFields.varied(response.fields, limit: settings.memberLimit + 1).count <= settings.memberLimit,
             let groups = CacheTags.groups(of: response.fields, named: "cache-groups"), groups.count <= settings.memberLimit
         else { return .forbidden(.tooManyMembers) }
         let isNegative = settings.freshness.negativeLifetime(of: response.status, said: nil) != nil
