@@ -7,21 +7,29 @@ public struct KeyExtra: Sendable, Equatable {
     /// The parts of keys that depend on the settings.
     public struct Shape: Sendable {
         let hasHost: Bool
-        let fieldCount: Int
+        let fieldNames: [[UInt8]]
 
-        public init(hasHost: Bool, fieldCount: Int) { (self.hasHost, self.fieldCount) = (hasHost, fieldCount) }
+        public init(hasHost: Bool, fieldNames: [[UInt8]]) { (self.hasHost, self.fieldNames) = (hasHost, fieldNames) }
+    }
+
+    /// A field that the operator added to the key. Its name is in the key, so that no response of another field is found after a change of
+    /// the settings.
+    public struct Field: Sendable, Equatable {
+        let name: [UInt8]
+        let values: [[UInt8]]
+
+        public init(name: [UInt8], values: [[UInt8]]) { (self.name, self.values) = (name, values) }
     }
 
     /// Identity of the request's content or of a preflight, or the upstream's No-Vary-Search; nil if none applies.
     public var content: [UInt8]?
     /// In lower case; nil if keys do not contain the host.
     public var host: [UInt8]?
-    /// The values of each field that the operator added to the key.
-    public var fields: [[[UInt8]]]
+    public var fields: [Field]
     /// Whether the request used https; only if the upstream is informed of the scheme.
     public var isSecure: Bool
 
-    public init(content: [UInt8]? = nil, host: [UInt8]? = nil, fields: [[[UInt8]]] = [], isSecure: Bool = false) {
+    public init(content: [UInt8]? = nil, host: [UInt8]? = nil, fields: [Field] = [], isSecure: Bool = false) {
         (self.content, self.host, self.fields, self.isSecure) = (content, host, fields, isSecure)
     }
 
@@ -31,9 +39,10 @@ public struct KeyExtra: Sendable, Equatable {
         var bytes: [UInt8] = []
         if let content { CacheKey.appendPart(content, to: &bytes) }
         if let host { CacheKey.appendPart(host, to: &bytes) }
-        for values in fields {
-            bytes.append(UInt8(truncatingIfNeeded: values.count))
-            for value in values { CacheKey.appendPart(value, to: &bytes) }
+        for field in fields {
+            CacheKey.appendPart(field.name, to: &bytes)
+            bytes.append(UInt8(truncatingIfNeeded: field.values.count))
+            for value in field.values { CacheKey.appendPart(value, to: &bytes) }
         }
         if isSecure { CacheKey.appendPart(Self.secure, to: &bytes) }
         return bytes
@@ -63,9 +72,9 @@ public struct KeyExtra: Sendable, Equatable {
             guard let host = reader.part(), host.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
             self.host = Array(host)
         }
-        for _ in 0..<shape.fieldCount {
-            guard let values = reader.values() else { return nil }
-            fields.append(values)
+        for name in shape.fieldNames {
+            guard reader.part()?.elementsEqual(name) == true, let values = reader.values() else { return nil }
+            fields.append(Field(name: name, values: values))
         }
         guard !reader.isAtEnd else { return }
         guard let last = reader.part(), Self.isScheme(last), reader.isAtEnd else { return nil }

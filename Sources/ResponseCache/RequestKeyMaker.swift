@@ -211,13 +211,18 @@ public struct RequestKeyMaker {
         return part
     }
 
-    /// Returns the partition of requests with equal lookup results that agree in all credentials except their tokens.
+    /// Returns the partition of requests with equal lookup results that agree in all credentials except their tokens. It depends on the
+    /// names of the selected values too: after a change of the settings, equal values may identify another user.
     public func partition(
         identity values: [UInt8], by settings: LookUpSettings, of fields: Fields, without carrier: TokenCarriers.Carrier
     ) -> [UInt8] {
+        func list(_ names: [String]) -> [UInt8] { names.reduce(into: []) { CacheKey.appendPart(Array($1.utf8), to: &$0) } }
+        let fieldNames = settings.fields.map { $0.lowercased() }
         var parts: [UInt8] = []
         // No field name contains a space.
-        for part in [Array("what was told".utf8), Array(settings.path.utf8), values] { CacheKey.appendPart(part, to: &parts) }
+        for part in [Array("looked-up identity".utf8), Array(settings.path.utf8), list(settings.pointers), list(fieldNames), values] {
+            CacheKey.appendPart(part, to: &parts)
+        }
         return partition(parts + credentials(of: carriers.removing(carrier, from: fields)))
     }
 
@@ -320,13 +325,15 @@ public struct RequestKeyMaker {
     var hasPlainKeys: Bool { !isKeyedByHost && keyNames.isEmpty }
 
     /// The additional parts that the settings add to keys.
-    var extraShape: KeyExtra.Shape { KeyExtra.Shape(hasHost: isKeyedByHost, fieldCount: keyNames.count) }
+    var extraShape: KeyExtra.Shape { KeyExtra.Shape(hasHost: isKeyedByHost, fieldNames: keyNames) }
 
     private func extra(of head: RequestHead, _ content: [UInt8]?) -> [UInt8] {
         let isSecure = head.fields.areMarkedSecure
         guard isKeyedByHost || !keyNames.isEmpty || content != nil || isSecure else { return [] }
         let fields = keyNames.map { name in
-            head.fields.all(named: name.span).map { Array($0) } + head.fields.all(readAs: name.span).map { Array($0) }
+            KeyExtra.Field(
+                name: name,
+                values: head.fields.all(named: name.span).map { Array($0) } + head.fields.all(readAs: name.span).map { Array($0) })
         }
         let host = isKeyedByHost ? head.host.map(\.asciiLowercased) : nil
         return KeyExtra(content: content, host: host, fields: fields, isSecure: isSecure).encoded

@@ -58,20 +58,23 @@ struct StoredKeyTests {
     @Test("content, host, fields and scheme of a key are decoded for any settings", arguments: [false, true], 0..<3)
     func extra(hasHost: Bool, fieldCount: Int) {
         let values: [[[UInt8]]] = [[], [Array("v".utf8)], [Array("v".utf8), []], [Array(ConnectionField.scheme.utf8)]]
+        let names = (0..<fieldCount).map { Array("x-\($0)".utf8) }
         let hosts = hasHost ? ["", "h", "api.test:8080"] : [nil]
         for content in Self.contents {
             for host in hosts {
                 for value in values {
                     for isSecure in [false, true] {
                         let extra = KeyExtra(
-                            content: content, host: host.map { Array($0.utf8) }, fields: Array(repeating: value, count: fieldCount),
-                            isSecure: isSecure)
-                        #expect(KeyExtra(extra.encoded, KeyExtra.Shape(hasHost: hasHost, fieldCount: fieldCount)) == extra)
+                            content: content, host: host.map { Array($0.utf8) },
+                            fields: names.map { KeyExtra.Field(name: $0, values: value) }, isSecure: isSecure)
+                        #expect(KeyExtra(extra.encoded, KeyExtra.Shape(hasHost: hasHost, fieldNames: names)) == extra)
+                        let others = KeyExtra.Shape(hasHost: hasHost, fieldNames: names.map { $0 + $0 })
+                        #expect(names.isEmpty || KeyExtra(extra.encoded, others) == nil, "the key has other fields")
                     }
                 }
             }
         }
-        #expect(KeyExtra([1, 2, 3], KeyExtra.Shape(hasHost: hasHost, fieldCount: fieldCount)) == nil)
+        #expect(KeyExtra([1, 2, 3], KeyExtra.Shape(hasHost: hasHost, fieldNames: names)) == nil)
         // The encoding from before schemes were stored.
         #expect(KeyExtra(content: [7]).encoded == [1, 0, 0, 0, 7] && KeyExtra().encoded.isEmpty)
     }
