@@ -1,6 +1,8 @@
 // Tests that responses with malformed Cache-Control or Vary are not served to other users.
 
+import CachePolicy
 import HTTPCore
+import ReverseProxy
 import TestSupport
 import Testing
 

@@ -3,6 +3,7 @@
 
 import Addresses
 import Administration
+import CacheStore
 import Downstream
 import Forwarding
 import HTTPCore

@@ -6,6 +6,7 @@ import CachePolicy
 import HTTPCore
 import Identity
 import ReverseProxy
+import Server
 import TestSupport
 import Testing
 
@@ -39,7 +40,7 @@ struct RenamedIdentityTests {
         #expect(try play.waitFor("cistern_identity_lookups_total{result=\"told\"}", count))
     }
 
-    private static let lookUps: [(from: @Sendable (inout ProxySettings) -> Void, to: @Sendable (inout ProxySettings) -> Void)] = [
+    private static let otherNames: [(from: @Sendable (inout ProxySettings) -> Void, to: @Sendable (inout ProxySettings) -> Void)] = [
         ({ $0.otherRoute.lookUp.pointers = ["/org"] }, { $0.otherRoute.lookUp.pointers = ["/id"] }),
         ({ $0.otherRoute.lookUp.fields = ["X-Org"] }, { $0.otherRoute.lookUp.fields = ["X-Id"] }),
         (
@@ -58,13 +59,13 @@ struct RenamedIdentityTests {
         ),
     ]
 
-    @Test("after a reload with other names in the lookup, a user does not get another user's responses", arguments: lookUps.indices)
+    @Test("after a reload with other names in the lookup, a user does not get another user's responses", arguments: otherNames.indices)
     func lookUps(_ row: Int) throws {
-        let play = try Self.lookUpPlay(Self.lookUps[row].from)
+        let play = try Self.lookUpPlay(Self.otherNames[row].from)
         try Self.introduce(play, "alice", count: 1)
         #expect(try Self.get(play, "alice").text == "\"alice\"")
         #expect(try Self.get(play, "alice")["Cache-Status"]?.contains("hit") == true)
-        #expect(play.reload { Self.lookUps[row].to(&$0.settings) }?.label == "applied")
+        #expect(play.reload { Self.otherNames[row].to(&$0.settings) }?.label == "applied")
         try Self.introduce(play, "bob", count: 2)
         #expect(try Self.get(play, "bob").text == "\"bob\"")
         play.origin.down()
