@@ -4,21 +4,9 @@
 public struct APICounts: Sendable {
     /// Requests are counted only if there are several APIs.
     public var figures = LabelledFigures()
-    private var clockSkew = ClockSkew()
+    public var clockSkew = ClockSkew()
 
     public init() {}
-
-    /// Records the Date field of a response that was just generated.
-    /// - Parameters:
-    ///   - date: milliseconds since 1970, as is `received`.
-    ///   - duration: milliseconds since the request was sent.
-    ///   - now: milliseconds of the monotonic clock.
-    public mutating func noteDate(_ date: Int64, received: Int64, duration: Int64, now: Int64) {
-        clockSkew.note(date: date, received: received, duration: duration, now: now)
-    }
-
-    /// Milliseconds; nil if unknown.
-    func latestClockSkew(now: Int64) -> Int64? { clockSkew.latest(now: now) }
 
     mutating func add(_ other: APICounts) {
         figures.add(other.figures)
@@ -74,7 +62,7 @@ extension MetricsSnapshot {
         writer.gauge(
             "cistern_upstream_clock_skew_seconds",
             "Minimum difference between the upstream's clock and this machine's, by the Date fields of the last five minutes; 0 if none is certain.",
-            counted.compactMap { api in api.counts.latestClockSkew(now: monotonicNow).map { (api.labels, Double($0) * 1e-3) } })
+            counted.compactMap { api in api.counts.clockSkew.latest(now: monotonicNow).map { (api.labels, Double($0) * 1e-3) } })
     }
 
     /// Writes the metrics of each API; nothing if there is only one, because all counts are then its own.

@@ -22,7 +22,7 @@ public final class APICacheState: Sendable {
     public let unknownFields: UnknownFieldMemory
     let purges: PurgeClock
     let marks: RecentMarks
-    let times: CausalTimes
+    public let times: CausalTimes
     let storeMemory: StoreMemory
     /// Whether a reload has replaced this state. Its rules may be outdated, so nothing more is stored through it.
     private let isReplaced = Atomic(false)
@@ -92,9 +92,6 @@ public final class APICacheState: Sendable {
     public func replace() { isReplaced.store(true, ordering: .releasing) }
 
     var takesNothing: Bool { isReplaced.load(ordering: .acquiring) }
-
-    /// Returns the time of a request that is sent now, ordered after earlier invalidations.
-    public func timeOfRequest(at now: Timestamp) -> Timestamp { times.ofRequest(now) }
 
     /// Cryptographic digest that replaces a long part of a key, so that no two contents with one key can be constructed.
     public func contentDigest(_ content: [UInt8]) -> [UInt8] { store.contentDigest(content) }

@@ -4,7 +4,7 @@
 import CachePolicy
 import Reactor
 
-final class CausalTimes: Sendable {
+public final class CausalTimes: Sendable {
     private struct State {
         /// Latest time of requests, and of marks and purges, in milliseconds.
         var request = Int64.min
@@ -15,7 +15,7 @@ final class CausalTimes: Sendable {
     private let state = Mutex(State())
 
     /// Returns the time of a request sent now: later than every invalidation so far.
-    func ofRequest(_ now: Timestamp) -> Timestamp {
+    public func ofRequest(_ now: Timestamp) -> Timestamp {
         state.withLock { state in
             let time = max(now.milliseconds, state.mark == .min ? .min : state.mark + 1)
             state.request = max(state.request, time)

@@ -138,13 +138,15 @@ public struct RequestKeyMaker {
         return isPrivate || ignoresSome ? user(of: head) : 0
     }
 
-    /// Returns the number of `user(of:)` without CSRF tokens, which many clients send with writes only. nil if there are none.
-    public func userWithoutForgeryTokens(of head: RequestHead) -> UInt64? {
+    /// Returns the number of `user(of:)` without CSRF tokens, which many clients send with writes only. So a user's reads and writes have an
+    /// equal number.
+    /// - Parameter user: the number if there are no such tokens.
+    public func userWithoutForgeryTokens(of head: RequestHead, orElse user: UInt64) -> UInt64 {
         let tokens = head.fields.entries.lazy.filter { $0.known == nil }.map { head.fields.bytes[$0.nameRange] }.filter(Self.isForgeryToken)
-        guard !tokens.isEmpty else { return nil }
+        guard !tokens.isEmpty else { return user }
         var fields = head.fields
         for name in tokens { fields.remove(named: Array(name).span) }
-        return user(of: RequestHead(method: head.method, target: head.target, version: head.version, fields: fields))
+        return self.user(of: RequestHead(method: head.method, target: head.target, version: head.version, fields: fields))
     }
 
     /// Matches X-CSRF-Token, X-CSRFToken, X-XSRF-TOKEN and similar.

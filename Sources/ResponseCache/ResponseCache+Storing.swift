@@ -150,7 +150,7 @@ extension ResponseCache {
         var recency = response.recency
         // A POST invalidates earlier responses, so the request time of its response is moved after the invalidation.
         if response.isOfPOST {
-            recency.requestTime = state.timeOfRequest(at: Timestamp(milliseconds: recency.responseTime.milliseconds + 1))
+            recency.requestTime = state.times.ofRequest(Timestamp(milliseconds: recency.responseTime.milliseconds + 1))
         }
         var received = ReceivedResponse(
             keepingReferences(response.head), control: response.control, contentBytes: response.content.count,

@@ -9,7 +9,7 @@ final class ReadBuffer {
     private var made: UnsafeMutableRawBufferPointer?
 
     /// Allocated at the first use.
-    fileprivate var space: UnsafeMutableRawBufferPointer {
+    var space: UnsafeMutableRawBufferPointer {
         if let made { return made }
         let space = UnsafeMutableRawBufferPointer.allocate(byteCount: 48 * 1024, alignment: 16)
         made = space
@@ -68,14 +68,7 @@ final class ByteStream {
     /// Whether the connection is open and no unread bytes of the peer are waiting.
     var isQuiet: Bool { tls?.isQuiet ?? (csystem_is_quiet(descriptor) != 0) }
 
-    /// Receives bytes.
-    /// - Parameter take: called with the received bytes, if there are any.
-    func receive(into buffer: ReadBuffer, _ take: (Span<UInt8>) -> Void) -> Received {
-        let received = receive(into: buffer.space)
-        if case .bytes(let count) = received { take(Span(_unsafeBytes: UnsafeRawBufferPointer(rebasing: buffer.space[..<count]))) }
-        return received
-    }
-
+    /// Receives available bytes.
     func receive(into space: UnsafeMutableRawBufferPointer) -> Received {
         if let tls { return tls.receive(into: space) }
         let count = csystem_receive(descriptor, space.baseAddress!, space.count)

@@ -245,7 +245,9 @@ final class HTTP2OriginConnection: EventHandler {
     private func read() {
         var count = 0
         for _ in 0..<Self.recordsPerEvent where count < Self.bytesPerEvent {
-            let received = stream.receive(into: connections.readBuffer) { span in span.withUnsafeBytes { take($0) } }
+            let space = connections.readBuffer.space
+            let received = stream.receive(into: space)
+            if case .bytes(let count) = received { take(UnsafeRawBufferPointer(rebasing: space[..<count])) }
             switch received {
             case .bytes(let more): count += more
             case .nothing: return flush()

@@ -69,12 +69,12 @@ struct ClockSetBackTests {
         test.write("/a")
         test.now -= 7_200_000
         let state = APICacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.state.settings)
-        let times = (0..<2).map { _ in state.timeOfRequest(at: test.time.wall) }
+        let times = (0..<2).map { _ in state.times.ofRequest(test.time.wall) }
         #expect(times == [test.time.wall, test.time.wall])
         let cache = TestCache.other(state)
         let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/a")).credentialFree)
         #expect(cache.isMarkedNow(key, since: times[0]))
-        #expect(!cache.isMarkedNow(key, since: state.timeOfRequest(at: test.time.wall)))
+        #expect(!cache.isMarkedNow(key, since: state.times.ofRequest(test.time.wall)))
     }
 
     @Test(
@@ -95,7 +95,7 @@ struct ClockSetBackTests {
             #expect(try cache.find(TestCache.request(target, Self.user)).result.found == nil, "\(target)")
         }
         // Storing continues.
-        let sent = state.timeOfRequest(at: test.time.wall)
+        let sent = state.times.ofRequest(test.time.wall)
         let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/list/1")).credentialFree)
         #expect(!cache.isMarkedNow(key, since: sent))
     }
@@ -114,7 +114,7 @@ struct ClockSetBackTests {
         test.cache.beginPurge(at: test.time.wall)
         for change in changes.withLock({ $0 }) { new.follow(change) }
         ResponseCache(new, mayWait: true) { test.time }.beginPurge(at: test.time.wall)
-        for state in [old, new] { #expect(state.timeOfRequest(at: test.time.wall).milliseconds == test.now + 1) }
+        for state in [old, new] { #expect(state.times.ofRequest(test.time.wall).milliseconds == test.now + 1) }
     }
 
     @Test("a cache replaced by a reload stores nothing more")

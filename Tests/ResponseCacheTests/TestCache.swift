@@ -82,7 +82,7 @@ final class TestCache {
         let head = Self.request(target, lines, method: method)
         let finding = try cache.find(head, content: content.map { Array($0.utf8) })
         let request = StorableExchange(head, RequestCacheControl(head.fields), keys: finding.keys, found: finding.result.found)
-        return Sent(request: request, order: cache.state.sent.take(), time: cache.state.timeOfRequest(at: time.wall))
+        return Sent(request: request, order: cache.state.sent.take(), time: cache.state.times.ofRequest(time.wall))
     }
 
     private func recency(_ sent: Sent) -> Recency {

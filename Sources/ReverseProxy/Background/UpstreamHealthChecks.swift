@@ -50,7 +50,8 @@ final class UpstreamHealthChecks {
     func note(_ request: DecidedRequest, fails: Bool) {
         if let index = requests.firstIndex(where: { $0.request.scopes.key == request.scopes.key }) {
             requests[index].fails = fails
-        } else if mayKeep(fails: fails), request.isAnonymousCheck {
+        } else if fails ? requests.isEmpty : requests.count < Self.limit || now - keptAt >= Self.interval, request.isAnonymousCheck {
+            // A failed request is remembered only if no other request is.
             makeSpace(for: request, fails: fails)
             requests.append(Known(request: DecidedRequest(unnamed: request, keepsCopy: false), client: request.client, fails: fails))
             keptAt = now
@@ -67,12 +68,6 @@ final class UpstreamHealthChecks {
         } else if requests.count == Self.limit {
             requests.remove(at: requests.firstIndex { $0.client == request.client } ?? 0)
         }
-    }
-
-    /// A failed request is remembered only if no other request is.
-    private func mayKeep(fails: Bool) -> Bool {
-        if fails { return requests.isEmpty }
-        return requests.count < Self.limit || now - keptAt >= Self.interval
     }
 
     private func wake(after milliseconds: Int64) {

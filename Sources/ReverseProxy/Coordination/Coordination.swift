@@ -39,7 +39,7 @@ final class Coordination {
 
     /// Records a successful write.
     func noteWrite(_ request: DecidedRequest) {
-        collapsed.noteWrite(by: user(of: request))
+        collapsed.noteWrite(by: keys.maker.userWithoutForgeryTokens(of: request.head, orElse: request.scopes.user))
         surprises?.noteWrite(writer(of: request), now: loop.batchMilliseconds)
     }
 
@@ -51,15 +51,10 @@ final class Coordination {
     /// Returns a number for the client and the path of its request. Without credentials, the client's address identifies the client.
     private func writer(of request: DecidedRequest) -> UInt64 {
         var hasher = Hasher()
-        let user = user(of: request)
+        let user = keys.maker.userWithoutForgeryTokens(of: request.head, orElse: request.scopes.user)
         hasher.combine(user == 0 ? request.scopes.client : user)
         hasher.combine(request.head.pathAndQuery.prefix { $0 != UInt8(ascii: "?") })
         return max(1, UInt64(truncatingIfNeeded: hasher.finalize()))
-    }
-
-    /// Returns a number for the user. A user's reads and writes have an equal number.
-    func user(of request: DecidedRequest) -> UInt64 {
-        keys.maker.userWithoutForgeryTokens(of: request.head) ?? request.scopes.user
     }
 
     /// Ends the lease of a target after a request that does not ask the upstream, so that another node may take the lease. Keeps it while

@@ -128,8 +128,9 @@ extension RequestEntry {
         guard let found = result.found else {
             // Loads the stored response without credentials that may be served if the upstream fails, so that the failure can be handled at
             // once.
+            guard keys.isPartitioned else { return lookedUp }
             let rescue = routes.sharedRescueMode(head.pathAndQuery)
-            if keys.isPartitioned, rescue != .never || keys.former != nil {
+            if rescue != .never || keys.former != nil {
                 _ = try context.cache?.sharedRescue(for: head, at: keys, directives, rescue, now: now)
             }
             return lookedUp

@@ -148,9 +148,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             flight = nil
             return handle(.joined(.alone))
         }
+        let user = coordination.keys.maker.userWithoutForgeryTokens(of: head, orElse: request.scopes.user)
         let joined = coordination.collapsed.join(
-            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: coordination.user(of: request), as: self,
-            mayWait: now < waitEnd)
+            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self, mayWait: now < waitEnd)
         flight = joined.flight
         handle(.joined(joined.role))
     }
@@ -171,6 +171,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     private func startFetch(leads: Bool) {
+        let sent = context.requests.make(for: request, body, client: client)
         let fetch = context.requests.makeFetch(request, body, self)
         fetch.slot = slot
         slot = nil
@@ -178,7 +179,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         startTimer()
         awaitContinue()
         context.reporting.count(.requestBytes, by: body.bytes.count)
-        fetch.start(context.requests.make(for: request, body, client: client), leads: leads ? flight : nil)
+        fetch.start(consume sent, leads: leads ? flight : nil)
         if stream.hasPeerEnded { clientEnded() }
     }
 
@@ -223,7 +224,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     func stopTimers() {
         timer?.cancel()
         timer = nil
-        stopAwaitingContinue()
+        if case .awaitingContinue = upload { stopAwaitingContinue() }
     }
 
     // MARK: Ending a wait or a fetch

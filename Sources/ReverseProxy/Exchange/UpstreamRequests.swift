@@ -47,6 +47,9 @@ final class UpstreamRequests {
 
     func make(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
         let head = request.head
+        let target = upstreamTarget(head.pathAndQuery)
+        var shares = shares(of: request.scopes)
+        if case .streamed = body { shares.append(StreamedContent.share(of: maximumConnections)) }
         var fields = self.fields.make(from: head, client: client, routes.upstreamFields(head.pathAndQuery))
         if let name = name(of: head) { fields.set(.xRequestID, name) }
         if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request.found, head, fetchTarget) }
@@ -56,12 +59,11 @@ final class UpstreamRequests {
             fields.append(.upgrade, offered)
         }
         var sent = UpstreamRequest(
-            method: head.method, target: upstreamTarget(head.pathAndQuery), fields: fields, content: body.framing,
+            method: head.method, target: target, fields: fields, content: body.framing,
             isRepeatable: request.fetchTarget != nil)
         sent.owned = request.owned
         sent.client = request.scopes.client == 0 ? nil : request.scopes.client
-        sent.shares = shares(of: request.scopes)
-        if case .streamed = body { sent.shares.append(StreamedContent.share(of: maximumConnections)) }
+        sent.shares = shares
         return sent
     }
 

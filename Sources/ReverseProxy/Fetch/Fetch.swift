@@ -121,7 +121,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     func noteSending() {
         guard let store = context.cache?.state else { return }
-        (recency.requestTime, recency.order) = (store.timeOfRequest(at: context.loop.now), store.sent.take())
+        (recency.requestTime, recency.order) = (store.times.ofRequest(context.loop.now), store.sent.take())
     }
 
     var clock: Int64 { context.loop.batchMilliseconds }
@@ -462,7 +462,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Reports the end to the receiver and releases it.
     func finish(_ notify: (any FetchReceiver) -> Void) {
         slot = nil
-        endSpan()
+        if span != nil { endSpan() }
         if let receiver = receiver.take() { notify(receiver) }
     }
 

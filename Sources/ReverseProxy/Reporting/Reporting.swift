@@ -165,7 +165,8 @@ extension Reporting {
         guard let firstByte, let text = head.fields.first(.date), !head.fields.contains(.age) else { return }
         let received = loop.batchWallMilliseconds
         guard let date = HTTPDate.parse(text, now: received / 1_000) else { return }
-        records.apis[apiIndex].noteDate(date * 1_000, received: received, duration: firstByte / 1_000 + 1, now: loop.batchMilliseconds)
+        records.apis[apiIndex].clockSkew.note(
+            date: date * 1_000, received: received, duration: firstByte / 1_000 + 1, now: loop.batchMilliseconds)
     }
 
     func countResponseBytes(_ count: Int) {
