@@ -12,16 +12,19 @@ final class ChangeCounts: Sendable {
     private let parts = InlineArray<4_096, Atomic<UInt32>> { _ in Atomic(0) }
     private let all = Atomic<UInt32>(0)
 
-    static func part(_ hash: KeyHash) -> Int { Int(truncatingIfNeeded: hash.low >> 32) & (partCount - 1) }
-
-    func raise(_ hash: KeyHash) { parts[Self.part(hash)].wrappingAdd(1, ordering: .releasing) }
+    func raise(_ hash: KeyHash) { parts[hash.changePart].wrappingAdd(1, ordering: .releasing) }
 
     /// Invalidates all lookup results. Used when a change affects all keys, or when the affected keys are not enumerated.
     func raiseAll() { all.wrappingAdd(1, ordering: .releasing) }
 
-    fileprivate func number(ofPart part: Int) -> UInt32 { parts[part].load(ordering: .acquiring) }
+    fileprivate subscript(part: Int) -> UInt32 { parts[part].load(ordering: .acquiring) }
 
     fileprivate var numberOfAll: UInt32 { all.load(ordering: .acquiring) }
+}
+
+extension KeyHash {
+    /// Index of the key's counter.
+    fileprivate var changePart: Int { Int(truncatingIfNeeded: low >> 32) & (ChangeCounts.partCount - 1) }
 }
 
 /// The counters that one or more look-ups depend on, recorded before the look-ups. Keys without a stored item are included.
@@ -42,25 +45,24 @@ public struct LookUpBasis: Sendable, Equatable {
     /// Records the counters of a key. Must be called before the key is looked up, so that concurrent changes are detected.
     mutating func note(_ hash: KeyHash, _ counts: ChangeCounts) {
         guard count < Self.limit else { return noteUnknown() }
-        let part = ChangeCounts.part(hash)
+        let part = hash.changePart
         let bits = UInt64(UInt16(truncatingIfNeeded: part)) &<< UInt64(16 &* (count & 3))
         if count < 4 { firstParts |= bits } else { lastParts |= bits }
         count += 1
-        sum &+= counts.number(ofPart: part) &+ counts.numberOfAll
+        sum &+= counts[part] &+ counts.numberOfAll
     }
 
     /// Records a dependency without a counter. `holds` then always returns false.
     public mutating func noteUnknown() { count = Self.limit + 1 }
 
-    private func part(_ index: Int) -> Int {
-        Int(truncatingIfNeeded: (index < 4 ? firstParts : lastParts) &>> UInt64(16 &* (index & 3))) & 0xffff
-    }
-
     /// Whether a repeated look-up would return an equal result.
     func holds(_ counts: ChangeCounts) -> Bool {
         guard count <= Self.limit else { return false }
         var now: UInt32 = 0
-        for index in 0..<count { now &+= counts.number(ofPart: part(index)) &+ counts.numberOfAll }
+        for index in 0..<count {
+            let part = Int(truncatingIfNeeded: (index < 4 ? firstParts : lastParts) &>> UInt64(16 &* (index & 3))) & 0xffff
+            now &+= counts[part] &+ counts.numberOfAll
+        }
         return now == sum
     }
 }

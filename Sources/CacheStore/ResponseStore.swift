@@ -111,7 +111,7 @@ public final class ResponseStore: @unchecked Sendable {
     /// on the disk.
     public func lookUp(_ key: Span<UInt8>) -> StoredItem? {
         var basis = LookUpBasis()
-        return lookUp(key, &basis)
+        do throws(OnDisk) { return try find(key, &basis, mayWait: true) } catch { return nil }
     }
 
     /// Looks up an item as `lookUp(_:)` does, and records the counters that the result depends on.
@@ -124,7 +124,7 @@ public final class ResponseStore: @unchecked Sendable {
     /// - Throws: `OnDisk`, which must be loaded before the next attempt.
     public func lookUpInMemory(_ key: Span<UInt8>) throws(OnDisk) -> StoredItem? {
         var basis = LookUpBasis()
-        return try lookUpInMemory(key, &basis)
+        return try find(key, &basis, mayWait: false)
     }
 
     /// Looks up an item on an event loop, and records the counters that the result depends on.

@@ -4,6 +4,7 @@
 
 import CachePolicy
 import CacheStore
+import HTTPCore
 import Synchronization
 
 final class DoubtfulWrites: Sendable {

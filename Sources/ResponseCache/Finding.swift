@@ -57,15 +57,14 @@ public enum LookUpResult {
     public func flightKey(_ keys: TargetKeys) -> [UInt8] {
         let key =
             switch self {
-            case .found(let found): Self.flightKey(found.key, keys)
-            case .otherVariant(let variant): Self.flightKey(variant, keys)
+            // A response to one user's request may be for that user only. So users do not share a fetch, even if the stored response is
+            // shared.
+            case .found(let found): keys.isCommon(found.key) ? keys.own + found.key : found.key
+            case .otherVariant(let variant): keys.isCommon(variant) ? keys.own + variant : variant
             case .nothing: keys.own
             }
         guard let unknown = keys.unknownFields, found?.metadata.flags.contains(.forAllFields) != true else { return key }
         // It is unknown which fields the upstream uses, so fields that are left out of the hash count too.
         return key + [1] + unknown.exact
     }
-
-    /// A response to one user's request may be for that user only. So users do not share a fetch, even if the stored response is shared.
-    private static func flightKey(_ key: [UInt8], _ keys: TargetKeys) -> [UInt8] { keys.isCommon(key) ? keys.own + key : key }
 }

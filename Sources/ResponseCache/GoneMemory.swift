@@ -32,17 +32,20 @@ public final class GoneMemory: Sendable {
     /// Removes a record after a later response has replaced the stored response. If the record is on disk only, another thread removes it
     /// later.
     func lift(_ key: [UInt8], by recency: Recency) {
+        let gone = Self.key(key)
         do throws(OnDisk) {
-            try lift(key, by: recency) { (key) throws(OnDisk) in try store.lookUpInMemory(key.span) }
+            let item = try store.lookUpInMemory(gone.span)
+            if let item { lift(item, beside: key, by: recency) }
         } catch {
-            store.load(error) { [self] in lift(key, by: recency) { [store] in store.lookUp($0.span) } }
+            store.load(error) { [self] in
+                let item = store.lookUp(gone.span)
+                if let item { lift(item, beside: key, by: recency) }
+            }
         }
     }
 
-    private func lift<Failure: Error>(
-        _ key: [UInt8], by recency: Recency, _ lookUp: ([UInt8]) throws(Failure) -> StoredItem?
-    ) throws(Failure) {
-        guard let gone = Self.gone(in: try lookUp(Self.key(key)), key), !gone.metadata.recency.isLater(than: recency) else { return }
+    private func lift(_ item: StoredItem, beside key: [UInt8], by recency: Recency) {
+        guard let gone = Self.gone(in: item, key), !gone.metadata.recency.isLater(than: recency) else { return }
         let key = gone.key
         // Other threads may remove it concurrently.
         if store.remove(key.span, ifStill: gone.written) { count(.lifted) }

@@ -45,7 +45,7 @@ extension ResponseCache {
     ) -> (confirmation: Confirmation, result: ConfirmationResult, changedNothing: Bool)? {
         guard let found = request.found, let fresh = freshened(found, by: response, recency, for: request.head) else { return nil }
         let (result, changedNothing) = storeConfirmed(found, fresh, by: response, for: request, recency, now: time.wall)
-        if result == .stored { noteCookies(setBy: response.fields, to: request.head, at: time) }
+        if result == .stored, response.fields.contains(.setCookie) { noteCookies(setBy: response.fields, to: request.head, at: time) }
         let cookies = response.fields.all(.setCookie)
         let stale = StaleField.ofUpstream(response.fields)
         let confirmation = Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies, stale: stale)

@@ -38,6 +38,94 @@ extension ResponseCache {
     /// within a microsecond, or the writer in between.
     private static let attemptLimit = 16
 
+    /// Stores a response under the key that its fields require. A response shared only while it is validated is also stored in its user's
+    /// partition, where it may serve as a rescue.
+    func put(_ new: NewResponse, _ response: WholeResponse, for request: StorableExchange, now: Timestamp) -> StoringResult {
+        let fields = response.head.fields
+        let sharing = request.keys.common == nil || new.metadata.isNegative ? .own : sharing(of: fields, response.control, to: request.head)
+        if sharing != .everybody {
+            let isForAll = new.metadata.flags.contains(.forAllFields)
+            guard
+                var location = location(
+                    fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, new.metadata.recency, now: now)
+            else { return .outdated }
+            location.identity = request.identity
+            guard mayStore(response, at: location) else { return .changingField }
+            let result = put(new, at: location)
+            if result == .stored { noteStored(location.unknownFields, at: location.key, by: request.client) }
+            if sharing == .whileValidated, result == .stored {
+                _ = putCommon(new, fields, for: request, isOnlyThere: false, now: now)
+            }
+            return result
+        }
+        return putCommon(new, fields, for: request, isOnlyThere: true, now: now)
+    }
+
+    /// Determines who may receive the response, by its fields and by the directives after the operator's rules. Responses that must not be
+    /// served stale must be marked for that.
+    func sharing(of fields: Fields, _ control: ResponseCacheControl, to head: RequestHead) -> AuthorizedSharing {
+        guard AuthorizedSharing(fields, control) != .own else { return .own }
+        return AuthorizedSharing(fields, policy(for: head).settings.freshness.applied(to: control))
+    }
+
+    private func putCommon(
+        _ new: NewResponse, _ fields: Fields, for request: StorableExchange, isOnlyThere: Bool, now: Timestamp
+    ) -> StoringResult {
+        let recency = new.metadata.recency
+        // The response has `public`, or is for shared caches.
+        let isForAll = new.metadata.flags.contains(.forAllFields)
+        guard
+            var location = location(
+                fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, isCommon: true, recency, now: now)
+        else { return .outdated }
+        if isOnlyThere { location.others.append((isForAll ? request.keys.forAllFields : request.keys).own) }
+        var new = new
+        new.metadata.flags.insert(.authorized)
+        return put(new, at: location)
+    }
+
+    /// Returns the location for a response with these fields, and records its No-Vary-Search. nil if a later response is stored elsewhere,
+    /// or if one had another No-Vary-Search for the path.
+    /// - Parameters:
+    ///   - old: keys of the request's lookup.
+    ///   - isForAll: whether the response serves all requests, whatever unknown fields they have.
+    ///   - isCommon: whether the response belongs to the common partition (`TargetKeys.common`).
+    func location(
+        _ fields: Fields, of head: RequestHead, lookedUpAt old: TargetKeys, isForAll: Bool, isCommon: Bool = false, _ recency: Recency,
+        now: Timestamp
+    ) -> StorageLocation? {
+        let unknown = isForAll ? nil : old.unknownFields
+        func keys(_ remembered: RememberedVariance?) -> TargetKeys {
+            let keys = self.keys(for: head, target: Array(head.pathAndQuery), remembered, unknown: unknown)
+            return isCommon ? keys.inCommon : keys
+        }
+        let fitting = isForAll ? old.forAllFields : old
+        let old = isCommon ? fitting.inCommon : fitting
+        var location = StorageLocation(
+            key: old.own, credentialFreeKeys: [old.credentialFree], collection: collectionKey(of: head), isCommon: isCommon)
+        location.unknownFields = unknown
+        if head.method != .get, head.method != .head, head.method != .options {
+            location.target = credentialFreeKey(of: head.pathAndQuery, for: head)
+        }
+        if level.isShared, head.method == .get { location.request = head }
+        guard head.method == .get, let variances else { return location }
+        let variance = SearchVariance(fields)
+        guard variance != nil || !variances.isEmpty else { return location }
+        let path = pathKey(of: head.pathAndQuery, for: head)
+        let current = variances.variance(of: path)
+        var candidates = [old, keys(nil)]
+        if let current { candidates.append(keys(current)) }
+        // A new No-Vary-Search may make responses under the old one unreachable, so the permission to store is checked first.
+        let expected = variance == current?.variance ? current : nil
+        let own = variance == nil || expected != nil ? keys(expected).own : nil
+        // Since the lookup, the user of the credentials may have been identified, or the identity may have expired.
+        guard candidates.allSatisfy({ keyMaker.haveOnePartition($0.own, old.own) }) else { return nil }
+        guard !isOutdated(recency, at: candidates.map(\.own).filter { $0 != own }) else { return nil }
+        guard let variance else { return location.moved(to: keys(nil), from: candidates) }
+        guard let remembered = variances.remember(variance, of: path, at: now, recency) else { return nil }
+        return location.moved(to: keys(remembered), from: candidates)
+    }
+
     /// - Parameter base: the stored response that the new one updates; nil if none. The new response then replaces only this one, or an
     ///   absent one.
     func put(_ new: NewResponse, at location: StorageLocation, replacing base: FoundResponse? = nil) -> StoringResult {
@@ -49,7 +137,17 @@ extension ResponseCache {
         let (memory, groups) = (state.storeMemory, marks.filter { StoredKey.path(of: $0) == nil })
         memory.times.note(new.metadata.requestTime)
         let pass = memory.paths.note(location.key, groups: groups)
-        let result = new.names.isEmpty ? insertOnly(new, at: location, replacing: base) : insertVariant(new, at: location, replacing: base)
+        var result: StoringResult
+        if new.names.isEmpty {
+            result = insert(new, under: location.key, at: location, replacing: base) {
+                if location.request != nil { offer($0, new.metadata.recency, at: location) }
+            }
+            if result == .outdated, let variant = variantByOrigin(new, at: location.key) {
+                result = insertVariant(variant, at: location, replacing: base)
+            }
+        } else {
+            result = insertVariant(new, at: location, replacing: base)
+        }
         guard result == .stored else { return result }
         if memory.paths.pass != pass { memory.paths.note(location.key, groups: groups) }
         // A write may have arrived on another shard since the check. Its mark is stored before it removes responses, so either it removed
@@ -107,12 +205,6 @@ extension ResponseCache {
         let mark = Self.invalidationKey(target)
         if state.marks.mayHaveOvertaken(mark, time) { return true }
         return state.storeMemory.doubts.mayConcern(time) && state.marks.mayHaveOvertaken(DoubtfulWrites.markKey(mark), time)
-    }
-
-    private func insertOnly(_ new: NewResponse, at location: StorageLocation, replacing base: FoundResponse?) -> StoringResult {
-        let result = insert(new, under: location.key, at: location, replacing: base) { offer($0, new.metadata.recency, at: location) }
-        guard result == .outdated, let variant = variantByOrigin(new, at: location.key) else { return result }
-        return insertVariant(variant, at: location, replacing: base)
     }
 
     /// - Parameters:

@@ -256,17 +256,6 @@ extension ResponseCache {
     }
 }
 
-extension [UInt8] {
-    /// Returns the key of a record that is stored next to this key's record. `+` would create one more array and take four times as long.
-    func followed(by letter: UInt8) -> [UInt8] {
-        var key: [UInt8] = []
-        key.reserveCapacity(count + 1)
-        key.append(contentsOf: self)
-        key.append(letter)
-        return key
-    }
-}
-
 extension APICacheState {
     /// Sets a mark. It is kept in memory for pending fetches. The store gets it only if it may hold an affected response, or if another
     /// process may. A mark of this node's own write is also stored until other nodes have the write.

@@ -26,7 +26,7 @@ struct StorageLocation {
     /// Identity of the request's user at the time of the lookup.
     var identity: RequestIdentity?
 
-    fileprivate func moved(to keys: TargetKeys, from candidates: [TargetKeys]) -> StorageLocation {
+    func moved(to keys: TargetKeys, from candidates: [TargetKeys]) -> StorageLocation {
         var location = self
         location.key = keys.own
         location.others = candidates.map(\.own).filter { $0 != keys.own }
@@ -61,48 +61,6 @@ extension ResponseCache {
             }
         }
         return (keys, varied)
-    }
-
-    /// Returns the location for a response with these fields, and records its No-Vary-Search. nil if a later response is stored elsewhere,
-    /// or if one had another No-Vary-Search for the path.
-    /// - Parameters:
-    ///   - old: keys of the request's lookup.
-    ///   - isForAll: whether the response serves all requests, whatever unknown fields they have.
-    ///   - isCommon: whether the response belongs to the common partition (`TargetKeys.common`).
-    func location(
-        _ fields: Fields, of head: RequestHead, lookedUpAt old: TargetKeys, isForAll: Bool, isCommon: Bool = false, _ recency: Recency,
-        now: Timestamp
-    ) -> StorageLocation? {
-        let unknown = isForAll ? nil : old.unknownFields
-        func keys(_ remembered: RememberedVariance?) -> TargetKeys {
-            let keys = self.keys(for: head, target: Array(head.pathAndQuery), remembered, unknown: unknown)
-            return isCommon ? keys.inCommon : keys
-        }
-        let fitting = isForAll ? old.forAllFields : old
-        let old = isCommon ? fitting.inCommon : fitting
-        var location = StorageLocation(
-            key: old.own, credentialFreeKeys: [old.credentialFree], collection: collectionKey(of: head), isCommon: isCommon)
-        location.unknownFields = unknown
-        if head.method != .get, head.method != .head, head.method != .options {
-            location.target = credentialFreeKey(of: head.pathAndQuery, for: head)
-        }
-        if level.isShared, head.method == .get { location.request = head }
-        guard head.method == .get, let variances else { return location }
-        let variance = SearchVariance(fields)
-        guard variance != nil || !variances.isEmpty else { return location }
-        let path = pathKey(of: head.pathAndQuery, for: head)
-        let current = variances.variance(of: path)
-        var candidates = [old, keys(nil)]
-        if let current { candidates.append(keys(current)) }
-        // A new No-Vary-Search may make responses under the old one unreachable, so the permission to store is checked first.
-        let expected = variance == current?.variance ? current : nil
-        let own = variance == nil || expected != nil ? keys(expected).own : nil
-        // Since the lookup, the user of the credentials may have been identified, or the identity may have expired.
-        guard candidates.allSatisfy({ keyMaker.haveOnePartition($0.own, old.own) }) else { return nil }
-        guard !isOutdated(recency, at: candidates.map(\.own).filter { $0 != own }) else { return nil }
-        guard let variance else { return location.moved(to: keys(nil), from: candidates) }
-        guard let remembered = variances.remember(variance, of: path, at: now, recency) else { return nil }
-        return location.moved(to: keys(remembered), from: candidates)
     }
 
     // MARK: Keys

@@ -106,7 +106,7 @@ extension ResponseCache {
 
     /// Returns the partitions of the cookies that the client sent (nil if none), and of the cookies that it has after this response.
     private func cookieChange(by response: Fields, to head: RequestHead, now: Timestamp) -> (sent: [UInt8]?, given: [UInt8])? {
-        guard response.contains(.setCookie), state.cookieOrigins != nil, head.method.isRead,
+        guard state.cookieOrigins != nil, head.method.isRead,
             let cookies = keyMaker.cookies, !keyMaker.hasOtherCredentials(head.fields), !head.fields.contains(.authorization),
             let sent = cookies.pairs(of: head.fields)
         else { return nil }

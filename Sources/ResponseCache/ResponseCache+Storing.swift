@@ -115,7 +115,8 @@ extension ResponseCache {
         if let found, !found.metadata.isNegative, policy.settings.freshness.negativeLifetime(of: response.status, said: nil) != nil {
             return .forbidden(.status)
         }
-        let decision = policy.decide(response, control, to: storable(head, directives, isPartitioned: isPartitioned))
+        let storable = storable(head, directives, isPartitioned: isPartitioned)
+        let decision = Storing.decide(response, control, to: storable, settings: policy.settings)
         guard decision == .allowed, let found, head.method != .options else { return decision }
         let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
         return LastGood.obstacle(response, replacing: copy, strictness: strictness).map { .forbidden($0) } ?? .allowed
@@ -126,6 +127,9 @@ extension ResponseCache {
         return StorableRequest(
             head, directives, isPartitioned: isPartitioned, isForAll: rules?.areIgnored ?? false, isShared: rules?.sharesPublic ?? false)
     }
+
+    /// Returns the storing rules for a request's target.
+    func policy(for head: RequestHead) -> RoutePolicy { policies.rules(for: head.pathAndQuery) }
 
     /// Parses Cache-Control of a head, once for all decisions.
     public func control(_ response: ResponseHead) -> ResponseCacheControl {
@@ -140,7 +144,9 @@ extension ResponseCache {
         let new = make(response, for: request)
         let recorded = recordEqualData(new, response, beside: request.found)
         let result = recorded == nil ? put(new, response, for: request, now: time.wall) : .stored
-        if result == .stored, request.head.method != .options { noteCookies(setBy: response.head.fields, to: request.head, at: time) }
+        if result == .stored, request.head.method != .options, response.head.fields.contains(.setCookie) {
+            noteCookies(setBy: response.head.fields, to: request.head, at: time)
+        }
         return (result, new.head, new.metadata, recorded == .times)
     }
 
@@ -259,104 +265,5 @@ extension ResponseCache {
 
     func via(of response: ResponseHead) -> [UInt8]? {
         settings.via.map { Array("\(response.version.receivedProtocol) ".utf8) + $0 }
-    }
-
-    /// Stores a response under the key that its fields require. A response shared only while it is validated is also stored in its user's
-    /// partition, where it may serve as a rescue.
-    private func put(_ new: NewResponse, _ response: WholeResponse, for request: StorableExchange, now: Timestamp) -> StoringResult {
-        let fields = response.head.fields
-        let sharing = request.keys.common == nil || new.metadata.isNegative ? .own : sharing(of: fields, response.control, to: request.head)
-        if sharing != .everybody {
-            let isForAll = new.metadata.flags.contains(.forAllFields)
-            guard
-                var location = location(
-                    fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, new.metadata.recency, now: now)
-            else { return .outdated }
-            location.identity = request.identity
-            guard mayStore(response, at: location) else { return .changingField }
-            let result = put(new, at: location)
-            if result == .stored { noteStored(location.unknownFields, at: location.key, by: request.client) }
-            if sharing == .whileValidated, result == .stored {
-                _ = putCommon(new, fields, for: request, isOnlyThere: false, now: now)
-            }
-            return result
-        }
-        return putCommon(new, fields, for: request, isOnlyThere: true, now: now)
-    }
-
-    /// Determines who may receive the response, by its fields and by the directives after the operator's rules. Responses that must not be
-    /// served stale must be marked for that.
-    func sharing(of fields: Fields, _ control: ResponseCacheControl, to head: RequestHead) -> AuthorizedSharing {
-        guard AuthorizedSharing(fields, control) != .own else { return .own }
-        return AuthorizedSharing(fields, policy(for: head).settings.freshness.applied(to: control))
-    }
-
-    private func putCommon(
-        _ new: NewResponse, _ fields: Fields, for request: StorableExchange, isOnlyThere: Bool, now: Timestamp
-    ) -> StoringResult {
-        let recency = new.metadata.recency
-        // The response has `public`, or is for shared caches.
-        let isForAll = new.metadata.flags.contains(.forAllFields)
-        guard
-            var location = location(
-                fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, isCommon: true, recency, now: now)
-        else { return .outdated }
-        if isOnlyThere { location.others.append((isForAll ? request.keys.forAllFields : request.keys).own) }
-        var new = new
-        new.metadata.flags.insert(.authorized)
-        return put(new, at: location)
-    }
-
-    // MARK: Loading records
-
-    /// Returns the first record that storing a response needs and that must be loaded; nil if all are in memory.
-    /// - Parameter isUpdate: whether an existing response is updated, which requires a lookup.
-    public func firstNotInMemory(
-        storing response: Fields, for request: StorableExchange, isUpdate: Bool = false, now: Timestamp
-    ) -> NotInMemory? {
-        let (head, keys) = (request.head, request.keys)
-        var others = cookieKeys(setBy: response, to: head, now: now) + (request.found.map { [$0.key] } ?? [])
-        var locations = keys.common == nil ? [keys] : [keys, keys.inCommon]
-        if head.method == .get, let variances, !variances.isEmpty {
-            let target = Array(head.pathAndQuery)
-            let path = pathKey(of: target[...], for: head)
-            others.append(SearchVarianceMemory.key(path))
-            if let wanted = firstNotInMemory(of: others) { return wanted }
-            let unknown = keys.unknownFields
-            locations.append(self.keys(for: head, target: target, nil, unknown: unknown))
-            if let variance = variances.variance(of: path) {
-                locations.append(self.keys(for: head, target: target, variance, unknown: unknown))
-            }
-        }
-        if keys.unknownFields != nil { locations += locations.map(\.forAllFields) }
-        if let wanted = firstNotInMemory(storing: response, at: locations, others, for: head) { return wanted }
-        guard isUpdate else { return nil }
-        do throws(NotInMemory) {
-            _ = try find(head, at: keys)
-            return nil
-        } catch {
-            return error
-        }
-    }
-
-    /// - Parameter others: further keys that are needed.
-    private func firstNotInMemory(
-        storing response: Fields, at locations: [TargetKeys], _ others: [[UInt8]], for head: RequestHead
-    ) -> NotInMemory? {
-        if let wanted = firstNotInMemory(of: others) { return wanted }
-        for location in locations {
-            if let wanted = notInMemory(location.own) ?? notInMemory(Self.invalidationKey(location.credentialFree)) { return wanted }
-        }
-        if let collection = collectionKey(of: head), let wanted = notInMemory(Self.collectionKey(collection)) { return wanted }
-        for group in CacheTags.groups(of: response, named: "cache-groups") ?? [] {
-            if let wanted = notInMemory(groupKey(group)) { return wanted }
-        }
-        for location in locations {
-            guard let marker = store.see(location.own.span).item, StoredMetadata.kind(of: marker.metadata.span) == .varyMarker,
-                let variant = variant(of: marker, location.own, head.fields)
-            else { continue }
-            if let wanted = notInMemory(variant.key) { return wanted }
-        }
-        return nil
     }
 }

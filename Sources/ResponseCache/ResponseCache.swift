@@ -18,7 +18,7 @@ public final class ResponseCache: @unchecked Sendable {
     let variances: SearchVarianceMemory?
     let gone: GoneMemory?
     private let doubts: DoubtfulWrites
-    private let policies: PathTable<RoutePolicy>
+    let policies: PathTable<RoutePolicy>
     /// Selecting fields with secret values: for a single user's cache and for paths with responses equal for all users, where keys have no
     /// partitions.
     let concealed: CredentialNames
@@ -87,9 +87,6 @@ public final class ResponseCache: @unchecked Sendable {
 
     /// Returns whether an earlier lookup would give an equal result now, as far as that depends on the store.
     public func holds(_ basis: FindingBasis) -> Bool { state.holds(basis, now: time().wall) }
-
-    /// Returns the storing rules for a request's target.
-    func policy(for head: RequestHead) -> RoutePolicy { policies.rules(for: head.pathAndQuery) }
 
     /// Whether the store holds any response, of any API.
     public var hasStored: Bool { store.statistics.entries > 0 }
@@ -166,6 +163,24 @@ public final class ResponseCache: @unchecked Sendable {
             guard let item = try self.item(variant.key, &basis) else { return .otherVariant(variant.key) }
             return try accept(item, variant.key, keys, head, &basis)
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .nothing
+        }
+    }
+
+    /// Returns the item stored under exactly this key; nil if there is none.
+    func item(_ key: [UInt8]) throws(NotInMemory) -> StoredItem? {
+        var basis = FindingBasis()
+        return try item(key, &basis)
+    }
+
+    /// Returns the item stored under exactly this key, and adds it to the basis of a finding.
+    func item(_ key: [UInt8], _ basis: inout FindingBasis) throws(NotInMemory) -> StoredItem? {
+        switch reading {
+        case .inMemory:
+            do throws(OnDisk) { return try store.lookUpInMemory(key.span, &basis.lookUps) } catch { throw .onDisk(error) }
+        case .waiting: return store.lookUp(key.span, &basis.lookUps)
+        case .inspecting:
+            basis.lookUps.noteUnknown()
+            return store.see(key.span).item
         }
     }
 

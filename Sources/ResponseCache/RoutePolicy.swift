@@ -12,11 +12,6 @@ final class RoutePolicy: Sendable {
         settings.freshness = freshness
         self.settings = settings
     }
-
-    /// Decides whether a response may be stored (RFC 9111 §3).
-    func decide(_ response: ResponseHead, _ control: ResponseCacheControl, to request: StorableRequest) -> StorageDecision {
-        Storing.decide(response, control, to: request, settings: settings)
-    }
 }
 
 extension RoutePolicy: PathRules {
