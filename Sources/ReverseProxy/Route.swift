@@ -116,7 +116,8 @@ public struct Routes: Sendable {
     let compression: PathTable<Compression>
     private let crossOrigins: PathTable<CrossOriginRules>
     private let rescues: PathTable<SharedRescueMode>
-    private let upstreamFields: PathTable<UpstreamFieldRules>
+    /// Changes to the fields of requests for a target.
+    let upstreamFields: PathTable<UpstreamFieldRules>
     /// Indices in `all`, by path.
     private let indexByPath: PathTable<Int>
 
@@ -174,9 +175,6 @@ public struct Routes: Sendable {
             return rules
         }.simplified
     }
-
-    /// Changes to the fields of requests for this target.
-    func upstreamFields(_ target: @autoclosure () -> ArraySlice<UInt8>) -> UpstreamFieldRules { upstreamFields.rules(for: target()) }
 
     /// Changes to the fields of an identity lookup. The client's own credentials are kept, because the response identifies their user. If
     /// paths have different fields, the operator's credentials are not added: the upstream might identify their user instead.
@@ -268,7 +266,7 @@ public struct Routes: Sendable {
         let route = all[index(of: target[...])]
         return ExplainedRoute(
             name: route.name, arguments: arguments.rules(for: target[...]), staleFor: route.freshness.staleFor,
-            fields: upstreamFields(target[...]).names)
+            fields: upstreamFields.rules(for: target[...]).names)
     }
 
     /// Index of the first route that matches the target as written; for names, times and limits. Rules that permit or forbid something use

@@ -34,7 +34,7 @@ final class ActiveProbe: TransferReceiver {
         (self.context, self.settings) = (context, settings.background.probe)
         // The setting is a path at the upstream; routes and scopes use client paths.
         let target = (settings.strippedPath + Array(self.settings.path.utf8))[...]
-        fieldRules = routes.upstreamFields(target)
+        fieldRules = routes.upstreamFields.rules(for: target)
         let routeIndex = routes.index(of: target)
         let route = routeIndex == routes.all.count - 1 ? nil : routeIndex
         scopes = RequestScopes(pathAndQuery: target, route: route, user: 0, client: RequestScopes.probe)

@@ -9,6 +9,7 @@ import Downstream
 import Explanation
 import Forwarding
 import HTTPCore
+import Logging
 import Reactor
 import ResponseCache
 import Upstream
@@ -83,7 +84,9 @@ extension RequestEntry {
         progress.isFirst = false
         var finding = try cache.find(
             head, content: keyed.identity, by: stream.client.clientAddress.address.map(\.clientNumber) ?? 0, isFirst: isFirst)
-        if case .found(let found) = finding.result, isOfOtherOrigin(found, head) { finding.result = .found(found.ofOtherOrigin) }
+        if case .found(let found) = finding.result, isBound(found, head), isOfOtherOrigin(found, head) {
+            finding.result = .found(found.ofOtherOrigin)
+        }
         if progress.unknownField == nil, finding.keys.unknownFields != nil || finding.result.found == nil {
             progress.unknownField = noteUnknownFields(of: finding, stream, cache)
         }
@@ -155,6 +158,15 @@ extension RequestEntry {
             return key
         }
         return key + [0] + origin
+    }
+
+    /// Returns the number of the request field that prevented the use of a stored response; 0 if none did.
+    @inline(never)
+    private func noteUnknownFields(of finding: Finding, _ stream: any ClientStream, _ cache: ResponseCache) -> UInt8 {
+        let client = stream.client.clientAddress.address.map(\.clientNumber) ?? 0
+        let (findings, field) = cache.noteUnknownFields(of: finding, by: client)
+        for finding in findings { context.api.process.logger.notice("\(finding.sentence(ofAPI: context.api.name))") }
+        return field
     }
 
     // MARK: Directives
@@ -319,6 +331,22 @@ extension LookUpResult {
         case .found(let found): .found(found, found.metadata)
         case .nothing: .nothing
         case .otherVariant: .otherVariant
+        }
+    }
+}
+
+extension FieldFinding {
+    /// Log line about the finding, with the setting that helps.
+    fileprivate func sentence(ofAPI api: String) -> String {
+        let subject = api.isEmpty ? "" : "API \(api): "
+        let change = "cache.harmless_fields: +\(name)"
+        return switch kind {
+        case .keptCopyBack:
+            "\(subject)a stored response was not used, because the request differs in \(name); if responses do not depend on the field: "
+                + "\(change)"
+        case .changes:
+            "\(subject)\(name) has a new value in each request, so it no longer separates stored responses; if responses do not depend "
+                + "on it: \(change)"
         }
     }
 }

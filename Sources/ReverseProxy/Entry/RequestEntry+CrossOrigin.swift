@@ -11,10 +11,10 @@ import Reactor
 import ResponseCache
 
 extension RequestEntry {
-    /// Whether the requesting script may be unable to use the stored response: it was stored for another origin or for none, and the
-    /// upstream's permission for this origin is unknown.
+    /// Whether the requesting script may be unable to use the stored response, which `isBound`: it was stored for another origin or for
+    /// none, and the upstream's permission for this origin is unknown.
     func isOfOtherOrigin(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
-        guard isBound(stored, head), routes.crossOrigin(head.pathAndQuery) == nil,
+        guard routes.crossOrigin(head.pathAndQuery) == nil,
             let origin = head.fields.first(.origin), let fields = stored.withHead(StoredHead.parse)?.fields
         else { return false }
         let allowed = fields.first(.accessControlAllowOrigin)

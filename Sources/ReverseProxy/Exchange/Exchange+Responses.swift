@@ -64,6 +64,13 @@ extension Exchange {
         found.withHead { send(found, head: $0, found.metadata, age: rescue.age, lines) }
     }
 
+    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called after a wait of `rescue_after`: otherwise an
+    /// upstream that never responds and gets few requests would never be checked.
+    private func keepForChecks() {
+        guard request.isRepeatable, context.coordination.health.isFailing(request.scopes) else { return }
+        context.background.rechecks.keep(request, client: client, behind: record.number)
+    }
+
     /// Responds with an error, because no stored response may be served.
     private func refuse(_ failure: FetchFailure, _ reason: NoCopyReason) {
         record.upstream.failure = failure

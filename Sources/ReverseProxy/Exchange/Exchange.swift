@@ -131,13 +131,6 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         handle(.admitted(admission))
     }
 
-    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called after a wait of `rescue_after`: otherwise an
-    /// upstream that never responds and gets few requests would never be checked.
-    func keepForChecks() {
-        guard request.isRepeatable, context.coordination.health.isFailing(request.scopes) else { return }
-        context.background.rechecks.keep(request, client: client, behind: record.number)
-    }
-
     private func join() {
         guard let fetchTarget = request.fetchTarget else { return handle(.joined(.alone)) }
         let now = context.loop.time.monotonicMilliseconds
@@ -171,7 +164,6 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     private func startFetch(leads: Bool) {
-        let sent = context.requests.make(for: request, body, client: client)
         let fetch = context.requests.makeFetch(request, body, self)
         fetch.slot = slot
         slot = nil
@@ -179,6 +171,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         startTimer()
         awaitContinue()
         context.reporting.count(.requestBytes, by: body.bytes.count)
+        let sent = context.requests.make(for: request, body, client: client)
         fetch.start(consume sent, leads: leads ? flight : nil)
         if stream.hasPeerEnded { clientEnded() }
     }

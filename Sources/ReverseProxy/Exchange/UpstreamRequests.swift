@@ -50,7 +50,7 @@ final class UpstreamRequests {
         let target = upstreamTarget(head.pathAndQuery)
         var shares = shares(of: request.scopes)
         if case .streamed = body { shares.append(StreamedContent.share(of: maximumConnections)) }
-        var fields = self.fields.make(from: head, client: client, routes.upstreamFields(head.pathAndQuery))
+        var fields = self.fields.make(from: head, client: client, routes.upstreamFields.rules(for: head.pathAndQuery))
         if let name = name(of: head) { fields.set(.xRequestID, name) }
         if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request.found, head, fetchTarget) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }

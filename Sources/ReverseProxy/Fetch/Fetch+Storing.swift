@@ -77,11 +77,14 @@ extension Fetch {
     /// Updates the response stored for GET after a 200 to HEAD (RFC 9111 §4.3.5), independent of the other handling of that response.
     func updateStored(by response: ResponseHead, loads: Int = 0) {
         guard subject.head.method == .head, response.status == 200, !isOfConnectionUser else { return }
-        if let missing = missing(toStore: response, isUpdate: true, loads: loads) {
-            context.cache?.load(missing, on: context.loop) { self.updateStored(by: response, loads: loads + 1) }
-            return
+        guard let storableExchange, let cache = context.cache else { return }
+        if loads < ResponseCache.readLimit,
+            let missing = cache.firstNotInMemory(
+                storing: response.fields, for: storableExchange, isUpdate: true, now: context.loop.now)
+        {
+            return cache.load(missing, on: context.loop) { self.updateStored(by: response, loads: loads + 1) }
         }
-        if let storableExchange { context.cache?.update(by: response, for: storableExchange, recency, now: context.loop.now) }
+        cache.update(by: response, for: storableExchange, recency, now: context.loop.now)
     }
 
     /// Invalidates what a write has changed.

@@ -334,7 +334,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     // MARK: Complete responses
 
-    /// - Parameter loads: number of loads so far.
+    /// - Parameter loads: number of loads so far. Beyond a limit, the cache waits for the disk.
     /// - Returns: nil while data is loaded from disk. Nearly always it is in memory.
     private func load(for step: FetchMachine.CacheStep, loads: Int = 0) -> FetchMachine.Event? {
         if loads == 0 {
@@ -346,18 +346,12 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             }
             if recordRepetition(step) { return .loaded }
         }
-        guard let response, let missing = missing(toStore: response, isUpdate: step == .confirm, loads: loads) else { return .loaded }
-        context.cache?.load(missing, on: context.loop) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
+        guard let response, let storableExchange, let cache = context.cache, loads < ResponseCache.readLimit,
+            let missing = cache.firstNotInMemory(
+                storing: response.fields, for: storableExchange, isUpdate: step == .confirm, now: context.loop.now)
+        else { return .loaded }
+        cache.load(missing, on: context.loop) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
         return nil
-    }
-
-    /// Returns stored data that must be in memory before the cache processes the response; nil if all of it is.
-    /// - Parameters:
-    ///   - isUpdate: whether a stored response is updated.
-    ///   - loads: number of loads so far. Beyond a limit, the cache waits for the disk.
-    func missing(toStore response: ResponseHead, isUpdate: Bool, loads: Int) -> NotInMemory? {
-        guard let storableExchange, loads < ResponseCache.readLimit else { return nil }
-        return context.cache?.firstNotInMemory(storing: response.fields, for: storableExchange, isUpdate: isUpdate, now: context.loop.now)
     }
 
     /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
