@@ -48,10 +48,15 @@ public struct ArchiveReader: Sendable {
     }
 
     /// Base URL of the recorded upstream; nil if Cistern did not record the archive.
-    public var upstream: String? {
+    public var upstream: String? { log?["_cistern"]?["upstream"]?.string }
+
+    /// Name of the recorder; nil if the archive does not contain it before its entries.
+    public var creator: String? { log?["creator"]?["name"]?.string }
+
+    /// The archive without its entries, and without what follows them.
+    private var log: JSONValue? {
         guard let first = entryRanges.first else { return nil }
         // The text before the entries, closed to form valid JSON.
-        let head = Array(text[..<first.lowerBound]) + Array("]}}".utf8)
-        return JSONValue(head)?["log"]?["_cistern"]?["upstream"]?.string
+        return JSONValue(Array(text[..<first.lowerBound]) + Array("]}}".utf8))?["log"]
     }
 }

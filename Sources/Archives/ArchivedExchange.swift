@@ -154,13 +154,26 @@ extension ArchivedExchange {
         return fields
     }
 
-    /// The request's fields. Some recorders give the content's type in `postData` only.
+    /// The request's fields. Some recorders give the content's type in `postData` only, and cookies in `cookies` only.
     private static func requestFields(_ request: JSONValue) throws(ArchiveFault) -> Fields {
         var fields = try fields(request["headers"], "request.headers")
         if !fields.contains(.contentType), let type = request["postData"]?["mimeType"]?.string, !type.isEmpty, isValue(type) {
             fields.append(.contentType, type)
         }
+        if !fields.contains(.cookie), let cookies = cookies(request) { fields.append(.cookie, cookies) }
         return fields
+    }
+
+    /// The value of a Cookie field with `request.cookies`; nil without cookies. If one of them cannot be sent, the value is the placeholder
+    /// for secrets, so that the response is not imported for other users.
+    private static func cookies(_ request: JSONValue) -> String? {
+        guard let cookies = request["cookies"]?.array, !cookies.isEmpty else { return nil }
+        let pairs = cookies.compactMap { cookie -> String? in
+            guard let name = cookie["name"]?.string, let value = cookie["value"]?.string else { return nil }
+            return name.isEmpty ? value : name + "=" + value
+        }
+        let text = pairs.joined(separator: "; ")
+        return pairs.count == cookies.count && !text.isEmpty && isValue(text) ? text : SecretRedaction.placeholder
     }
 
     private static func isValue(_ text: String) -> Bool { text.utf8.allSatisfy(isFieldValueByte) }

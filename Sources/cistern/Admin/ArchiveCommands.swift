@@ -195,11 +195,15 @@ struct Import: AdminCommand {
         let arguments = origin.map { ("origin", Optional($0)) } + [("shared", shared ? "true" : nil), which.argument]
         var imported = 0
         var omitted: [String: Int] = [:]
+        var hasCredentials = false
         for index in 0..<reader.count {
             let entry = reader.entry(index)
-            if let fault = Self.fault(entry) {
-                omitted[Self.reason(fault), default: 0] += 1
-                guard case .malformed(let what) = fault, omitted["malformed", default: 0] <= Self.toldLimit else { continue }
+            do throws(ArchiveFault) {
+                let fields = try ArchivedExchange(entry).requestFields
+                hasCredentials = hasCredentials || fields.contains(.cookie) || fields.contains(.authorization)
+            } catch {
+                omitted[Self.reason(error), default: 0] += 1
+                guard case .malformed(let what) = error, omitted["malformed", default: 0] <= Self.toldLimit else { continue }
                 StandardError.write("cistern: \(file): \(reader.mistake(what, in: index))\n")
                 continue
             }
@@ -211,17 +215,14 @@ struct Import: AdminCommand {
             let sentence = (UnusableReason(rawValue: reason)?.sentence ?? Self.sentences[reason]).map { " (\($0))" } ?? ""
             print("  \(count) omitted: \(reason)\(sentence)")
         }
+        // Browsers export sanitized archives by default.
+        if imported > 0, !shared, !hasCredentials, reader.creator?.hasPrefix("WebInspector") == true { print(Self.sanitized) }
     }
 
-    /// Finds a mistake in an entry without sending it.
-    private static func fault(_ entry: JSONValue) -> ArchiveFault? {
-        do throws(ArchiveFault) {
-            _ = try ArchivedExchange(entry)
-            return nil
-        } catch {
-            return error
-        }
-    }
+    private static let sanitized = """
+        warning: no request has a Cookie or Authorization field: the browser may have removed them. If so, all clients get responses that \
+        belong to one user: purge them (cistern purge), and export the archive with sensitive data. With --shared, this warning is omitted
+        """
 
     private static func reason(_ fault: ArchiveFault) -> String {
         switch fault {
