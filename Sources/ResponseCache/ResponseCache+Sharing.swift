@@ -166,7 +166,7 @@ extension ResponseCache {
             metadata.etag.upperBound <= record.head.count, metadata.lastModified.upperBound <= record.head.count,
             let response = StoredHead.parse(record.head.span)
         else { return .notTaken }
-        guard !location.isForAll || metadata.flags.contains(.forAllFields) else { return .notTaken }
+        guard !location.isForAll || metadata.flags.contains(.forAllFields), isStorable(response) else { return .notTaken }
         guard isGood(response, record.body, metadata.flags, for: lookUp) else { return .notGood }
         // Keeps the age as the other node computed it, whatever its clock shows.
         metadata.shift(by: responseTime.milliseconds - metadata.responseTime.milliseconds)
@@ -184,6 +184,12 @@ extension ResponseCache {
         guard put(new, at: local) == .stored else { return .notTaken }
         if !location.isForAll { noteStored(lookUp.keys.unknownFields, at: local.key, by: 0) }
         return .taken
+    }
+
+    /// Returns whether this node stores responses with such a status and type. `SharingRules` compares the rules about users.
+    private func isStorable(_ response: ResponseHead) -> Bool {
+        let policy = settings.policy
+        return policy.keepsAny || response.status.isSuccessful && policy.contentTypes.contain(MediaType(of: response.fields))
     }
 
     /// Returns whether the response meets all requirements and is not worse than a good local response. The other node may have had other

@@ -93,7 +93,67 @@ struct SharingLimitsTests {
                 $0.credentials = CredentialTable(PathTable([(RoutePattern("/a"), rules)], rest: CredentialRules()))
             }
         ),
+        ("policy: strict", { $0.policy.strictness = .strict }), ("set_cookie: keep", { $0.policy.setCookie = .keep }),
+        ("stored errors", { ($0.policy.keepsAny, $0.policy.keepsAnyError) = (true, true) }),
+        ("targeted fields", { $0.policy.targetedFields = [] }),
+        ("ignored private", { $0.freshness = Self.ignoring(.privateResponse) }),
+        ("ignored no-store", { $0.freshness = Self.ignoring(.noStore) }), ("ignored Vary", { $0.freshness = Self.ignoring(.vary) }),
+        (
+            "fields that the upstream gets from the operator",
+            {
+                var rules = FreshnessRules()
+                rules.unforwarded = [Array("x-tenant".utf8)]
+                $0.freshness = PathTable([(RoutePattern("/a"), rules)], rest: FreshnessRules())
+            }
+        ),
+        ("ignored arguments", { $0.arguments = Self.arguments { $0.ignore = [ArgumentPattern("account")] } }),
+        ("the only arguments", { $0.arguments = Self.arguments { $0.only = [ArgumentPattern("page")] } }),
+        ("removed arguments", { $0.arguments = Self.arguments { $0.drop = [ArgumentPattern("utm_*")] } }),
+        ("arguments without case", { $0.arguments = Self.arguments { $0.ignoresCase = true } }),
+        ("arguments in order", { $0.arguments = Self.arguments { $0.sorts = false } }),
+        ("empty queries", { $0.arguments = Self.arguments { $0.keepsEmptyQuery = true } }),
     ]
+
+    private static func ignoring(_ directive: IgnoredDirective) -> PathTable<FreshnessRules> {
+        var rules = FreshnessRules()
+        rules.ignored = [directive]
+        return PathTable([(RoutePattern("/a"), rules)], rest: FreshnessRules())
+    }
+
+    private static func arguments(_ change: (inout ArgumentRules) -> Void) -> ArgumentTable {
+        var rules = ArgumentRules()
+        change(&rules)
+        return ArgumentTable(PathTable([(RoutePattern("/a"), rules)], rest: ArgumentRules()))
+    }
+
+    /// Rules that do not decide whose responses are shared.
+    private static let otherTimes: [@Sendable (inout ResponseCacheSettings) -> Void] = [
+        { $0.freshness = Self.ignoring(.maxAge) }, { $0.freshness = Self.ignoring(.noCache) },
+        {
+            var rules = FreshnessRules()
+            (rules.standard, rules.staleFor) = (60, 60)
+            $0.freshness = PathTable(rest: rules)
+        },
+        { $0.arguments = ArgumentTable(PathTable([(RoutePattern("/b"), ArgumentRules())], rest: ArgumentRules())) },
+        { $0.policy.makesEntityTags = false }, { $0.policy.keepsAny = true },
+    ]
+
+    @Test("rules for lifetimes and other paths do not separate nodes", arguments: otherTimes.indices)
+    func times(row: Int) throws {
+        let (usual, other) = (try FleetCache(), try FleetCache { Self.otherTimes[row](&$0) })
+        try other.test.fetch("/a", [], [Self.fresh])
+        #expect(try usual.take("/a", from: other) == [.taken])
+    }
+
+    @Test("a response that this node does not store is not taken from a node that does")
+    func types() throws {
+        let (usual, any) = (try FleetCache(), try FleetCache { $0.policy.keepsAny = true })
+        let html = ("Content-Type", "text/html")
+        try any.test.fetch("/page", [], [Self.fresh, html])
+        try any.test.fetch("/a", [], [Self.fresh])
+        #expect(try usual.take("/page", from: any) == [.notTaken] && usual.test.found("/page") == nil)
+        #expect(try usual.take("/a", from: any) == [.taken])
+    }
 
     @Test("nodes with different rules for telling users apart do not share responses", arguments: otherRules.indices)
     func foreign(row: Int) throws {
