@@ -10,8 +10,8 @@ public struct PathReadings: Sendable {
     public private(set) var isIncomplete = false
     /// True if a reading may lead above the root.
     public private(set) var mayLeaveRoot = false
-    /// True if the path has an encoded control character, or a percent sign that was encoded twice. A server that truncates or decodes it
-    /// again then reads a path that is not among the readings.
+    /// True if lenient servers may decode the path in other ways: it has a percent sign that is encoded or stands alone, an encoded control
+    /// character, or bytes that no UTF-8 text contains. The readings include the usual ways; a rule that permits should not rely on them.
     public let isOpaque: Bool
 
     /// Maximum number of readings. Paths of legitimate clients have one to six.
@@ -24,7 +24,7 @@ public struct PathReadings: Sendable {
     public init?(_ target: ArraySlice<UInt8>) {
         guard !Self.isPlain(target) else { return nil }
         let path = Array(target.withoutQuery)
-        isOpaque = Self.isOpaque(path)
+        isOpaque = PathDecoding.isOpaque(path)
         let spellings = spellings(of: path)
         all = spellings.map(Self.segments)
     }
@@ -48,13 +48,14 @@ public struct PathReadings: Sendable {
     /// Returns the results of all sequences of steps, without duplicates.
     private mutating func spellings(of path: [UInt8]) -> [[UInt8]] {
         var found = [path]
+        let steps = isOpaque ? PathStep.allCases : PathStep.ordinary
         var next = 0
         var work = 0
         while next < found.count, !isIncomplete {
             let spelling = found[next]
             next += 1
-            work += spelling.count * PathStep.allCases.count
-            for step in PathStep.allCases where !isIncomplete {
+            work += spelling.count * steps.count
+            for step in steps where !isIncomplete {
                 let made = step.apply(to: spelling, leavesRoot: &mayLeaveRoot)
                 guard made != spelling, !found.contains(made) else { continue }
                 isIncomplete = found.count == Self.limit || work > Self.workLimitBytes
@@ -69,24 +70,7 @@ public struct PathReadings: Sendable {
     public static func segments(of path: [UInt8]) -> [[UInt8]] {
         path.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map { segment in
             guard segment.contains(UInt8(ascii: "%")) else { return Array(segment) }
-            let segment = Array(segment)
-            var out: [UInt8] = []
-            out.reserveCapacity(segment.count)
-            var index = 0
-            while index < segment.count {
-                let encoded = segment.encodedByte(at: index)
-                out.append(encoded ?? segment[index])
-                index += encoded == nil ? 1 : 3
-            }
-            return out
-        }
-    }
-
-    private static func isOpaque(_ path: [UInt8]) -> Bool {
-        path.indices.contains { index in
-            guard let byte = path.encodedByte(at: index) else { return false }
-            guard byte == UInt8(ascii: "%") else { return byte < 0x20 || byte == 0x7f }
-            return index + 4 < path.count && path[index + 3].hexValue != nil && path[index + 4].hexValue != nil
+            return PathDecoding.decoded(Array(segment))
         }
     }
 }
@@ -101,7 +85,7 @@ extension ArraySlice<UInt8> {
     }
 }
 
-/// One transformation that a server may apply to a path. Each is idempotent.
+/// One transformation that a server may apply to a path.
 private enum PathStep: CaseIterable {
     case decodeSlashes, takeBackslashes, decodeBackslashes
     /// Parameters of segments (`;…`), which servlet containers remove before or after decoding.
@@ -109,8 +93,15 @@ private enum PathStep: CaseIterable {
     case mergeSlashes
     /// Dot segments (RFC 3986 §5.2.4), plain or also encoded; with or without the slash that remains after a trailing dot segment.
     case resolveDots, resolveEncodedDots, resolveDotsOfFile, resolveEncodedDotsOfFile
-    /// Truncation at a zero byte, as in a server that treats the path as a C string.
-    case cutAtNull
+    /// Decoding of a path that was encoded twice, before it is decoded again.
+    case decodeAgain
+    /// Non-standard encodings of ASCII: overlong UTF-8, and `%u0041`.
+    case decodeOverlong, decodeUnicode
+    /// Truncation at a control character, as in a server that treats the path as a C string, and removal of bytes that are not text.
+    case cutAtControl, dropNonText
+
+    /// The steps that may change a path which is not opaque.
+    static let ordinary = allCases.filter { ![.decodeAgain, .decodeOverlong, .decodeUnicode, .cutAtControl, .dropNonText].contains($0) }
 
     func apply(to path: [UInt8], leavesRoot: inout Bool) -> [UInt8] {
         switch self {
@@ -125,22 +116,20 @@ private enum PathStep: CaseIterable {
         case .resolveEncodedDots: return Self.resolve(path, areEncoded: true, isFile: false, &leavesRoot)
         case .resolveDotsOfFile: return Self.resolve(path, areEncoded: false, isFile: true, &leavesRoot)
         case .resolveEncodedDotsOfFile: return Self.resolve(path, areEncoded: true, isFile: true, &leavesRoot)
-        case .cutAtNull: return Array(path[..<(path.indices.first { path.encodedByte(at: $0) == 0 } ?? path.endIndex)])
+        case .decodeAgain: return PathDecoding.decodedBefore(path)
+        case .decodeOverlong:
+            return PathDecoding.replacing(path) { path, index in path.overlongByte(at: index).map { ([$0.byte], $0.count) } }
+        case .decodeUnicode: return PathDecoding.replacing(path) { path, index in path.unicodeByte(at: index).map { ([$0], 6) } }
+        case .cutAtControl:
+            return Array(path[..<(path.indices.first { path.encodedByte(at: $0).map { $0 < 0x20 } == true } ?? path.endIndex)])
+        case .dropNonText:
+            return PathDecoding.replacing(path) { path, index in path.encodedByte(at: index).flatMap { $0.isNotText ? ([], 3) : nil } }
         }
     }
 
     /// Replaces each encoded byte of one kind by a slash.
     private static func decode(_ path: [UInt8], _ wanted: UInt8) -> [UInt8] {
-        guard path.contains(UInt8(ascii: "%")) else { return path }
-        var out: [UInt8] = []
-        out.reserveCapacity(path.count)
-        var index = 0
-        while index < path.count {
-            let isWanted = path.encodedByte(at: index) == wanted
-            out.append(isWanted ? UInt8(ascii: "/") : path[index])
-            index += isWanted ? 3 : 1
-        }
-        return out
+        PathDecoding.replacing(path) { path, index in path.encodedByte(at: index) == wanted ? ([UInt8(ascii: "/")], 3) : nil }
     }
 
     private static func dropParameters(_ path: [UInt8], areEncoded: Bool) -> [UInt8] {
@@ -188,14 +177,5 @@ private enum PathStep: CaseIterable {
             index += isEncoded ? 3 : 1
         }
         return count > 2 ? 0 : count
-    }
-}
-
-extension [UInt8] {
-    /// The byte encoded by a percent sign and two hexadecimal digits; nil if there is none.
-    fileprivate func encodedByte(at index: Int) -> UInt8? {
-        guard self[index] == UInt8(ascii: "%"), index + 2 < count, let high = self[index + 1].hexValue, let low = self[index + 2].hexValue
-        else { return nil }
-        return UInt8(truncatingIfNeeded: Int(high) << 4 | Int(low))
     }
 }

@@ -28,11 +28,12 @@ struct PathRuleTests {
     private enum Spelling {
         private static let names = ["internal", "a", "secret", "open", "items", "read", "x", "..", "..", "..", ".", "", "b.c"]
         private static let separators = ["/", "/", "/", "/", "//", "%2f", "%2F", "\\", "%5c", ";p/", ";/", "%3bq/", "/./", "%00/"]
+        private static let odd = ["%252f", "%%32%66", "%255c", "%c0%af", "%e0%80%af", "%u002f", "%09/"]
 
         static func make(_ random: inout SeededGenerator) -> String {
             var path = "/"
             for index in 0..<1 + random.below(6) {
-                if index > 0 { path += random.pick(separators) }
+                if index > 0 { path += random.pick(random.isTrue(oneIn: 8) ? odd : separators) }
                 path += spelled(random.pick(names), &random)
             }
             return path + random.pick(["", "", "/", ";x", "?a=/internal/b", "%2f"])
@@ -40,7 +41,13 @@ struct PathRuleTests {
 
         private static func spelled(_ name: String, _ random: inout SeededGenerator) -> String {
             guard random.isTrue(oneIn: 4) else { return name }
-            return name.utf8.map { random.isTrue() ? "%" + String($0, radix: 16) : String(UnicodeScalar($0)) }.joined()
+            let percent = random.pick(["%", "%", "%25", "%u00", "%%"])
+            return name.utf8.map { byte in
+                guard random.isTrue() else { return String(UnicodeScalar(byte)) }
+                let digits = String(byte, radix: 16)
+                // The digits behind a stray percent sign are encoded themselves.
+                return percent == "%%" ? "%" + digits.utf8.map { "%" + String($0, radix: 16) }.joined() : percent + digits
+            }.joined()
         }
     }
 
@@ -89,10 +96,21 @@ struct PathRuleTests {
             "/z//../internal/x",
             "/internal%2fx", "/%2e/internal", "/internal%00.json", "/open/..%3b/internal/x", "/a/b/..%2fsecret", "/a/secret/.",
             "/./a/%73ecret",
-            "/a/secret;jsessionid=1",
+            "/a/secret;jsessionid=1", "/%2569nternal/x", "/x/%252e%252e/internal/x", "/x%252f..%252finternal/x", "/%%36%39nternal/x",
+            "/internal%0a/x", "/internal%00/x", "/x/.%09./internal/x", "/x/..%c0%afinternal/x", "/x/%c0%ae%c0%ae/internal/x",
+            "/%u0069nternal/x", "/%252569nternal/x", "/inter%ffnal/x", "/x/..%255cinternal/x", "/internal%252fx",
         ])
     func protected(_ target: String) {
         #expect(Self.table.holdsForAny(Array(target.utf8)[...]) { $0 == .inner || $0 == .innerFile })
+    }
+
+    @Test(
+        "an opaque path is not protected if no interpretation matches",
+        arguments: [
+            "/100%25", "/a%20b%2520c", "/50%", "/a%252fb", "/x/internal%2520", "/%ff", "/a%0ab", "/a%2525", "/x%252finternal", "/%u00e4",
+        ])
+    func unprotected(_ target: String) {
+        #expect(!Self.table.holdsForAny(Array(target.utf8)[...]) { $0 == .inner || $0 == .innerFile })
     }
 
     @Test("with too many interpretations, all protecting rules and no opening rules apply")

@@ -7,7 +7,7 @@ struct ServerModel: Sendable {
     /// The segments of the path that the server serves, percent-decoded; nil if it refuses the request.
     let read: @Sendable (String) -> [String]?
 
-    static let all: [ServerModel] = single + pairs
+    static let all: [ServerModel] = single + pairs + lenient
 
     static let single: [ServerModel] = [
         ServerModel(name: "express") { path in segments(path).map(decoded) },
@@ -57,6 +57,22 @@ struct ServerModel: Sendable {
             }
         }
     }
+
+    /// Servers that decode more than RFC 3986 defines, or twice.
+    static let lenient: [ServerModel] = [
+        ServerModel(name: "decoding twice") { path in resolved(segments(collapsed(decoded(decoded(path))))) },
+        ServerModel(name: "decoding before a gateway, and again") { path in
+            resolved(segments(decoded(path))).flatMap { resolved(segments(decoded("/" + $0.joined(separator: "/")))) }
+        },
+        ServerModel(name: "decoding three times") { path in resolved(segments(decoded(decoded(decoded(path))))) },
+        ServerModel(name: "overlong UTF-8") { path in
+            resolved(segments(decoded(path.replacing("%c0%af", with: "/").replacing("%e0%80%af", with: "/"))))
+        },
+        ServerModel(name: "%u") { path in resolved(segments(decoded(path.replacing("%u00", with: "%")))) },
+        ServerModel(name: "without control characters") { path in
+            resolved(segments(decoded(path).filter { $0 >= " " && $0 != "\u{7f}" }))
+        },
+    ]
 
     // MARK: Steps
 

@@ -42,6 +42,7 @@ struct CacheOffTests {
         "nothing is stored or served from the store, whatever the method and the spelling of the path",
         arguments: [
             ("GET", "/pay/1"), ("GET", "/%70ay/1"), ("GET", "/x/../pay/1"), ("GET", "/pay;v=1/1"), ("GET", "/pay/1?a=1"),
+            ("GET", "/%2570ay/1"), ("GET", "/x/%252e%252e/pay/1"), ("GET", "/x/.%09./pay/1"),
             ("HEAD", "/pay/1"), ("QUERY", "/pay/1"), ("POST", "/pay/1"),
         ])
     func passed(_ row: (method: String, target: String)) throws {
