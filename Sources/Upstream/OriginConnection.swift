@@ -15,6 +15,8 @@ final class OriginConnection: EventHandler {
 
     /// Milliseconds of the loop's clock.
     var idleSince: Int64 = 0
+    /// Whether the connection has been counted as open after its current idle time.
+    var hasOutlasted = false
     /// The remote address if addresses of the upstream's name are tracked; nil otherwise.
     var peer: NamedAddress?
     /// The client's connection that this connection belongs to; nil if it belongs to the pool.
@@ -57,8 +59,9 @@ final class OriginConnection: EventHandler {
         connections.loop.add(stream.descriptor, .readable, self)
     }
 
-    /// Time for which the upstream keeps the connection according to its Keep-Alive field, in milliseconds; nil if it has not stated any.
-    var keepAlive: Int64? { reader.keepAlive }
+    /// Idle time in milliseconds within which the upstream keeps the connection by its Keep-Alive field, with a margin of a second; nil if
+    /// the field is missing.
+    var promisedIdleTime: Int64? { reader.keepAlive.map { max(0, $0 - 1000) } }
 
     var home: OriginConnections { connections }
 
@@ -306,8 +309,11 @@ final class OriginConnection: EventHandler {
     // MARK: Ends
 
     private func endByPeer(isClean: Bool) {
-        if case .chosen(let transfer) = state { return startElsewhere(transfer, isClean ? .closedByPeer : .error) }
-        guard case .busy(let transfer) = state else { return close(isClean ? .closedByPeer : .error) }
+        guard case .busy(let transfer) = state else {
+            noteIdleClose()
+            if case .chosen(let transfer) = state { return startElsewhere(transfer, isClean ? .closedByPeer : .error) }
+            return close(isClean ? .closedByPeer : .error)
+        }
         switch reader.atConnectionEnd(isClean: isClean) {
         case .whole: complete(transfer, isDelimited: false, hasSurplus: false)
         case .nothing:
@@ -317,9 +323,12 @@ final class OriginConnection: EventHandler {
         }
     }
 
+    private func noteIdleClose() { if wasUsed, owner == nil { connections.noteIdleClose(self) } }
+
     /// Ends a request without a usable byte of a response. The decision whether to send it again is made only here.
     private func endWithoutResponse(_ transfer: Transfer, _ cause: ConnectionEnd, _ error: UpstreamError) {
         let isUnwritten = stream.written == writtenBefore
+        if !transfer.request.isRepeatable, cause != .earlyBytes { noteIdleClose() }
         guard connections.client.mayRepeat(transfer, onKept: wasUsed, isUnwritten: isUnwritten) else { return fail(cause, error) }
         release(transfer)
         close(cause)

@@ -56,6 +56,7 @@ final class OriginConnections {
     private var nextSpareAt = Int64.min
     private var isServing = false
     private(set) var isClosed = false
+    private var idleCloses: IdleCloses
 
     /// - Parameters:
     ///   - settings: settings of the address at index `addressIndex`.
@@ -69,8 +70,11 @@ final class OriginConnections {
         connector = CurlConnector(loop: client.loop, settings: settings)
         writer = RequestWriter(settings, replacing: addressIndex == 0 ? nil : first.authority)
         waiting = ConnectionQueue(connections: settings.maximumConnections, limit: settings.queueLimit)
+        idleCloses = IdleCloses(standard: settings.idleForWrites.wholeMilliseconds)
         if settings.knowsHTTP2 { expected = .http2 }
     }
+
+    private var now: Int64 { max(client.coarseNow, loop.batchMilliseconds) }
 
     /// Starts a request.
     /// - Returns: false if the request would have to wait and the queue is full.
@@ -248,9 +252,15 @@ final class OriginConnections {
     /// - Parameter isForWrite: whether the request must not be sent again if the connection turns out to be dead. It then gets a
     ///   connection that was used so recently that the upstream will not have closed it; older ones are left for other requests.
     private func takeIdle(isForWrite: Bool) -> OriginConnection? {
+        let now = now
         while let connection = idle.last {
-            let unused = client.coarseNow - connection.idleSince
-            if isForWrite, unused > writeLimit(connection) { return nil }
+            let unused = now - connection.idleSince
+            if !connection.hasOutlasted {
+                connection.hasOutlasted = true
+                idleCloses.noteOpen(after: unused, at: now)
+            }
+            let isPromised = unused <= connection.promisedIdleTime ?? .max
+            if isForWrite, !isPromised || !idleCloses.allowsWrite(after: unused, at: now) { return nil }
             idle.removeLast()
             guard unused < Int64(settings.idleSeconds) * 1000 else {
                 connection.close(.unused)
@@ -262,8 +272,11 @@ final class OriginConnections {
         return nil
     }
 
-    private func writeLimit(_ connection: OriginConnection) -> Int64 {
-        min(settings.idleForWrites.wholeMilliseconds, connection.keepAlive.map { max(0, $0 - 1000) } ?? .max)
+    /// Must be called when the upstream closes a pooled connection that was idle, or before it responds to an unsafe request on it. A close
+    /// that Keep-Alive announced is already respected.
+    func noteIdleClose(_ connection: OriginConnection) {
+        let unused = now - connection.idleSince
+        if unused <= connection.promisedIdleTime ?? .max { idleCloses.noteClose(after: unused, at: now) }
     }
 
     /// Number of consecutive uses after which a connection must pause, and minimum pause in milliseconds. HTTP/1.1 does not number
@@ -275,7 +288,7 @@ final class OriginConnections {
     /// Returns a connection to the pool after its exchange.
     func keep(_ connection: OriginConnection) {
         if knownAddresses != nil, isGone(connection.peer) { return connection.close(.addressGone) }
-        connection.idleSince = client.coarseNow
+        (connection.idleSince, connection.hasOutlasted) = (now, false)
         connection.usesInARow += 1
         if connection.usesInARow < Self.usesBeforeRest {
             idle.append(connection)
