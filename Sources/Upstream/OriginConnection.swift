@@ -15,6 +15,8 @@ final class OriginConnection: EventHandler {
 
     /// Milliseconds of the loop's clock.
     var idleSince: Int64 = 0
+    /// Milliseconds for which the connection was idle before its current request.
+    var idleBefore: Int64 = 0
     /// Whether the connection has been counted as open after its current idle time.
     var hasOutlasted = false
     /// The remote address if addresses of the upstream's name are tracked; nil otherwise.
@@ -310,7 +312,7 @@ final class OriginConnection: EventHandler {
 
     private func endByPeer(isClean: Bool) {
         guard case .busy(let transfer) = state else {
-            noteIdleClose()
+            if wasUsed, owner == nil { connections.noteIdleClose(self) }
             if case .chosen(let transfer) = state { return startElsewhere(transfer, isClean ? .closedByPeer : .error) }
             return close(isClean ? .closedByPeer : .error)
         }
@@ -323,12 +325,10 @@ final class OriginConnection: EventHandler {
         }
     }
 
-    private func noteIdleClose() { if wasUsed, owner == nil { connections.noteIdleClose(self) } }
-
     /// Ends a request without a usable byte of a response. The decision whether to send it again is made only here.
     private func endWithoutResponse(_ transfer: Transfer, _ cause: ConnectionEnd, _ error: UpstreamError) {
         let isUnwritten = stream.written == writtenBefore
-        if !transfer.request.isRepeatable, cause != .earlyBytes { noteIdleClose() }
+        if wasUsed, owner == nil, cause != .earlyBytes, !transfer.request.isRepeatable { connections.noteFailedWrite(self) }
         guard connections.client.mayRepeat(transfer, onKept: wasUsed, isUnwritten: isUnwritten) else { return fail(cause, error) }
         release(transfer)
         close(cause)

@@ -259,6 +259,7 @@ final class OriginConnections {
                 connection.hasOutlasted = true
                 idleCloses.noteOpen(after: unused, at: now)
             }
+            connection.idleBefore = unused
             let isPromised = unused <= connection.promisedIdleTime ?? .max
             if isForWrite, !isPromised || !idleCloses.allowsWrite(after: unused, at: now) { return nil }
             idle.removeLast()
@@ -272,12 +273,20 @@ final class OriginConnections {
         return nil
     }
 
-    /// Must be called when the upstream closes a pooled connection that was idle, or before it responds to an unsafe request on it. A close
-    /// that Keep-Alive announced is already respected.
+    /// Must be called when the upstream closes an idle pooled connection. A close that Keep-Alive announced is already respected.
     func noteIdleClose(_ connection: OriginConnection) {
         let unused = now - connection.idleSince
         if unused <= connection.promisedIdleTime ?? .max { idleCloses.noteClose(after: unused, at: now) }
     }
+
+    /// Must be called when the upstream closes a pooled connection before it responds to an unsafe request. A server may stop reading some
+    /// time before it closes, so the idle time before the request counts. If the close comes later, the request was probably processed.
+    func noteFailedWrite(_ connection: OriginConnection) {
+        guard now - connection.idleSince - connection.idleBefore < Self.failedWriteMilliseconds else { return }
+        idleCloses.noteClose(after: connection.idleBefore, at: now)
+    }
+
+    private static let failedWriteMilliseconds: Int64 = 1_000
 
     /// Number of consecutive uses after which a connection must pause, and minimum pause in milliseconds. HTTP/1.1 does not number
     /// responses. A surplus response that arrives during the next request would count as its response, and so on for each following

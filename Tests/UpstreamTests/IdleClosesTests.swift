@@ -109,6 +109,24 @@ struct IdleClosesTests {
         #expect(!usesKept(asking, idle: 150))
     }
 
+    @Test(
+        "the idle time before a failed write counts, unless the upstream may have processed the write",
+        arguments: [(999, 150, false), (999, 149, true), (1_000, 4_000, true)] as [(Int64, Int64, Bool)])
+    func failedLater(after: Int64, idle: Int64, isKept: Bool) {
+        let gate = Gate()
+        let origin = ScriptedOrigin { $0.target == "/fail" ? [.pass(gate), .close] : [.json("1")] }
+        let asking = Asking(origin)
+        defer { asking.end() }
+        #expect(asking.ask("GET", "/a").end() == .success(true))
+        asking.time.advance(by: .milliseconds(300))
+        let failing = asking.ask("POST", "/fail")
+        #expect(origin.waitForRequests(2))
+        asking.time.advance(by: .milliseconds(after))
+        gate.open()
+        #expect(failing.end() == .failure(.connectionTerminated))
+        #expect(usesKept(asking, idle: idle) == isKept)
+    }
+
     /// A close that shows nothing about idle connections.
     struct OtherClose: Sendable, CustomTestStringConvertible {
         let testDescription: String
