@@ -115,7 +115,6 @@ public final class UpstreamRequestFields {
         addForwarding(to: &fields, source: source, client: client)
         addCertificate(to: &fields, source: source)
         if let count = RequestRefusal.countedDown(head) { fields.set(.maxForwards, count) }
-        if head.contains(.ifMatch) { strengthenTags(of: &fields) }
         if settings.via { fields.append(.via, viaValue(head.version)) }
         rules.apply(to: &fields)
         return fields
@@ -141,20 +140,6 @@ public final class UpstreamRequestFields {
         }
         guard fields.entries.contains(where: isClaim) else { return head }
         return head.replacing(fields: Fields(bytes: fields.bytes, entries: fields.entries.filter { !isClaim($0) }))
-    }
-
-    /// Restores the upstream's strong tags in If-Match, because a weak tag matches no If-Match (RFC 9110 §13.1.1). A client has a weak tag
-    /// from Cistern if it received the content in another coding. Without the original tag, a conditional write would always fail.
-    private func strengthenTags(of fields: inout Fields) {
-        guard !FieldListLimit.isExceeded(by: .ifMatch, in: fields) else { return }
-        var value: [UInt8] = []
-        for line in fields.all(.ifMatch) {
-            for tag in FieldMembers(of: line, hasEscapes: false) {
-                if !value.isEmpty { value.append(", ") }
-                value += tag.starts(with: "W/\"".utf8) ? tag.dropFirst(2) : tag
-            }
-        }
-        fields.set(.ifMatch, value)
     }
 
     private func isDropped(_ field: KnownField, _ overrides: Overrides) -> Bool {

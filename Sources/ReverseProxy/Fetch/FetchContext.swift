@@ -54,6 +54,7 @@ struct FetchRules {
     /// nil if traffic is not observed.
     var traffic: ObservedTraffic? { api.traffic }
     var identityTables: [LookedUpIdentities] { api.process.identityTables.all }
+    var weakTags: WeakTags { api.weakTags }
 
     /// Returns what a write invalidates, in addition to paths that its response names.
     func invalidation(by head: RequestHead) -> (sparesTarget: Bool, hasCollection: Bool) { routes.invalidation(by: head.pathAndQuery) }
