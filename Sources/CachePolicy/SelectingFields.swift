@@ -9,7 +9,7 @@ public enum SelectingFields {
 
     /// Returns the names in Vary. A member that is not a token, such as `Accept; X-Tenant`, contains several.
     /// - Parameter limit: maximum number of members to read.
-    static func varied(_ response: Fields, limit: Int = .max) -> [ArraySlice<UInt8>] {
+    public static func varied(_ response: Fields, limit: Int = .max) -> [ArraySlice<UInt8>] {
         let members = FieldLists.members(of: .vary, in: response, limit: limit)
         return members.allSatisfy({ $0.allSatisfy(isTokenByte) }) ? members : members.flatMap { $0.split { !isTokenByte($0) } }
     }

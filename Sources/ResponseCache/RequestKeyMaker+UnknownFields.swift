@@ -38,8 +38,10 @@ extension RequestKeyMaker {
     /// Returns the path as a line if it is spelled in another way than in the key. The upstream receives this spelling, and may not treat
     /// it as the key's one.
     private func otherSpelling(of head: RequestHead) -> UnknownFieldLine? {
-        let path = head.pathAndQuery.withoutQuery
-        guard hash != nil, !CacheKey.isCanonical(path: path) else { return nil }
+        let target = head.pathAndQuery
+        guard hash != nil, target.span.first(UInt8(ascii: "%")) != nil else { return nil }
+        let path = target.withoutQuery
+        guard !CacheKey.isCanonical(path: path) else { return nil }
         return UnknownFieldLine(name: UnknownFields.path, value: Array(path))
     }
 

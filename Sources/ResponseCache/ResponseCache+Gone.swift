@@ -23,8 +23,7 @@ extension ResponseCache {
         _ surprise: Surprise, insteadOf found: FoundResponse, for request: StorableExchange, by witness: UInt64, at time: CacheTime
     ) -> Bool {
         if gone == nil, surprise == .notFound || surprise == .forbidden { return false }
-        let serves = found.metadata.flags.contains(.forAllFields) && request.keys.unknownFields?.isOtherSpelling != true
-        guard isEvidence(request, against: found, isForAll: serves) else { return false }
+        guard request.keys.unknownFields?.isOtherSpelling != true else { return false }
         let (isReplaced, notes) = state.surprises.odd(surprise, found.key, by: witness, now: time.monotonic)
         for note in notes { gone?.lift(note) }
         if isReplaced, surprise == .notFound { gone?.count(.disbelieved) }
@@ -65,17 +64,13 @@ extension ResponseCache {
         return max(1, ContentHash.number(of: bytes.span))
     }
 
-    /// Returns whether an unexpected response to this request shows something about the stored response. That requires a request like the
-    /// one that fetched it.
-    private func isEvidence(_ request: StorableExchange, against found: FoundResponse, isForAll: Bool = false) -> Bool {
-        found.metadata.likeness == likeness(of: request.head, request.keys, isForAll: isForAll)
-    }
-
-    /// Returns whether a response, once complete, may be stored as a statement that the resource is gone.
+    /// Returns whether a response, once complete, may be stored as a statement that the resource is gone. Its request must be like the one
+    /// that fetched the stored response; other requests are no evidence.
     /// - Parameter decision: a response that is stored normally is not handled here.
     public func saysGone(_ response: ResponseHead, _ decision: StorageDecision, for request: StorableExchange) -> Bool {
         guard gone != nil, decision != .allowed, request.head.method == .get, let found = request.found,
-            !request.keys.isCommon(found.key), !found.metadata.isNegative, isEvidence(request, against: found)
+            !request.keys.isCommon(found.key), !found.metadata.isNegative,
+            found.metadata.likeness == likeness(of: request.head, request.keys)
         else { return false }
         return Self.saysGone(response, instead: found) || takesRights(response, from: request, found)
     }

@@ -94,7 +94,8 @@ extension ResponseCache {
     /// Loads the records that a write to this target needs, while the upstream processes the write, so that the response to the write is
     /// not delayed.
     public func readAhead(forWrite head: RequestHead) {
-        var keys = [Self.invalidationKey(credentialFreeKey(of: head.pathAndQuery, for: head))]
+        let targets = settings.upstream.spellings(of: head.pathAndQuery)
+        var keys = targets.map { Self.invalidationKey(credentialFreeKey(of: $0[...], for: head)) }
         if variances?.isEmpty == false { keys.append(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head))) }
         store.readAhead(keys)
     }

@@ -61,7 +61,7 @@ extension ResponseCache {
 
     private func variesByCredentials(_ found: FoundResponse, _ head: RequestHead) -> Bool {
         guard let fields = StoredHead.parse(found.head.span)?.fields else { return true }
-        return FieldLists.members(of: .vary, in: fields).contains { member in
+        return SelectingFields.varied(fields).contains { member in
             settings.policy.credentials.names.contains(member) && !head.fields.all(named: member.span).isEmpty
         }
     }

@@ -16,7 +16,8 @@ extension ResponseCache {
 
     /// Chooses between the request's own response and the one for all requests. Prefers a good fresh response for all requests. Otherwise
     /// the more recent response is used, because the upstream may now select by the fields. A response for all requests that is worse than
-    /// the own response is not used, because another request's fields may have caused it.
+    /// the own response is not used, because another request's fields may have caused it. For another spelling of the path, only a fresh
+    /// response for all requests is used, because a response to the request says nothing about it.
     func findByUnknownFields(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
         let plain = try findInPartitions(head, at: keys.forAllFields, &basis)
         let isForAll = plain.found?.metadata.flags.contains(.forAllFields) ?? false
@@ -26,7 +27,7 @@ extension ResponseCache {
             return plain
         }
         let own = try findInPartitions(head, at: keys, &basis)
-        guard isForAll else {
+        guard isForAll, keys.unknownFields?.isOtherSpelling != true else {
             basis.isStoredForPlainOnly = plain.found != nil
             return own
         }

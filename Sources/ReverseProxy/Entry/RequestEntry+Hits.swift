@@ -50,7 +50,9 @@ extension RequestEntry {
         record.source = .store
         record.bodyBytes = sent.bodyBytes
         record.age = age
-        if isPlain, serving.cause == .fresh, attempt.mayRemember, let response = sent.bytes, let memo = context.memo,
+        // A stored error depends on Accept fields, which the memo does not compare.
+        if isPlain, serving.cause == .fresh, attempt.mayRemember, !found.metadata.isNegative, let response = sent.bytes,
+            let memo = context.memo,
             let memoKey = keyed.memoKey
         {
             memo.keep(memoKey, head, attempt.basis) {
