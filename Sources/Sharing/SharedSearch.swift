@@ -97,7 +97,7 @@ final class SharedSearch {
         for number in places {
             let recordKeys = records[number].recordKeys
             var commands = EngineCommands(room: FleetLevel.commandBytes)
-            commands.add(FleetLevel.Words.get, recordKeys.record)
+            // A lease is released after its record was stored, so a record that is read after the lease is not missed.
             if withLease, number == 0 {
                 if question == .take {
                     commands.add(FleetLevel.Words.set, recordKeys.lease, level.leaseWords)
@@ -105,6 +105,7 @@ final class SharedSearch {
                     commands.add(FleetLevel.Words.get, recordKeys.lease)
                 }
             }
+            commands.add(FleetLevel.Words.get, recordKeys.record)
             missing += 1
             level.client.sendAll(
                 commands, patienceMilliseconds: Self.patience, late: { [self] in use($0, number) },
@@ -120,8 +121,8 @@ final class SharedSearch {
     private static let patience: Int64 = 250
 
     private func use(_ replies: [EngineReply], _ number: Int) {
-        if let record = replies.first { take(record, number) }
-        if replies.count > 1 { noteLease(replies[1]) }
+        if let record = replies.last { take(record, number) }
+        if replies.count > 1 { noteLease(replies[0]) }
     }
 
     private func noteLease(_ reply: EngineReply) {
