@@ -15,7 +15,8 @@ struct LogWriterTests {
         defer { close(ends[0]) }
         let log = LogWriter(descriptor: ends[1])
         let line = String(repeating: "x", count: 99) + "\n"
-        for _ in 0..<20_000 { log.append(line) }
+        // More than two buffers: the first may be taken before the writer blocks.
+        for _ in 0..<40_000 { log.append(line) }
         log.finish(within: 0)
         // This end stays open until everything is written. The reader below thus ends, and no write meets a closed pipe.
         TestThread.start { [end = ends[1]] in
