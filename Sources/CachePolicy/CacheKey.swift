@@ -246,18 +246,6 @@ private struct KeyWriter {
 
     // Canonical percent-encoding (RFC 3986 §6.2.2): unreserved characters plain, hexadecimal digits in upper case.
 
-    static func isCanonical(path: ArraySlice<UInt8>) -> Bool {
-        var rest = path
-        while let percent = rest.firstIndex(of: UInt8(ascii: "%")) {
-            rest = rest[(percent + 1)...]
-            guard let first = rest.first, let second = rest.dropFirst().first, let high = first.hexValue, let low = second.hexValue else {
-                continue
-            }
-            if isUnreserved(high << 4 | low) || first != hexDigit(high) || second != hexDigit(low) { return false }
-        }
-        return true
-    }
-
     /// Only unreserved characters are decoded: `%2F` and `/` as well as `%3B` and `;` stay different, because upstreams distinguish them.
     func append(path: Span<UInt8>, to out: inout OutputSpan<UInt8>) {
         var start = 0
@@ -309,11 +297,11 @@ private struct KeyWriter {
         out.append(hexDigit(byte & 15))
     }
 
-    private static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x37 + value }
+    static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x37 + value }
 
     /// Unreserved characters (RFC 3986 §2.3), one bit each: digits, `-`, `.` in the first word; letters, `_`, `~` in the second.
     @inline(__always)
-    private static func isUnreserved(_ byte: UInt8) -> Bool {
+    static func isUnreserved(_ byte: UInt8) -> Bool {
         let bits: UInt64 = byte < 64 ? 0x03ff_6000_0000_0000 : 0x47ff_fffe_87ff_fffe
         return byte < 128 && bits &>> UInt64(byte & 63) & 1 != 0
     }
@@ -321,5 +309,17 @@ private struct KeyWriter {
 
 extension CacheKey {
     /// Whether a path is spelled as in the key.
-    public static func isCanonical(path: ArraySlice<UInt8>) -> Bool { KeyWriter.isCanonical(path: path) }
+    public static func isCanonical(path: ArraySlice<UInt8>) -> Bool {
+        var rest = path
+        while let percent = rest.firstIndex(of: UInt8(ascii: "%")) {
+            rest = rest[(percent + 1)...]
+            guard let first = rest.first, let second = rest.dropFirst().first, let high = first.hexValue, let low = second.hexValue else {
+                continue
+            }
+            if KeyWriter.isUnreserved(high << 4 | low) || first != KeyWriter.hexDigit(high) || second != KeyWriter.hexDigit(low) {
+                return false
+            }
+        }
+        return true
+    }
 }

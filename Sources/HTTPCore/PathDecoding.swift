@@ -7,7 +7,7 @@ enum PathDecoding {
         replacing(text) { text, index in text.encodedByte(at: index).map { ([$0], 3) } }
     }
 
-    /// Decodes a path whose decoded form is encoded again; returns any other path unchanged.
+    /// Decodes a path that was encoded twice once. Returns any other path unchanged.
     static func decodedBefore(_ path: [UInt8]) -> [UInt8] {
         let decoded = decoded(path)
         return decoded.indices.contains { decoded.encodedByte(at: $0) != nil } ? decoded : path

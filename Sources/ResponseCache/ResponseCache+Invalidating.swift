@@ -20,75 +20,49 @@ extension ResponseCache {
         // A write by one scheme also invalidates the responses of the other scheme, including those that are unreachable while there is
         // only one scheme.
         let heads = [head, head.byOtherScheme]
-        var marks = WrittenMarks()
-        var doubtfulMarks = WrittenMarks()
+        var (marks, doubtful): ([[UInt8]], [[UInt8]]) = ([], [])
         switch Invalidation.effect(of: response, to: head, origin: settings.upstream, settings.policy) {
         case .nothing: return false
         case .takesOut:
+            let targets = Invalidation.targets(
+                method: head.method, target: head.pathAndQuery, response: response, origin: settings.upstream, sparingTarget: sparingTarget)
+            // A client may choose where a redirect leads, as in `/login?next=/a`. So the response there remains as a rescue.
+            let own = response.status.isRedirection && strictness == .rescue ? settings.upstream.spellings(of: head.pathAndQuery) : targets
             for head in heads {
-                // A client may choose where a redirect leads, as in `/login?next=/a`. So the response there remains as a rescue.
-                let led = response.status.isRedirection && strictness == .rescue ? targets(of: response, to: head, sparingTarget: true) : []
-                for target in led { makeStale(target, for: head, at: now, &doubtfulMarks) }
-                for target in targets(of: response, to: head, sparingTarget: sparingTarget) where !led.contains(target) {
-                    invalidate(target: target, for: head, at: now, &marks)
-                }
-                invalidateRelated(after: response, to: head, withCollection: withCollection, at: now, &marks)
+                for target in targets where own.contains(target) { invalidate(target: target, for: head, at: now, &marks) }
+                doubtful += targets.filter { !own.contains($0) }.flatMap { credentialFreeKeys(of: $0, for: head) }.map(Self.invalidationKey)
+                let groups = CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation")
+                for group in groups.prefix(settings.policy.memberLimit) { mark(groupKey(group), at: now, &marks) }
+                if withCollection { for key in collectionKeys(writtenBy: head) { mark(key, at: now, &marks) } }
             }
         case .makesStale:
             for head in heads {
-                makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &doubtfulMarks)
+                let targets = sparingTarget ? [] : settings.upstream.spellings(of: head.pathAndQuery)
+                doubtful += targets.flatMap { credentialFreeKeys(of: $0, for: head) }.map(Self.invalidationKey)
+                if withCollection { doubtful += collectionKeys(writtenBy: head) }
             }
         }
-        if !marks.keys.isEmpty { level.invalidated(marks.keys, isDoubtful: false) }
-        if !doubtfulMarks.keys.isEmpty { level.invalidated(doubtfulMarks.keys, isDoubtful: true) }
+        if !doubtful.isEmpty { state.storeMemory.doubts.note(at: state.times.ofMark(now)) }
+        for key in doubtful { mark(DoubtfulWrites.markKey(key), at: now) }
+        // Other nodes of the fleet receive the marks of a kind in one message.
+        if !marks.isEmpty { level.invalidated(marks, isDoubtful: false) }
+        if !doubtful.isEmpty { level.invalidated(doubtful, isDoubtful: true) }
         return true
     }
 
-    /// Marks of one write. Other nodes of the fleet receive them in one message.
-    struct WrittenMarks {
-        fileprivate(set) var keys: [[UInt8]] = []
-    }
-
-    /// Marks responses as stale after a write that a login or a captive portal answered.
-    private func makeStale(
-        writtenBy head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp, _ marks: inout WrittenMarks
-    ) {
-        for path in settings.upstream.spellings(of: head.pathAndQuery) {
-            if !sparingTarget { makeStale(path, for: head, at: now, &marks) }
-            if withCollection, let collection = Invalidation.collection(of: path[...]) {
-                makeStale(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)), at: now, &marks)
-            }
+    /// Shared keys of a target: its own, and the one under the No-Vary-Search of its path.
+    private func credentialFreeKeys(of target: [UInt8], for head: RequestHead) -> [[UInt8]] {
+        let own = credentialFreeKey(of: target[...], for: head)
+        guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target[...], for: head)) else {
+            return [own]
         }
+        return [own, keys(for: head, target: target, variance, unknown: nil).credentialFree]
     }
 
-    /// Marks a target's responses as stale in every partition, and under the No-Vary-Search of its path.
-    private func makeStale(_ target: [UInt8], for head: RequestHead, at now: Timestamp, _ marks: inout WrittenMarks) {
-        makeStale(Self.invalidationKey(credentialFreeKey(of: target[...], for: head)), at: now, &marks)
-        guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target[...], for: head)) else { return }
-        makeStale(Self.invalidationKey(keys(for: head, target: target, variance, unknown: nil).credentialFree), at: now, &marks)
-    }
-
-    private func makeStale(_ key: [UInt8], at now: Timestamp, _ marks: inout WrittenMarks) {
-        if marks.keys.isEmpty { state.storeMemory.doubts.note(at: state.times.ofMark(now)) }
-        mark(DoubtfulWrites.markKey(key), at: now)
-        marks.keys.append(key)
-    }
-
-    private func targets(of response: ResponseHead, to head: RequestHead, sparingTarget: Bool) -> [[UInt8]] {
-        Invalidation.targets(
-            method: head.method, target: head.pathAndQuery, response: response, origin: settings.upstream, sparingTarget: sparingTarget)
-    }
-
-    /// Invalidates the groups that the response names, and the target's collection.
-    private func invalidateRelated(
-        after response: ResponseHead, to head: RequestHead, withCollection: Bool, at now: Timestamp, _ marks: inout WrittenMarks
-    ) {
-        let groups = CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation")
-        for group in groups.prefix(settings.policy.memberLimit) { mark(groupKey(group), at: now, &marks) }
-        guard withCollection else { return }
-        for collection in settings.upstream.spellings(of: head.pathAndQuery).compactMap({ Invalidation.collection(of: $0[...]) }) {
-            mark(Self.collectionKey(credentialFreeKey(of: collection[...], for: head)), at: now, &marks)
-        }
+    /// Keys of the marks for the collection of a written target.
+    private func collectionKeys(writtenBy head: RequestHead) -> [[UInt8]] {
+        settings.upstream.spellings(of: head.pathAndQuery).compactMap { Invalidation.collection(of: $0[...]) }
+            .map { Self.collectionKey(credentialFreeKey(of: $0[...], for: head)) }
     }
 
     /// Loads the records that a write to this target needs, while the upstream processes the write, so that the response to the write is
@@ -101,15 +75,13 @@ extension ResponseCache {
     }
 
     /// Invalidates a target in every partition, and under the No-Vary-Search of its path.
-    func invalidate(target: [UInt8], for head: RequestHead, at now: Timestamp, _ marks: inout WrittenMarks) {
-        invalidate(credentialFreeKey(of: target[...], for: head), at: now, &marks)
-        guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target[...], for: head)) else { return }
-        invalidate(keys(for: head, target: target, variance, unknown: nil).credentialFree, at: now, &marks)
+    func invalidate(target: [UInt8], for head: RequestHead, at now: Timestamp, _ marks: inout [[UInt8]]) {
+        for key in credentialFreeKeys(of: target, for: head) { invalidate(key, at: now, &marks) }
     }
 
     /// Invalidates a shared key, in every partition and for every variant and content. The mark is stored first: a concurrent store
     /// operation then either sees the mark, or its response is removed.
-    private func invalidate(_ credentialFreeKey: [UInt8], at now: Timestamp, _ marks: inout WrittenMarks) {
+    private func invalidate(_ credentialFreeKey: [UInt8], at now: Timestamp, _ marks: inout [[UInt8]]) {
         // The time is part of keys, so it must differ from that of the last write: several writes may happen within one millisecond.
         var time = now
         if let last = Self.time(of: store.lookUp(Self.invalidationKey(credentialFreeKey).span)),
@@ -121,9 +93,9 @@ extension ResponseCache {
         store.remove(credentialFreeKey.span)
     }
 
-    private func mark(_ key: [UInt8], at time: Timestamp, _ marks: inout WrittenMarks) {
+    private func mark(_ key: [UInt8], at time: Timestamp, _ marks: inout [[UInt8]]) {
         mark(key, at: time)
-        marks.keys.append(key)
+        marks.append(key)
     }
 
     func mark(_ key: [UInt8], at now: Timestamp) { state.mark(key, at: now) }

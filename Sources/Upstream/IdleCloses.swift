@@ -11,8 +11,8 @@ struct IdleCloses {
     private var outlasted = 0
 
     private static let doublingTime: Int64 = 60_000
-    /// Number of connections that must outlast the shortest time before it doubles early. A restart of the upstream, or one client whose
-    /// requests break connections, therefore has little effect on an upstream that keeps its connections.
+    /// Number of connections that must stay open longer than the shortest time. Then it doubles before its minute is over. This limits the
+    /// effect of a restart of the upstream, and of one client whose requests break connections.
     private static let outlastedBeforeDoubling = 16
 
     init(standard: Int64) { self.standard = standard }

@@ -11,7 +11,7 @@ struct ConditionalWritePlays {
     private static let text = "[\"" + String(repeating: "abc", count: 700) + "\"]"
     private static let gzip = [("Accept-Encoding", "gzip")]
 
-    /// An origin whose targets have the tag `"x"`, except those with another name in the table.
+    /// The origin sends the tag `"x"`, except for the targets in `tags`.
     private func play() throws -> ProxyPlay {
         let tags = ["/weak": "W/\"2\"", "/newer": "\"y\"", "/own": nil]
         return try ProxyPlay(

@@ -1,4 +1,4 @@
-// Table of the entity tags in If-Match that are forwarded, by what is known about the target's tag. Without sockets.
+// Tests which entity tags in If-Match are forwarded. This depends on the known tag of the target.
 
 import HTTPCore
 import Testing

@@ -126,7 +126,7 @@ struct SharingLimitsTests {
         return ArgumentTable(PathTable([(RoutePattern("/a"), rules)], rest: ArgumentRules()))
     }
 
-    /// Rules that do not decide whose responses are shared.
+    /// Rules that have no effect on sharing.
     private static let otherTimes: [@Sendable (inout ResponseCacheSettings) -> Void] = [
         { $0.freshness = Self.ignoring(.maxAge) }, { $0.freshness = Self.ignoring(.noCache) },
         {

@@ -85,7 +85,7 @@ private final class WalkedStore {
 
     func write(_ target: String, at now: Timestamp) {
         let head = Self.request(WalkQuestion(target: target, user: "", values: [:]))
-        var marks = ResponseCache.WrittenMarks()
+        var marks: [[UInt8]] = []
         cache.invalidate(target: Array(target.utf8), for: head, at: now, &marks)
     }
 

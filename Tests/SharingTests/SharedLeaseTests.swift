@@ -58,7 +58,7 @@ struct SharedLeaseTests {
                 let clients = try (0..<12).map { try [one, other][$0 % 2].play.client() }
                 for client in clients { client.send("GET /\(number) HTTP/1.1\r\nHost: a\r\n\r\n") }
                 for client in clients { #expect(client.readResponse()?.status == 200) }
-                // A request that looks up before a fetch of its own node ends, and joins after it, sends another one.
+                // A node may fetch twice: the lookup of a request may precede the end of a fetch, and its join may follow it.
                 #expect(try zip(before, fetches()).filter { $0 != $1 }.count == 1, "one node fetches")
             }
         }

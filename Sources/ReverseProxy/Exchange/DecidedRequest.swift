@@ -26,7 +26,7 @@ final class DecidedRequest: @unchecked Sendable {
     let mayRescue: Bool
     /// Key under which the response was looked up; nil if the response is not stored.
     let fetchTarget: FetchTarget?
-    /// Keys under which a stored response was looked up, also for a request whose response is not stored; nil if there was no lookup.
+    /// Keys of the lookup, also if the response is not stored; nil if there was no lookup.
     let lookedUp: KeyedTarget?
     /// Index of the route.
     let route: Int
