@@ -175,7 +175,7 @@ struct RequestHardeningTests {
         #expect(try play.get("/page.json").status == 502)
     }
 
-    @Test("thousands of slow request heads do not delay others and time out", .slow)
+    @Test("thousands of slow request heads do not delay others and time out", .slow, .realTime)
     func dripping() throws {
         let play = try ProxyPlay(Self.telling())
         let slow = try (0..<2_000).map { _ in try play.client() }

@@ -146,7 +146,7 @@ package final class ProxyPlay {
     /// Sends a request to the admin interface over a new connection.
     package func admin(_ method: String, _ target: String, content: String? = nil) throws -> TestResponse {
         guard let response = try TestClient(.unix(path: adminSocket)).request(method, target, content: content) else {
-            throw TestClient.NoConnection()
+            throw TestClient.NoConnection("response")
         }
         return response
     }
@@ -227,7 +227,7 @@ package final class ProxyPlay {
         }
         let fresh = try newClient()
         connection = fresh
-        guard let response = fresh.request(method, target, fields, content: content) else { throw TestClient.NoConnection() }
+        guard let response = fresh.request(method, target, fields, content: content) else { throw TestClient.NoConnection("response") }
         if response["Connection"]?.lowercased() == "close" { connection = nil }
         return response
     }

@@ -36,7 +36,13 @@ package final class TestClient {
     /// nil without TLS.
     package private(set) var tls: TLSClientSide?
 
-    package struct NoConnection: Error {}
+    /// The step that failed, and errno after it.
+    package struct NoConnection: Error {
+        let step: String
+        let number: Int32
+
+        package init(_ step: String) { (self.step, number) = (step, errno) }
+    }
 
     /// - Parameter source: loopback address of the client; nil to let the kernel choose.
     package convenience init(port: UInt16, patience: Int = 20, from source: String? = nil) throws {
@@ -51,7 +57,7 @@ package final class TestClient {
 
     /// Starts TLS on the connection.
     package func secure(_ offer: TLSOffer = TLSOffer()) throws {
-        guard let tls = TLSClientSide(offer, descriptor) else { throw NoConnection() }
+        guard let tls = TLSClientSide(offer, descriptor) else { throw NoConnection("TLS handshake") }
         self.tls = tls
     }
 
@@ -59,11 +65,11 @@ package final class TestClient {
         descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         if let source {
             guard ListenAddress.ipv4(host: source, port: 0).withSocketAddress({ bind(descriptor, $0, $1) == 0 }) else {
-                throw NoConnection()
+                throw NoConnection("bind")
             }
         }
         // The object is initialized, so deinit closes the descriptor.
-        guard address.withSocketAddress({ connect(descriptor, $0, $1) == 0 }) else { throw NoConnection() }
+        guard address.withSocketAddress({ connect(descriptor, $0, $1) == 0 }) else { throw NoConnection("connect") }
         var limit = timeval(tv_sec: patience, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         var one: Int32 = 1

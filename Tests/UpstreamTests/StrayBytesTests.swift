@@ -201,7 +201,7 @@ struct StrayBytesTests {
     /// On the first connection each response is sent after the next request, so one surplus response shifts all later ones. HTTP/1.1 does
     /// not number responses: while requests follow closely, no client can detect the shift.
     @Test(
-        "a surplus response affects only requests that follow closely, until their connection becomes idle", .slow,
+        "a surplus response affects only requests that follow closely, until their connection becomes idle", .slow, .realTime,
         arguments: [false, true])
     func shifted(isTLS: Bool) {
         let all = 1...64
