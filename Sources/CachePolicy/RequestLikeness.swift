@@ -25,4 +25,15 @@ public enum RequestLikeness {
     }
 
     private static let prefix: StaticString = "accept"
+
+    /// The fields by which a server selects a representation (RFC 9110 §12.5), apart from Accept-Encoding: Cistern converts codings itself.
+    private static let selecting: [KnownField] = [.accept, .acceptCharset, .acceptLanguage]
+
+    /// Appends a form of these fields to a key.
+    public static func appendNegotiation(of request: Fields, to key: inout [UInt8]) {
+        for field in selecting where request.contains(field) {
+            key.append(field.rawValue)
+            CacheKey.appendPart(request.combined(field) ?? [], to: &key)
+        }
+    }
 }

@@ -3,6 +3,11 @@
 import HTTPCore
 
 public enum Validation {
+    /// Whether the stored response has a strong entity tag, which no other representation of the resource has (RFC 9110 §8.8.1).
+    public static func hasStrongTag(_ stored: StoredMetadata, head: Span<UInt8>) -> Bool {
+        !stored.flags.contains(.ownTag) && (stored.flags.contains(.weakenedETag) || slice(head, stored.etag)?.first == UInt8(ascii: "\""))
+    }
+
     /// Replaces the client's conditions by the stored validators. The client's conditions are evaluated against the result afterwards. A
     /// Last-Modified in the second of the response is not used alone: the content may have changed in this second (RFC 9110 §8.8.2.2).
     public static func addConditions(to fields: inout Fields, stored: StoredMetadata, head: Span<UInt8>) {

@@ -135,6 +135,8 @@ public struct StoredNow<Response: AnyObject> {
     public var current: Copy?
     /// A response newer than both which states that the resource is gone; nil if none.
     public var gone: Copy?
+    /// Whether the upstream is expected to select the representation in `latest` for this request.
+    public var isSelected = true
     /// The response stored without credentials. Looked up if the request has credentials and no stored response.
     public var sharedRescue = SharedRescueCandidate.nothing
 
@@ -162,7 +164,8 @@ extension OutcomeFacts {
         case .failed(let failure): end(failure)
         case .flight(let outcome): follow(outcome)
         case .wait: .fetchAlone
-        case .softDeadline: ownRescue.map { .rescue($0, .slow) } ?? .keepWaiting
+        // Another representation is served only if the upstream fails.
+        case .softDeadline: (stored.isSelected ? ownRescue : nil).map { .rescue($0, .slow) } ?? .keepWaiting
         case .copyTaken: shareFresh()
         }
     }
@@ -199,7 +202,8 @@ extension OutcomeFacts {
     }
 
     private func share() -> OutcomeDecision<Response> {
-        guard let current = stored.current else { return .fetchAlone }
+        // The fetch of a request for another representation may have replaced the response.
+        guard let current = stored.current, stored.isSelected else { return .fetchAlone }
         // Under `strict`, requests share a response only if each may be served from the store without validation (RFC 9111 §4).
         if strictness == .strict, case .validate = Reuse.decide(current.metadata, directives, now: now) { return .fetchAlone }
         return .serveCollapsed(current.response, age: Freshness.currentAge(of: current.metadata, now: now))

@@ -53,6 +53,9 @@ public enum LookUpResult {
         if case .found(let found) = self { found } else { nil }
     }
 
+    /// Whether there is a stored response which declares for which requests it may be used (`StoredFlags.forAllFields`).
+    public var declaresUse: Bool { found?.metadata.flags.contains(.forAllFields) == true }
+
     /// Returns the key under which requests that can share a response are collapsed.
     public func flightKey(_ keys: TargetKeys) -> [UInt8] {
         let key =
@@ -63,8 +66,7 @@ public enum LookUpResult {
             case .otherVariant(let variant): keys.isCommon(variant) ? keys.own + variant : variant
             case .nothing: keys.own
             }
-        guard let unknown = keys.unknownFields, unknown.isOtherSpelling || found?.metadata.flags.contains(.forAllFields) != true
-        else { return key }
+        guard let unknown = keys.unknownFields, unknown.isOtherSpelling || !declaresUse else { return key }
         // It is unknown which fields the upstream uses, so fields that are left out of the hash count too.
         return key + [1] + unknown.exact
     }

@@ -300,6 +300,13 @@ public final class ResponseCache: @unchecked Sendable {
         return ContentCoding.allows(head.fields, request.fields) || isAlike(stored, request, keys)
     }
 
+    /// Returns whether the upstream is expected to select the stored representation for this request: the response declares for which
+    /// requests it may be used, or the request that fetched it had equal fields. Weak validators and Last-Modified may be equal for all
+    /// representations of a resource, so such a response may be another one.
+    public func isSelected(_ found: FoundResponse, by request: RequestHead, at keys: TargetKeys) -> Bool {
+        found.metadata.flags.contains(.forAllFields) || isAlike(found.metadata, request, keys)
+    }
+
     private func isAlike(_ stored: StoredMetadata, _ request: RequestHead, _ keys: TargetKeys) -> Bool {
         stored.likeness == likeness(of: request, keys, isForAll: stored.flags.contains(.forAllFields))
     }

@@ -151,9 +151,12 @@ extension RequestEntry {
         return lookedUp
     }
 
-    /// Key of the flight. It contains the origin, because a response for one origin may not be usable for scripts of another.
+    /// Key of the flight. It contains the origin, because a response for one origin may not be usable for scripts of another. It contains
+    /// the fields of content negotiation, unless the stored response declares for which requests it may be used: many upstreams negotiate
+    /// without `Vary`.
     private func flightKey(_ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead) -> [UInt8] {
-        let key = result.flightKey(keys)
+        var key = result.flightKey(keys)
+        if !result.declaresUse { RequestLikeness.appendNegotiation(of: head.fields, to: &key) }
         guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else {
             return key
         }

@@ -291,6 +291,10 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         } else if let keys = request.lookedUp?.keys {
             stored.current = try cache.find(head, from: keys).result.found.map { ($0, $0.metadata) }
         }
+        // After a failure, any stored response is served.
+        if !ending.isFailure || ending == .softDeadline, let latest = stored.latest, let keys = request.lookedUp?.keys {
+            stored.isSelected = cache.isSelected(latest.response, by: head, at: keys)
+        }
         guard ending.isFailure else { return stored }
         // A response that was removed by a write or a purge must not be served, even if it is still in memory. An evicted one may be.
         if stored.current == nil, let found = request.found, let keys = request.lookedUp?.keys,

@@ -92,7 +92,14 @@ final class UpstreamRequests {
         if let found, found.metadata.flags.contains(.ofOtherOrigin) {
             Validation.removeConditions(from: &fields)
         } else if let found, method.isSafe {
-            found.withHead { Validation.addConditions(to: &fields, stored: found.metadata, head: $0) }
+            let isSelected =
+                found.withHead { Validation.hasStrongTag(found.metadata, head: $0) }
+                || fetches.cache?.isSelected(found, by: head, at: fetchTarget.keys) ?? true
+            if isSelected {
+                found.withHead { Validation.addConditions(to: &fields, stored: found.metadata, head: $0) }
+            } else {
+                Validation.removeConditions(from: &fields)
+            }
         } else if found != nil {
             // The response to a POST with a failed precondition is 412 (RFC 9110 §13.1.2).
             Validation.removeConditions(from: &fields)
