@@ -18,8 +18,11 @@ public enum Preconditions {
         else {
             return false
         }
-        // RFC 9111 §4.3.2: without Last-Modified, Date is compared.
-        guard let text = Validation.slice(head, stored.lastModified) else { return stored.date.seconds <= requestedTime }
+        // RFC 9111 §4.3.2: without Last-Modified, Date is compared. This says nothing about a response without a lifetime: the upstream has
+        // just sent it, and the clock of a client that compares with its own time may be ahead.
+        guard let text = Validation.slice(head, stored.lastModified) else {
+            return stored.freshnessLifetime ?? 0 > 0 && stored.date.seconds <= requestedTime
+        }
         guard let modified = HTTPDate.parse(text[...], now: stored.responseTime.seconds) else { return false }
         return modified <= requestedTime
     }

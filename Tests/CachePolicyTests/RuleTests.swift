@@ -293,14 +293,17 @@ struct ValidationTests {
     }
 
     @Test(
-        "without Last-Modified, If-Modified-Since is compared with Date; If-None-Match takes precedence",
+        "without Last-Modified, If-Modified-Since is compared with Date if there is a lifetime; If-None-Match takes precedence",
         arguments: [
             ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", true), ("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT", false),
             ("If-None-Match:\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", false),
         ])
     func dateInstead(lines: String, isNotModified: Bool) {
-        let made = make("Date: Sun, 06 Nov 1994 08:49:37 GMT")
-        #expect(Preconditions.isNotModified(fields(lines), stored: made.metadata, head: made.bytes.span) == isNotModified)
+        for (control, hasLifetime) in [("Cache-Control: max-age=60", true), ("Cache-Control: max-age=0", false), ("X: 1", false)] {
+            let made = make("Date: Sun, 06 Nov 1994 08:49:37 GMT\n" + control)
+            let result = Preconditions.isNotModified(fields(lines), stored: made.metadata, head: made.bytes.span)
+            #expect(result == (isNotModified && hasLifetime), "\(control)")
+        }
     }
 
     @Test(

@@ -213,4 +213,14 @@ struct ValidationTests {
         let answer = try play.request("QUERY", "/a", fields, content: "x")
         #expect(answer.status == 200 && answer["Cache-Status"] == "cistern; fwd=stale; fwd-status=304")
     }
+
+    @Test("a client that polls with its own time, and whose clock is ahead, gets new data from an upstream without Last-Modified")
+    func clockAhead() throws {
+        let counter = Counter()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("\(counter.next() / 2)")] })
+        for number in 1...6 {
+            let response = try play.get("/a", [("If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT")])
+            #expect(response.status == 200 && response.text == "\(number / 2)")
+        }
+    }
 }

@@ -240,7 +240,7 @@ struct Requirement {
             "4.3.2", .should, "If-None-Match is evaluated against the stored response, with precedence over If-Modified-Since.",
             "CachePolicy/Preconditions.swift isNotModified", "CachePolicyTests.ValidationTests/preconditions"),
         Requirement(
-            "4.3.2", .should, "If-Modified-Since is compared with Last-Modified, or with Date if Last-Modified is absent.",
+            "4.3.2", .should, "If-Modified-Since is compared with Last-Modified, or with Date if only a lifetime is present.",
             "CachePolicy/Preconditions.swift isNotModified",
             "CachePolicyTests.ValidationTests/dateInstead"),
         Requirement(
