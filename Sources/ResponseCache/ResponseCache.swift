@@ -301,10 +301,10 @@ public final class ResponseCache: @unchecked Sendable {
     }
 
     /// Returns whether the upstream is expected to select the stored representation for this request: the response declares for which
-    /// requests it may be used, or the request that fetched it had equal fields. Weak validators and Last-Modified may be equal for all
-    /// representations of a resource, so such a response may be another one.
+    /// requests it may be used, or the request that fetched it had equal fields or is unknown. Otherwise the request may be for another
+    /// representation, also if the upstream gives both the same weak entity tag or Last-Modified.
     public func isSelected(_ found: FoundResponse, by request: RequestHead, at keys: TargetKeys) -> Bool {
-        found.metadata.flags.contains(.forAllFields) || isAlike(found.metadata, request, keys)
+        found.metadata.flags.contains(.forAllFields) || found.metadata.likeness == 0 || isAlike(found.metadata, request, keys)
     }
 
     private func isAlike(_ stored: StoredMetadata, _ request: RequestHead, _ keys: TargetKeys) -> Bool {

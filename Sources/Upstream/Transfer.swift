@@ -176,6 +176,13 @@ public final class Transfer {
         return true
     }
 
+    /// Must be called when the client begins to receive the content as it arrives, and when it no longer does. Meanwhile only pauses are
+    /// limited.
+    public func forwards(_ isForwarded: Bool) {
+        client.loop.assertOnLoop()
+        note(.forwards(isForwarded))
+    }
+
     var isStream: Bool { progress.isStream }
     var hasEnded: Bool { progress.hasEnded }
 

@@ -44,6 +44,8 @@ struct TransferProgress {
         case informationalCame
         /// The response with the received head is a stream.
         case streamBegan
+        /// The client receives the content as it arrives, or no longer does.
+        case forwards(Bool)
         case contentCame
         case paused
         case resumed
@@ -62,13 +64,14 @@ struct TransferProgress {
     private(set) var state = State.queued
     /// Number of times that sending of the request has begun.
     private(set) var sendings = 0
-    /// Milliseconds of the loop's clock.
-    private let beganAt: Int64
+    /// Start of the total timeout, in milliseconds of the loop's clock: the begin, or the time when the last bytes of the request were sent.
+    private var limitedFrom: Int64
+    private var isForwarded = false
     /// Time of the last progress, in milliseconds of the loop's clock.
     private var movedAt: Int64
 
     init(now: Int64) {
-        beganAt = now
+        limitedFrom = now
         movedAt = now
     }
 
@@ -84,11 +87,12 @@ struct TransferProgress {
         case .sendingBegan:
             sendings += 1
             state = .requesting(hasHeard: false)
-        case .bytesSent: break
+        case .bytesSent: limitedFrom = now
         case .queuedAgain: state = .queued
         case .headLinesCame: state = .receiving(.steady)
         case .informationalCame: state = .requesting(hasHeard: true)
         case .streamBegan: if let pace { state = .streaming(pace) }
+        case .forwards(let isForwarded): self.isForwarded = isForwarded
         case .contentCame: return contentCame()
         case .paused: if pace == .steady { go(on: .paused) }
         case .resumed: return resumed()
@@ -140,9 +144,19 @@ struct TransferProgress {
     /// The error of the timeout that has passed; nil if none has.
     /// - Parameter hasResolved: whether the upstream's name has been resolved.
     func overdue(at now: Int64, _ limits: TransferLimits, _ content: PendingContent.State, hasResolved: Bool) -> UpstreamError? {
-        if limits.total > 0, !isStream, now - beganAt >= limits.total { return totalError(hasResolved: hasResolved) }
+        if limits.total > 0, hasTotalLimit(content), now - limitedFrom >= limits.total { return totalError(hasResolved: hasResolved) }
         guard let (limit, error) = timeOut(limits, content), now - movedAt >= limit else { return nil }
         return error
+    }
+
+    /// Whether the total duration is limited. An upload and a download may take as long as they progress, as without a proxy.
+    private func hasTotalLimit(_ content: PendingContent.State) -> Bool {
+        switch state {
+        case .requesting: content == .taken
+        case .receiving: !isForwarded
+        case .streaming: false
+        case .queued, .connecting, .ended: true
+        }
     }
 
     /// The timeout that applies now.

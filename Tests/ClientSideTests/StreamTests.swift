@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Dispatch
+import Downstream
 import JSON
 import Reactor
 import ReverseProxy
@@ -116,6 +117,36 @@ struct StreamTests {
         // The next request reaches the upstream again.
         gate.open()
         #expect(try play.get("/stream").status == 200)
+    }
+
+    @Test("a long transfer outlives the total timeout while it progresses: a download, and an upload", arguments: ["GET", "POST"])
+    func long(method: String) throws {
+        let gate = Gate()
+        let content = String(repeating: "x", count: 1 << 20)
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: \(content.utf8.count)\r\n\r\n"
+        let origin = ScriptedOrigin { request in
+            request.method == "GET" ? [.send(head + "x"), .pass(gate), .send(String(content.dropFirst()))] : [.json("\(request.content.count)")]
+        }
+        let play = try ProxyPlay(origin) { settings in
+            settings.upstream.totalTimeout = .seconds(60)
+            settings.upstream.betweenBytesTimeout = .seconds(1_000)
+            settings.downstream.contentTimeout = .seconds(1_000)
+        }
+        let client = try play.client()
+        let isUpload = method == "POST"
+        client.send("\(method) /a HTTP/1.1\r\nHost: a\r\n" + (isUpload ? "Content-Length: \(content.utf8.count)\r\n\r\n" : "\r\n"))
+        if isUpload { client.send(String(content.dropFirst())) }
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        if !isUpload { #expect(client.hasInput(within: 10_000)) }
+        for _ in 0..<3 {
+            play.time.advance(by: .seconds(50))
+            #expect(try play.get("/healthz").status == 200)
+        }
+        gate.open()
+        if isUpload { client.send("x") }
+        let response = client.readResponse()
+        #expect(response?.status == 200 && response?.isComplete == true)
+        #expect(response?.text == (isUpload ? "\(content.utf8.count)" : content))
     }
 
     @Test("streams use at most half of the connections; another gets 503 and other requests continue")

@@ -105,12 +105,12 @@ struct TransferProgressTests {
         /// nil: no timeout applies.
         let after: Int64?
         let error: UpstreamError?
-        /// The error if the total timeout expires.
-        let totalError: UpstreamError
+        /// The error if the total timeout expires; nil if the total duration is not limited.
+        let totalError: UpstreamError?
 
         init(
             _ description: String, _ events: [TransferProgress.Event], content: PendingContent.State = .taken,
-            _ timeOut: (Int64, UpstreamError)?, total: UpstreamError = .responseTimeout
+            _ timeOut: (Int64, UpstreamError)?, total: UpstreamError? = .responseTimeout
         ) {
             testDescription = description
             self.events = events
@@ -130,14 +130,21 @@ struct TransferProgressTests {
             TimeOutRow(
                 "waiting for a retry", [.sendingBegan, .queuedAgain], (3_000, .connectionLimitReached),
                 total: .connectionLimitReached),
-            TimeOutRow("sending the request", [.sendingBegan], content: .open, (11_000, .connectionWriteTimeout)),
-            TimeOutRow("sending the last bytes of the request", [.sendingBegan], content: .closed, (11_000, .connectionWriteTimeout)),
-            TimeOutRow("waiting for the client's content", [.sendingBegan], content: .awaited, nil),
+            TimeOutRow("sending the request", [.sendingBegan], content: .open, (11_000, .connectionWriteTimeout), total: nil),
+            TimeOutRow(
+                "sending the last bytes of the request", [.sendingBegan], content: .closed, (11_000, .connectionWriteTimeout), total: nil),
+            TimeOutRow("waiting for the client's content", [.sendingBegan], content: .awaited, nil, total: nil),
             TimeOutRow("waiting for the response", [.sendingBegan], content: .taken, (7_000, .connectionReadTimeout)),
             TimeOutRow("after an informational response", TimeOutRow.head + [.informationalCame], (7_000, .connectionReadTimeout)),
             TimeOutRow("receiving the head", TimeOutRow.head, (11_000, .connectionReadTimeout)),
             TimeOutRow(
                 "receiving content before the request content is complete", TimeOutRow.head, content: .awaited,
+                (11_000, .connectionReadTimeout)),
+            TimeOutRow(
+                "receiving content that the client receives", TimeOutRow.head + [.forwards(true)], (11_000, .connectionReadTimeout),
+                total: nil),
+            TimeOutRow(
+                "receiving content after the client has left", TimeOutRow.head + [.forwards(true), .forwards(false)],
                 (11_000, .connectionReadTimeout)),
             TimeOutRow("paused by backpressure", TimeOutRow.head + [.paused], nil),
             TimeOutRow("paused by backpressure with pending content", TimeOutRow.head + [.paused, .contentCame], nil),
@@ -161,6 +168,10 @@ struct TransferProgressTests {
         let total = Self.limits(total: .seconds(2))
         #expect(progress.overdue(at: 1_999, total, row.content, hasResolved: true) == nil)
         #expect(progress.overdue(at: 2_000, total, row.content, hasResolved: true) == row.totalError)
+        // It starts again when bytes of the request are sent.
+        _ = progress.handle(.bytesSent, at: 1_000)
+        #expect(progress.overdue(at: 2_999, total, row.content, hasResolved: true) == nil)
+        #expect(progress.overdue(at: 3_000, total, row.content, hasResolved: true) == row.totalError)
     }
 
     @Test("a stream is limited only by its idle timeout, which can be disabled; held-back content has no timeout")

@@ -58,6 +58,7 @@ extension Fetch {
     /// - Parameter successor: becomes the receiver of a fetch that continues.
     func abandon(isRequestWhole: Bool, to successor: BackgroundRecord) {
         (receiver, self.successor) = (nil, successor)
+        transfer?.forwards(false)
         handle(.abandoned(mayBeStopped: !isRequestWhole || mayLeaveQueue))
         self.successor = nil
     }
@@ -82,6 +83,7 @@ extension Fetch {
         if isPresent(response.status) { notePresent(response) }
         body = .none
         observeUnstored(response, reason)
+        transfer?.forwards(true)
         let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false
         return isWanted ? nil : .unwanted
     }
@@ -112,7 +114,9 @@ extension Fetch {
         guard case .collecting(let purpose) = machine.state, let response, let receiver,
             purpose.isForwarded(response, to: subject.head, mayRescue: subject.mayRescue, hasSharedRescue)
         else { return }
-        if receiver.streamBegan(response, length: response.contentLength, notStored: nil) { forwarded = 0 }
+        guard receiver.streamBegan(response, length: response.contentLength, notStored: nil) else { return }
+        forwarded = 0
+        transfer?.forwards(true)
     }
 
     /// - Parameter before: number of bytes that were collected before the last piece.
