@@ -101,6 +101,8 @@ public struct StoredMetadata: Sendable, Equatable {
     public var lastModified: Range<Int> = 0..<0
     /// Number for the request's negotiation and unknown fields (`RequestLikeness`); 0 if unknown.
     public var likeness: UInt64 = 0
+    /// Number for the fields by which servers select a representation (`RequestLikeness.negotiation`); 0 if unknown.
+    public var negotiation: UInt64 = 0
 
     public init(requestTime: Timestamp, responseTime: Timestamp, date: Timestamp) {
         self.requestTime = requestTime
@@ -157,7 +159,7 @@ public struct StoredMetadata: Sendable, Equatable {
 
     /// - Parameter kind: `.response`, or the kind of an additional item that is stored next to a response.
     public func encoded(as kind: StoredKind = .response) -> [UInt8] {
-        Array(atMost: Self.likenessIndex + 8) { out in
+        Array(atMost: Self.likenessIndex + 16) { out in
             out.put(Self.version)
             out.put(kind.rawValue)
             out.put(littleEndian: status.rawValue)
@@ -174,6 +176,7 @@ public struct StoredMetadata: Sendable, Equatable {
             }
             out.put(littleEndian: order.number)
             out.put(littleEndian: likeness)
+            out.put(littleEndian: negotiation)
         }
     }
 
@@ -184,7 +187,8 @@ public struct StoredMetadata: Sendable, Equatable {
     /// Decodes metadata. Returns nil if the bytes are not a stored response of this version and kind, or are damaged so that calculations
     /// would overflow.
     public init?(_ bytes: Span<UInt8>, as kind: StoredKind = .response) {
-        let hasLikeness = bytes.count >= Self.likenessIndex + 8
+        let hasNegotiation = bytes.count >= Self.likenessIndex + 16
+        let hasLikeness = hasNegotiation || bytes.count == Self.likenessIndex + 8
         guard hasLikeness || bytes.count == Self.encodedBytes, Self.kind(of: bytes) == kind else { return nil }
         func number(_ index: Int) -> Int64 { bytes.littleEndian(at: 8 + index * 8) }
         func offset(_ index: Int) -> Int { Int(bytes.littleEndian(at: 64 + index * 4, as: UInt32.self)) }
@@ -205,6 +209,7 @@ public struct StoredMetadata: Sendable, Equatable {
         lastModified = offset(2)..<offset(3)
         order = SentOrder(number: bytes.littleEndian(at: 80))
         if hasLikeness { likeness = bytes.littleEndian(at: Self.likenessIndex) }
+        if hasNegotiation { negotiation = bytes.littleEndian(at: Self.likenessIndex + 8) }
     }
 
     // MARK: Other kinds

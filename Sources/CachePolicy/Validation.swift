@@ -94,7 +94,7 @@ public enum Validation {
         var (bytes, metadata) = StoredHead.make(received, settings: settings)
         metadata.flags.formUnion(
             stored.flags.intersection([.weakenedETag, .isJSON, .isLenient, .ownTag, .authorized, .cameCoded, .isOpen]))
-        (metadata.order, metadata.likeness) = (recency.order, stored.likeness)
+        (metadata.order, metadata.likeness, metadata.negotiation) = (recency.order, stored.likeness, stored.negotiation)
         return (bytes, metadata)
     }
 

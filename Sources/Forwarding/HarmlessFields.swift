@@ -47,28 +47,34 @@ extension WellKnownNames {
 
     /// Fields that proxies and CDNs add, and fields that contain no more than the client's address and User-Agent.
     private static let networkFields =
-        addressFields + [
-            "forwarded", "x-forwarded-for", "x-real-ip", "cf-ray", "cf-visitor", "cf-ipcountry", "cf-ipcontinent", "cf-ipcity",
-            "cf-iplatitude", "cf-iplongitude", "cf-region", "cf-region-code", "cf-metro-code", "cf-postal-code", "cf-timezone",
-            "cf-request-id", "cf-connecting-o2o", "cf-ew-via", "cf-worker", "cf-edge-cache", "fastly-ff", "fastly-ssl", "fastly-client",
-            "fastly-orig-accept-encoding", "fastly-temp-xff", "x-timer", "x-varnish", "akamai-origin-hop", "x-akamai-edgescape",
-            "x-akamai-config-log-detail", "x-akamai-request-id", "cloudfront-viewer-country", "cloudfront-viewer-country-name",
-            "cloudfront-viewer-country-region", "cloudfront-viewer-country-region-name", "cloudfront-viewer-city",
-            "cloudfront-viewer-latitude", "cloudfront-viewer-longitude", "cloudfront-viewer-postal-code", "cloudfront-viewer-metro-code",
-            "cloudfront-viewer-time-zone", "cloudfront-viewer-address", "cloudfront-viewer-asn", "cloudfront-viewer-http-version",
-            "cloudfront-viewer-tls", "cloudfront-viewer-header-order", "cloudfront-viewer-header-count",
-            "cloudfront-viewer-ja3-fingerprint",
-            "cloudfront-viewer-ja4-fingerprint", "cloudfront-is-mobile-viewer", "cloudfront-is-tablet-viewer",
-            "cloudfront-is-smarttv-viewer", "cloudfront-is-desktop-viewer", "cloudfront-is-android-viewer", "cloudfront-is-ios-viewer",
-            "cloudfront-forwarded-proto", "x-vercel-id", "x-vercel-ip-country", "x-vercel-ip-country-region", "x-vercel-ip-city",
-            "x-vercel-ip-continent", "x-vercel-ip-latitude", "x-vercel-ip-longitude", "x-vercel-ip-postal-code", "x-vercel-ip-timezone",
-            "x-vercel-ip-as-number", "x-vercel-ja4-digest", "fly-request-id", "fly-region", "fly-traceparent", "fly-tracestate", "rndr-id",
-            "x-request-start", "x-queue-start", "connect-time", "total-route-time", "x-azure-ref", "x-azure-requestchain",
-            "x-fd-healthprobe", "x-appgw-trace-id", "x-arr-log-id", "x-amzn-tls-version", "x-amzn-tls-cipher-suite", "x-nf-request-id",
+        addressFields + locationFields + [
+            "forwarded", "x-forwarded-for", "x-real-ip", "cf-ray", "cf-visitor", "cf-request-id", "cf-connecting-o2o", "cf-ew-via",
+            "cf-worker", "cf-edge-cache", "fastly-ff", "fastly-ssl", "fastly-client", "fastly-orig-accept-encoding",
+            "fastly-temp-xff", "x-timer", "x-varnish", "akamai-origin-hop", "x-akamai-config-log-detail", "x-akamai-request-id",
+            "cloudfront-viewer-address", "cloudfront-viewer-asn", "cloudfront-viewer-http-version", "cloudfront-viewer-tls",
+            "cloudfront-viewer-header-order", "cloudfront-viewer-header-count", "cloudfront-viewer-ja3-fingerprint",
+            "cloudfront-viewer-ja4-fingerprint", "cloudfront-forwarded-proto", "x-vercel-id", "x-vercel-ip-as-number",
+            "x-vercel-ja4-digest", "fly-request-id", "fly-traceparent", "fly-tracestate", "rndr-id", "x-request-start",
+            "x-queue-start", "connect-time", "total-route-time", "x-azure-ref", "x-azure-requestchain", "x-fd-healthprobe",
+            "x-appgw-trace-id", "x-arr-log-id", "x-amzn-tls-version", "x-amzn-tls-cipher-suite", "x-nf-request-id",
             "x-envoy-attempt-count", "x-envoy-expected-rq-timeout-ms", "x-envoy-decorator-operation", "x-envoy-internal",
-            "x-envoy-peer-metadata", "x-envoy-peer-metadata-id", "x-sucuri-country", "x-appengine-country", "x-appengine-region",
-            "x-appengine-city", "x-appengine-citylatlong", "x-appengine-request-log-id", "x-appengine-timeout-ms", "x-client-geo-location",
+            "x-envoy-peer-metadata", "x-envoy-peer-metadata-id", "x-appengine-request-log-id", "x-appengine-timeout-ms",
         ]
+
+    /// Fields in which CDNs name the place and the device of a client, and a locale. Servers may select a representation by them, as by
+    /// Accept-Language, and any client can send them.
+    public static let locationFields = [
+        "cf-ipcountry", "cf-ipcontinent", "cf-ipcity", "cf-iplatitude", "cf-iplongitude", "cf-region", "cf-region-code",
+        "cf-metro-code", "cf-postal-code", "cf-timezone", "x-akamai-edgescape", "cloudfront-viewer-country",
+        "cloudfront-viewer-country-name", "cloudfront-viewer-country-region", "cloudfront-viewer-country-region-name",
+        "cloudfront-viewer-city", "cloudfront-viewer-latitude", "cloudfront-viewer-longitude", "cloudfront-viewer-postal-code",
+        "cloudfront-viewer-metro-code", "cloudfront-viewer-time-zone", "cloudfront-is-mobile-viewer", "cloudfront-is-tablet-viewer",
+        "cloudfront-is-smarttv-viewer", "cloudfront-is-desktop-viewer", "cloudfront-is-android-viewer", "cloudfront-is-ios-viewer",
+        "x-vercel-ip-country", "x-vercel-ip-country-region", "x-vercel-ip-city", "x-vercel-ip-continent", "x-vercel-ip-latitude",
+        "x-vercel-ip-longitude", "x-vercel-ip-postal-code", "x-vercel-ip-timezone", "fly-region", "x-sucuri-country",
+        "x-appengine-country", "x-appengine-region", "x-appengine-city", "x-appengine-citylatlong", "x-client-geo-location",
+        "x-firebase-locale",
+    ]
 
     /// Fields in which client libraries describe themselves, their retries and their timeouts.
     private static let clientFields = [
@@ -78,7 +84,7 @@ extension WellKnownNames {
         "x-stainless-helper", "x-stripe-client-user-agent", "x-stripe-client-telemetry", "x-amz-user-agent", "amz-sdk-invocation-id",
         "amz-sdk-request", "x-amz-date", "x-amz-content-sha256", "x-ms-date", "x-ms-useragent", "sdkversion", "x-goog-api-client",
         "x-client-data", "x-chrome-connected", "x-chrome-uma-enabled", "x-firebase-client", "x-firebase-client-log-type",
-        "x-firebase-appcheck", "x-firebase-locale", "x-contentful-user-agent", "x-algolia-agent", "x-client-info",
+        "x-firebase-appcheck", "x-contentful-user-agent", "x-algolia-agent", "x-client-info",
         "x-apollo-operation-name", "x-apollo-operation-id", "x-apollo-operation-type", "apollographql-client-name",
         "apollographql-client-version", "apollo-require-preflight", "graphql-client-name", "graphql-client-version",
         "x-parse-client-version", "x-parse-os-version", "x-parse-app-build-version", "x-parse-app-display-version",

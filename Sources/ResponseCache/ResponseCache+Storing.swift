@@ -167,6 +167,7 @@ extension ResponseCache {
         if request.keys.unknownFields?.isOtherSpelling == true { metadata.flags.remove(.forAllFields) }
         metadata.order = recency.order
         metadata.likeness = likeness(of: request.head, request.keys, isForAll: metadata.flags.contains(.forAllFields))
+        metadata.negotiation = RequestLikeness.negotiation(of: request.head.fields)
         if recency.isImported { metadata.flags.insert(.imported) }
         let isForAll = settings.credentials.areIgnored(for: request.head)
         let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: policy.settings)

@@ -303,8 +303,9 @@ public final class ResponseCache: @unchecked Sendable {
     /// Returns whether the upstream is expected to select the stored representation for this request: the response declares for which
     /// requests it may be used, or the request that fetched it had equal fields or is unknown. Otherwise the request may be for another
     /// representation, also if the upstream gives both the same weak entity tag or Last-Modified.
-    public func isSelected(_ found: FoundResponse, by request: RequestHead, at keys: TargetKeys) -> Bool {
-        found.metadata.flags.contains(.forAllFields) || found.metadata.likeness == 0 || isAlike(found.metadata, request, keys)
+    public static func isSelected(_ found: FoundResponse, by request: Fields) -> Bool {
+        let negotiation = found.metadata.negotiation
+        return found.metadata.flags.contains(.forAllFields) || negotiation == 0 || negotiation == RequestLikeness.negotiation(of: request)
     }
 
     private func isAlike(_ stored: StoredMetadata, _ request: RequestHead, _ keys: TargetKeys) -> Bool {

@@ -81,6 +81,10 @@ struct TransferProgress {
     var needsNewConnection: Bool { sendings > 0 }
 
     mutating func handle(_ event: Event, at now: Int64) -> Action {
+        if case .forwards(let isForwarded) = event {
+            self.isForwarded = isForwarded
+            return .nothing
+        }
         movedAt = now
         switch event {
         case .connectionBegan: state = .connecting
@@ -88,11 +92,11 @@ struct TransferProgress {
             sendings += 1
             state = .requesting(hasHeard: false)
         case .bytesSent: limitedFrom = now
+        case .forwards: break
         case .queuedAgain: state = .queued
         case .headLinesCame: state = .receiving(.steady)
         case .informationalCame: state = .requesting(hasHeard: true)
         case .streamBegan: if let pace { state = .streaming(pace) }
-        case .forwards(let isForwarded): self.isForwarded = isForwarded
         case .contentCame: return contentCame()
         case .paused: if pace == .steady { go(on: .paused) }
         case .resumed: return resumed()

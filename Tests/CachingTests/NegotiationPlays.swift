@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Content negotiation without Vary", .play, .http1Protocols)
 struct NegotiationPlays {
-    static let fields = ["Accept", "Accept-Charset", "Accept-Language"]
+    static let fields = ["Accept", "Accept-Charset", "Accept-Language", "CF-IPCountry"]
     private static let values = ["application/vnd.v1+json", "application/vnd.v2+json"]
 
     /// Responds with the value of the field, and confirms every conditional request.
@@ -76,6 +76,24 @@ struct NegotiationPlays {
         second.open()
         for client in clients { #expect(client.readResponse()?.text == "2") }
         #expect(play.origin.requests.count == 2)
+    }
+
+    @Test("requests that differ in Accept-Encoding or in ignored credentials share a fetch and its validators")
+    func shared() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(negotiating(by: "Accept", Self.weak[0], before: gate)) { $0.otherRoute.credentials.areIgnored = true }
+        for round in 1...2 {
+            let clients = try (0..<4).map { number in
+                let client = try play.client()
+                client.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Encoding: x\(number)\r\nAuthorization: Bearer \(number)\r\n\r\n")
+                return client
+            }
+            if round == 1 { #expect(try play.waitFor("cistern_collapsed_waiting", 3)) }
+            gate.open()
+            for client in clients { #expect(client.readResponse()?.text == "\"-\"") }
+        }
+        let requests = play.origin.requests
+        #expect(requests.count == requests.count { $0["If-Modified-Since"] != nil } + 1)
     }
 
     @Test("a slow upstream is given more time if only another representation is stored; a failing one is not", arguments: fields)

@@ -39,17 +39,17 @@ struct OtherClientsFetchTests {
         #expect(origin.requests.count == 3)
     }
 
-    @Test("when one client's fetch hangs, one follower fetches again and all others receive its response")
-    func hangOfAnother() throws {
+    @Test("when one client's fetch hangs, one follower fetches again and all others receive its response", arguments: [true, false])
+    func hangOfAnother(hasCopy: Bool) throws {
         let gate = Gate()
         let origin = origin(gate, [.json("0")])
         let play = try ProxyPlay(origin)
-        #expect(try play.get("/a", [("User-Agent", "1")]).text == "1")
+        #expect(try play.get(hasCopy ? "/a" : "/other", [("User-Agent", "1")]).text == "1")
         _ = try ask(play, [(1, "bad")])
         #expect(origin.waitForRequests(2))
         let others = try ask(play, [(2, "2"), (3, "2"), (1, "2")])
         #expect(try play.waitFor("cistern_collapsed_waiting", 3))
-        play.time.advance(by: .milliseconds(750))
+        play.time.advance(by: .milliseconds(hasCopy ? 750 : 1_000))
         #expect(others.compactMap { $0.readResponse()?.text } == ["2", "2", "2"])
         #expect(origin.requests.count == 3)
         gate.open()

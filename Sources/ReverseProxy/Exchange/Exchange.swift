@@ -195,21 +195,27 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             self.deadline = deadline
             startTimer(deadline, sendingAt: deadline - softDeadline / 2, now)
         } else if case .waiting = machine.state, let waitEnd {
-            let left = max(0, waitEnd - context.loop.time.monotonicMilliseconds)
-            timer = context.loop.schedule(after: .milliseconds(left)) { self.handle(.waitedTooLong) }
+            let now = context.loop.time.monotonicMilliseconds
+            startTimer(waitEnd, sendingAt: min(waitEnd, now + Self.otherClientMilliseconds), now, then: .waitedTooLong)
         }
     }
 
-    /// Another client's fetch may be slow because of that client. After half the time, this request is sent as well.
-    private func startTimer(_ deadline: Int64, sendingAt half: Int64, _ now: Int64) {
+    /// Maximum wait for another client's fetch alone, if there is no stored response.
+    private static let otherClientMilliseconds: Int64 = 1_000
+
+    /// Another client's fetch may be slow because of that client. At `half`, this request is sent as well.
+    private func startTimer(
+        _ deadline: Int64, sendingAt half: Int64, _ now: Int64, then event: ExchangeMachine.Event = .softDeadlinePassed
+    ) {
         guard case .waiting = machine.state, let flight, now < half else {
-            timer = context.loop.schedule(after: .milliseconds(max(0, deadline - now))) { self.handle(.softDeadlinePassed) }
+            timer = context.loop.schedule(after: .milliseconds(max(0, deadline - now))) { self.handle(event) }
             return
         }
         timer = context.loop.schedule(after: .milliseconds(half - now)) { [self] in
+            let least = half - now
             let now = context.loop.time.monotonicMilliseconds
-            if context.coordination.collapsed.leadToo(flight, self, after: deadline - half, now: now) { return handle(.leadsToo) }
-            startTimer(deadline, sendingAt: .min, now)
+            if context.coordination.collapsed.leadToo(flight, self, after: least, now: now) { return handle(.leadsToo) }
+            startTimer(deadline, sendingAt: .min, now, then: event)
         }
     }
 
@@ -292,8 +298,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             stored.current = try cache.find(head, from: keys).result.found.map { ($0, $0.metadata) }
         }
         // After a failure, any stored response is served.
-        if !ending.isFailure || ending == .softDeadline, let latest = stored.latest, let keys = request.lookedUp?.keys {
-            stored.isSelected = cache.isSelected(latest.response, by: head, at: keys)
+        if !ending.isFailure || ending == .softDeadline, let latest = stored.latest {
+            stored.isSelected = ResponseCache.isSelected(latest.response, by: head.fields)
         }
         guard ending.isFailure else { return stored }
         // A response that was removed by a write or a purge must not be served, even if it is still in memory. An evicted one may be.

@@ -94,7 +94,7 @@ final class UpstreamRequests {
         } else if let found, method.isSafe {
             let isSelected =
                 found.withHead { Validation.hasStrongTag(found.metadata, head: $0) }
-                || fetches.cache?.isSelected(found, by: head, at: fetchTarget.keys) ?? true
+                || ResponseCache.isSelected(found, by: head.fields)
             if isSelected {
                 found.withHead { Validation.addConditions(to: &fields, stored: found.metadata, head: $0) }
             } else {
