@@ -392,6 +392,11 @@ struct SemanticsTests {
         let same = try play.get("/a", [("If-None-Match", tag)])
         #expect(same.status == 304 && same["ETag"] == tag)
         #expect(origin.requests.last?["If-None-Match"] == nil)
+        // The client updates its stored response with the fields of the 304.
+        origin.react { _ in [.json("{\"a\":1,\"b\":[1,2]}", ["X-Total-Count: 2", "RateLimit-Remaining: 7", "Set-Cookie: a=1", "Age: 3"])] }
+        let renewed = try play.get("/a", [("If-None-Match", tag)])
+        #expect(renewed.status == 304 && renewed["X-Total-Count"] == "2" && renewed["RateLimit-Remaining"] == "7")
+        #expect(renewed["Set-Cookie"] == "a=1" && renewed["Age"] == "3" && renewed["Content-Type"] == nil && renewed.all("ETag") == [tag])
         origin.react { _ in [.json("{\"a\":2}")] }
         let other = try play.get("/a", [("If-None-Match", tag)])
         #expect(other.status == 200 && other["ETag"] != tag)
