@@ -266,8 +266,10 @@ struct SemanticsTests {
         let first = try play.request("QUERY", "/q", json, content: "{\"a\":1,\"b\":2}")
         #expect(first.status == 200)
         // Equal JSON in another spelling. The upstream would receive it unchanged.
-        let again = try play.request("QUERY", "/q", json, content: "{ \"b\": 2.0, \"a\": 1 }")
+        let again = try play.request("QUERY", "/q", json, content: "{ \"b\": 2, \"a\": 1 }")
         #expect(isHit(again) && again.text == first.text)
+        // Some upstreams refuse 2.0 where they accept 2, so each spelling of a number has its own response.
+        #expect(!isHit(try play.request("QUERY", "/q", json, content: "{\"a\":1,\"b\":2.0}")))
         #expect(!isHit(try play.request("QUERY", "/q", json, content: "{\"a\":1,\"b\":3}")))
         #expect(!isHit(try play.request("QUERY", "/q", content: "{\"a\":1,\"b\":2}")))
         #expect(!isHit(try play.get("/q")))
