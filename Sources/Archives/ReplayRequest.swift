@@ -58,7 +58,8 @@ public struct ReplayRequest: Sendable {
         var said: [UInt8]? = content == nil && !rules.ignoresContent ? nil : wanted.map { Array($0) } ?? []
         if let content, !content.isEmpty, !rules.ignoresContent {
             let redacted = secrets.redact(content: rules.compared(content, of: all), type: MediaType(of: fields))
-            said = RequestContent.said(method: Method(method.span), fields: fields, content: redacted.span, rules: rules.arguments)
+            said = RequestContent.said(
+                method: Method(method.span), fields: fields, content: redacted.span, rules: rules.arguments, keepsNumbers: false)
         }
         key = Key(method: method, target: canonical, range: fields.first(.range).map { Array($0) } ?? [], content: said)
     }

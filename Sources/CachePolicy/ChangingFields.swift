@@ -2,7 +2,7 @@
 // account, so it does not separate stored responses.
 // The requests of one client are evidence for that client. For a client with too few requests, two other clients must show that the field
 // changes, and no client may repeat a value. A client that always sends one value may have its own account: that is evidence against a
-// changing field.
+// changing field. A single repetition may be a retry, so it is outweighed by more clients than one attacker is likely to have.
 
 import HTTPCore
 
@@ -19,6 +19,8 @@ public struct ChangingFields: Sendable {
     /// of accounts in turn from one address. A value that is repeated after more values than that counts as new.
     static let rememberedLimit = 16_384
     private static let witnessCount = 2
+    /// Number of witnesses that outweigh a client that has sent its only value twice.
+    static let witnessesPerDoubter = 8
     /// Consecutive requests with its only value that make a client steady.
     static let steadyCount = 3
 
@@ -92,7 +94,9 @@ public struct ChangingFields: Sendable {
             // This client sends one value for a long time, so other clients are no evidence for it.
             if own.hasPaused, own.values.count < Self.requestCount { return false }
         }
-        return !field.hasRepeated && field.witnesses.count >= Self.witnessCount && !field.clients.values.contains(where: \.isSteady)
+        guard !field.hasRepeated, !field.clients.values.contains(where: \.isSteady) else { return false }
+        let doubterCount = field.clients.values.count { $0.run > 1 && $0.values.count == 1 }
+        return field.witnesses.count >= max(Self.witnessCount, doubterCount * Self.witnessesPerDoubter)
     }
 
     /// Removes the least recently sent field of the client that introduced the most fields, if `nameLimit` is reached.

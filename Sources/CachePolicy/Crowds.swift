@@ -12,7 +12,7 @@
 //     closed              the rule below holds                     open, for `longest` at most
 //     open                a good response of one of its targets    closed; its targets count again from their next unexpected response
 //
-// The rule for 404, 403 and 204: within one window at least ten targets turned odd, they are a tenth of the requested targets, and two
+// The rule for 404 and 403: within one window at least ten targets turned odd, they are a tenth of the requested targets, and two
 // clients saw them.
 // To rule out one client plus another client's accidental 404, the remaining clients must agree when either of the two most frequent
 // clients is excluded. They saw a twentieth of their targets turn odd, and either ten of them, or more than half of those requested since
@@ -25,8 +25,6 @@ public enum Surprise: Sendable, Hashable {
     case notFound
     /// 403 in another media type than the stored response.
     case forbidden
-    /// 204 or 205 instead of content.
-    case noContent
     /// A redirect.
     /// - Parameter address: hash of the origin and path that it leads to.
     case redirect(address: UInt64)
@@ -35,7 +33,7 @@ public enum Surprise: Sendable, Hashable {
 
     public var fault: UpstreamFault {
         switch self {
-        case .notFound, .forbidden, .noContent: .crowd
+        case .notFound, .forbidden: .crowd
         case .redirect, .page: .redirected
         }
     }

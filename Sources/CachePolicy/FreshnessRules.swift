@@ -55,6 +55,8 @@ public struct FreshnessRules: Sendable, Equatable {
 
     /// Names of fields that the upstream does not receive from clients (`UpstreamFieldRules.unforwarded`). Responses do not vary by them.
     public var unforwarded: [[UInt8]] = []
+    /// Hashes of fields that the upstream gets from the operator (`UpstreamFieldRules.fixed`).
+    public var fixed: [UInt64] = []
 
     public init() {}
 
@@ -134,6 +136,7 @@ extension FreshnessRules: PathRules {
         rules.isOff = isOff || other.isOff
         rules.ignored.formIntersection(other.ignored)
         rules.unforwarded.removeAll { !other.unforwarded.contains($0) }
+        rules.fixed.removeAll { !other.fixed.contains($0) }
         return rules
     }
 }

@@ -5,30 +5,37 @@ import HTTPCore
 import JSON
 
 public enum GraphQLResponse {
-    /// Returns whether the content has errors and no data, for example `PersistedQueryNotFound`.
-    /// - Parameter content: valid JSON.
+    /// Returns whether the content has errors and no data, for example `PersistedQueryNotFound`. In an array of results, all of them must.
+    /// - Parameter content: valid JSON, or its beginning.
     public static func isError(_ content: Span<UInt8>) -> Bool {
-        var (depth, member) = (0, [UInt8]())
-        var (hasErrors, hasData) = (false, false)
+        // The depth of a result's members, which is 2 in an array of results.
+        var (depth, level, member) = (0, 1, [UInt8]())
+        // Whether any result has errors, whether the current one has none, and whether there is anything but errors.
+        var (hasErrors, hasNone, hasOther) = (false, true, false)
         JSONWalk.through(content) { token, meaning in
             switch token {
             case .name(let range):
-                if depth == 1 { member = meaning(range) }
+                if depth == level { member = meaning(range) }
                 return true
-            case .endArray, .endObject:
+            case .endArray: depth -= 1
+            case .endObject:
                 depth -= 1
-                return true
-            case .beginArray, .beginObject: depth += 1
-            case .string, .number, .literal: break
+                // The end of a result without errors.
+                if depth < level, hasNone { hasOther = true }
+            case .beginArray where depth == 0: (depth, level) = (1, 2)
+            case .beginArray, .beginObject:
+                depth += 1
+                if depth == level { (hasNone, hasOther) = (true, !token.isObject) }
+                if depth == level + 1, member.elementsEqual("data".utf8) { hasOther = true }
+                // The first element of `errors`.
+                if depth == level + 2, member.elementsEqual("errors".utf8) { (hasErrors, hasNone) = (true, false) }
+            case .string, .number, .literal:
+                if depth < level { hasOther = true }
+                if depth == level + 1, member.elementsEqual("errors".utf8) { (hasErrors, hasNone) = (true, false) }
             }
-            let isContainer = token.isContainer
-            if depth == 1, isContainer { return token.isObject }
-            if depth == 2, isContainer, member.elementsEqual("data".utf8) { hasData = true }
-            // The first element of `errors`.
-            if isContainer ? depth == 3 : depth == 2, member.elementsEqual("errors".utf8) { hasErrors = true }
-            return !hasData
+            return !hasOther
         }
-        return hasErrors && !hasData
+        return hasErrors && !hasOther
     }
 
     /// Returns whether the query arguments of a target indicate a GraphQL request: it contains a document, identifies a stored one, or has
@@ -47,11 +54,4 @@ public enum GraphQLResponse {
 
 extension JSONToken {
     fileprivate var isObject: Bool { if case .beginObject = self { true } else { false } }
-
-    fileprivate var isContainer: Bool {
-        switch self {
-        case .beginArray, .beginObject: true
-        case .name, .string, .number, .literal, .endArray, .endObject: false
-        }
-    }
 }

@@ -45,15 +45,17 @@ public enum Invalidation {
         /// Stored responses are removed, because they predate a change.
         case takesOut
         /// Stored responses become stale and remain. The response may come from a login page or a captive portal, so it is unknown whether
-        /// the upstream received the request.
+        /// the upstream received the request. Or the upstream refused the write.
         case makesStale
     }
 
+    /// - Parameter isRefused: whether the content reports errors in place of a result.
     public static func effect(
-        of response: ResponseHead, to request: RequestHead, origin: UpstreamOrigin, _ settings: CachePolicySettings
+        of response: ResponseHead, isRefused: Bool = false, to request: RequestHead, origin: UpstreamOrigin, _ settings: CachePolicySettings
     ) -> Effect {
         guard isSuccess(response, to: request.method) else { return .nothing }
         guard settings.strictness == .rescue else { return .takesOut }
+        if isRefused { return .makesStale }
         if response.status.isRedirection {
             guard let location = response.fields.first(.location),
                 !Redirection.staysWithin(origin, location, from: request)

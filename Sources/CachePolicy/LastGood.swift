@@ -73,6 +73,7 @@ public enum LastGood {
         case _ where strictness == .strict: return nil
         case let status where isServerFailure(status): return .serverError
         case 429: return .rateLimited
+        // Also an intended response: queues and long polls report in this way that there is nothing new.
         case 204, 205: return nil
         case 206, 304: return .unexpectedStatus
         // An unknown coding that was not requested, and that the stored response does not have.
@@ -97,7 +98,6 @@ public enum LastGood {
         case 403:
             let hasType = MediaType(of: response.fields) != nil
             return isOfOtherType(response, than: copy) || (copy.isJSON && !hasType) ? .forbidden : nil
-        case 204, 205: return copy.hasContent ? .noContent : nil
         case 302, 303, 307: return Redirection.surprise(response, to: request, at: upstream)
         default: return nil
         }

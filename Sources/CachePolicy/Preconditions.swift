@@ -36,20 +36,25 @@ public enum Preconditions {
         tag.count >= 2 && tag.first == UInt8(ascii: "W") && tag[tag.startIndex + 1] == UInt8(ascii: "/") ? tag.dropFirst(2) : tag
     }
 
-    /// The fields of the stored head that a 304 carries (RFC 9110 §15.4.5), and the CORS fields, without which a browser denies scripts
-    /// access.
-    public static func notModifiedHead(_ stored: Span<UInt8>) -> [UInt8] {
-        let carried: [KnownField] = [.cacheControl, .contentLocation, .date, .etag, .expires, .vary, .lastModified, .cacheStatus, .via]
-        var fields = Fields()
-        let source = StoredHead.parse(stored)?.fields ?? Fields()
-        for index in 0..<source.count {
-            let name = source.name(at: index)
-            let isForBrowsers = name.prefix(15).equalsIgnoringCase("access-control-")
-            guard isForBrowsers || source.entries[index].known.map(carried.contains) == true else { continue }
-            fields.append(name: Array(name).span, value: Array(source.value(at: index)).span)
+    /// Fields that describe only the content, which the client already has, besides digests.
+    private static let contentFields: KnownFieldSet = [.contentEncoding, .contentLength, .contentRange, .contentType]
+
+    /// Returns the head of the 304 that replaces a complete response. It has every field that may have changed since the client stored its
+    /// response, so that the client can update it (RFC 9110 §15.4.5, RFC 9111 §3.2).
+    public static func notModified(_ complete: ResponseHead) -> ResponseHead {
+        var head = complete
+        (head.status, head.reason) = (304, [])
+        head.fields.removeAll { entry, bytes in
+            let name = bytes.span.extracting(entry.nameRange)
+            return contentFields.holds(entry) || StoredHead.isDigest(name) || name.equalsIgnoringCase("content-language")
         }
+        return head
+    }
+
+    /// - Parameter stored: head of a stored response.
+    public static func notModifiedHead(_ stored: Span<UInt8>) -> [UInt8] {
         var out: [UInt8] = []
-        ResponseSerializer.append(ResponseHead(status: 304, fields: fields), to: &out)
+        ResponseSerializer.append(notModified(StoredHead.parse(stored) ?? ResponseHead(status: 304)), to: &out)
         return out
     }
 }

@@ -1,5 +1,6 @@
 // Canonical form of a request's content for cache keys: for QUERY (RFC 10008 §2.7), and for POST requests that only read. Different
-// spellings of one call have one identity. The upstream receives the client's bytes.
+// spellings of one call have one identity, except for numbers: an upstream with typed parsing may refuse `7.0` where it accepts `7`. The
+// upstream receives the client's bytes.
 
 import HTTPCore
 import JSON
@@ -36,7 +37,10 @@ public enum RequestContent {
     }
 
     /// Returns the identity without checking whether the request changes data.
-    public static func said(method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?) -> [UInt8] {
+    /// - Parameter keepsNumbers: whether `7` and `7.0` differ.
+    public static func said(
+        method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?, keepsNumbers: Bool = true
+    ) -> [UInt8] {
         let type = fields.first(.contentType)
         var identity: [UInt8] = []
         CacheKey.appendPart(method.bytes, to: &identity)
@@ -53,7 +57,7 @@ public enum RequestContent {
         for name in ["content-encoding", "content-language"] {
             CacheKey.appendPart(fields.combined(named: Array(name.utf8)), to: &identity)
         }
-        CacheKey.appendPart(parts ?? (isPlain ? meaning(content, media, rules) : Array(copying: content)), to: &identity)
+        CacheKey.appendPart(parts ?? (isPlain ? meaning(content, media, rules, keepsNumbers) : Array(copying: content)), to: &identity)
         return identity
     }
 
@@ -65,13 +69,13 @@ public enum RequestContent {
         return parameters.isEmpty || parameters.map(\.asciiLowercased).elementsEqual(";charset=utf-8".utf8)
     }
 
-    private static func meaning(_ content: Span<UInt8>, _ media: MediaType?, _ rules: ArgumentRules?) -> [UInt8] {
+    private static func meaning(_ content: Span<UInt8>, _ media: MediaType?, _ rules: ArgumentRules?, _ keepsNumbers: Bool) -> [UInt8] {
         if media?.isForm == true {
             var canonical: [UInt8] = []
             CacheKey.appendArguments(content, to: &canonical, rules: rules)
             return canonical
         }
-        return (media?.isJSON == true ? CanonicalJSON.make(content) : nil) ?? Array(copying: content)
+        return (media?.isJSON == true ? CanonicalJSON.make(content, keepsNumbers: keepsNumbers) : nil) ?? Array(copying: content)
     }
 
     /// Returns whether the content may change data. QUERY is safe by definition (RFC 10008 §2), so unreadable content of QUERY counts as

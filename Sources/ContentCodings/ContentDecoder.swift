@@ -18,6 +18,19 @@ public enum ContentDecoder {
     private static let ratioLimit = 200
     static let pieceBytes = 64 * 1024
 
+    /// Returns the first bytes of the decoded content; nil if they are damaged.
+    /// - Parameters:
+    ///   - content: the content, or its beginning if that is long enough for the limit.
+    ///   - limit: maximum length of the result in bytes.
+    public static func beginning(of content: [UInt8], _ coding: ContentCoding, atMost limit: Int) -> [UInt8]? {
+        guard coding != .identity else { return content }
+        guard let decoder = PieceDecoder(coding) else { return nil }
+        let decoded = [UInt8](unsafeUninitializedCapacity: limit) { space, made in
+            made = content.span.withUnsafeBytes { (try? decoder.decode($0, into: UnsafeMutableRawBufferPointer(space))) ?? 0 }
+        }
+        return decoded.isEmpty ? nil : decoded
+    }
+
     /// Returns the decoded content.
     public static func decode(_ content: [UInt8], _ coding: ContentCoding, limit: Int) throws(Failure) -> [UInt8] {
         guard coding != .identity else { return content }

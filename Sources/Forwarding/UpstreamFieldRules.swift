@@ -1,5 +1,5 @@
 // The operator's changes to the fields of requests to the upstream (`upstream.fields`). Values may be secrets, such as API keys, so nothing
-// but the request itself contains them.
+// but the request itself contains them. Nodes of a fleet compare hashes of some.
 
 import HTTPCore
 
@@ -7,6 +7,10 @@ public struct UpstreamFieldRules: Sendable, Equatable {
     public struct Field: Sendable, Equatable, CustomStringConvertible {
         public let name: [UInt8]
         fileprivate let value: [UInt8]
+        /// Whether the settings contain the value itself, so that it is no key that is renewed.
+        fileprivate let isFixed: Bool
+
+        public static func == (one: Field, other: Field) -> Bool { one.name == other.name && one.value == other.value }
 
         public var description: String { "\(String(decoding: name, as: UTF8.self)): REDACTED" }
     }
@@ -20,9 +24,15 @@ public struct UpstreamFieldRules: Sendable, Equatable {
 
     public var isEmpty: Bool { unforwarded.isEmpty }
 
-    public mutating func set(_ name: [UInt8], to value: [UInt8]) {
+    /// - Parameter isFixed: whether the settings contain the value itself, not a reference to it.
+    public mutating func set(_ name: [UInt8], to value: [UInt8], isFixed: Bool = false) {
         remove(name)
-        fields.append(Field(name: name, value: value))
+        fields.append(Field(name: name, value: value, isFixed: isFixed))
+    }
+
+    /// Hashes of the fields with fixed values. Nodes of a fleet compare them.
+    public var fixed: [UInt64] {
+        fields.filter(\.isFixed).map { ContentHash.number(of: ($0.name.map(\.asFieldNameByte) + [UInt8(ascii: ":")] + $0.value).span) }
     }
 
     public mutating func remove(_ name: [UInt8]) {

@@ -1,5 +1,5 @@
 // Decodes the chunked transfer coding (RFC 9112 §7.1) as it arrives, in pieces of any size. Strict: sizes consist of hexadecimal digits
-// only, and every line ends in CRLF. Extensions and trailers are limited in size and discarded.
+// only, and every line ends in CRLF. Extensions and trailers are limited in size and discarded. Blanks after a size count as extensions.
 
 public struct ChunkedDecoder: Sendable {
     public enum Event: Sendable, Equatable {
@@ -13,22 +13,23 @@ public struct ChunkedDecoder: Sendable {
     }
 
     private enum State: Sendable, Equatable {
-        case sizeStart, size, extensions, quoted, quotedEscape, sizeLF, data, dataCR, dataLF, trailerStart, trailerName, trailerValue,
-            trailerLF,
-            endLF, ended
+        case sizeStart, size, blanks, extensions, quoted, quotedEscape, sizeLF, data, dataCR, dataLF
+        case trailerStart, trailerName, trailerValue, trailerLF, endLF, ended
     }
 
     /// Maximum size of chunk extensions and of trailers in one message, in bytes. Both cost time without carrying content.
     private static let extensionLimit = 16_384
     private static let trailerLimit = 8_192
 
+    /// Whether a size may have blanks after it without an extension.
+    private let allowsPadding: Bool
     private var state = State.sizeStart
     private var remaining = 0
     private var digits = 0
     private var extensionBytes = 0
     private var trailerBytes = 0
 
-    public init() {}
+    public init(allowsPadding: Bool = false) { self.allowsPadding = allowsPadding }
 
     public var isAtEnd: Bool { state == .ended }
 
@@ -58,7 +59,7 @@ public struct ChunkedDecoder: Sendable {
     private mutating func step(_ byte: UInt8) throws(ChunkProblem) {
         switch state {
         case .sizeStart, .size: try stepSize(byte)
-        case .extensions, .quoted, .quotedEscape: try stepExtension(byte)
+        case .blanks, .extensions, .quoted, .quotedEscape: try stepExtension(byte)
         case .sizeLF:
             try expect(byte, 0x0a)
             state = remaining == 0 ? .trailerStart : .data
@@ -85,8 +86,8 @@ public struct ChunkedDecoder: Sendable {
             state = .size
         } else if state == .size, byte == 0x0d {
             state = .sizeLF
-        } else if state == .size, byte == 0x3b {
-            state = .extensions
+        } else if state == .size, byte == 0x3b || byte.isOptionalWhitespace {
+            state = byte == 0x3b ? .extensions : .blanks
         } else {
             throw .size
         }
@@ -96,6 +97,11 @@ public struct ChunkedDecoder: Sendable {
         extensionBytes += 1
         guard extensionBytes <= Self.extensionLimit else { throw .extensionsTooLarge }
         switch (state, byte) {
+        // RFC 9112 §7.1.1: a recipient accepts blanks around the semicolon.
+        case (.blanks, _) where byte.isOptionalWhitespace: break
+        case (.blanks, 0x3b): state = .extensions
+        case (.blanks, 0x0d) where allowsPadding: state = .sizeLF
+        case (.blanks, _): throw .size
         case (.quotedEscape, _) where isFieldValueByte(byte): state = .quoted
         case (.quoted, 0x22): state = .extensions
         case (.quoted, 0x5c): state = .quotedEscape

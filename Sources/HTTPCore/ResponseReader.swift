@@ -196,7 +196,7 @@ extension ResponseReader.State {
             switch framing {
             case .byProtocol: .withoutContent
             case .length(let count): .length(count)
-            case .chunked: .chunked(ChunkedDecoder())
+            case .chunked: .chunked(ChunkedDecoder(allowsPadding: true))
             case .connectionEnd: .untilEnd
             case .tunnel: .tunnel
             }

@@ -9,20 +9,23 @@ import HTTPCore
 public enum CanonicalJSON {
     /// Returns the canonical form. Returns nil if the text is invalid or too deep, or an object has too many members or a repeated name
     /// (undefined by RFC 8259 §4).
-    public static func make(_ text: Span<UInt8>) -> [UInt8]? {
+    /// - Parameter keepsNumbers: whether numbers keep their spelling. Some programs accept `7` but not `7.0`.
+    public static func make(_ text: Span<UInt8>, keepsNumbers: Bool = false) -> [UInt8]? {
         guard [.valid, .validScalar].contains(JSONTextChecker.check(text)) else { return nil }
-        return make(checked: text)
+        return form(ofChecked: text, keepsNumbers: keepsNumbers) { Array(copying: $0) }
     }
 
     /// - Parameter text: text that `JSONTextChecker` accepted as valid.
     public static func make(checked text: Span<UInt8>) -> [UInt8]? { form(ofChecked: text) { Array(copying: $0) } }
 
     /// Passes the canonical form of a checked text to `body`.
-    public static func form<Result>(ofChecked text: Span<UInt8>, _ body: (Span<UInt8>) -> Result) -> Result? {
+    public static func form<Result>(
+        ofChecked text: Span<UInt8>, keepsNumbers: Bool = false, _ body: (Span<UInt8>) -> Result
+    ) -> Result? {
         text.withUnsafeBufferPointer { text in
             // RFC 8785 does not permit a byte order mark.
             guard text.first != 0xef else { return nil }
-            var writer = CanonicalWriter(text)
+            var writer = CanonicalWriter(text, keepsNumbers: keepsNumbers)
             return writer.write() ? writer.out.withBytes(body) : nil
         }
     }
@@ -30,6 +33,7 @@ public enum CanonicalJSON {
 
 private struct CanonicalWriter: ~Copyable {
     private let text: UnsafeBufferPointer<UInt8>
+    private let keepsNumbers: Bool
     private(set) var out: OutputBuffer<UInt8>
     private var open = OutputBuffer<Container>(capacity: usualCount)
     /// The innermost open container, which is the last of `open`.
@@ -68,8 +72,8 @@ private struct CanonicalWriter: ~Copyable {
         var name: Range<Int> { Range(uncheckedBounds: (nameStart, nameEnd)) }
     }
 
-    init(_ text: UnsafeBufferPointer<UInt8>) {
-        self.text = text
+    init(_ text: UnsafeBufferPointer<UInt8>, keepsNumbers: Bool) {
+        (self.text, self.keepsNumbers) = (text, keepsNumbers)
         out = OutputBuffer(capacity: text.count + OutputBuffer<UInt8>.slack)
     }
 
@@ -194,7 +198,7 @@ private struct CanonicalWriter: ~Copyable {
             }
         }
         // Only literals begin with a letter.
-        if text[start] >= UInt8(ascii: "a") { out.append(text, start..<end) } else { appendNumber(start..<end) }
+        if keepsNumbers || text[start] >= UInt8(ascii: "a") { out.append(text, start..<end) } else { appendNumber(start..<end) }
         return end
     }
 

@@ -10,18 +10,20 @@ extension ResponseCache {
     /// Invalidates the stored responses that a successful write may have changed.
     /// - Parameters:
     ///   - response: response to the write.
+    ///   - isRefused: whether its content reports errors in place of a result.
     ///   - sparingTarget: whether the route declares that writes do not invalidate the target itself.
     ///   - withCollection: whether the route declares that a write to a member invalidates its collection.
     /// - Returns: whether the write may have changed anything.
     @discardableResult
     public func invalidate(
-        after response: ResponseHead, to head: RequestHead, sparingTarget: Bool = false, withCollection: Bool, at now: Timestamp
+        after response: ResponseHead, isRefused: Bool = false, to head: RequestHead, sparingTarget: Bool = false, withCollection: Bool,
+        at now: Timestamp
     ) -> Bool {
         // A write by one scheme also invalidates the responses of the other scheme, including those that are unreachable while there is
         // only one scheme.
         let heads = [head, head.byOtherScheme]
         var (marks, doubtful): ([[UInt8]], [[UInt8]]) = ([], [])
-        switch Invalidation.effect(of: response, to: head, origin: settings.upstream, settings.policy) {
+        switch Invalidation.effect(of: response, isRefused: isRefused, to: head, origin: settings.upstream, settings.policy) {
         case .nothing: return false
         case .takesOut:
             let targets = Invalidation.targets(

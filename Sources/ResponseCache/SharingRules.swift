@@ -43,10 +43,12 @@ struct SharingRules: Sendable {
         return rules
     }
 
-    /// The rules of a path that let more clients share a response; empty for the defaults.
+    /// The rules of a path that let more clients share a response, or that select a response; empty for the defaults. A key for the upstream
+    /// in a file or a variable is not among them: if it is renewed, nodes continue to share.
     private static func texts(_ rules: FreshnessRules) -> [String] {
         [IgnoredDirective.noStore, .privateResponse, .vary].filter { rules.ignored.contains($0) }.map(\.rawValue)
             + rules.unforwarded.map { "field " + String(decoding: $0, as: UTF8.self) }.sorted()
+            + rules.fixed.map { "value \($0)" }.sorted()
     }
 
     /// The rules of a path that merge requests; empty for the defaults.

@@ -171,7 +171,7 @@ public struct Routes: Sendable {
         table { route in
             var rules = route.freshness
             rules.isOff = !route.usesCache
-            rules.unforwarded = route.upstreamFields.unforwarded
+            (rules.unforwarded, rules.fixed) = (route.upstreamFields.unforwarded, route.upstreamFields.fixed)
             return rules
         }.simplified
     }

@@ -32,11 +32,12 @@ struct IdleCloses {
     }
 
     /// Handles a connection that is still open after this idle time.
-    mutating func noteOpen(after idle: Int64, at now: Int64) {
-        guard let current = current(at: now), idle >= current else { return }
+    /// - Returns: whether the connection has outlasted the shortest time. It counts once; the caller remembers that.
+    mutating func noteOpen(after idle: Int64, at now: Int64) -> Bool {
+        guard let current = current(at: now), idle >= current else { return false }
         outlasted += 1
-        guard outlasted == Self.outlastedBeforeDoubling else { return }
-        (shortest, since, outlasted) = (2 * current, now, 0)
+        if outlasted == Self.outlastedBeforeDoubling { (shortest, since, outlasted) = (2 * current, now, 0) }
+        return true
     }
 
     /// The shortest time, doubled for each minute; nil if it no longer has an effect.

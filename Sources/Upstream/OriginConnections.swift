@@ -255,10 +255,7 @@ final class OriginConnections {
         let now = now
         while let connection = idle.last {
             let unused = now - connection.idleSince
-            if !connection.hasOutlasted {
-                connection.hasOutlasted = true
-                idleCloses.noteOpen(after: unused, at: now)
-            }
+            if !connection.hasOutlasted { connection.hasOutlasted = idleCloses.noteOpen(after: unused, at: now) }
             connection.idleBefore = unused
             let isPromised = unused <= connection.promisedIdleTime ?? .max
             if isForWrite, !isPromised || !idleCloses.allowsWrite(after: unused, at: now) { return nil }

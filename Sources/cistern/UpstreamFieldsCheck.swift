@@ -116,7 +116,7 @@ extension UpstreamFieldRules {
             for name in changes.remove { remove(Array(name.utf8)) }
             for field in changes.set.compactMap({ UpstreamFieldText($0) }) {
                 guard let value = settings.value(of: field) else { preconditionFailure("settings were used unchecked") }
-                set(Array(field.name.utf8), to: value)
+                set(Array(field.name.utf8), to: value, isFixed: field.reference == nil)
             }
         }
     }

@@ -6,7 +6,7 @@ import Testing
 @testable import CachePolicy
 
 private let window: Int64 = 10_000
-private let kinds: [Surprise] = [.notFound, .forbidden, .noContent]
+private let kinds: [Surprise] = [.notFound, .forbidden]
 private let longest = window * Crowds<Int>.longestWindows
 
 @Suite("Crowds of unexpected responses")
@@ -84,7 +84,7 @@ struct CrowdsTests {
     func kinds() {
         var crowds = Crowds<Int>(window: window)
         for target in 1..<10 as Range<UInt64> { _ = crowds.odd(.notFound, target, by: target % 2, now: 1) }
-        #expect(!crowds.odd(.noContent, 10, by: 1, now: 1).isReplaced)
+        #expect(!crowds.odd(.forbidden, 10, by: 1, now: 1).isReplaced)
         #expect(crowds.odd(.notFound, 11, by: 1, now: 1).isReplaced)
         #expect(!crowds.odd(.forbidden, 12, by: 1, now: 1).isReplaced)
     }

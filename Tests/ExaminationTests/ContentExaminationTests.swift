@@ -140,7 +140,10 @@ struct ContentExaminationTests {
             ("{\"errors\":[{\"message\":\"PersistedQueryNotFound\"}]}", true), ("{\"data\":null,\"errors\":[{}]}", true),
             ("{\"errors\":[\"a\"],\"data\":null}", true), ("{\"errors\":[{\"data\":{}}]}", true),
             ("{\"extensions\":{\"data\":{}},\"errors\":[1]}", true), ("{\"errors\":[{}],\"data\":{\"a\":1}}", false),
-            ("{\"data\":{\"errors\":[1]}}", false), ("{\"errors\":[]}", false), ("{\"errors\":{}}", false), ("[{\"errors\":[1]}]", false),
+            ("{\"data\":{\"errors\":[1]}}", false), ("{\"errors\":[]}", false), ("{\"errors\":{}}", false),
+            ("[{\"errors\":[1]},{\"data\":null,\"errors\":[{}]}]", true), ("[{\"errors\":[1]},{\"data\":{\"a\":1}}]", false),
+            ("[{\"errors\":[1]},{\"a\":1}]", false), ("[{\"a\":1},{\"errors\":[1]}]", false), ("[{\"errors\":[1]},1]", false),
+            ("[[{\"errors\":[1]}]]", false), ("[]", false),
             ("{\"data\":[],\"errors\":[1]}", false), ("\"errors\"", false), ("{}", false),
         ])
     func graphQL(text: String, isError: Bool) {

@@ -57,6 +57,17 @@ struct UpstreamFieldRulesTests {
         #expect(Self.applied(rules, [("Authorization", "own")]) == ["Authorization: own", "X-B: 2"])
     }
 
+    @Test("nodes compare fixed values by the name as upstreams read it, and no other values")
+    func fixed() {
+        func hashes(_ name: String, _ value: String, isFixed: Bool = true) -> [UInt64] {
+            var rules = UpstreamFieldRules()
+            rules.set(Array(name.utf8), to: Array(value.utf8), isFixed: isFixed)
+            return rules.fixed
+        }
+        #expect(hashes("X-Region", "eu") == hashes("x_region", "eu") && hashes("X-Region", "eu") != hashes("X-Region", "us"))
+        #expect(hashes("X-Region", "eu") != hashes("X-Zone", "eu") && hashes("X-Api-Key", "key", isFixed: false).isEmpty)
+    }
+
     @Test("values are not part of descriptions")
     func description() { #expect("\(Self.rules([("X-A", "word")]).fields)" == "[X-A: REDACTED]") }
 

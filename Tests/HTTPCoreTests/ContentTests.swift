@@ -8,8 +8,8 @@ import Testing
 @Suite("Chunked content (RFC 9112 §7.1)")
 struct ChunkedDecoderTests {
     /// Returns the decoded content, nil if it was refused, and the number of consumed bytes.
-    private func decode(_ bytes: [UInt8], pieces: Int) -> (content: [UInt8]?, consumed: Int?) {
-        var decoder = ChunkedDecoder()
+    fileprivate func decode(_ bytes: [UInt8], pieces: Int, allowsPadding: Bool = false) -> (content: [UInt8]?, consumed: Int?) {
+        var decoder = ChunkedDecoder(allowsPadding: allowsPadding)
         var content: [UInt8] = []
         var start = 0
         while start < bytes.count {
@@ -35,6 +35,8 @@ struct ChunkedDecoderTests {
             ("003\r\nabc\r\n0\r\n\r\n", "abc"),
             ("A\r\n0123456789\r\n0\r\n\r\n", "0123456789"), ("3;x\r\nabc\r\n0;y=z\r\n\r\n", "abc"),
             ("3;x=\"a;\\\"b\"\r\nabc\r\n0\r\n\r\n", "abc"),
+            // RFC 9112 §7.1.1, RFC 9110 §5.6.3: a sender must not generate blanks there, and a recipient must accept them.
+            ("3 ; x = y\r\nabc\r\n0 ;x\r\n\r\n", "abc"), ("3\t \t;x=y \r\nabc\r\n0\r\n\r\n", "abc"),
             ("0\r\nT: 1\r\nU: 2\r\n\r\n", ""), ("2\r\n\r\n\r\n0\r\n\r\n", "\r\n"),
         ])
     func good(text: String, content: String) {
@@ -50,7 +52,8 @@ struct ChunkedDecoderTests {
         "invalid chunked content is rejected",
         arguments: [
             "x\r\n", "\r\n", ";x\r\n", "3 \r\nabc\r\n", " 3\r\nabc\r\n", "+3\r\nabc\r\n", "0x3\r\nabc\r\n", "3\nabc\r\n", "3\rabc\r\n",
-            "3\r\nabcd\r\n",
+            "3\r\nabcd\r\n", "3 x\r\nabc\r\n", "3 3\r\nabc\r\n", "3 \nabc\r\n", "3 =x\r\nabc\r\n", "3 \"x\"\r\nabc\r\n",
+            "3" + String(repeating: " ", count: 20_000) + ";x\r\n",
             "3\r\nabc\n0\r\n\r\n", "3\r\nabc0\r\n\r\n", "ffffffffffffffff\r\n", "3;\u{1}\r\n", "3;a=\"\n\"\r\n", "0\r\nT : 1\r\n\r\n",
             "0\r\nT\r\n\r\n",
             "0\r\n T: 1\r\n\r\n", "0\r\nT: \u{0}\r\n\r\n", "0\r\n\r", "0\r\n\n", "3;" + String(repeating: "a", count: 20_000) + "\r\n",
@@ -60,6 +63,21 @@ struct ChunkedDecoderTests {
         for pieces in [1, 7, 100_000] {
             let result = decode(Array(text.utf8) + Array("x".utf8), pieces: pieces)
             #expect(result.content == nil)
+        }
+    }
+}
+
+@Suite("Padded chunk sizes")
+struct PaddedChunkTests {
+    /// Blanks after a size without an extension violate RFC 9112 §7.1, but some servers pad sizes, and nginx and HAProxy accept that. It
+    /// opens no request smuggling: every recipient that accepts the line reads one size, and clients receive Cistern's own framing. For
+    /// requests it stays refused, because no conforming client sends it.
+    @Test("a response may have blanks after chunk sizes", arguments: [("3 ", true), ("3  \t", true), ("3 x", false), (" 3", false)])
+    func padded(size: String, isAccepted: Bool) {
+        for pieces in [1, 2, 100] {
+            let bytes = Array("\(size)\r\nabc\r\n0 \r\n\r\n".utf8)
+            #expect((ChunkedDecoderTests().decode(bytes, pieces: pieces, allowsPadding: true).content == Array("abc".utf8)) == isAccepted)
+            #expect(ChunkedDecoderTests().decode(bytes, pieces: pieces).content == nil)
         }
     }
 }

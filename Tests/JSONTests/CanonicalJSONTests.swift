@@ -30,6 +30,12 @@ struct CanonicalJSONTests {
         ])
     func none(text: String) { #expect(form(text) == nil) }
 
+    @Test("numbers can keep their spelling")
+    func numbersAsSpelled() {
+        let form = CanonicalJSON.make(Array("{\"b\":1.0,\"a\":[ 1e0 , -0, true ]}".utf8).span, keepsNumbers: true)
+        #expect(form.map { String(decoding: $0, as: UTF8.self) } == "{\"a\":[1e0,-0,true],\"b\":1.0}")
+    }
+
     @Test("numbers that a double cannot distinguish have different forms")
     func largeNumbers() {
         #expect(form("9007199254740993") != form("9007199254740992"))

@@ -69,7 +69,7 @@ struct HealthyUpstreamTests {
         #expect(try play.metric("cistern_rescued_requests_total{cause=\"redirected\"}") == 3)
     }
 
-    @Test("a gateway failure for many targets is rescued until one target succeeds", arguments: [noContent, notFound, page])
+    @Test("a gateway failure for many targets is rescued until one target succeeds", arguments: [notFound, page])
     func gateway(_ step: OriginStep) throws {
         let play = try play()
         for target in 0..<20 { _ = try play.get("/\(target)", from(target % 2)) }
@@ -85,6 +85,19 @@ struct HealthyUpstreamTests {
         #expect(try play.get("/4").status == 302)
         play.origin.react { $0.target == "/3" ? [.json(Self.good)] : [step] }
         #expect(try play.get("/3").status == 200 && play.get("/4").text != Self.good)
+    }
+
+    @Test("clients that poll queues receive each 204, also beside a failing gateway")
+    func emptyQueues() throws {
+        let play = try play()
+        for target in 0..<20 { _ = try play.get("/\(target)", from(target % 2)) }
+        play.time.advance(by: .seconds(60))
+        play.origin.react { _ in [Self.noContent] }
+        for target in 0..<40 { #expect(try play.get("/\(target % 20)", from(target % 2)).status == 204) }
+        play.origin.react { [$0.target == "/0" ? Self.noContent : Self.notFound] }
+        let replaced = try (1..<20).map { try play.get("/\($0)", from($0 % 2)).text == Self.good }
+        #expect(replaced.last == true)
+        #expect(try play.get("/0", from(0)).status == 204)
     }
 
     @Test("failures seen by one client alone do not count as a gateway failure")

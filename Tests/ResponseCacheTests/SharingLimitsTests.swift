@@ -106,6 +106,14 @@ struct SharingLimitsTests {
                 $0.freshness = PathTable([(RoutePattern("/a"), rules)], rest: FreshnessRules())
             }
         ),
+        (
+            "fixed values of such fields",
+            {
+                var rules = FreshnessRules()
+                rules.fixed = [7]
+                $0.freshness = PathTable([(RoutePattern("/a"), rules)], rest: FreshnessRules())
+            }
+        ),
         ("ignored arguments", { $0.arguments = Self.arguments { $0.ignore = [ArgumentPattern("account")] } }),
         ("the only arguments", { $0.arguments = Self.arguments { $0.only = [ArgumentPattern("page")] } }),
         ("removed arguments", { $0.arguments = Self.arguments { $0.drop = [ArgumentPattern("utm_*")] } }),

@@ -60,7 +60,7 @@ struct IdleClosesTests {
         for (second, event) in row.events {
             switch event {
             case .close(let idle): closes.noteClose(after: idle, at: second * 1_000)
-            case .open(let count, let idle): for _ in 0..<count { closes.noteOpen(after: idle, at: second * 1_000) }
+            case .open(let count, let idle): for _ in 0..<count { _ = closes.noteOpen(after: idle, at: second * 1_000) }
             }
         }
         #expect(!closes.allowsWrite(after: row.limit, at: row.at * 1_000))
@@ -95,6 +95,33 @@ struct IdleClosesTests {
         #expect(asking.counters[.upstreamConnections] == before)
         asking.time.advance(by: .seconds(600))
         #expect(usesKept(asking, idle: 4_000))
+    }
+
+    @Test("a write that may not use a connection does not keep it from being counted later as open")
+    func refused() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin {
+            switch $0.target {
+            case "/a": [.json("1"), .pass(gate), .close]
+            case "/once": [.json("1", ["Connection: close"])]
+            default: [.json("1")]
+            }
+        }
+        let asking = Asking(origin)
+        defer { asking.end() }
+        #expect(asking.ask("GET", "/a").end() == .success(true))
+        asking.time.advance(by: .milliseconds(1_500))
+        gate.open()
+        #expect(try eventually { asking.ended(.closedByPeer) == 1 })
+        #expect(asking.ask("GET", "/b").end() == .success(true))
+        for _ in 0..<16 {
+            asking.time.advance(by: .milliseconds(1_200))
+            #expect(asking.ask("POST", "/once").end() == .success(true))
+            asking.time.advance(by: .milliseconds(400))
+            #expect(asking.ask("GET", "/b").end() == .success(true))
+        }
+        #expect(usesKept(asking, idle: 1_499))
+        #expect(!usesKept(asking, idle: 1_500))
     }
 
     @Test("a write that fails on a used connection without a byte of a response counts as a close", arguments: [OriginStep.close, .reset])

@@ -188,12 +188,9 @@ extension Exchange {
         context.messages.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
         context.messages.appendStale(StaleField.ofUpstream(response.head.fields), to: head, &lines)
         if let fault = response.fault { appendProxyStatus(details: fault, to: &lines) }
-        if let notModified = notModified(response) {
-            record.bodyBytes = 0
-            appendCookies(response.head.fields.all(.setCookie), to: &lines)
-            return sendWhole(negotiated(notModified, response), lines, .none, status: 304)
-        }
-        let produced = gzipped(&response)
+        let isShort = isNotModified(response)
+        if isShort { response = notModified(response) }
+        let produced = isShort ? nil : gzipped(&response)
         record.bodyBytes = response.content.count
         var bytes = context.messages.clientHead.make(response.head, date: context.messages.date)
         if let tag = response.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
@@ -214,12 +211,10 @@ extension Exchange {
         return reason
     }
 
-    /// Evaluates the client's preconditions, because the fetch did not forward them. Returns nil if the response must be sent in full.
-    private func notModified(_ response: FetchedResponse) -> [UInt8]? {
-        guard head.method.isSafe, let metadata = response.metadata else { return nil }
-        let stored = response.storedHead
-        return Preconditions.isNotModified(head.fields, stored: metadata, head: stored.span)
-            ? Preconditions.notModifiedHead(stored.span) : nil
+    /// Evaluates the client's preconditions, because the fetch did not forward them.
+    private func isNotModified(_ response: FetchedResponse) -> Bool {
+        guard head.method.isSafe, let metadata = response.metadata else { return false }
+        return Preconditions.isNotModified(head.fields, stored: metadata, head: response.storedHead.span)
     }
 
     /// Returns whether this client receives the response compressed; nil if the response is not compressed for any client.
@@ -265,10 +260,14 @@ extension Exchange {
         return produced
     }
 
-    /// Adds to a 304 the fields that the complete response would have (RFC 9110 §15.4.5).
-    private func negotiated(_ notModified: [UInt8], _ response: FetchedResponse) -> [UInt8] {
-        guard let facts = negotiatedForm(response) else { return notModified }
-        return NegotiatedHead.make(notModified.span, facts.form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil)
+    /// Replaces a whole response by a 304 with the fields that the whole response would have.
+    private func notModified(_ response: FetchedResponse) -> FetchedResponse {
+        var short = response
+        if let facts = negotiatedForm(response) {
+            NegotiatedHead.change(&short.head, facts.form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil)
+        }
+        (short.head, short.content) = (Preconditions.notModified(short.head), [])
+        return short
     }
 
     /// Records whether the response is stored. If not, the next request for this target is forwarded with the client's preconditions.

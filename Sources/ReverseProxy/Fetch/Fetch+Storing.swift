@@ -88,16 +88,17 @@ extension Fetch {
     }
 
     /// Invalidates what a write has changed.
+    /// - Parameter isRefused: whether the content reports errors in place of a result.
     /// - Returns: whether the response must wait until the marks are in the store's files.
-    func invalidate(after head: ResponseHead) -> Bool {
+    func invalidate(after head: ResponseHead, isRefused: Bool = false) -> Bool {
         guard !subject.head.method.isSafe, subject.fetchTarget == nil else { return false }
         if head.status.isSuccessful || head.status.isRedirection { context.coordination.noteWrite(subject) }
         let invalidation = context.rules.invalidation(by: subject.head)
         guard let cache = context.cache else { return false }
         lastAnnouncedBefore = context.coordination.marks.lastAnnounced
         let mayHaveChanged = cache.invalidate(
-            after: head, to: subject.head, sparingTarget: invalidation.sparesTarget, withCollection: invalidation.hasCollection,
-            at: recency.responseTime)
+            after: head, isRefused: isRefused, to: subject.head, sparingTarget: invalidation.sparesTarget,
+            withCollection: invalidation.hasCollection, at: recency.responseTime)
         return mayHaveChanged && cache.state.hasUnwrittenMarks
     }
 

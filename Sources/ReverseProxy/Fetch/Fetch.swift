@@ -157,38 +157,37 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             receiver?.fetchChallenged(transfer)
         }
         if LastGood.isTrouble(head.status) { noteTrouble(head) }
-        let hasUnwrittenMarks = invalidate(after: head)
+        let isUnjudged = isJudgedByContent(head)
+        let hasUnwrittenMarks = !isUnjudged && invalidate(after: head)
         identityWrite?.isRejected = head.status.rawValue / 100 == 4
         identityWrite = nil
         context.forgetIdentities(of: subject.head, after: head)
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
         status = head.status
-        guard mustHold(hasUnwrittenMarks: hasUnwrittenMarks) else { return use(head, of: transfer) }
+        guard isUnjudged || mustHold(hasUnwrittenMarks: hasUnwrittenMarks) else { return use(head, of: transfer) }
         response = head
-        hold(transfer)
+        held = HeldResponse(isUnjudged: isUnjudged)
+        if !isUnjudged { waitForMarks(transfer) }
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
         context.reporting.countResponseBytes(bytes.count)
-        if let held { return held.content.append(copying: bytes) }
+        if let held { take(bytes, into: held) } else { take(bytes) }
+    }
+
+    func take(_ bytes: Span<UInt8>) {
         let fits = collected.bytes.count + bytes.count <= context.rules.bufferLimitBytes
         handle(.contentArrived(bytes: bytes.count, fits: fits), content: bytes)
     }
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
-        if let held {
-            held.end = .ended(isDelimited: isDelimited)
-            return
-        }
+        if let held { return end(held, .ended(isDelimited: isDelimited)) }
         handle(.transferEnded(isDelimited: isDelimited))
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
-        if let held {
-            held.end = .failed(error)
-            return
-        }
+        if let held { return end(held, .failed(error)) }
         context.reporting.countUpstreamError(error)
         // The end of a stream is no evidence about other requests.
         if !report.isStream { note(error) }

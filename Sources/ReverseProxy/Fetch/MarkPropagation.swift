@@ -65,16 +65,20 @@ final class MarkPropagation: @unchecked Sendable {
     }
 }
 
-/// What the transfer delivers after its head while the response is held. The content is that of one read at most, because the transfer is
-/// paused.
+/// What the transfer delivers after its head while the response is held. While it waits for marks, the content is that of one read at most,
+/// because the transfer is paused.
 final class HeldResponse {
     enum End {
         case ended(isDelimited: Bool)
         case failed(UpstreamError)
     }
 
+    /// Whether the content decides what the write invalidates (`RefusedWrite.swift`).
+    var isUnjudged: Bool
     var content: [UInt8] = []
     var end: End?
+
+    init(isUnjudged: Bool) { self.isUnjudged = isUnjudged }
 }
 
 extension Fetch {
@@ -85,8 +89,7 @@ extension Fetch {
             || !subject.head.method.isSafe && subject.fetchTarget == nil && context.cache != nil && context.coordination.marks.isUnderWay
     }
 
-    func hold(_ transfer: Transfer) {
-        held = HeldResponse()
+    func waitForMarks(_ transfer: Transfer) {
         transfer.pause()
         context.coordination.marks.wait(since: lastAnnouncedBefore) { self.release(isWritten: $0, isPropagated: $1) }
     }
@@ -95,10 +98,14 @@ extension Fetch {
         context.loop.assertOnLoop()
         if !isWritten { context.reporting.count(.writesBeforeMarks) }
         goesBefore = isWritten ? isPropagated ? nil : CacheStatus.goesBeforeNodes : CacheStatus.goesBeforeMarks
+        deliverHeld()
+    }
+
+    func deliverHeld() {
         guard let held = held.take(), let transfer, let response else { return }
         use(response, of: transfer)
         let content = held.content
-        if !content.isEmpty, self.transfer != nil { self.transfer(transfer, content: content.span) }
+        if !content.isEmpty, self.transfer != nil { take(content.span) }
         guard self.transfer != nil else { return }
         switch held.end {
         case nil: transfer.resume()
