@@ -143,8 +143,13 @@ public struct Crowds<Note: Sendable>: Sendable {
     }
 
     /// Records an unexpected response.
+    /// - Parameter isEvidence: whether the request is like the one that fetched the stored response. Any client can provoke a 404 by another
+    ///   request.
     /// - Returns: whether the stored response is served instead, and the notes of the targets in a crowd that opens now.
-    public mutating func odd(_ surprise: Surprise, _ target: UInt64, by witness: UInt64, now: Int64) -> (isReplaced: Bool, notes: [Note]) {
+    public mutating func odd(
+        _ surprise: Surprise, _ target: UInt64, by witness: UInt64, isEvidence: Bool = true, now: Int64
+    ) -> (isReplaced: Bool, notes: [Note]) {
+        if case .page = surprise {} else if !isEvidence { return (isOpen(surprise, for: witness, now), []) }
         let index = index(of: target, now)
         let isNew = turn(index, surprise, target, by: witness, now)
         let isOverdue = now - slots[index].since >= longest

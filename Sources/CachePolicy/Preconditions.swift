@@ -18,10 +18,11 @@ public enum Preconditions {
         else {
             return false
         }
-        // RFC 9111 §4.3.2: without Last-Modified, Date is compared. This says nothing about a response without a lifetime: the upstream has
-        // just sent it, and the clock of a client that compares with its own time may be ahead.
+        // RFC 9111 §4.3.2: without Last-Modified, Date is compared. This says nothing about a response without a lifetime, which the upstream
+        // has just sent, nor about a time after the response was received: a client may send its own time, and its clock may be ahead.
         guard let text = Validation.slice(head, stored.lastModified) else {
-            return stored.freshnessLifetime ?? 0 > 0 && stored.date.seconds <= requestedTime
+            let received = max(stored.date.seconds, stored.responseTime.seconds)
+            return stored.freshnessLifetime ?? 0 > 0 && (stored.date.seconds...received).contains(requestedTime)
         }
         guard let modified = HTTPDate.parse(text[...], now: stored.responseTime.seconds) else { return false }
         return modified <= requestedTime

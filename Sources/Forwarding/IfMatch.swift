@@ -20,8 +20,9 @@ public enum KnownTag: Sendable {
         case .upstream(let tag): tags.map { $0.isWeakTag && $0.opaqueTag == tag[...] ? $0.opaqueTag : $0 }
         case .unknown(sendsWeakTags: false): tags.map(\.opaqueTag)
         case .unknown(sendsWeakTags: true): tags
-        // Without Cistern, the client would not have sent the tag.
-        case .own(let tag): tags.contains { $0.opaqueTag == tag[...].opaqueTag } ? [] : tags.filter { !$0.isLikeOwnTag }
+        // Without Cistern, the client would not have sent the tag. A tag of an earlier version remains, because the write would overwrite a
+        // change that the client has not seen.
+        case .own(let tag): tags.contains { $0.opaqueTag == tag[...].opaqueTag } ? [] : tags
         }
     }
 }
@@ -41,15 +42,4 @@ extension ArraySlice<UInt8> {
     fileprivate var isWeakTag: Bool { starts(with: "W/\"".utf8) }
 
     fileprivate var opaqueTag: ArraySlice<UInt8> { isWeakTag ? dropFirst(2) : self }
-
-    /// Whether Cistern makes tags of this form (`ContentExamination`): 32 hexadecimal digits.
-    fileprivate var isLikeOwnTag: Bool {
-        isWeakTag && opaqueTag.count == 34 && last == UInt8(ascii: "\"") && opaqueTag.dropFirst().dropLast().allSatisfy(\.isLowercaseHex)
-    }
-}
-
-extension UInt8 {
-    fileprivate var isLowercaseHex: Bool {
-        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(self) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(self)
-    }
 }

@@ -16,8 +16,8 @@ public struct PathReadings: Sendable {
 
     /// Maximum number of readings. Paths of legitimate clients have one to six.
     public static let limit = 16
-    /// Maximum number of bytes that all steps together may read. Bounds the work for a long path.
-    static let workLimitBytes = 256 << 10
+    /// Maximum number of bytes that all steps together may read. Bounds the work for a long path, because several tables read each path.
+    static let workLimitBytes = 24 << 10
 
     /// nil if the path has a single reading, namely itself.
     /// - Parameter target: path and query.

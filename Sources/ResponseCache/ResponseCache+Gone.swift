@@ -24,7 +24,9 @@ extension ResponseCache {
     ) -> Bool {
         if gone == nil, surprise == .notFound || surprise == .forbidden { return false }
         guard request.keys.unknownFields?.isOtherSpelling != true else { return false }
-        let (isReplaced, notes) = state.surprises.odd(surprise, found.key, by: witness, now: time.monotonic)
+        let stored = found.metadata.negotiation
+        let isEvidence = stored == 0 || stored == RequestLikeness.negotiation(of: request.head.fields)
+        let (isReplaced, notes) = state.surprises.odd(surprise, found.key, by: witness, isEvidence: isEvidence, now: time.monotonic)
         for note in notes { gone?.lift(note) }
         if isReplaced, surprise == .notFound { gone?.count(.disbelieved) }
         return isReplaced

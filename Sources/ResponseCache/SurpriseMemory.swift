@@ -23,11 +23,14 @@ public final class SurpriseMemory: Sendable {
     /// Records an unexpected response.
     /// - Parameters:
     ///   - key: key of the stored response.
+    ///   - isEvidence: whether the request is like the one that fetched the stored response.
     ///   - now: milliseconds of the monotonic clock.
     /// - Returns: whether the stored response is served instead, and the 404 records of the targets in a crowd that opens now.
-    func odd(_ surprise: Surprise, _ key: [UInt8], by witness: UInt64, now: Int64) -> (isReplaced: Bool, notes: [StoredItemID]) {
+    func odd(
+        _ surprise: Surprise, _ key: [UInt8], by witness: UInt64, isEvidence: Bool, now: Int64
+    ) -> (isReplaced: Bool, notes: [StoredItemID]) {
         let number = Self.number(key)
-        return state.withLock { $0.crowds.odd(surprise, number, by: witness, now: now) }
+        return state.withLock { $0.crowds.odd(surprise, number, by: witness, isEvidence: isEvidence, now: now) }
     }
 
     /// Records that a 404 was stored next to a stored response. A crowd that opens later removes it.

@@ -66,8 +66,7 @@ public enum SettingsTable {
             help: "Maximum pause within a response of the upstream."),
         Setting(
             path: "upstream.total_timeout", binding: .duration(\.proxy.upstream.totalTimeout, 0...hour),
-            help:
-                "Maximum time from the last bytes of a request to the end of the response, without streams and content that is forwarded as it arrives. 0 for no limit."),
+            help: "Maximum time from the end of a request to the end of its response, except while the client receives it. 0 for no limit."),
         Setting(
             path: "upstream.connections", binding: .count(\.proxy.upstream.maximumConnections, 1...10_000),
             help: "Maximum number of upstream connections of each shard, and of active requests on them. Further requests wait."),

@@ -233,11 +233,13 @@ struct ValidationTests {
     @Test("metadata is decoded from its encoding, and invalid bytes are rejected")
     func encoding() {
         var made = make("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nCache-Control: max-age=5, must-revalidate\nAge: 3")
-        (made.metadata.order, made.metadata.likeness) = (SentOrder(number: .max - 3), .max - 4)
+        (made.metadata.order, made.metadata.likeness, made.metadata.negotiation) = (SentOrder(number: .max - 3), .max - 4, .max - 5)
         let bytes = made.metadata.encoded()
         #expect(StoredMetadata(bytes.span) == made.metadata)
         #expect(StoredMetadata(bytes.span.extracting(..<(bytes.count - 1))) == nil)
-        // The format of older versions.
+        // The formats of older versions.
+        made.metadata.negotiation = 0
+        #expect(StoredMetadata(bytes.span.extracting(..<(StoredMetadata.encodedBytes + 8))) == made.metadata)
         made.metadata.likeness = 0
         #expect(StoredMetadata(bytes.span.extracting(..<StoredMetadata.encodedBytes)) == made.metadata)
         let zeros = [UInt8](repeating: 0, count: 88)
@@ -297,6 +299,7 @@ struct ValidationTests {
         arguments: [
             ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", true), ("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT", false),
             ("If-None-Match:\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", false),
+            ("If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT", false),
         ])
     func dateInstead(lines: String, isNotModified: Bool) {
         for (control, hasLifetime) in [("Cache-Control: max-age=60", true), ("Cache-Control: max-age=0", false), ("X: 1", false)] {

@@ -53,15 +53,18 @@ struct InfluencePlays {
         #expect([spelling, plain].contains(try play.get(spelling).text.filter { $0 != "\"" }))
     }
 
-    @Test("404 responses to other spellings open no crowd")
-    func crowd() throws {
+    @Test(
+        "404 responses to requests unlike the one that fetched the response open no crowd",
+        arguments: [("/%69tems/", "Accept: */*"), ("/items/", "Accept: text/odd"), ("/items/", "CF-IPCountry: KP")])
+    func crowd(path: String, field: String) throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
-        for number in 0..<20 { #expect(try play.get("/items/\(number)").status == 200) }
+        let (plain, parts) = ([("Accept", "*/*")], field.split(separator: ": ").map(String.init))
+        for number in 0..<20 { #expect(try play.get("/items/\(number)", plain).status == 200) }
         origin.react { _ in [.json("{}", status: "404 Not Found")] }
-        for number in 0..<20 { #expect(try play.get("/%69tems/\(number)").status == 404) }
-        // Without a crowd, a 404 for the plain spelling is forwarded.
-        #expect(try play.get("/items/5").status == 404)
+        for number in 0..<20 { #expect(try play.get("\(path)\(number)", [(parts[0], parts[1])]).status == 404) }
+        // Without a crowd, a 404 for the plain request is forwarded.
+        #expect(try play.get("/items/5", plain).status == 404)
     }
 
     @Test("a redirect to a maintenance page is replaced for clients with other Accept fields, too")

@@ -125,7 +125,8 @@ struct StreamTests {
         let content = String(repeating: "x", count: 1 << 20)
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: \(content.utf8.count)\r\n\r\n"
         let origin = ScriptedOrigin { request in
-            request.method == "GET" ? [.send(head + "x"), .pass(gate), .send(String(content.dropFirst()))] : [.json("\(request.content.count)")]
+            guard request.method == "GET" else { return [.json("\(request.content.count)")] }
+            return [.send(head + "x"), .pass(gate), .send(String(content.dropFirst()))]
         }
         let play = try ProxyPlay(origin) { settings in
             settings.upstream.totalTimeout = .seconds(60)

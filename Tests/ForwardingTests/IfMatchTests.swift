@@ -21,9 +21,8 @@ struct IfMatchTests {
         (upstream("W/\"x\""), ["W/\"x\""], ["W/\"x\""]), (upstream("W/\"x\""), ["W/\"y\" ,\"x\""], ["W/\"y\" ,\"x\""]),
         (upstream(""), ["W/\"x\"", "\"y\""], ["W/\"x\"", "\"y\""]), (upstream("\"x\""), ["W/\"y\""], ["W/\"y\""]),
         // A tag that Cistern made, of this version and of another one.
-        (stored, [own], []), (stored, [String(own.dropFirst(2))], []), (stored, ["\"x\", \(own)"], []), (stored, [other], []),
-        (stored, ["\"x\"", other], ["\"x\""]), (stored, ["*"], ["*"]), (stored, ["W/\"x\""], ["W/\"x\""]),
-        (stored, [other.uppercased()], [other.uppercased()]), (stored, ["W/\"0123\""], ["W/\"0123\""]),
+        (stored, [own], []), (stored, [String(own.dropFirst(2))], []), (stored, ["\"x\", \(own)"], []), (stored, [other], [other]),
+        (stored, ["\"x\"", other], ["\"x\"", other]), (stored, ["*"], ["*"]), (stored, ["W/\"x\""], ["W/\"x\""]),
         // No stored response.
         (strong, ["W/\"x\""], ["\"x\""]), (strong, ["\"a,W/\" , W/\"x\""], ["\"a,W/\", \"x\""]), (strong, ["*"], ["*"]),
         (weak, ["W/\"x\" ,  \"y\""], ["W/\"x\" ,  \"y\""]), (weak, [own], [own]),
