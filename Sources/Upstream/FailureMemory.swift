@@ -97,7 +97,7 @@ public struct FailureMemory: Sendable {
         if let pause = key?.pause(of: witness, after: successesAround(scopes.route), now: now) {
             return .serveCopy(pause.stop(now: now), checksInBackground: false)
         }
-        guard let (kind, row) = failing(scopes, key, witness), now - row.failedAt <= settings.right else { return .go }
+        guard let (kind, row) = failing(scopes, key, witness, now), now - row.failedAt <= settings.right else { return .go }
         let isCheckDue = isCheckDue(kind, row, key, witness, now)
         noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
         // A request that cannot be repeated in the background is sent as the check.
@@ -113,14 +113,14 @@ public struct FailureMemory: Sendable {
         guard mayStop, case .withCopy(let mayCheckInBackground) = requestKind else { return false }
         let (witness, key) = (witness(of: scopes), keys[scopes.key])
         if key?.pause(of: witness, after: successesAround(scopes.route), now: now) != nil { return true }
-        guard let (kind, row) = failing(scopes, key, witness), now - row.failedAt <= settings.right else { return false }
+        guard let (kind, row) = failing(scopes, key, witness, now), now - row.failedAt <= settings.right else { return false }
         return mayCheckInBackground || !isCheckDue(kind, row, key, witness, now)
     }
 
     /// Whether a stopped request must be repeated now, although no client has sent it again.
     public mutating func check(_ scopes: borrowing RequestScopes, now: Int64) -> CheckState {
         let (witness, key) = (witness(of: scopes), keys[scopes.key])
-        guard let (kind, row) = failing(scopes, key, witness) else { return .over }
+        guard let (kind, row) = failing(scopes, key, witness, now) else { return .over }
         let isCheckDue = isCheckDue(kind, row, key, witness, now)
         noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
         let interval = interval(kind, row, witness)
@@ -130,7 +130,7 @@ public struct FailureMemory: Sendable {
 
     /// Whether the request is in a scope that fails for its client. All such requests share a limited part of the connections.
     public func isFailing(_ scopes: borrowing RequestScopes) -> Bool {
-        failing(scopes, keys[scopes.key], witness(of: scopes)) != nil
+        failing(scopes, keys[scopes.key], witness(of: scopes), .max) != nil
     }
 
     /// Decides for an unreachable address.
@@ -151,13 +151,13 @@ public struct FailureMemory: Sendable {
 
     /// The widest scope that fails for this client, whether or not stored responses may still be served at once.
     private func failing(
-        _ scopes: borrowing RequestScopes, _ key: KeyScope?, _ witness: Witness
+        _ scopes: borrowing RequestScopes, _ key: KeyScope?, _ witness: Witness, _ now: Int64
     ) -> (kind: FailureScopeKind, row: FailureRow)? {
         if upstream.includes(key), upstream.row.witnesses.counts(for: witness) { return (.upstream, upstream.row) }
         if let route = scopes.route.flatMap({ routes[$0] }), route.includes(key), route.row.witnesses.counts(for: witness) {
             return (.route, route.row)
         }
-        guard let key, key.counts(after: successesAround(scopes.route)), key.row.witnesses.counts(for: witness) else { return nil }
+        guard let key, key.counts(after: successesAround(scopes.route)), key.counts(for: witness, now: now) else { return nil }
         return (.key, key.row)
     }
 
@@ -251,7 +251,8 @@ public struct FailureMemory: Sendable {
         guard let key = keys[scopes.key] else { return }
         if key.row.isOpen { changes.append(Change(scope: .key(key.path), cause: nil)) }
         if key.pauses.contains(where: { $0.until > now }) { changes.append(Change(scope: .pause(key.path, user: key.user), cause: nil)) }
-        change(scopes) { $0.succeed() }
+        let recheck = settings.recheck
+        change(scopes) { $0.succeed(recheck, now: now) }
     }
 
     /// Records that a safe request was sent and received no good response.
@@ -270,7 +271,7 @@ public struct FailureMemory: Sendable {
             return (key, opens)
         }
         if opens { open(.key(key.path), cause) }
-        defer { mayStop = mayStop || failing(scopes, key, witness) != nil }
+        defer { mayStop = mayStop || failing(scopes, key, witness, now) != nil }
         if upstream.fail(scopes.key, key, witness, cause, began: began, now: now, settings) { open(.upstream, cause) }
         guard let routeIndex = route?.0, var scope = route?.1 else { return }
         if scope.fail(scopes.key, key, witness, cause, began: began, now: now, settings) { open(.route(routeIndex), cause) }

@@ -361,6 +361,14 @@ struct KeyScope: Sendable {
     private var successes = 0
     private(set) var pauses: [Pause] = []
     var slowness: Slowness?
+    /// Time until which failures affect no other client, and the duration of this doubt, which doubles each time. A success while the key
+    /// failed shows that the requests of some clients may be the cause.
+    private var doubtedUntil = Int64.min
+    private var doubt: Int64 = 0
+
+    /// Number of rechecks of the first doubt, and maximum duration in milliseconds.
+    private static let doubtedRechecks: Int64 = 10
+    private static let doubtLimit: Int64 = 300_000
 
     init(_ scopes: borrowing RequestScopes) { (path, route, user) = (scopes.shownPath, scopes.route, scopes.user) }
 
@@ -380,7 +388,19 @@ struct KeyScope: Sendable {
         pauses.first { !$0.witness.isAnother(than: witness) && $0.holds(after: successes, now) }
     }
 
-    mutating func succeed() { (row, isOwn, pauses) = (FailureRow(), false, []) }
+    /// Whether the key's failures count for this client.
+    func counts(for witness: Witness, now: Int64) -> Bool {
+        now < doubtedUntil ? row.witnesses.areOnly(witness) : row.witnesses.counts(for: witness)
+    }
+
+    mutating func succeed(_ recheck: Int64, now: Int64) {
+        if row.isOpen, !row.witnesses.areOne {
+            let isRepeated = doubt > 0 && now - doubtedUntil < Self.doubtLimit
+            doubt = isRepeated ? min(doubt * 2, Self.doubtLimit) : Self.doubtedRechecks * recheck
+            doubtedUntil = now + doubt
+        }
+        (row, isOwn, pauses) = (FailureRow(), false, [])
+    }
 
     /// Records a failure. Returns whether the scope opens.
     mutating func fail(_ witness: Witness, _ cause: FailureCause, after successes: Int, window: Int64, now: Int64) -> Bool {

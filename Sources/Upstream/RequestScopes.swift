@@ -95,6 +95,11 @@ struct Witnesses: Sendable, Equatable {
         }
     }
 
+    /// Whether only one client made the observation.
+    var areOne: Bool { if case .one = seen { true } else { false } }
+
+    func areOnly(_ witness: Witness) -> Bool { areOne && counts(for: witness) }
+
     func counts(for witness: Witness) -> Bool {
         switch seen {
         case .nobody: false

@@ -101,6 +101,27 @@ struct FailureMemoryTests {
         #expect(memory.changes() == ["+key", "-key"])
     }
 
+    @Test("after a success, provoked failures of two clients affect no others, for twice as long each time")
+    func doubt() {
+        let memory = Memory()
+        for round in 0..<4 {
+            for client in [1, 2] as [UInt64] { memory.bad("/a", client: client) }
+            #expect(memory.stop("/a", client: 3) == .key)
+            memory.good("/a", client: 9)
+            let until = memory.now + 10_000 << round
+            while memory.now < until {
+                memory.good("/other", client: 9)
+                for client in [1, 2] as [UInt64] { memory.bad("/a", client: client) }
+                #expect(memory.ask("/a", client: 3) == .go, "\(round) \(memory.now)")
+                memory.now += 500
+            }
+        }
+        // One client's failures stop that client meanwhile.
+        memory.good("/a", client: 9)
+        for _ in 0..<2 { memory.bad("/a", client: 1) }
+        #expect(memory.stop("/a", client: 1) == .key && memory.ask("/a", client: 3) == .go)
+    }
+
     @Test("failures that only one client sees, with any credentials or arguments, do not affect other clients")
     func witnesses() {
         let memory = Memory()
