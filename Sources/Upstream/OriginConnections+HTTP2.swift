@@ -186,5 +186,6 @@ extension OriginConnections {
         for connection in multiplexed { connection.checkIsResponsive(at: now) }
         // The delay after a stream limit of 0 may have passed.
         serveWaiting()
+        giveUpSlowestOfShares(at: now)
     }
 }
