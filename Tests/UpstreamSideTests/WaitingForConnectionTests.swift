@@ -72,7 +72,7 @@ struct WaitingForConnectionTests {
         let next = try send("/a/next")
         #expect(try play.waitFor(waiting, 3))
         #expect(try play.get("/a/next").status == 200)
-        #expect(try play.metric(waiting) == 3)
+        #expect(try play.metric(waiting) == 3 && play.metric("cistern_upstream_client_limited_total") == 3)
         gate.open()
         for client in slow + [next] { #expect(client.readResponse()?.status == 200) }
     }
