@@ -304,7 +304,8 @@ public final class ResponseCache: @unchecked Sendable {
     /// requests it may be used, or the request that fetched it had equal fields. Weak validators and Last-Modified may be equal for all
     /// representations of a resource, so such a response may be another one.
     public func isSelected(_ found: FoundResponse, by request: RequestHead, at keys: TargetKeys) -> Bool {
-        found.metadata.flags.contains(.forAllFields) || isAlike(found.metadata, request, keys)
+        // A preflight has only one representation.
+        found.metadata.flags.contains(.forAllFields) || request.method == .options || isAlike(found.metadata, request, keys)
     }
 
     private func isAlike(_ stored: StoredMetadata, _ request: RequestHead, _ keys: TargetKeys) -> Bool {
