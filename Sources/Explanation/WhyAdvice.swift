@@ -437,7 +437,7 @@ extension FetchFailure {
         switch self {
         case .stopped(let stop): stop.sentence
         case .slow: "The upstream was too slow, so a stored response was served; the fetch continued."
-        case .tooManyStreams: "The upstream's response is a stream, and streams already use half of the connections, which is their limit."
+        case .tooManyStreams: "The upstream's response is a stream, and streams, or those of the client, use their part of the connections."
         case .transfer(let error) where error.kind == .connectionLimitReached:
             "No request was sent to the upstream, because too many requests were waiting for a connection."
         case .transfer(let error) where error.kind == .tunnelRefused:

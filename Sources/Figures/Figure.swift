@@ -39,6 +39,8 @@ public enum Figure: Int, CaseIterable, Sendable {
     case upstreamRejected
     case upstreamWaiting
     case upstreamCancelledInQueue
+    case upstreamClientLimited
+    case upstreamSlowGivenUp
     case streams
     case streamsBegun
     case streamsRejected
@@ -166,11 +168,19 @@ public enum Figure: Int, CaseIterable, Sendable {
             .counter, "cistern_upstream_left_queue",
             "Requests cancelled while they waited for an upstream connection, because all their clients had disconnected.",
             .upstreamCancelledInQueue),
+        .init(
+            .counter, "cistern_upstream_client_limited",
+            "Requests that waited because their client held its part of the upstream connections for a path or for streamed content.",
+            .upstreamClientLimited),
+        .init(
+            .counter, "cistern_upstream_slow_given_up",
+            "Responses ended because their client did not read them while other requests waited for a connection.",
+            .upstreamSlowGivenUp),
         .init(.gauge, "cistern_streams", "Streamed responses in progress.", .streams),
         .init(.counter, "cistern_streams_begun", "Streamed responses that have begun.", .streamsBegun),
         .init(
             .counter, "cistern_streams_turned_away",
-            "Streams rejected with 503, because streams used half of the upstream connections.", .streamsRejected),
+            "Streams rejected with 503, because streams used their part of the upstream connections.", .streamsRejected),
         .init(
             .counter, "cistern_cookie_sets_left_out",
             "Sets of cookies given to new clients that were not remembered, because there were too many.", .setCookiesOmitted),

@@ -161,6 +161,9 @@ public final class HTTP2Session {
         Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
     }
 
+    /// Bytes of content that the peer currently accepts on all streams together.
+    public var remoteWindowBytes: Int { Int(nghttp2_session_get_remote_window_size(session)) }
+
     /// Whether another request can be sent on this connection (RFC 9113 §5.1.1, §6.8).
     public var mayRequest: Bool { !isEnded && nghttp2_session_check_request_allowed(session) != 0 }
 

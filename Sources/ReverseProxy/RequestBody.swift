@@ -65,10 +65,6 @@ struct StreamedContent {
     static func unread(_ framing: ContentFraming) -> StreamedContent {
         StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)
     }
-
-    /// Limit on connections that requests with streamed content occupy: half of all connections. Such a request occupies one for as long
-    /// as its client chooses.
-    static func share(of connections: Int) -> ConnectionShare { ConnectionShare(.streamedContent, .connections(connections / 2)) }
 }
 
 extension ContentOutcome {

@@ -71,6 +71,13 @@ final class ConnectionAttempt: EventHandler {
         }
     }
 
+    /// Whether the initial window of the connection suffices for further content.
+    func hasWindow(for content: Int) -> Bool {
+        content == 0
+            || ContentWindow(unsent: transfers.reduce(0) { $0 + $1.request.contentBytes })
+                .mayCarry(content, window: ContentWindow.initialBytes)
+    }
+
     /// Adds a request that waits for the connection.
     func take(_ transfer: Transfer) {
         transfers.append(transfer)
@@ -79,11 +86,8 @@ final class ConnectionAttempt: EventHandler {
         transfer.note(.connectionBegan)
     }
 
-    /// Removes at most `count` requests, which then use another connection. The attempt continues.
-    func handOver(atMost count: Int) -> ArraySlice<Transfer> {
-        defer { transfers.removeFirst(min(count, transfers.count)) }
-        return transfers.prefix(count)
-    }
+    /// Removes and returns the first request that can use another connection; nil if there is none. The attempt continues.
+    func handOver(_ fits: (Transfer) -> Bool) -> Transfer? { transfers.firstIndex(where: fits).map { transfers.remove(at: $0) } }
 
     /// Removes a cancelled request. The attempt continues.
     func abandon(_ transfer: Transfer) {

@@ -1,9 +1,9 @@
 // The queue of requests that wait for a connection. It is first in, first out among requests whose shares are not full; background
 // requests come last. It contains no connections, only their limit and the number in use. A step takes logarithmic time in the number of
-// waiting requests, plus a visit of each share that blocks requests. There are at most as many such shares as connections.
+// waiting requests, plus a visit of each share that blocks requests. There are at most twice as many such shares as connections.
 
 /// A limited part of the connections. While it is full, its requests wait, and other requests overtake them. Equal names must have equal
-/// limits.
+/// limits. `ConnectionShares+Clients.swift` divides shares among clients.
 public struct ConnectionShare: Hashable, Sendable {
     /// Identified by a number instead of text, because each request looks it up twice.
     public enum Name: Hashable, Sendable {
@@ -19,6 +19,18 @@ public struct ConnectionShare: Hashable, Sendable {
         case separatedRequests
         /// Requests of one client.
         case client(UInt64)
+        /// Requests of one client for one path family, with content that is streamed, or with streaming responses.
+        case clientInFamily(UInt64, client: UInt64)
+        case clientStreamedContent(UInt64)
+        case clientStreams(UInt64)
+
+        /// Whether the share is one client's part of another share.
+        var isPart: Bool {
+            switch self {
+            case .clientInFamily, .clientStreamedContent, .clientStreams: true
+            case .streamedContent, .family, .failing, .streams, .separatedRequests, .client: false
+            }
+        }
     }
 
     public enum Limit: Hashable, Sendable {
@@ -26,6 +38,13 @@ public struct ConnectionShare: Hashable, Sendable {
         /// No more connections than remain free. For healthy requests that may be slow, as with long polling. One such share then gets
         /// half of the connections, and each of several gets less, so that a further share always finds a free connection.
         case free
+        /// At most twice as many connections as remain free, and never the last free one.
+        case twiceFree
+        /// The part of one client in a share with the limit `twiceFree`. Part and share together hold at most twice as many connections as
+        /// remain free. A share with a single client thus gets half of the connections, and further clients always get some of the rest.
+        case part(of: Name)
+
+        var isOfFree: Bool { if case .connections = self { false } else { true } }
     }
 
     public let name: Name
@@ -37,22 +56,31 @@ public struct ConnectionShare: Hashable, Sendable {
     }
 }
 
-/// The shares that a request names. Usually one, which needs no heap allocation.
+/// The shares that a request names. Usually two, which need no heap allocation.
 public struct ConnectionShares: Sendable, RandomAccessCollection, ExpressibleByArrayLiteral {
-    private var only: ConnectionShare?
+    private var first: ConnectionShare?
+    private var second: ConnectionShare?
     private var others: [ConnectionShare] = []
 
     public init(arrayLiteral shares: ConnectionShare...) { for share in shares { append(share) } }
 
-    public init(_ share: ConnectionShare) { only = share }
+    public init(_ first: ConnectionShare, _ second: ConnectionShare? = nil) { (self.first, self.second) = (first, second) }
 
     public var startIndex: Int { 0 }
-    public var endIndex: Int { only == nil ? 0 : 1 + others.count }
-    public subscript(index: Int) -> ConnectionShare { index == 0 ? only! : others[index - 1] }
+    public var endIndex: Int { second != nil ? 2 + others.count : first != nil ? 1 : 0 }
+    public subscript(index: Int) -> ConnectionShare {
+        switch index {
+        case 0: first!
+        case 1: second!
+        default: others[index - 2]
+        }
+    }
 
     public mutating func append(_ share: ConnectionShare) {
-        if only == nil { only = share } else { others.append(share) }
+        if first == nil { first = share } else if second == nil { second = share } else { others.append(share) }
     }
+
+    public mutating func append(contentsOf shares: ConnectionShares) { for share in shares { append(share) } }
 }
 
 struct ConnectionQueue<Element> {
@@ -95,8 +123,9 @@ struct ConnectionQueue<Element> {
     private var sweepAt = 64
     /// The share looked up last, which is usually looked up again.
     private var latest: (name: ConnectionShare.Name, share: Share)?
-    /// Shares with the limit `free` that block entries. Each has at least one connection, so their number is limited.
-    private var waitingForFree: Set<ConnectionShare.Name> = []
+    /// Shares that block entries, with a limit that depends on the number of free connections. Each has at least one connection, so their
+    /// number is limited.
+    private var waitingForFree: Set<ConnectionShare> = []
     /// Number of waiting requests, and number of those that found a share full at their entry.
     private(set) var count = 0
     private var heldBack = 0
@@ -107,8 +136,8 @@ struct ConnectionQueue<Element> {
 
     /// - Parameters:
     ///   - connections: maximum number of connections.
-    ///   - limit: maximum number of waiting requests. One share, and background requests, may use half of it. Requests with a full share
-    ///     may use three quarters, so that there is space for others.
+    ///   - limit: maximum number of waiting requests. One share, and background requests, may use half of it. A share that is divided among
+    ///     clients, and requests with a full share, may use three quarters, so that there is space for others.
     init(connections: Int, limit: Int) {
         self.connections = connections
         self.limit = limit
@@ -117,11 +146,23 @@ struct ConnectionQueue<Element> {
     /// Whether no waiting request is ready to be served.
     var isReadyEmpty: Bool { ready.isEmpty }
 
+    /// Shares of several clients that keep requests waiting, with a limit that depends on the number of free connections.
+    var blockingShares: Set<ConnectionShare.Name> {
+        Set(waitingForFree.lazy.map(\.name).filter { !$0.isPart && shares[$0]?.blocked.isWaiting == true })
+    }
+
+    /// Number of connections that requests of the share hold.
+    func held(by name: ConnectionShare.Name) -> Int { shares[name]?.held ?? 0 }
+
     /// Whether the queue has space for another request with these shares.
     func mayEnter(_ wanted: ConnectionShares, isBackground: Bool = false) -> Bool {
         guard count < (isBackground ? limit / 2 : limit) else { return false }
         guard !isHeldBack(wanted) || heldBack < max(1, limit * 3 / 4) else { return false }
-        return wanted.allSatisfy { shares[$0.name]?.waiting ?? 0 < max(1, limit / 2) }
+        // The part of one client must not fill the queue of a share.
+        let isDivided = wanted.contains { $0.name.isPart }
+        return wanted.allSatisfy {
+            shares[$0.name]?.waiting ?? 0 < max(1, isDivided && !$0.name.isPart ? limit * 3 / 4 : limit / 2)
+        }
     }
 
     /// Adds a request.
@@ -177,12 +218,11 @@ struct ConnectionQueue<Element> {
         return true
     }
 
-    /// Takes another share for a running request.
-    /// - Returns: false if the share is full.
-    mutating func join(_ wanted: ConnectionShare) -> Bool {
-        let known = known(wanted)
-        guard hasCapacity(wanted, known) else { return false }
-        known.held += 1
+    /// Takes further shares for a running request.
+    /// - Returns: false if one of the shares is full; none is held then.
+    mutating func join(_ wanted: ConnectionShares) -> Bool {
+        guard !isHeldBack(wanted) else { return false }
+        for share in wanted { known(share).held += 1 }
         return true
     }
 
@@ -190,20 +230,22 @@ struct ConnectionQueue<Element> {
     mutating func release(_ held: ConnectionShares) {
         running -= 1
         for share in held { find(share.name)?.held -= 1 }
-        for share in held where share.limit != .free { unblock(share) }
-        // One more connection is free for all shares with the limit `free`.
-        for name in waitingForFree { unblock(ConnectionShare(name, .free)) }
+        for share in held where !share.limit.isOfFree { unblock(share) }
+        // One more connection is free for all of them.
+        for share in waitingForFree { unblock(share) }
     }
 
     private func isHeldBack(_ wanted: ConnectionShares) -> Bool { wanted.contains { !hasCapacity($0) } }
 
-    private func hasCapacity(_ share: ConnectionShare) -> Bool { shares[share.name].map { hasCapacity(share, $0) } ?? true }
+    func hasCapacity(_ share: ConnectionShare) -> Bool { shares[share.name].map { hasCapacity(share, $0) } ?? true }
 
     private func hasCapacity(_ share: ConnectionShare, _ known: Share) -> Bool {
         switch share.limit {
         case .connections(let count): known.held < max(1, count)
         // A share without a connection waits only for a free connection.
         case .free: known.held == 0 || known.held < connections - running
+        case .twiceFree: known.held == 0 || max(2, known.held) < 2 * (connections - running)
+        case .part(let whole): known.held == 0 || known.held + (shares[whole]?.held ?? 0) < 2 * (connections - running)
         }
     }
 
@@ -241,18 +283,18 @@ struct ConnectionQueue<Element> {
 
     private mutating func block(_ waiter: Waiter, _ full: ConnectionShare) {
         shares[full.name]?.blocked.insert(waiter)
-        if full.limit == .free { waitingForFree.insert(full.name) }
+        if full.limit.isOfFree { waitingForFree.insert(full) }
         for share in waiter.shares where share != full { unblock(share) }
     }
 
     private mutating func unblock(_ share: ConnectionShare) {
         guard let known = shares[share.name] else {
-            waitingForFree.remove(share.name)
+            waitingForFree.remove(share)
             return
         }
         guard hasCapacity(share, known) else { return }
         if let waiter = known.blocked.popFirst() { ready.insert(waiter) }
-        if known.blocked.isEmpty { waitingForFree.remove(share.name) }
+        if known.blocked.isEmpty { waitingForFree.remove(share) }
     }
 }
 
@@ -264,6 +306,8 @@ private struct WaiterHeap<Element> {
     private var sweepAt = 16
 
     var isEmpty: Bool { heap.isEmpty }
+    /// Whether an entry still waits.
+    var isWaiting: Bool { heap.contains { $0.element != nil } }
 
     mutating func insert(_ waiter: Waiter) {
         if heap.count >= sweepAt {

@@ -15,6 +15,8 @@ final class HTTP2Exchange {
     var isSent = false
     /// Whether the request's content has been written completely.
     var isRequestWhole: Bool
+    /// Bytes of the request's content that have not been written (`ContentWindow`); 0 without a stream.
+    var unsent = 0 { didSet { connection.content.unsent += unsent - oldValue } }
     /// Whether the upstream has sent the complete response. A part of it may still be held.
     var hasEnded = false
     /// Whether the library reset the stream because the response is invalid.

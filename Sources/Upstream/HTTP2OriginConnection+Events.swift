@@ -134,14 +134,19 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         guard let (count, isLast) = exchange.transfer.offerRequestContent(upTo: limit) else { return .later }
         if isLast {
             exchange.isRequestWhole = true
-            if count == 0 { exchange.transfer.noteRequestEnd() }
+            if count == 0 {
+                exchange.transfer.noteRequestEnd()
+                exchange.unsent = 0
+            }
         }
         return .bytes(count, isLast: isLast)
     }
 
     func takeContent(of stream: Int32, into buffer: UnsafeMutableRawBufferPointer) {
         conduct.sentContent()
-        exchanges[stream]?.transfer.takeRequestContent(into: buffer)
+        guard let exchange = exchanges[stream] else { return }
+        exchange.transfer.takeRequestContent(into: buffer)
+        exchange.unsent = exchange.isRequestWhole ? 0 : max(0, exchange.unsent - buffer.count)
     }
 
     // MARK: The connection

@@ -53,6 +53,7 @@ final class HTTP2OriginConnection: EventHandler {
     private var walk = HTTP2FrameWalk(skipping: 0)
     /// Limit on frames without content.
     var conduct: HTTP2ControlBudget
+    var content = ContentWindow()
     /// Output that the kernel has not accepted yet.
     private var output: [UInt8] = []
     private var sent = 0
@@ -99,6 +100,10 @@ final class HTTP2OriginConnection: EventHandler {
     /// Number of further exchanges that the connection accepts.
     var freeStreams: Int { state == .open && session.mayRequest ? max(0, limit - exchanges.count) : 0 }
     var hasCapacity: Bool { freeStreams > 0 }
+    /// Whether the connection accepts the request, and has enough window for its content.
+    func mayCarry(_ transfer: Transfer) -> Bool {
+        hasCapacity && content.mayCarry(transfer.request.contentBytes, window: session.remoteWindowBytes)
+    }
     /// Whether the connection is open, but the upstream has set its stream limit to 0 since `time`.
     func takesNone(since time: Int64) -> Bool { state == .open && limit == 0 && session.mayRequest && limitedAt > time }
 
@@ -122,6 +127,7 @@ final class HTTP2OriginConnection: EventHandler {
         }
         exchange.stream = id
         exchanges[id] = exchange
+        exchange.unsent = transfer.request.contentBytes
         usedAt = now
         connections.client.counters[.upstreamHTTP2Streams] += 1
         if askedAt == nil, now - heardAt >= Self.silenceMilliseconds {
@@ -157,6 +163,7 @@ final class HTTP2OriginConnection: EventHandler {
     /// Removes the stream of an exchange. A buffered part of the response may still be delivered.
     func forgetStream(of exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd) {
         exchanges[exchange.stream] = nil
+        exchange.unsent = 0
         usedAt = connections.client.coarseNow
         connections.client.counters[.upstreamHTTP2Streams] -= 1
         connections.client.counters.labelled.count(.upstreamHTTP2Ended, of: end)
@@ -277,6 +284,7 @@ final class HTTP2OriginConnection: EventHandler {
         isInSession = true
         let result = session.receive(bytes, notifying: self)
         isInSession = false
+        content.note(window: session.remoteWindowBytes)
         guard isOpen, result == .ended else { return }
         // The session may have an error to send.
         flush()

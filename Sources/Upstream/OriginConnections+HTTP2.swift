@@ -14,7 +14,7 @@ extension OriginConnections {
 
     /// Whether a stream or a connection is available for the next request, or a connection may be established for it.
     var hasCapacityInHTTP2: Bool {
-        (mayMake && !isHeld) || !idle.isEmpty || joinable != nil
+        (mayMake && !isHeld) || !idle.isEmpty || joinable(for: nil) != nil
             || multiplexed.contains { (!$0.isApart && $0.hasCapacity) || ($0.isUnused && !isHeld) }
     }
 
@@ -27,11 +27,12 @@ extension OriginConnections {
 
     /// A connection that is being established and can carry one more request; nil if there is none. Attempts that take long are excluded:
     /// a packet may be lost, and a new connection is then available sooner.
-    private var joinable: ConnectionAttempt? {
+    /// - Parameter transfer: the request. nil if any content may join.
+    private func joinable(for transfer: Transfer?) -> ConnectionAttempt? {
         guard expected == .http2 else { return nil }
         return attempts.values.first {
             isCounted($0) && !$0.isForOne && $0.transfers.count < joinedAtMost
-                && client.coarseNow - $0.beganAt < Self.joinableMilliseconds
+                && client.coarseNow - $0.beganAt < Self.joinableMilliseconds && $0.hasWindow(for: transfer?.request.contentBytes ?? 0)
         }
     }
 
@@ -46,7 +47,7 @@ extension OriginConnections {
         let fitting = multiplexed.first { isFitting($0, for: transfer) }
         let any = multiplexed.first { $0.hasCapacity && !$0.isApart }
         let unused = multiplexed.first { $0.isUnused }
-        let joined = fitting == nil ? joinable : nil
+        let joined = fitting == nil ? joinable(for: mayMake ? transfer : nil) : nil
         let choice = ConnectionChoice(
             hasStream: fitting != nil, hasAnyStream: any != nil, hasKept: !idle.isEmpty && !transfer.needsNewConnection,
             mayJoin: joined != nil, mayMake: mayMake && !isHeld, hasUnused: (unused != nil && !isHeld) || !idle.isEmpty
@@ -106,7 +107,7 @@ extension OriginConnections {
     }
 
     private func isFitting(_ connection: HTTP2OriginConnection, for transfer: Transfer) -> Bool {
-        guard connection.hasCapacity, !connection.isApart else { return false }
+        guard connection.mayCarry(transfer), !connection.isApart else { return false }
         // After finding a dead connection, the request uses a newer one that has had no response yet. Older or used connections may be
         // dead too.
         if let dead = transfer.newestWhenFoundDead, connection.wasUsed || connection.number <= dead { return false }
@@ -145,7 +146,7 @@ extension OriginConnections {
         }
         multiplexed.append(connection)
         for transfer in attempt.transfers {
-            if connection.hasCapacity { connection.begin(transfer) } else { startElsewhere(transfer) }
+            if connection.mayCarry(transfer) { connection.begin(transfer) } else { startElsewhere(transfer) }
         }
         if !connection.isApart { takeOver(connection) }
         serveWaiting()
@@ -153,7 +154,7 @@ extension OriginConnections {
 
     private func takeOver(_ connection: HTTP2OriginConnection) {
         for attempt in attempts.values where isCounted(attempt) && !attempt.isForOne && connection.hasCapacity {
-            for transfer in attempt.handOver(atMost: connection.freeStreams) { connection.begin(transfer) }
+            while let transfer = attempt.handOver(connection.mayCarry) { connection.begin(transfer) }
             if attempt.transfers.isEmpty { cancel(attempt) }
         }
     }
@@ -185,5 +186,6 @@ extension OriginConnections {
         for connection in multiplexed { connection.checkIsResponsive(at: now) }
         // The delay after a stream limit of 0 may have passed.
         serveWaiting()
+        giveUpSlowestOfShares(at: now)
     }
 }

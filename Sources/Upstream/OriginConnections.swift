@@ -30,7 +30,7 @@ final class OriginConnections {
     var sending: [OriginConnection] = []
     /// Number of connections of both HTTP versions: those being established for a request, in use, or idle.
     private(set) var count = 0
-    private var waiting: ConnectionQueue<Transfer>
+    var waiting: ConnectionQueue<Transfer>
     /// The HTTP/2 connections, the oldest first.
     var multiplexed: [HTTP2OriginConnection] = []
     /// Expected HTTP version of new connections: that of the last one; nil if there was none.
@@ -50,8 +50,9 @@ final class OriginConnections {
     /// TLS contexts, created with the first connection that uses TLS.
     private var context: TLSContext?
     private var http1Context: TLSContext?
-    /// Requests with a response that is paused by a slow client, the longest paused first.
-    private var heldBack: [Transfer] = []
+    /// Requests with a response that is paused by a slow client, and the start of the pause in milliseconds of the loop's clock. The longest
+    /// paused is the first.
+    var heldBack: [(transfer: Transfer, since: Int64)] = []
     /// Earliest time for another spare connection after a failure, in milliseconds of the loop's clock.
     private var nextSpareAt = Int64.min
     private var isServing = false
@@ -117,7 +118,7 @@ final class OriginConnections {
     var runningCount: Int { waiting.running }
 
     /// Whether a connection is available for the next request, or may be established for it.
-    private var hasCapacity: Bool {
+    var hasCapacity: Bool {
         guard !speaksHTTP2 else { return waiting.running < settings.maximumConnections && hasCapacityInHTTP2 }
         return mayMake || !idle.isEmpty
     }
@@ -127,6 +128,7 @@ final class OriginConnections {
     private func enterQueue(_ transfer: Transfer) {
         let waiter = waiting.enter(transfer, transfer.request.shares, isBackground: transfer.request.isBackground)
         transfer.carrier = .queue(waiter)
+        if transfer.waitsForOwnClient { client.counters[.upstreamClientLimited] += 1 }
         giveUpSlowest()
     }
 
@@ -209,40 +211,20 @@ final class OriginConnections {
     func releaseShares(of transfer: Transfer) {
         guard transfer.holdsShares else { return }
         transfer.holdsShares = false
-        guard let joined = transfer.joinedShare else { return waiting.release(transfer.request.shares) }
+        guard !transfer.joinedShares.isEmpty else { return waiting.release(transfer.request.shares) }
         var shares = transfer.request.shares
-        shares.append(joined)
+        shares.append(contentsOf: transfer.joinedShares)
         waiting.release(shares)
     }
 
     /// Counts a streaming response. A transfer that has already returned its connection holds no share.
-    /// - Returns: false if streams hold half of the connections.
+    /// - Returns: false if streams, or those of the client, hold as many connections as they may.
     func admitStream(_ transfer: Transfer) -> Bool {
         guard transfer.holdsShares else { return true }
-        let share = ConnectionShare(.streams, .connections(settings.maximumConnections / 2))
-        guard waiting.join(share) else { return false }
-        transfer.joinedShare = share
+        let shares = ConnectionShares.streams(of: transfer.request.client ?? 0, connections: settings.maximumConnections)
+        guard waiting.join(shares) else { return false }
+        transfer.joinedShares = shares
         return true
-    }
-
-    // MARK: Slow clients
-
-    func noteHeldBack(_ transfer: Transfer) {
-        heldBack.append(transfer)
-        giveUpSlowest()
-    }
-
-    func noteResumed(_ transfer: Transfer) { heldBack.removeAll { $0 === transfer } }
-
-    /// Ends paused responses if requests wait and such responses hold more than half of the connections. Otherwise clients that hardly
-    /// read could block all others.
-    private func giveUpSlowest() {
-        guard heldBack.count > settings.maximumConnections / 2 else { return }
-        loop.atEndOfBatch { [self] in
-            while !isClosed, heldBack.count > settings.maximumConnections / 2, !waiting.isReadyEmpty, !hasCapacity {
-                heldBack.removeFirst().giveUp(.connectionLimitReached)
-            }
-        }
     }
 
     // MARK: Connections

@@ -55,8 +55,8 @@ public final class Transfer {
     var activeIndex = 0
     /// Whether the transfer holds the shares that its request names.
     var holdsShares = false
-    /// An additional share that the transfer holds; nil for none.
-    var joinedShare: ConnectionShare?
+    /// Additional shares that the transfer holds.
+    var joinedShares: ConnectionShares = []
     /// The newest connection (`HTTP2OriginConnection.number`) when the connection that carried this transfer was found dead; nil if none
     /// was.
     var newestWhenFoundDead: Int?
@@ -101,6 +101,10 @@ public final class Transfer {
 
     /// Whether the transfer waits for a connection and nothing was sent.
     public var isQueued: Bool { progress.state == .queued }
+    /// Whether the transfer waits for other requests of its client, while requests of other clients may be served.
+    public var waitsForOwnClient: Bool {
+        isQueued && request.shares.contains { $0.name.isPart && connections?.waiting.hasCapacity($0) == false }
+    }
 
     /// Adds content of the request. Returns false if the flow should pause until `transferDrained`.
     public func write(_ bytes: Span<UInt8>) -> Bool {
@@ -166,8 +170,8 @@ public final class Transfer {
 
     // MARK: The carrier's side
 
-    /// Treats the response as a stream after its head. Only pauses in it are limited, and it counts among the streams, which may hold half
-    /// of the connections.
+    /// Treats the response as a stream after its head. Only pauses in it are limited, and it counts among the streams, which may hold only
+    /// a part of the connections.
     /// - Returns: false if streams already hold that many.
     public func becomeStream() -> Bool {
         client.loop.assertOnLoop()

@@ -150,7 +150,24 @@ struct StreamTests {
         #expect(response?.text == (isUpload ? "\(content.utf8.count)" : content))
     }
 
-    @Test("streams use at most half of the connections; another gets 503 and other requests continue")
+    @Test("streams of one client keep no other client from its stream")
+    func streamsOfOneClient() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(gated(gate)) { $0.upstream.maximumConnections = 8 }
+        let start = { (target: String, source: String) in
+            let client = try play.client(from: source)
+            client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+            return client
+        }
+        let streams = try (0..<4).map { try start("/stream/\($0)/x", "127.0.0.9") }
+        #expect(try play.waitFor(open, 4))
+        let other = try start("/stream/4/x", "127.0.0.10")
+        #expect(try play.waitFor(open, 5))
+        gate.open()
+        for client in streams + [other] { #expect(client.readResponse()?.isComplete == true) }
+    }
+
+    @Test("streams of one client use at most half of the connections; another gets 503 and other requests continue")
     func half() throws {
         let gate = Gate()
         let play = try ProxyPlay(gated(gate)) { $0.upstream.maximumConnections = 4 }

@@ -225,7 +225,7 @@ struct StreamedUploadTests {
         #expect(try play.request("POST", "/b", content: "").text.hasSuffix("|0"))
     }
 
-    @Test("streaming uploads use at most half of the connections, so other requests always get one")
+    @Test("streaming uploads of one client use at most half of the connections, so other requests always get one")
     func half() throws {
         let play = try ProxyPlay(echo()) {
             $0.downstream.requestBufferBytes = 10
@@ -245,6 +245,31 @@ struct StreamedUploadTests {
         for (number, client) in slow.enumerated() {
             client.send(String(repeating: "x", count: 20_000))
             #expect(client.readResponse()?.text == "POST /\(number) HTTP/1.1|Content-Length: 40000|40000")
+        }
+    }
+
+    @Test("slow uploads of one client keep no other client's uploads waiting")
+    func slowUploadsOfOneClient() throws {
+        let play = try ProxyPlay(echo()) {
+            $0.downstream.requestBufferBytes = 10
+            $0.upstream.maximumConnections = 8
+        }
+        let upload = { (target: String, source: String) in
+            let client = try play.client(from: source)
+            client.send("POST \(target) HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n" + String(repeating: "x", count: 20_000))
+            return client
+        }
+        let slow = try (0..<6).map { try upload("/\($0)/a", "127.0.0.9") }
+        #expect(try play.waitFor("cistern_upstream_waiting_requests", 2))
+        for number in 0..<3 {
+            let other = try upload("/up/\(number)", "127.0.0.10")
+            other.send(String(repeating: "x", count: 20_000))
+            #expect(other.readResponse()?.status == 200)
+        }
+        #expect(try play.metric("cistern_upstream_waiting_requests") == 2)
+        for client in slow {
+            client.send(String(repeating: "x", count: 20_000))
+            #expect(client.readResponse()?.status == 200)
         }
     }
 

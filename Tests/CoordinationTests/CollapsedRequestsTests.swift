@@ -196,6 +196,17 @@ struct CollapsedRequestsTests {
         #expect(Follower().join(requests) == "follower")
     }
 
+    @Test("a fetch that waits for other requests of its client gets no followers of other clients")
+    func clientLimited() {
+        let requests = CollapsedRequests()
+        let (first, own, other, next) = (Follower(client: 1), Follower(client: 1), Follower(client: 2), Follower(client: 3))
+        #expect(first.join(requests) == "leader")
+        if let flight = first.flight { requests.noteClientLimited(flight) }
+        #expect([own, other, next].map { $0.join(requests) } == ["follower", "leader", "follower"])
+        other.end(requests, .stored)
+        #expect(own.woken == ["stored of another"] && next.woken == ["stored of another"])
+    }
+
     @Test("a slow fetch gets no new followers, and the fetch that ends first wakes all waiting ones")
     func slow() {
         let requests = CollapsedRequests()

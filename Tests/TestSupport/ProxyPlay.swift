@@ -196,8 +196,9 @@ package final class ProxyPlay {
     package var addresses: [ListenAddress] { server?.addresses ?? [] }
 
     /// An HTTP/1.1 client, with TLS if the play's protocol has it.
-    package func client() throws -> TestClient {
-        let client = try TestClient(port: port)
+    /// - Parameter source: loopback address of the client; nil to let the kernel choose.
+    package func client(from source: String? = nil) throws -> TestClient {
+        let client = try TestClient(port: port, from: source)
         if clientProtocol.isSecured { try client.secure() }
         return client
     }

@@ -1,6 +1,8 @@
 // Tests of requests that wait for an upstream connection: the effect of slow requests on others, and clients that disconnect while they
 // wait.
 
+import Addresses
+import Downstream
 import Reactor
 import TestSupport
 import Testing
@@ -45,6 +47,34 @@ struct WaitingForConnectionTests {
         gate.open()
         for poll in polls { #expect(poll.readResponse()?.status == 200) }
         #expect(try play.waitFor(waiting, 0))
+    }
+
+    @Test("slow requests of one client keep no other client's requests for the same paths waiting", arguments: [false, true])
+    func slowRequestsOfOneClient(throughProxy: Bool) throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in
+            (request.target.hasSuffix("?slow") ? [.pass(gate)] : []) + [.json("\"\(request.target)\"", ["Cache-Control: max-age=60"])]
+        }
+        let trusted = NetworkList([try IPNetwork("127.0.0.1")])
+        let play = try ProxyPlay(origin) {
+            $0.upstream.maximumConnections = 8
+            if throughProxy { $0.downstream.trustedProxies = trusted }
+        }
+        let send = { (target: String) in
+            let client = try play.client(from: throughProxy ? nil : "127.0.0.9")
+            client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n" + (throughProxy ? "X-Forwarded-For: 192.0.2.9\r\n\r\n" : "\r\n"))
+            return client
+        }
+        let slow = try (0..<6).map { try send("/a/\($0)?slow") }
+        #expect(try play.waitFor(waiting, 2))
+        #expect(try play.get("/a/own").status == 200)
+        // A target for which the slow client's request waits.
+        let next = try send("/a/next")
+        #expect(try play.waitFor(waiting, 3))
+        #expect(try play.get("/a/next").status == 200)
+        #expect(try play.metric(waiting) == 3 && play.metric("cistern_upstream_client_limited_total") == 3)
+        gate.open()
+        for client in slow + [next] { #expect(client.readResponse()?.status == 200) }
     }
 
     @Test("a half-closed client still gets its second response over the same connection")

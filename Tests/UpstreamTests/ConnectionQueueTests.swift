@@ -44,9 +44,9 @@ struct ConnectionQueueTests {
         var queue = Queue(connections: 4, limit: 10)
         let share = ConnectionShare(.streams, .connections(2))
         for _ in 0..<3 { #expect(queue.take([]) == true) }
-        #expect([queue.join(share), queue.join(share), queue.join(share)] == [true, true, false])
+        #expect([queue.join([share]), queue.join([share]), queue.join([share])] == [true, true, false])
         queue.release([share])
-        #expect(queue.join(share) == true)
+        #expect(queue.join([share]) == true)
         // A running request already holds its connection, so the last one is still free.
         #expect(queue.take([ConnectionShare(.family(1), .free)]) == true)
     }
@@ -199,9 +199,12 @@ struct ConnectionQueueTests {
 
         private func isFull(_ share: ConnectionShare) -> Bool {
             let held = running.count { $0.contains(share) }
+            let free = Self.connections - running.count
             return switch share.limit {
             case .connections(let count): held >= count
-            case .free: held > 0 && held >= Self.connections - running.count
+            case .free: held > 0 && held >= free
+            case .twiceFree: held > 0 && (free < 2 || held >= 2 * free)
+            case .part(let whole): held > 0 && held + running.count { $0.contains { $0.name == whole } } >= 2 * free
             }
         }
 
@@ -212,6 +215,9 @@ struct ConnectionQueueTests {
                 var wanted: ConnectionShares = []
                 for share in Self.fixed where random.isTrue(oneIn: 4) { wanted.append(share) }
                 if random.isTrue() { wanted.append(random.pick(Self.families)) }
+                if random.isTrue() {
+                    wanted.append(contentsOf: .family(200 + UInt64(random.below(2)), of: UInt64(random.below(3))))
+                }
                 waiting.append(Walker(number: number, shares: wanted, place: queue.enter(number, wanted)))
             case 2 where !waiting.isEmpty: queue.leave(waiting.remove(at: random.below(waiting.count)).place)
             case 3 where !running.isEmpty: queue.release(running.remove(at: random.below(running.count)))

@@ -71,6 +71,8 @@ public final class CollapsedRequests: Sendable {
         var followers: [ObjectIdentifier: any FlightFollower] = [:]
         /// True if the fetch has taken too long: the next request becomes a leader too. The fetch that ends first wakes all followers.
         var isSlow = false
+        /// True if the fetch waits for other requests of its client: the next request of another client becomes a leader too.
+        var isClientLimited = false
         /// Span of the leader; `none` if it is not recorded.
         var leader = SpanContext.none
         /// Client of the current or last leader.
@@ -80,7 +82,9 @@ public final class CollapsedRequests: Sendable {
         /// Number of writes before the flight began.
         let writes: UInt64
 
-        mutating func lead(_ client: UInt64, now: Int64) { (self.client, ledSince) = (client, now) }
+        mutating func lead(_ client: UInt64, now: Int64) {
+            (self.client, ledSince, isClientLimited) = (client, now, false)
+        }
     }
 
     private let state = Mutex(State())
@@ -108,7 +112,7 @@ public final class CollapsedRequests: Sendable {
                 max(state.lastWrites[user] ?? 0, state.lastForgotten) <= waiting.writes
             else { return (.leader, state.begin(key, leader: span, client: client, now: now), .none) }
             let flight = Flight(key: key, number: number)
-            guard !waiting.isSlow else {
+            guard !waiting.isSlow, !waiting.isClientLimited || waiting.client == client else {
                 state.flights[number]?.isSlow = false
                 state.flights[number]?.lead(client, now: now)
                 if span.isRecorded { state.flights[number]?.leader = span }
@@ -189,6 +193,11 @@ public final class CollapsedRequests: Sendable {
     /// Marks a flight as slow: the next request becomes a leader too instead of waiting.
     public func noteSlow(_ flight: Flight) {
         state.withLock { $0.flights[flight.number]?.isSlow = true }
+    }
+
+    /// Records that the fetch waits for other requests of its client: the next request of another client becomes a leader too.
+    public func noteClientLimited(_ flight: Flight) {
+        state.withLock { $0.flights[flight.number]?.isClientLimited = true }
     }
 
     /// Ends a flight, when a leader's fetch has ended or its response turns out not to be shareable.

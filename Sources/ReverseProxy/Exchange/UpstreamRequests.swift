@@ -50,7 +50,9 @@ final class UpstreamRequests {
         let head = request.head
         let target = upstreamTarget(head.pathAndQuery)
         var shares = shares(of: request.scopes)
-        if case .streamed = body { shares.append(StreamedContent.share(of: maximumConnections)) }
+        if case .streamed = body {
+            shares.append(contentsOf: .streamedContent(of: request.scopes.client, connections: maximumConnections))
+        }
         var fields = self.fields.make(from: head, client: client, routes.upstreamFields.rules(for: head.pathAndQuery))
         if head.contains(.ifMatch) {
             fields.translateIfMatch(fetches.cache?.knownTag(for: head) ?? .unknown(sendsWeakTags: weakTags.areSent))
@@ -71,9 +73,10 @@ final class UpstreamRequests {
         return sent
     }
 
-    /// Returns the limits on connections that apply to the request, so that slow or blocked paths do not occupy all connections.
+    /// Returns the limits on connections that apply to the request, so that slow or blocked paths do not occupy all connections, and one
+    /// client not all of a path.
     func shares(of scopes: borrowing RequestScopes) -> ConnectionShares {
-        var shares = ConnectionShares(ConnectionShare(.family(scopes.family), .free))
+        var shares = ConnectionShares.family(scopes.family, of: scopes.client)
         if coordination.health.isFailing(scopes) { shares.append(ConnectionShare(.failing, .connections(maximumConnections / 4))) }
         return shares
     }

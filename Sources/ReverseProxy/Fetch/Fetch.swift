@@ -107,6 +107,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         if !subject.isSafe { context.cache?.readAhead(forWrite: subject.head) }
         if !subject.isReading { identityWrite = context.beginIdentityWrite(subject.head) }
         if let failure = send(request) { handle(failure) }
+        if let flight, transfer?.waitsForOwnClient == true { context.coordination.collapsed.noteClientLimited(flight) }
     }
 
     /// - Returns: nil unless the request cannot be sent.

@@ -1,0 +1,25 @@
+// Shares that are divided among clients. One client of a share gets at most half of the connections, as many as a share without parts. All
+// clients together get more than one of them, so that a client whose requests end late does not exclude others from the share. Clients
+// with one number, such as all clients of a Unix socket, count as one.
+
+extension ConnectionShares {
+    /// Requests of one client for one path family.
+    public static func family(_ family: UInt64, of client: UInt64) -> ConnectionShares {
+        let whole = ConnectionShare(.family(family), .twiceFree)
+        return ConnectionShares(ConnectionShare(.clientInFamily(family, client: client), .part(of: whole.name)), whole)
+    }
+
+    /// Requests of one client with content that is streamed. Such a request occupies a connection for as long as its client chooses.
+    public static func streamedContent(of client: UInt64, connections: Int) -> ConnectionShares {
+        divided(.streamedContent, .clientStreamedContent(client), connections)
+    }
+
+    /// Requests of one client with streaming responses.
+    static func streams(of client: UInt64, connections: Int) -> ConnectionShares { divided(.streams, .clientStreams(client), connections) }
+
+    private static func divided(_ whole: ConnectionShare.Name, _ part: ConnectionShare.Name, _ connections: Int) -> ConnectionShares {
+        let forAll = connections - Swift.max(1, connections / 3)
+        return ConnectionShares(
+            ConnectionShare(part, .connections(connections / 2)), ConnectionShare(whole, .connections(forAll)))
+    }
+}

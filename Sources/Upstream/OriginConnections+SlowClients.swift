@@ -1,0 +1,50 @@
+// Slow clients. A response whose client does not read is paused, and occupies its connection. Paused responses are given up if they keep
+// other requests waiting.
+
+import Figures
+import Reactor
+
+extension OriginConnections {
+    /// Minimum pause before a response is given up for the requests of one share, in milliseconds. Downloads over slow networks pause often,
+    /// but not for long.
+    private static let minimumPause: Int64 = 1_000
+
+    func noteHeldBack(_ transfer: Transfer) {
+        heldBack.append((transfer, client.coarseNow))
+        giveUpSlowest()
+    }
+
+    func noteResumed(_ transfer: Transfer) { heldBack.removeAll { $0.transfer === transfer } }
+
+    /// Ends paused responses if requests wait and such responses hold more than half of the connections. Otherwise clients that hardly
+    /// read could block all others.
+    func giveUpSlowest() {
+        guard heldBack.count > settings.maximumConnections / 2 else { return }
+        loop.atEndOfBatch { [self] in
+            while !isClosed, heldBack.count > settings.maximumConnections / 2, !waiting.isReadyEmpty, !hasCapacity {
+                giveUp(heldBack.removeFirst().transfer)
+            }
+        }
+    }
+
+    /// Ends the longest paused response of each share that keeps requests waiting, if paused responses hold more than half of the share's
+    /// connections. A request that waits only for requests of its own client ends none.
+    func giveUpSlowestOfShares(at now: Int64) {
+        guard waitingCount > 0, let longest = heldBack.first, now - longest.since >= Self.minimumPause else { return }
+        let blocking = waiting.blockingShares
+        var paused: [ConnectionShare.Name: (first: Transfer, since: Int64, count: Int)] = [:]
+        for (transfer, since) in heldBack {
+            for share in transfer.request.shares where blocking.contains(share.name) {
+                paused[share.name, default: (transfer, since, 0)].count += 1
+            }
+        }
+        for (name, slow) in paused where slow.count > waiting.held(by: name) / 2 && now - slow.since >= Self.minimumPause {
+            giveUp(slow.first)
+        }
+    }
+
+    private func giveUp(_ slow: Transfer) {
+        client.counters[.upstreamSlowGivenUp] += 1
+        slow.giveUp(.connectionLimitReached)
+    }
+}
