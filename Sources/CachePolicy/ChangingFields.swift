@@ -96,7 +96,7 @@ public struct ChangingFields: Sendable {
         }
         guard !field.hasRepeated, !field.clients.values.contains(where: \.isSteady) else { return false }
         let doubterCount = field.clients.values.count { $0.run > 1 && $0.values.count == 1 }
-        return field.witnesses.count >= max(Self.witnessCount, doubterCount * Self.witnessesPerDoubter)
+        return field.witnesses.count >= min(Self.clientLimit, max(Self.witnessCount, doubterCount * Self.witnessesPerDoubter))
     }
 
     /// Removes the least recently sent field of the client that introduced the most fields, if `nameLimit` is reached.

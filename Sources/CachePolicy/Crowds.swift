@@ -149,12 +149,17 @@ public struct Crowds<Note: Sendable>: Sendable {
     public mutating func odd(
         _ surprise: Surprise, _ target: UInt64, by witness: UInt64, isEvidence: Bool = true, now: Int64
     ) -> (isReplaced: Bool, notes: [Note]) {
-        if case .page = surprise {} else if !isEvidence { return (isOpen(surprise, for: witness, now), []) }
         let index = index(of: target, now)
+        let isPage = if case .page = surprise { true } else { false }
+        if !isPage, !isEvidence {
+            let slot = slots[index]
+            let isIntended = slot.target == target && slot.surprise == surprise && now - slot.since >= longest
+            return (!isIntended && isOpen(surprise, for: witness, now), [])
+        }
         let isNew = turn(index, surprise, target, by: witness, now)
         let isOverdue = now - slots[index].since >= longest
         if isOverdue { slots[index].since = .min / 2 }
-        if case .page = surprise { return (!isOverdue, []) }
+        if isPage { return (!isOverdue, []) }
         let notes = isNew ? openIfFull(surprise, by: witness, now) : []
         return (!isOverdue && isOpen(surprise, for: witness, now), notes)
     }

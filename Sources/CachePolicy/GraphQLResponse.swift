@@ -10,7 +10,7 @@ public enum GraphQLResponse {
     public static func isError(_ content: Span<UInt8>) -> Bool {
         // The depth of a result's members, which is 2 in an array of results.
         var (depth, level, member) = (0, 1, [UInt8]())
-        // Whether any result has errors, whether the current one has none, and whether there is anything but errors.
+        // Whether any result has errors, whether the current one has none, and whether any has data.
         var (hasErrors, hasNone, hasOther) = (false, true, false)
         JSONWalk.through(content) { token, meaning in
             switch token {

@@ -73,7 +73,7 @@ public enum LastGood {
         case _ where strictness == .strict: return nil
         case let status where isServerFailure(status): return .serverError
         case 429: return .rateLimited
-        // Also an intended response: queues and long polls report in this way that there is nothing new.
+        // May be intended: queues and long polls use it for "nothing new".
         case 204, 205: return nil
         case 206, 304: return .unexpectedStatus
         // An unknown coding that was not requested, and that the stored response does not have.

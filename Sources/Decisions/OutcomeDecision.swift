@@ -202,8 +202,9 @@ extension OutcomeFacts {
     }
 
     private func share() -> OutcomeDecision<Response> {
-        // The fetch of a request for another representation may have replaced the response.
-        guard let current = stored.current, stored.isSelected else { return .fetchAlone }
+        guard let current = stored.current else { return .fetchAlone }
+        // The fetch of a request for another representation may have replaced the response. If it is unchanged, the flight confirmed it.
+        guard stored.isSelected || isUnchanged else { return hasWaited ? .fetchAlone : .fetchAgain(isLast: true) }
         // Under `strict`, requests share a response only if each may be served from the store without validation (RFC 9111 §4).
         if strictness == .strict, case .validate = Reuse.decide(current.metadata, directives, now: now) { return .fetchAlone }
         return .serveCollapsed(current.response, age: Freshness.currentAge(of: current.metadata, now: now))

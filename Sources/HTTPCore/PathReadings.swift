@@ -17,7 +17,7 @@ public struct PathReadings: Sendable {
     /// Maximum number of readings. Paths of legitimate clients have one to six.
     public static let limit = 16
     /// Maximum number of bytes that all steps together may read. Bounds the work for a long path, because several tables read each path.
-    static let workLimitBytes = 24 << 10
+    static let workLimitBytes = 64 << 10
 
     /// nil if the path has a single reading, namely itself.
     /// - Parameter target: path and query.
@@ -62,8 +62,19 @@ public struct PathReadings: Sendable {
                 if !isIncomplete { found.append(made) }
             }
         }
-        mayLeaveRoot = mayLeaveRoot || isIncomplete
+        if isIncomplete { mayLeaveRoot = mayLeaveRoot || isOpaque || Self.hasDots(path) }
         return found
+    }
+
+    /// Whether a path has two dots in succession, plain or encoded. Otherwise no reading leads above the root.
+    private static func hasDots(_ path: [UInt8]) -> Bool {
+        var (dots, index) = (0, 0)
+        while index < path.count, dots < 2 {
+            let isEncoded = path.encodedByte(at: index) == UInt8(ascii: ".")
+            dots = isEncoded || path[index] == UInt8(ascii: ".") ? dots + 1 : 0
+            index += isEncoded ? 3 : 1
+        }
+        return dots == 2
     }
 
     /// Splits a path into percent-decoded segments. A trailing slash results in an empty last segment.

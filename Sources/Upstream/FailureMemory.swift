@@ -128,7 +128,8 @@ public struct FailureMemory: Sendable {
         return isCheckDue ? .due : .notYet(max(row.timeToCheck(interval, now: now), interval / 8))
     }
 
-    /// Whether the request is in a scope that fails for its client. All such requests share a limited part of the connections.
+    /// Whether the request is in a scope that fails for its client, without regard to doubt. All such requests share a limited part of the
+    /// connections.
     public func isFailing(_ scopes: borrowing RequestScopes) -> Bool {
         failing(scopes, keys[scopes.key], witness(of: scopes), .max) != nil
     }

@@ -361,8 +361,8 @@ struct KeyScope: Sendable {
     private var successes = 0
     private(set) var pauses: [Pause] = []
     var slowness: Slowness?
-    /// Time until which failures affect no other client, and the duration of this doubt, which doubles each time. A success while the key
-    /// failed shows that the requests of some clients may be the cause.
+    /// Time until which only failures of a single client count, for that client, and the duration of this doubt, which doubles each time. A
+    /// success while the key failed shows that the requests of some clients may be the cause.
     private var doubtedUntil = Int64.min
     private var doubt: Int64 = 0
 

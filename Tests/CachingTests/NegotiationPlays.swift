@@ -96,6 +96,27 @@ struct NegotiationPlays {
         #expect(requests.count == requests.count { $0["If-Modified-Since"] != nil } + 1)
     }
 
+    @Test("a flight that confirms the response of a request with other values serves its followers", arguments: ["ETag: \"1\"", "X: 1"])
+    func confirmed(sent: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", [sent])] })
+        _ = try play.get("/a", [("Accept", Self.values[0])])
+        for round in 1...2 {
+            let gate = Gate()
+            play.origin.react { request in
+                [.pass(gate), request["If-None-Match"] == nil ? .json("1", [sent]) : .send("HTTP/1.1 304 Not Modified\r\n\(sent)\r\n\r\n")]
+            }
+            let clients = try (0..<4).map { _ in
+                let client = try play.client()
+                client.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept: \(Self.values[1])\r\n\r\n")
+                return client
+            }
+            #expect(try play.waitFor("cistern_collapsed_waiting", 3))
+            gate.open()
+            for client in clients { #expect(client.readResponse()?.text == "1") }
+            #expect(play.origin.requests.count == 1 + round)
+        }
+    }
+
     @Test("a slow upstream is given more time if only another representation is stored; a failing one is not", arguments: fields)
     func slow(field: String) throws {
         let gate = Gate()

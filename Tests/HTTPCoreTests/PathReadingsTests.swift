@@ -75,5 +75,12 @@ struct PathReadingsTests {
         }
         let odd = try #require(PathReadings(Array("/a%2f..\\..;x//%2e%2e/b;c/../d%5c../e".utf8)[...]))
         #expect(odd.isIncomplete && odd.mayLeaveRoot)
+        for (start, count, isIncomplete, mayLeaveRoot) in [
+            ("/img/https%3A%2F%2Fa.example/", 1_500, false, false), ("/img/https%3A%2F%2Fa.example/", 8_000, true, false),
+            ("/img/%2F.%2e", 8_000, true, true), ("/img/%252F", 8_000, true, true),
+        ] {
+            let long = try #require(PathReadings(Array((start + String(repeating: "x", count: count)).utf8)[...]))
+            #expect(long.isIncomplete == isIncomplete && long.mayLeaveRoot == mayLeaveRoot, "\(start) \(count)")
+        }
     }
 }

@@ -95,13 +95,12 @@ final class UpstreamRequests {
         if let found, found.metadata.flags.contains(.ofOtherOrigin) {
             Validation.removeConditions(from: &fields)
         } else if let found, method.isSafe {
-            let isSelected =
-                found.withHead { Validation.hasStrongTag(found.metadata, head: $0) }
-                || ResponseCache.isSelected(found, by: head.fields)
-            if isSelected {
-                found.withHead { Validation.addConditions(to: &fields, stored: found.metadata, head: $0) }
-            } else {
-                Validation.removeConditions(from: &fields)
+            found.withHead { stored in
+                if Validation.hasStrongTag(found.metadata, head: stored) || ResponseCache.isSelected(found, by: head.fields) {
+                    Validation.addConditions(to: &fields, stored: found.metadata, head: stored)
+                } else {
+                    Validation.removeConditions(from: &fields)
+                }
             }
         } else if found != nil {
             // The response to a POST with a failed precondition is 412 (RFC 9110 §13.1.2).

@@ -446,6 +446,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     private func stop() {
+        if held?.isUnjudged == true, let response { _ = invalidate(after: response) }
         slot = nil
         receiver = nil
         endSpan(isAbandoned: true)
