@@ -113,6 +113,8 @@ public struct OutcomeFacts<Response: AnyObject> {
     public var hasWaited = false
     /// Whether the awaited fetch belonged to another client. Its failure does not imply that this request fails.
     public var isOfAnotherClient = false
+    /// Order of the awaited fetch.
+    public var flightOrder = SentOrder.unknown
     /// Why the request bypasses the store; nil if it was looked up.
     public var bypass: BypassReason?
     public var stored = StoredNow<Response>()
@@ -203,8 +205,9 @@ extension OutcomeFacts {
 
     private func share() -> OutcomeDecision<Response> {
         guard let current = stored.current else { return .fetchAlone }
-        // The fetch of a request for another representation may have replaced the response. If it is unchanged, the flight confirmed it.
-        guard stored.isSelected || isUnchanged else { return hasWaited ? .fetchAlone : .fetchAgain(isLast: true) }
+        // A later fetch, for another representation, may have replaced the response that the flight stored or confirmed.
+        let isOfFlight = flightOrder != .unknown && !current.metadata.order.follows(flightOrder)
+        guard isOfFlight || stored.isSelected else { return hasWaited ? .fetchAlone : .fetchAgain(isLast: true) }
         // Under `strict`, requests share a response only if each may be served from the store without validation (RFC 9111 §4).
         if strictness == .strict, case .validate = Reuse.decide(current.metadata, directives, now: now) { return .fetchAlone }
         return .serveCollapsed(current.response, age: Freshness.currentAge(of: current.metadata, now: now))

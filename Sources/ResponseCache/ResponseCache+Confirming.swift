@@ -61,11 +61,10 @@ extension ResponseCache {
         guard let base = base(of: found, confirmedBy: response, recency, for: request) else { return (.outdated, false) }
         let isUnchanged = base.metadata.order == found.metadata.order && base.metadata.flags == found.metadata.flags
         let isFound = isUnchanged && base.key == found.key && base.head.elementsEqual(found.head)
-        guard var fresh = isFound ? head : freshened(base, by: response, recency, for: request.head),
+        guard let fresh = isFound ? head : freshened(base, by: response, recency, for: request.head),
             mayKeep(fresh, response, for: request)
         else { return (.unshareable, false) }
         if let change = recordChange(fresh.metadata, fresh.bytes, confirming: base) { return (.stored, isFound && change == .times) }
-        fresh.metadata.negotiation = RequestLikeness.negotiation(of: request.head.fields)
         return (write(base, fresh, for: request, recency, now: now) == .outdated ? .outdated : .stored, false)
     }
 
@@ -152,7 +151,7 @@ extension ResponseCache {
     /// An updated head with its metadata.
     private struct FreshHead {
         let bytes: [UInt8]
-        var metadata: StoredMetadata
+        let metadata: StoredMetadata
         /// `bytes`, parsed once.
         let response: ResponseHead
     }

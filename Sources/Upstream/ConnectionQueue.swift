@@ -31,6 +31,14 @@ public struct ConnectionShare: Hashable, Sendable {
             case .streamedContent, .family, .failing, .streams, .separatedRequests, .client: false
             }
         }
+
+        /// Whether each client has a part of the share.
+        var isDivided: Bool {
+            switch self {
+            case .streamedContent, .family, .streams: true
+            case .failing, .separatedRequests, .client, .clientInFamily, .clientStreamedContent, .clientStreams: false
+            }
+        }
     }
 
     public enum Limit: Hashable, Sendable {
@@ -159,9 +167,9 @@ struct ConnectionQueue<Element> {
         guard count < (isBackground ? limit / 2 : limit) else { return false }
         guard !isHeldBack(wanted) || heldBack < max(1, limit * 3 / 4) else { return false }
         // The part of one client must not fill the queue of a share.
-        let isDivided = wanted.contains { $0.name.isPart }
+        let hasParts = wanted.contains { $0.name.isPart }
         return wanted.allSatisfy {
-            shares[$0.name]?.waiting ?? 0 < max(1, isDivided && !$0.name.isPart ? limit * 3 / 4 : limit / 2)
+            shares[$0.name]?.waiting ?? 0 < max(1, hasParts && $0.name.isDivided ? limit * 3 / 4 : limit / 2)
         }
     }
 
@@ -237,7 +245,14 @@ struct ConnectionQueue<Element> {
 
     private func isHeldBack(_ wanted: ConnectionShares) -> Bool { wanted.contains { !hasCapacity($0) } }
 
-    func hasCapacity(_ share: ConnectionShare) -> Bool { shares[share.name].map { hasCapacity(share, $0) } ?? true }
+    func hasCapacity(_ share: ConnectionShare) -> Bool {
+        switch share.limit {
+        case .connections, .free: break
+        // While less than half of the connections are used, such shares are never full, and need no look-up.
+        case .twiceFree, .part: if 2 * running < connections { return true }
+        }
+        return shares[share.name].map { hasCapacity(share, $0) } ?? true
+    }
 
     private func hasCapacity(_ share: ConnectionShare, _ known: Share) -> Bool {
         switch share.limit {

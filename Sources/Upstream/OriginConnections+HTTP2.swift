@@ -47,7 +47,8 @@ extension OriginConnections {
         let fitting = multiplexed.first { isFitting($0, for: transfer) }
         let any = multiplexed.first { $0.hasCapacity && !$0.isApart }
         let unused = multiplexed.first { $0.isUnused }
-        let joined = fitting == nil ? joinable(for: mayMake ? transfer : nil) : nil
+        // Without a new connection, content waits for window on any one. `hasCapacityInHTTP2` must then be true as well.
+        let joined = fitting == nil ? joinable(for: mayMake && !isHeld ? transfer : nil) : nil
         let choice = ConnectionChoice(
             hasStream: fitting != nil, hasAnyStream: any != nil, hasKept: !idle.isEmpty && !transfer.needsNewConnection,
             mayJoin: joined != nil, mayMake: mayMake && !isHeld, hasUnused: (unused != nil && !isHeld) || !idle.isEmpty

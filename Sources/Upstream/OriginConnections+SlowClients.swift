@@ -5,9 +5,9 @@ import Figures
 import Reactor
 
 extension OriginConnections {
-    /// Minimum pause before a response is given up for the requests of one share, in milliseconds. Downloads over slow networks pause often,
-    /// but not for long.
-    private static let minimumPause: Int64 = 1_000
+    /// Minimum pause before a response is given up for the requests of one share, in milliseconds. A pause ends when the client has taken
+    /// about 192 KiB, so downloads over slow networks pause for seconds.
+    private static let minimumPause: Int64 = 10_000
 
     func noteHeldBack(_ transfer: Transfer) {
         heldBack.append((transfer, client.coarseNow))

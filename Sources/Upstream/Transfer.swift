@@ -103,7 +103,9 @@ public final class Transfer {
     public var isQueued: Bool { progress.state == .queued }
     /// Whether the transfer waits for other requests of its client, while requests of other clients may be served.
     public var waitsForOwnClient: Bool {
-        isQueued && request.shares.contains { $0.name.isPart && connections?.waiting.hasCapacity($0) == false }
+        guard isQueued, let waiting = connections?.waiting else { return false }
+        return request.shares.contains { $0.name.isPart && !waiting.hasCapacity($0) }
+            && request.shares.allSatisfy { $0.name.isPart || waiting.hasCapacity($0) }
     }
 
     /// Adds content of the request. Returns false if the flow should pause until `transferDrained`.

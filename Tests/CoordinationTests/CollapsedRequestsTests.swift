@@ -31,7 +31,7 @@ struct CollapsedRequestsTests {
 
         var flight: Flight? { last.withLock { $0 } }
 
-        func flightEnded(_ outcome: FlightOutcome, isOwn: Bool) {
+        func flightEnded(_ outcome: FlightOutcome, isOwn: Bool, order: SentOrder) {
             outcomes.withLock { $0.append("\(outcome)\(isOwn ? "" : " of another")") }
         }
 

@@ -41,7 +41,7 @@ final class ModelCrowd {
         init(_ number: Int, _ node: Int, _ arrival: Int64) { (self.number, self.node, self.arrival) = (number, node, arrival) }
 
         var clientNumber: UInt64 { 1 }
-        func flightEnded(_ outcome: FlightOutcome, isOwn: Bool) { self.outcome = outcome }
+        func flightEnded(_ outcome: FlightOutcome, isOwn: Bool, order: SentOrder) { self.outcome = outcome }
     }
 
     private final class Stored {}

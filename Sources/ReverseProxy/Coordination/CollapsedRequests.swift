@@ -2,6 +2,7 @@
 // requests, on any shard, follow: they are woken when the leader's fetch ends. After a failure, or a response that could not be shared,
 // requests for the key are sent separately for ten times the fetch's duration.
 
+import CachePolicy
 import Decisions
 import HTTPCore
 import Reactor
@@ -10,7 +11,7 @@ import Reactor
 public protocol FlightFollower: AnyObject, Sendable {
     /// Called on the leader's thread.
     /// - Parameter isOwn: whether leader and follower are requests of one client.
-    func flightEnded(_ outcome: FlightOutcome, isOwn: Bool)
+    func flightEnded(_ outcome: FlightOutcome, isOwn: Bool, order: SentOrder)
     /// Number that represents the client's address.
     var clientNumber: UInt64 { get }
     /// Span of this request; `none` if it is not recorded.
@@ -205,13 +206,16 @@ public final class CollapsedRequests: Sendable {
     ///   - client: client of the leader's request.
     ///   - isRemembered: false if the next requests for the key may wait again.
     ///   - isRemembered: false if the next requests for the key may wait again.
-    public func end(_ flight: Flight, _ outcome: FlightOutcome, by client: UInt64 = 0, now: Int64, isRemembered: Bool = true) {
+    public func end(
+        _ flight: Flight, _ outcome: FlightOutcome, by client: UInt64 = 0, order: SentOrder = .unknown, now: Int64,
+        isRemembered: Bool = true
+    ) {
         let followers = state.withLock { state in
             let upstream = now - (state.flights[flight.number]?.ledSince ?? now)
             state.note(outcome, of: flight.key, upstream: upstream, by: client, now: now, isRemembered: isRemembered)
             if state.joined[flight.key] == flight.number { state.joined[flight.key] = nil }
             return state.flights.removeValue(forKey: flight.number)?.followers ?? [:]
         }
-        for follower in followers.values { follower.flightEnded(outcome, isOwn: follower.clientNumber == client) }
+        for follower in followers.values { follower.flightEnded(outcome, isOwn: follower.clientNumber == client, order: order) }
     }
 }

@@ -40,6 +40,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private var waitEnd: Int64?
     /// Whether the last awaited fetch belonged to another client.
     private var hasWaitedForAnother = false
+    /// Order of the fetch that was awaited last.
+    private var flightOrder = SentOrder.unknown
     var record: ExchangeRecord
     /// Compression of a streamed response; nil if it is forwarded unchanged.
     var coding: PassedCoding?
@@ -154,9 +156,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     var clientNumber: UInt64 { request.scopes.client }
 
-    func flightEnded(_ outcome: FlightOutcome, isOwn: Bool) {
+    func flightEnded(_ outcome: FlightOutcome, isOwn: Bool, order: SentOrder) {
         context.loop.execute {
-            self.hasWaitedForAnother = !isOwn
+            (self.hasWaitedForAnother, self.flightOrder) = (!isOwn, order)
             // The flight may belong to another target, which has a separate lease.
             if outcome != .abandoned { self.context.coordination.endLease(of: self.request.fetchTarget) }
             self.handle(.flightEnded(outcome))
@@ -271,7 +273,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
         var facts = OutcomeFacts<FoundResponse>(
             request.directives, request.mode, strictness: context.rules.strictness, now: context.loop.now)
-        (facts.hasWaited, facts.isOfAnotherClient) = (machine.hasWaited, hasWaitedForAnother)
+        (facts.hasWaited, facts.isOfAnotherClient, facts.flightOrder) = (machine.hasWaited, hasWaitedForAnother, flightOrder)
         facts.staleFor = context.rules.staleFor(request.route)
         facts.bypass = request.record.reasons.bypass
         if ending.dependsOnStore, let cache = context.cache {

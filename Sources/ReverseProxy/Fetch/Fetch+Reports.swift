@@ -72,7 +72,7 @@ extension Fetch {
         // If there is a stored response, the failure memory applies, and no wait exceeds the soft deadline.
         let isRemembered = outcome == .unshareable || subject.found == nil
         if let flight = flight.take() {
-            collapsed.end(flight, outcome, by: client, now: clock, isRemembered: isRemembered)
+            collapsed.end(flight, outcome, by: client, order: recency.order, now: clock, isRemembered: isRemembered)
         } else if let fetchTarget = subject.fetchTarget, fetchTarget.sharing != .none {
             collapsed.note(outcome, of: fetchTarget.flight, upstream: clock - began, by: client, now: clock, isRemembered: isRemembered)
         }
