@@ -18,6 +18,7 @@
 // clients is excluded. They saw a twentieth of their targets turn odd, and either ten of them, or more than half of those requested since
 // the first turned. If only one client sends requests, the crowd applies to that client alone.
 // For redirects, two targets that lead to one address suffice. A redirect to a login or error page needs no crowd.
+// A request unlike the one that fetched the stored response changes no state; an open crowd applies to it.
 
 /// Kind of an unexpected response for a target with a stored response.
 public enum Surprise: Sendable, Hashable {

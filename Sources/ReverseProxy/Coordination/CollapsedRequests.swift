@@ -10,7 +10,9 @@ import Reactor
 /// A request that may wait for the fetch of another request.
 public protocol FlightFollower: AnyObject, Sendable {
     /// Called on the leader's thread.
-    /// - Parameter isOwn: whether leader and follower are requests of one client.
+    /// - Parameters:
+    ///   - isOwn: whether leader and follower are requests of one client.
+    ///   - order: order of the leader's fetch.
     func flightEnded(_ outcome: FlightOutcome, isOwn: Bool, order: SentOrder)
     /// Number that represents the client's address.
     var clientNumber: UInt64 { get }
@@ -204,7 +206,7 @@ public final class CollapsedRequests: Sendable {
     /// Ends a flight, when a leader's fetch has ended or its response turns out not to be shareable.
     /// - Parameters:
     ///   - client: client of the leader's request.
-    ///   - isRemembered: false if the next requests for the key may wait again.
+    ///   - order: order of the leader's fetch.
     ///   - isRemembered: false if the next requests for the key may wait again.
     public func end(
         _ flight: Flight, _ outcome: FlightOutcome, by client: UInt64 = 0, order: SentOrder = .unknown, now: Int64,
