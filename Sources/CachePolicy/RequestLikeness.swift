@@ -47,6 +47,11 @@ public enum RequestLikeness {
         return max(1, ContentHash.number(of: bytes.span))
     }
 
+    /// Returns whether the stored response was fetched by a request with equal fields, or by an unknown one.
+    public static func isNegotiated(_ stored: StoredMetadata, by request: Fields) -> Bool {
+        stored.negotiation == 0 || stored.negotiation == negotiation(of: request)
+    }
+
     private static let locationFields = Set(WellKnownNames.locationFields.map { ByteKey(Array($0.utf8)) })
     private static let locationInitials = Set(WellKnownNames.locationFields.compactMap(\.utf8.first))
 

@@ -24,8 +24,7 @@ extension ResponseCache {
     ) -> Bool {
         if gone == nil, surprise == .notFound || surprise == .forbidden { return false }
         guard request.keys.unknownFields?.isOtherSpelling != true else { return false }
-        let stored = found.metadata.negotiation
-        let isEvidence = stored == 0 || stored == RequestLikeness.negotiation(of: request.head.fields)
+        let isEvidence = RequestLikeness.isNegotiated(found.metadata, by: request.head.fields)
         let (isReplaced, notes) = state.surprises.odd(surprise, found.key, by: witness, isEvidence: isEvidence, now: time.monotonic)
         for note in notes { gone?.lift(note) }
         if isReplaced, surprise == .notFound { gone?.count(.disbelieved) }

@@ -301,11 +301,10 @@ public final class ResponseCache: @unchecked Sendable {
     }
 
     /// Returns whether the upstream is expected to select the stored representation for this request: the response declares for which
-    /// requests it may be used, or the request that fetched it had equal fields or is unknown. Otherwise the request may be for another
-    /// representation, also if the upstream gives both the same weak entity tag or Last-Modified.
+    /// requests it may be used, or it was fetched by a request with equal fields. Other representations may have an equal weak entity tag or
+    /// Last-Modified.
     public static func isSelected(_ found: FoundResponse, by request: Fields) -> Bool {
-        let negotiation = found.metadata.negotiation
-        return found.metadata.flags.contains(.forAllFields) || negotiation == 0 || negotiation == RequestLikeness.negotiation(of: request)
+        found.metadata.flags.contains(.forAllFields) || RequestLikeness.isNegotiated(found.metadata, by: request)
     }
 
     private func isAlike(_ stored: StoredMetadata, _ request: RequestHead, _ keys: TargetKeys) -> Bool {

@@ -49,7 +49,7 @@ public struct ConnectionShare: Hashable, Sendable {
         /// At most twice as many connections as remain free, and never the last free one.
         case twiceFree
         /// The part of one client in a share with the limit `twiceFree`. Part and share together hold at most twice as many connections as
-        /// remain free. A share with a single client thus gets half of the connections, and further clients always get some of the rest.
+        /// remain free. A single client thus gets half of the connections, and a second client still finds a free one.
         case part(of: Name)
 
         var isOfFree: Bool { if case .connections = self { false } else { true } }

@@ -1,6 +1,6 @@
-// Shares that are divided among clients. One client of a share gets at most half of the connections, as many as a share without parts. All
-// clients together get more than one of them, so that a client whose requests end late does not exclude others from the share. Clients
-// with one number, such as all clients of a Unix socket, count as one.
+// Shares that are divided among clients. One client gets at most half of the connections, and all clients of a share get about two thirds.
+// So a client with slow requests does not exclude others from the share. Clients with one number, such as all clients of a Unix socket,
+// count as one.
 
 extension ConnectionShares {
     /// Requests of one client for one path family.

@@ -13,7 +13,7 @@ struct ContentWindow {
 
     /// Window of a new connection (RFC 9113 §6.9.2).
     static let initialBytes = 65_535
-    /// Counts as the length of content whose length is unknown, or longer. It exceeds every window.
+    /// Upper limit of a content length, and the value for an unknown length. It exceeds every window.
     static let longest = Int.max / 1_024
 
     init(unsent: Int = 0) { self.unsent = unsent }

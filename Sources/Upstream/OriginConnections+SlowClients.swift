@@ -1,5 +1,5 @@
-// Slow clients. A response whose client does not read is paused, and occupies its connection. Paused responses are given up if they keep
-// other requests waiting.
+// Ends responses of slow clients. If a client does not read, its response is paused and still occupies an upstream connection. Paused
+// responses are ended when other requests wait for a connection.
 
 import Figures
 import Reactor

@@ -186,7 +186,7 @@ public final class Transfer {
     /// limited.
     public func forwards(_ isForwarded: Bool) {
         client.loop.assertOnLoop()
-        note(.forwards(isForwarded))
+        progress.isForwarded = isForwarded
     }
 
     var isStream: Bool { progress.isStream }

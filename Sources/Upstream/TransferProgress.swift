@@ -44,8 +44,6 @@ struct TransferProgress {
         case informationalCame
         /// The response with the received head is a stream.
         case streamBegan
-        /// The client receives the content as it arrives, or no longer does.
-        case forwards(Bool)
         case contentCame
         case paused
         case resumed
@@ -66,7 +64,8 @@ struct TransferProgress {
     private(set) var sendings = 0
     /// Start of the total timeout, in milliseconds of the loop's clock: the begin, or the time when the last bytes of the request were sent.
     private var limitedFrom: Int64
-    private var isForwarded = false
+    /// Whether the client receives the content as it arrives.
+    var isForwarded = false
     /// Time of the last progress, in milliseconds of the loop's clock.
     private var movedAt: Int64
 
@@ -81,10 +80,6 @@ struct TransferProgress {
     var needsNewConnection: Bool { sendings > 0 }
 
     mutating func handle(_ event: Event, at now: Int64) -> Action {
-        if case .forwards(let isForwarded) = event {
-            self.isForwarded = isForwarded
-            return .nothing
-        }
         movedAt = now
         switch event {
         case .connectionBegan: state = .connecting
@@ -92,7 +87,6 @@ struct TransferProgress {
             sendings += 1
             state = .requesting(hasHeard: false)
         case .bytesSent: limitedFrom = now
-        case .forwards: break
         case .queuedAgain: state = .queued
         case .headLinesCame: state = .receiving(.steady)
         case .informationalCame: state = .requesting(hasHeard: true)

@@ -22,6 +22,13 @@ struct NegotiationPlays {
         }
     }
 
+    /// Sends a request for `/a` with these field lines over a new connection.
+    private func start(_ play: ProxyPlay, _ lines: String) throws -> TestClient {
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\(lines)\r\n\r\n")
+        return client
+    }
+
     /// Validators that many upstreams give to all representations of a row. The date is long ago.
     static let weak = [["Last-Modified: Sat, 01 Jan 2000 00:00:00 GMT"], ["ETag: W/\"row-7\""]]
 
@@ -46,9 +53,7 @@ struct NegotiationPlays {
         let gate = Gate()
         let play = try ProxyPlay(negotiating(by: field, [], before: gate))
         let clients = try (Self.values + Self.values).map { value in
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\(field): \(value)\r\n\r\n")
-            return (client, value)
+            (try start(play, "\(field): \(value)"), value)
         }
         #expect(try play.waitFor("cistern_upstream_active_requests", 2))
         #expect(try play.waitFor("cistern_collapsed_waiting", 2))
@@ -67,11 +72,7 @@ struct NegotiationPlays {
         play.time.advance(by: .seconds(100))
         let second = Gate()
         play.origin.react { _ in [.pass(second), .json("2", ["Cache-Control: max-age=60"])] }
-        let clients = try Self.values.map { value in
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept: \(value)\r\n\r\n")
-            return client
-        }
+        let clients = try Self.values.map { try start(play, "Accept: \($0)") }
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         second.open()
         for client in clients { #expect(client.readResponse()?.text == "2") }
@@ -83,11 +84,7 @@ struct NegotiationPlays {
         let gate = Gate()
         let play = try ProxyPlay(negotiating(by: "Accept", Self.weak[0], before: gate)) { $0.otherRoute.credentials.areIgnored = true }
         for round in 1...2 {
-            let clients = try (0..<4).map { number in
-                let client = try play.client()
-                client.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Encoding: x\(number)\r\nAuthorization: Bearer \(number)\r\n\r\n")
-                return client
-            }
+            let clients = try (0..<4).map { try start(play, "Accept-Encoding: x\($0)\r\nAuthorization: Bearer \($0)") }
             if round == 1 { #expect(try play.waitFor("cistern_collapsed_waiting", 3)) }
             gate.open()
             for client in clients { #expect(client.readResponse()?.text == "\"-\"") }
@@ -105,11 +102,7 @@ struct NegotiationPlays {
             play.origin.react { request in
                 [.pass(gate), request["If-None-Match"] == nil ? .json("1", [sent]) : .send("HTTP/1.1 304 Not Modified\r\n\(sent)\r\n\r\n")]
             }
-            let clients = try (0..<4).map { _ in
-                let client = try play.client()
-                client.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept: \(Self.values[1])\r\n\r\n")
-                return client
-            }
+            let clients = try (0..<4).map { _ in try start(play, "Accept: \(Self.values[1])") }
             #expect(try play.waitFor("cistern_collapsed_waiting", 3))
             gate.open()
             for client in clients { #expect(client.readResponse()?.text == "1") }
@@ -123,11 +116,7 @@ struct NegotiationPlays {
         let play = try ProxyPlay(negotiating(by: field, [])) { $0.otherRoute.rescueAfter = 500 }
         _ = try play.get("/a", [(field, Self.values[0])])
         play.origin.react { request in [.pass(gate), .json("\"\(request[field] ?? "-")\"")] }
-        let clients = try Self.values.map { value in
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\(field): \(value)\r\n\r\n")
-            return client
-        }
+        let clients = try Self.values.map { try start(play, "\(field): \($0)") }
         #expect(try play.waitFor("cistern_upstream_active_requests", 2))
         play.time.advance(by: .milliseconds(600))
         #expect(clients[0].readResponse()?.text == "\"\(Self.values[0])\"")

@@ -17,7 +17,7 @@ struct SlowClientTests {
         return Asking(origin, way) { $0.maximumConnections = connections }
     }
 
-    /// Starts a download whose client reads nothing, and returns when its content is held back.
+    /// Starts a download of a client that does not read. Returns when the response is paused.
     private func stalled(_ asking: Asking, of client: UInt64, holding count: Int) -> Recorder {
         let recorder = Recorder { transfer, event in if event == 1 { transfer.pause() } }
         let download = asking.ask("GET", "/files/long", shares: .family(1, of: client), recorder: recorder)

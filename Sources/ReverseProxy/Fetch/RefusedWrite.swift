@@ -35,7 +35,8 @@ extension Fetch {
         waitForMarks(transfer)
     }
 
-    /// GraphQL responses begin with their errors. So a response whose first errors fill the examined part counts as refused.
+    /// Returns whether the response refuses the write. GraphQL responses begin with their errors. If errors fill the examined part, the
+    /// rest of the content is not awaited.
     private func isRefusal(_ response: ResponseHead, _ held: HeldResponse) -> Bool {
         if case .failed = held.end { return false }
         let limit = context.rules.examinedAtOnceBytes
