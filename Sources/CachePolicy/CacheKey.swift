@@ -67,7 +67,9 @@ public enum CacheKey {
     }
 
     /// Appends a part preceded by its length, so that different lists of parts have different bytes.
-    public static func appendPart(_ part: [UInt8], to key: inout [UInt8]) {
+    public static func appendPart(_ part: [UInt8], to key: inout [UInt8]) { appendPart(part[...], to: &key) }
+
+    public static func appendPart(_ part: ArraySlice<UInt8>, to key: inout [UInt8]) {
         key.append(littleEndian: UInt32(part.count))
         key += part
     }

@@ -8,15 +8,14 @@ public enum RequestLikeness {
     /// location as CDNs name it, and the hash of the unknown fields.
     /// - Parameter unknownFieldsHash: `TargetKeys.unknownFieldsHash`.
     public static func bytes(of request: Fields, unknownFieldsHash: UInt64) -> [UInt8] {
-        var lines: [(name: [UInt8], value: [UInt8])] = []
-        for index in 0..<request.count {
-            let name = request.name(at: index)
-            guard name.prefix(prefix.utf8CodeUnitCount).equalsIgnoringCase(prefix) else { continue }
-            lines.append((name.map(\.asciiLowercased), Array(request.value(at: index))))
+        var lines: [(name: [UInt8], value: ArraySlice<UInt8>)] = []
+        for entry in request.entries where request.bytes.span.extracting(entry.nameRange).startsIgnoringCase(prefix) {
+            lines.append((request.bytes[entry.nameRange].map(\.asciiLowercased), request.bytes[entry.valueRange]))
         }
         // Lines with equal names keep their order.
-        lines.sort { $0.name.lexicographicallyPrecedes($1.name) }
+        if lines.count > 1 { lines.sort { $0.name.lexicographicallyPrecedes($1.name) } }
         var out: [UInt8] = []
+        out.reserveCapacity(usualBytes)
         out.append(littleEndian: unknownFieldsHash)
         for line in lines {
             CacheKey.appendPart(line.name, to: &out)
@@ -27,15 +26,18 @@ public enum RequestLikeness {
     }
 
     private static let prefix: StaticString = "accept"
+    /// Space for the fields of most requests.
+    private static let usualBytes = 128
 
     /// The fields by which a server selects a representation (RFC 9110 §12.5), apart from Accept-Encoding: Cistern converts codings itself.
     private static let selecting: [KnownField] = [.accept, .acceptCharset, .acceptLanguage]
 
     /// Appends a form of the fields by which a server may select a representation.
     public static func appendNegotiation(of request: Fields, to key: inout [UInt8]) {
+        key.reserveCapacity(key.count + usualBytes)
         for field in selecting where request.contains(field) {
             key.append(field.rawValue)
-            CacheKey.appendPart(request.combined(field) ?? [], to: &key)
+            CacheKey.appendPart(request.only(field) ?? request.combined(field)?[...] ?? [], to: &key)
         }
         appendLocation(of: request, to: &key)
     }
@@ -53,15 +55,15 @@ public enum RequestLikeness {
     }
 
     private static let locationFields = Set(WellKnownNames.locationFields.map { ByteKey(Array($0.utf8)) })
-    private static let locationInitials = Set(WellKnownNames.locationFields.compactMap(\.utf8.first))
+    private static let mayBeginLocation = (0...UInt8.max).map { byte in WellKnownNames.locationFields.contains { $0.utf8.first == byte } }
 
     private static func appendLocation(of request: Fields, to key: inout [UInt8]) {
         for entry in request.entries where entry.known == nil {
-            guard let first = request.bytes[entry.nameRange].first, locationInitials.contains(first.asciiLowercased) else { continue }
+            guard entry.nameLength > 0, mayBeginLocation[Int(request.bytes[Int(entry.nameStart)].asciiLowercased)] else { continue }
             let name = request.bytes[entry.nameRange].map(\.asciiLowercased)
             guard locationFields.contains(ByteKey(name)) else { continue }
             CacheKey.appendPart(name, to: &key)
-            CacheKey.appendPart(Array(request.bytes[entry.valueRange]), to: &key)
+            CacheKey.appendPart(request.bytes[entry.valueRange], to: &key)
         }
     }
 }

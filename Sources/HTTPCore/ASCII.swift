@@ -78,6 +78,8 @@ extension Span where Element == UInt8 {
         guard count == text.utf8CodeUnitCount else { return false }
         return withUnsafeBufferPointer { UnsafeBufferPointer.isSameText($0, UnsafeBufferPointer(start: text.utf8Start, count: count)) }
     }
+
+    public func startsIgnoringCase(_ text: StaticString) -> Bool { extracting(first: text.utf8CodeUnitCount).equalsIgnoringCase(text) }
 }
 
 /// Formats numbers in decimal digits without an intermediate `String`.

@@ -36,6 +36,10 @@ public struct UnshareableTargets: Sendable {
     ///   - client: number of the client that requested the response.
     ///   - now: milliseconds of a monotonic clock.
     public mutating func note(_ target: SeededHash, for milliseconds: Int64, by client: UInt64, now: Int64) {
+        if let entry = entries[target], entry.client == client {
+            entries[target] = Entry(end: now + milliseconds, client: client)
+            return
+        }
         forget(target)
         if entries.count >= Self.limit || counts[client] ?? 0 >= Self.clientLimit { sweep(now) }
         guard entries.count < Self.limit, counts[client] ?? 0 < Self.clientLimit else { return }

@@ -4,7 +4,7 @@ import CachePolicy
 import HTTPCore
 import Identity
 
-public struct RequestKeyMaker {
+public final class RequestKeyMaker {
     /// The API's name in keys.
     let authority: [UInt8]
     /// Whether the cache serves a single user; keys then have no partitions.
@@ -36,7 +36,7 @@ public struct RequestKeyMaker {
     /// Prefix of keys without partition and extra parts, which are the most frequent ones.
     private let plainPrefix: [UInt8]
 
-    public init(_ settings: ResponseCacheSettings) {
+    public convenience init(_ settings: ResponseCacheSettings) {
         self.init(settings, hash: nil) { CacheTime(wall: Timestamp(milliseconds: 0), monotonic: 0) }
     }
 

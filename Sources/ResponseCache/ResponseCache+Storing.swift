@@ -112,11 +112,11 @@ extension ResponseCache {
         if kept.faultOfHead(response) != nil { return .forbidden(.notKept) }
         let policy = policy(for: head)
         // An error that `negative` stores is stored next to a good response, or not at all.
-        if let found, !found.metadata.isNegative, policy.settings.freshness.negativeLifetime(of: response.status, said: nil) != nil {
+        if let found, !found.metadata.isNegative, policy.storesError(response.status) {
             return .forbidden(.status)
         }
         let storable = storable(head, directives, isPartitioned: isPartitioned)
-        let decision = Storing.decide(response, control, to: storable, settings: policy.settings)
+        let decision = policy.decide(response, control, to: storable)
         guard decision == .allowed, let found, head.method != .options else { return decision }
         let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
         return LastGood.obstacle(response, replacing: copy, strictness: strictness).map { .forbidden($0) } ?? .allowed
@@ -163,14 +163,14 @@ extension ResponseCache {
             requestTime: recency.requestTime, responseTime: recency.responseTime)
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = addedVia(response.head, isImported: recency.isImported)
-        var (head, metadata) = StoredHead.make(received, settings: policy.settings)
+        var (head, metadata) = policy.makeHead(received)
         if request.keys.unknownFields?.isOtherSpelling == true { metadata.flags.remove(.forAllFields) }
         metadata.order = recency.order
         metadata.likeness = likeness(of: request.head, request.keys, isForAll: metadata.flags.contains(.forAllFields))
         metadata.negotiation = RequestLikeness.negotiation(of: request.head.fields)
         if recency.isImported { metadata.flags.insert(.imported) }
         let isForAll = settings.credentials.areIgnored(for: request.head)
-        let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: policy.settings)
+        let isShared = policy.isShared(request.head, isPartitioned: request.keys.isPartitioned)
         if !isForAll, response.isAuthorized || isShared { metadata.flags.insert(.authorized) }
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }

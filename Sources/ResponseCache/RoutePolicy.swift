@@ -12,6 +12,23 @@ final class RoutePolicy: Sendable {
         settings.freshness = freshness
         self.settings = settings
     }
+
+    // Methods of this class, because the callers would copy the settings.
+
+    func decide(_ response: ResponseHead, _ control: ResponseCacheControl, to storable: StorableRequest) -> StorageDecision {
+        Storing.decide(response, control, to: storable, settings: settings)
+    }
+
+    func makeHead(_ received: ReceivedResponse) -> (bytes: [UInt8], metadata: StoredMetadata) {
+        StoredHead.make(received, settings: settings)
+    }
+
+    func isShared(_ head: RequestHead, isPartitioned: Bool) -> Bool {
+        Storing.isShared(head, isPartitioned: isPartitioned, settings: settings)
+    }
+
+    /// Whether an error with this status may be stored next to a good response.
+    func storesError(_ status: Status) -> Bool { settings.freshness.negativeLifetime(of: status, said: nil) != nil }
 }
 
 extension RoutePolicy: PathRules {

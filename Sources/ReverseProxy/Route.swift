@@ -97,8 +97,8 @@ public struct Route: Sendable {
     }
 }
 
-/// All routes. The last one is for paths that match no other route.
-public struct Routes: Sendable {
+/// All routes. The last one is for paths that match no other route. A class, so that passing the routes along copies nothing.
+public final class Routes: Sendable {
     public let all: [Route]
     /// Whether all routes permit clients' directives.
     private let allUseClientDirectives: Bool
@@ -141,7 +141,7 @@ public struct Routes: Sendable {
     }
 
     /// Whether a request with this method only reads, so that its response is stored by content. The routes of all readings of its path
-    /// must permit that. A method of `Routes`, because access to a route would copy it.
+    /// must permit that.
     func reads(_ method: Method, _ target: ArraySlice<UInt8>) -> Bool {
         method == .query || indexByPath.holdsForAll(target) { all[$0].methods.contains(method) }
     }

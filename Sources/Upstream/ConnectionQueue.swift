@@ -24,6 +24,16 @@ public struct ConnectionShare: Hashable, Sendable {
         case clientStreamedContent(UInt64)
         case clientStreams(UInt64)
 
+        /// Hashes one number only, because each request looks its shares up several times.
+        public func hash(into hasher: inout Hasher) {
+            switch self {
+            case .family(let number), .client(let number), .clientStreamedContent(let number), .clientStreams(let number):
+                hasher.combine(number)
+            case .clientInFamily(let family, let client): hasher.combine(family &+ client)
+            case .streamedContent, .failing, .streams, .separatedRequests: hasher.combine(UInt64(0))
+            }
+        }
+
         /// Whether the share is one client's part of another share.
         var isPart: Bool {
             switch self {
