@@ -188,7 +188,7 @@ public enum StoredHead {
     public static func redated(_ stored: Span<UInt8>, _ date: Timestamp) -> [UInt8]? {
         guard let range = rangeOfDate(in: stored) else { return nil }
         var head = Array(copying: stored)
-        head.replaceSubrange(range, with: HTTPDate.format(date.seconds))
+        for (index, byte) in zip(range, HTTPDate.format(date.seconds)) { head[index] = byte }
         return head
     }
 

@@ -42,6 +42,12 @@ public struct ByteWriter {
         cursor += DecimalDigits.write(value, to: cursor)
     }
 
+    /// Writes the last two decimal digits.
+    public mutating func put(two value: Int) {
+        put(0x30 + UInt8(truncatingIfNeeded: value / 10 % 10))
+        put(0x30 + UInt8(truncatingIfNeeded: value % 10))
+    }
+
     /// Writes Content-Length (RFC 9110 §8.6).
     public mutating func put(contentLength count: Int) {
         put("Content-Length: ")

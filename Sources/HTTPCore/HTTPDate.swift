@@ -17,22 +17,23 @@ public enum HTTPDate {
         let day = floorDivide(seconds, 86_400)
         let rest = Int(seconds - day * 86_400)
         let date = CivilDate(days: day)
-        var out: [UInt8] = []
-        out.reserveCapacity(length)
-        out.append(days[Int((day % 7 + 7) % 7)])
-        out.append(", ")
-        append(two: date.day, to: &out)
-        out.append(UInt8(ascii: " "))
-        out.append(months[date.month - 1])
-        out.append(UInt8(ascii: " "))
-        append(two: date.year / 100, to: &out)
-        append(two: date.year % 100, to: &out)
-        for (separator, value) in [(" ", rest / 3600), (":", rest / 60 % 60), (":", rest % 60)] as [(StaticString, Int)] {
-            out.append(separator)
-            append(two: value, to: &out)
+        return [UInt8](atMost: length) { out in
+            out.put(days[Int((day % 7 + 7) % 7)])
+            out.put(", ")
+            out.put(two: date.day)
+            out.put(" ")
+            out.put(months[date.month - 1])
+            out.put(" ")
+            out.put(two: date.year / 100)
+            out.put(two: date.year % 100)
+            out.put(" ")
+            out.put(two: rest / 3600)
+            out.put(":")
+            out.put(two: rest / 60 % 60)
+            out.put(":")
+            out.put(two: rest % 60)
+            out.put(" GMT")
         }
-        out.append(" GMT")
-        return out
     }
 
     /// Parses a date to seconds since 1970; nil if it is not a valid HTTP date. Letters may have any case (RFC 9111 §4.2). The day name is
@@ -72,11 +73,6 @@ public enum HTTPDate {
         let current = CivilDate(days: floorDivide(now, 86_400)).year
         let full = current / 100 * 100 + year
         return full > current + 50 ? full - 100 : full
-    }
-
-    private static func append(two value: Int, to out: inout [UInt8]) {
-        out.append(0x30 + UInt8(value / 10 % 10))
-        out.append(0x30 + UInt8(value % 10))
     }
 
     private struct Reader {

@@ -50,7 +50,7 @@ extension ResponseCache {
     }
 
     private static func accepted(by request: Fields) -> UInt64 {
-        let accept = request.combined(.accept) ?? []
+        let accept = request.only(.accept) ?? request.combined(.accept)?[...] ?? []
         return ContentHash.number(of: accept.span)
     }
 
