@@ -45,7 +45,7 @@ public enum Invalidation {
         /// Stored responses are removed, because they predate a change.
         case takesOut
         /// Stored responses become stale and remain. The response may come from a login page or a captive portal, so it is unknown whether
-        /// the upstream received the request. Or the upstream refused the write.
+        /// the upstream received the request. Or the upstream refused the write, or may not know its method.
         case makesStale
     }
 
@@ -56,6 +56,8 @@ public enum Invalidation {
         guard isSuccess(response, to: request.method) else { return .nothing }
         guard settings.strictness == .rescue else { return .takesOut }
         if isRefused { return .makesStale }
+        // Many servers respond to a method that they do not know as to GET, so nothing may have changed.
+        if case .other = request.method { return .makesStale }
         if response.status.isRedirection {
             guard let location = response.fields.first(.location),
                 !Redirection.staysWithin(origin, location, from: request)

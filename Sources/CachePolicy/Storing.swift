@@ -30,6 +30,8 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case contentType = "content_type"
     case contentCoding = "content_coding"
     case tooLarge = "too_large"
+    /// The memory for responses that are received was exhausted.
+    case memoryLimit = "memory_limit"
     case invalidJSON = "invalid_json"
     case empty = "empty"
     case unprovenEnd = "unproven_end"

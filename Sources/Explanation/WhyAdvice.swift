@@ -58,6 +58,7 @@ extension NotStoredReason {
         case .contentType: "responses with this media type are not stored"
         case .contentCoding: "the response has a content coding that cannot be decoded, or must not be decoded because of no-transform"
         case .tooLarge: "the response is too large"
+        case .memoryLimit: "other responses that were being received used all the memory for them, or the client's part of it"
         case .invalidJSON: "the media type is JSON, but the content is not valid JSON"
         case .empty: "the media type is JSON, but the content is empty"
         case .unprovenEnd: "the response may be incomplete: neither its length nor its content shows its end"
@@ -126,7 +127,7 @@ extension NotStoredReason {
         case .noContent: WhyAdvice("cache.store", "any: responses without content are stored too")
         case .contentCoding: WhyAdvice("cache.store", "any: responses are stored in their own content coding")
         case .unreadContent, .tooManyMembers, .requestContent, .changingContent, .connectionUser, .rangeRequest, .preconditions, .partial,
-            .requestNoStore, .varyStar,
+            .requestNoStore, .varyStar, .memoryLimit,
             .invalidJSON, .graphQLError, .empty, .unprovenEnd, .undecodable, .tooDeep,
             .outdated, .stream,
             .notAllowed:

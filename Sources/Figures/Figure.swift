@@ -65,6 +65,8 @@ public enum Figure: Int, CaseIterable, Sendable {
     case unsentLimitBytes
     case heldContentBytes
     case heldContentLimitBytes
+    case heldResponseBytes
+    case heldResponseLimitBytes
     case uploadsDiscarded
     case uploadsCut
     case proxyHeadersRefused
@@ -220,6 +222,12 @@ public enum Figure: Int, CaseIterable, Sendable {
             .gauge, "cistern_request_content_held_bytes",
             "Memory used by buffered request content.", .heldContentBytes),
         .init(.gauge, "cistern_request_content_limit_bytes", "Maximum memory for buffered request content.", .heldContentLimitBytes),
+        .init(
+            .gauge, "cistern_response_content_held_bytes", "Memory used by responses longer than 64 KiB that are being received whole.",
+            .heldResponseBytes),
+        .init(
+            .gauge, "cistern_response_content_limit_bytes", "Maximum memory for responses that are being received whole.",
+            .heldResponseLimitBytes),
         .init(
             .counter, "cistern_uploads_discarded",
             "Requests with content that was still arriving after their response had been sent.", .uploadsDiscarded),

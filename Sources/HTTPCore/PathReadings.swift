@@ -3,7 +3,7 @@
 // `ServedAPIs`). Cache keys and forwarded requests keep the client's spelling.
 
 public struct PathReadings: Sendable {
-    /// The percent-decoded segments of each reading. The first reading resolves nothing.
+    /// The percent-decoded segments of each reading; empty if incomplete. The first reading resolves nothing.
     public private(set) var all: [[[UInt8]]] = []
     /// True if the path has more readings than `limit` or `workLimitBytes` permits. Then every protective rule must be assumed to apply,
     /// and no permissive one.
@@ -18,6 +18,8 @@ public struct PathReadings: Sendable {
     public static let limit = 16
     /// Maximum number of bytes that all steps together may read. Bounds the work for a long path, because several tables read each path.
     static let workLimitBytes = 64 << 10
+    /// Cost of a segment, as a number of bytes.
+    private static let segmentBytes = 16
 
     /// nil if the path has a single reading, namely itself.
     /// - Parameter target: path and query.
@@ -26,7 +28,7 @@ public struct PathReadings: Sendable {
         let path = Array(target.withoutQuery)
         isOpaque = PathDecoding.isOpaque(path)
         let spellings = spellings(of: path)
-        all = spellings.map(Self.segments)
+        if !isIncomplete { all = spellings.map(Self.segments) }
     }
 
     /// Returns whether a target's path contains no byte that servers may read in several ways.
@@ -54,11 +56,12 @@ public struct PathReadings: Sendable {
         while next < found.count, !isIncomplete {
             let spelling = found[next]
             next += 1
-            work += spelling.count * steps.count
+            work += (spelling.count + spelling.count { $0 == UInt8(ascii: "/") } * Self.segmentBytes) * steps.count
+            isIncomplete = work > Self.workLimitBytes
             for step in steps where !isIncomplete {
                 let made = step.apply(to: spelling, leavesRoot: &mayLeaveRoot)
                 guard made != spelling, !found.contains(made) else { continue }
-                isIncomplete = found.count == Self.limit || work > Self.workLimitBytes
+                isIncomplete = found.count == Self.limit
                 if !isIncomplete { found.append(made) }
             }
         }

@@ -32,6 +32,7 @@ public final class ProcessState: Sendable {
     let ownedConnections: AddressBudget
     private let ownedCounts: AddressCounts
     public let content: ContentBudget
+    public let responses: ResponseMemory
     let sentRequests: SentRequests
     /// Identifies this process in Via and Forwarded.
     let instance: String
@@ -59,6 +60,7 @@ public final class ProcessState: Sendable {
         requestsPerAddress = AddressBudget(settings, addresses)
         ownedConnections = AddressBudget(ownedIn: settings, ownedCounts)
         content = ContentBudget(settings.downstream)
+        responses = ResponseMemory(limitBytes: settings.responseMemoryBytes)
         sentRequests = SentRequests()
         (apiIndices, processFaults, peer, identityTables) = (APIIndices(), ProcessFaults(), PeerProcess(), IdentityTables())
         adminRefusals = AdminRefusals()
@@ -72,7 +74,7 @@ public final class ProcessState: Sendable {
     public init(_ settings: ProxySettings, accessLog: AccessLog?, after former: ProcessState) {
         (self.settings, self.accessLog) = (settings, accessLog)
         (recorder, logger, requestLines) = (former.recorder, former.logger, former.requestLines)
-        (connections, content) = (former.connections, former.content)
+        (connections, content, responses) = (former.connections, former.content, former.responses)
         (addresses, ownedCounts) = (former.addresses, former.ownedCounts)
         requestsPerAddress = AddressBudget(settings, addresses)
         ownedConnections = AddressBudget(ownedIn: settings, ownedCounts)

@@ -37,6 +37,8 @@ public struct ProxySettings: Sendable {
     /// Serving mode at the start.
     public var mode = ServingMode.live
     public var content = ContentSettings()
+    /// Maximum memory in bytes for all responses that are being collected (`ResponseMemory`).
+    public var responseMemoryBytes = 512 << 20
     /// Routes for paths with their own settings. The first that matches applies.
     public var routes: [Route] = []
     /// Settings of all other paths.

@@ -319,7 +319,7 @@ public final class ProxyServer: @unchecked Sendable {
 
     /// Process-wide state of all event loops.
     private func addBudgets(to snapshot: inout MetricsSnapshot) {
-        let (budget, content) = (process.connections, process.content)
+        let (budget, content, responses) = (process.connections, process.content, process.responses)
         snapshot.figures[.connectionsLimit] = budget.limit
         snapshot.figures[.connectionsRejected] = budget.rejectedConnections
         snapshot.figures[.connectionsCut] = budget.cut
@@ -327,9 +327,12 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.figures[.unsentLimitBytes] = budget.unsentLimitBytes
         snapshot.figures[.heldContentBytes] = content.heldBytes
         snapshot.figures[.heldContentLimitBytes] = content.rules.totalBytes
+        snapshot.figures[.heldResponseBytes] = responses.heldBytes
+        snapshot.figures[.heldResponseLimitBytes] = responses.limitBytes
         snapshot.limits.note("limits.connections", budget.open, of: budget.limit)
         snapshot.limits.note("limits.unsent", budget.unsentBytes, of: budget.unsentLimitBytes)
         snapshot.limits.note("limits.request_buffers", content.heldBytes, of: content.rules.totalBytes)
+        snapshot.limits.note("responses", responses.heldBytes, of: responses.limitBytes)
         snapshot.limits.note("descriptors", snapshot.process.openDescriptors, of: snapshot.process.maximumDescriptors)
     }
 

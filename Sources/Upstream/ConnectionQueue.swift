@@ -34,11 +34,11 @@ public struct ConnectionShare: Hashable, Sendable {
             }
         }
 
-        /// Whether the share is one client's part of another share.
-        var isPart: Bool {
+        /// Whether the share is for one client.
+        var isOfClient: Bool {
             switch self {
-            case .clientInFamily, .clientStreamedContent, .clientStreams: true
-            case .streamedContent, .family, .failing, .streams, .separatedRequests, .client: false
+            case .client, .clientInFamily, .clientStreamedContent, .clientStreams: true
+            case .streamedContent, .family, .failing, .streams, .separatedRequests: false
             }
         }
 
@@ -61,6 +61,8 @@ public struct ConnectionShare: Hashable, Sendable {
         /// The part of one client in a share with the limit `twiceFree`. Part and share together hold at most twice as many connections as
         /// remain free. A single client thus gets half of the connections, and a second client still finds a free one.
         case part(of: Name)
+        /// Not the last eighth of the connections. It remains for other shares, each of which may always hold one connection of it.
+        case exceptReserve
 
         var isOfFree: Bool { if case .connections = self { false } else { true } }
     }
@@ -74,28 +76,37 @@ public struct ConnectionShare: Hashable, Sendable {
     }
 }
 
-/// The shares that a request names. Usually two, which need no heap allocation.
+/// The shares that a request names. Usually three, which need no heap allocation.
 public struct ConnectionShares: Sendable, RandomAccessCollection, ExpressibleByArrayLiteral {
     private var first: ConnectionShare?
     private var second: ConnectionShare?
+    private var third: ConnectionShare?
     private var others: [ConnectionShare] = []
 
     public init(arrayLiteral shares: ConnectionShare...) { for share in shares { append(share) } }
 
-    public init(_ first: ConnectionShare, _ second: ConnectionShare? = nil) { (self.first, self.second) = (first, second) }
+    public init(_ first: ConnectionShare, _ second: ConnectionShare? = nil, _ third: ConnectionShare? = nil) {
+        (self.first, self.second, self.third) = (first, second, third)
+    }
 
     public var startIndex: Int { 0 }
-    public var endIndex: Int { second != nil ? 2 + others.count : first != nil ? 1 : 0 }
+    public var endIndex: Int { third != nil ? 3 + others.count : second != nil ? 2 : first != nil ? 1 : 0 }
     public subscript(index: Int) -> ConnectionShare {
         switch index {
         case 0: first!
         case 1: second!
-        default: others[index - 2]
+        case 2: third!
+        default: others[index - 3]
         }
     }
 
     public mutating func append(_ share: ConnectionShare) {
-        if first == nil { first = share } else if second == nil { second = share } else { others.append(share) }
+        switch endIndex {
+        case 0: first = share
+        case 1: second = share
+        case 2: third = share
+        default: others.append(share)
+        }
     }
 
     public mutating func append(contentsOf shares: ConnectionShares) { for share in shares { append(share) } }
@@ -166,7 +177,7 @@ struct ConnectionQueue<Element> {
 
     /// Shares of several clients that keep requests waiting, with a limit that depends on the number of free connections.
     var blockingShares: Set<ConnectionShare.Name> {
-        Set(waitingForFree.lazy.map(\.name).filter { !$0.isPart && shares[$0]?.blocked.isWaiting == true })
+        Set(waitingForFree.lazy.map(\.name).filter { !$0.isOfClient && shares[$0]?.blocked.isWaiting == true })
     }
 
     /// Number of connections that requests of the share hold.
@@ -177,7 +188,7 @@ struct ConnectionQueue<Element> {
         guard count < (isBackground ? limit / 2 : limit) else { return false }
         guard !isHeldBack(wanted) || heldBack < max(1, limit * 3 / 4) else { return false }
         // The part of one client must not fill the queue of a share.
-        let hasParts = wanted.contains { $0.name.isPart }
+        let hasParts = wanted.contains { $0.name.isOfClient }
         return wanted.allSatisfy {
             shares[$0.name]?.waiting ?? 0 < max(1, hasParts && $0.name.isDivided ? limit * 3 / 4 : limit / 2)
         }
@@ -259,7 +270,7 @@ struct ConnectionQueue<Element> {
         switch share.limit {
         case .connections, .free: break
         // While less than half of the connections are used, such shares are never full, and need no look-up.
-        case .twiceFree, .part: if 2 * running < connections { return true }
+        case .twiceFree, .part, .exceptReserve: if 2 * running < connections { return true }
         }
         return shares[share.name].map { hasCapacity(share, $0) } ?? true
     }
@@ -270,6 +281,7 @@ struct ConnectionQueue<Element> {
         // A share without a connection waits only for a free connection.
         case .free: known.held == 0 || known.held < connections - running
         case .twiceFree: known.held == 0 || max(2, known.held) < 2 * (connections - running)
+        case .exceptReserve: known.held == 0 || connections - running > (connections + 4) / 8
         case .part(let whole): known.held == 0 || known.held + (shares[whole]?.held ?? 0) < 2 * (connections - running)
         }
     }

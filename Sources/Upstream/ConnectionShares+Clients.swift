@@ -3,10 +3,13 @@
 // count as one.
 
 extension ConnectionShares {
-    /// Requests of one client for one path family.
+    /// Requests of one client for one path family. The last eighth of the connections, and half of the queue, remain for other clients,
+    /// because a client chooses its paths and thus the families.
     public static func family(_ family: UInt64, of client: UInt64) -> ConnectionShares {
         let whole = ConnectionShare(.family(family), .twiceFree)
-        return ConnectionShares(ConnectionShare(.clientInFamily(family, client: client), .part(of: whole.name)), whole)
+        return ConnectionShares(
+            ConnectionShare(.clientInFamily(family, client: client), .part(of: whole.name)), whole,
+            ConnectionShare(.client(client), .exceptReserve))
     }
 
     /// Requests of one client with content that is streamed. Such a request occupies a connection for as long as its client chooses.

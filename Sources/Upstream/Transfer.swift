@@ -104,8 +104,8 @@ public final class Transfer {
     /// Whether the transfer waits for other requests of its client, while requests of other clients may be served.
     public var waitsForOwnClient: Bool {
         guard isQueued, let waiting = connections?.waiting else { return false }
-        return request.shares.contains { $0.name.isPart && !waiting.hasCapacity($0) }
-            && request.shares.allSatisfy { $0.name.isPart || waiting.hasCapacity($0) }
+        return request.shares.contains { $0.name.isOfClient && !waiting.hasCapacity($0) }
+            && request.shares.allSatisfy { $0.name.isOfClient || waiting.hasCapacity($0) }
     }
 
     /// Adds content of the request. Returns false if the flow should pause until `transferDrained`.

@@ -34,6 +34,7 @@ extension ProxySettings {
         apis = settings.apis.map { ProxySettings($0) }
         if shards == 0 { shards = UsableCores.count }
         downstream.limitMemory(to: UsableMemory.bytes)
+        responseMemoryBytes = min(responseMemoryBytes, UsableMemory.bytes / 4)
         downstream.unsentLimitBytes = settings.memory.unsent ?? downstream.unsentLimitBytes
         downstream.requestBuffersBytes = settings.memory.requestBuffers ?? downstream.requestBuffersBytes
         if upstream.failure.recheck == 0 { (upstream.failure.isOn, upstream.failure.recheck) = (false, FailureSettings().recheck) }

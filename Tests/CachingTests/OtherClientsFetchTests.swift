@@ -54,4 +54,26 @@ struct OtherClientsFetchTests {
         #expect(origin.requests.count == 3)
         gate.open()
     }
+
+    @Test("when the fetches of two clients hang, one of a third is sent after twice the time")
+    func hangOfTwo() throws {
+        let gate = Gate()
+        let origin = origin(gate, [.json("0")])
+        let play = try ProxyPlay(origin)
+        _ = try ask(play, [(1, "bad")])
+        #expect(origin.waitForRequests(1))
+        _ = try ask(play, [(2, "bad")])
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        play.time.advance(by: .milliseconds(500))
+        let others = try ask(play, [(3, "3"), (4, "3")])
+        #expect(try play.waitFor("cistern_collapsed_waiting", 3))
+        play.time.advance(by: .milliseconds(500))
+        #expect(origin.waitForRequests(2))
+        play.time.advance(by: .milliseconds(500))
+        #expect(try play.waitFor("cistern_collapsed_waiting", 2))
+        play.time.advance(by: .milliseconds(1_000))
+        #expect(others.compactMap { $0.readResponse()?.text } == ["3", "3"])
+        #expect(origin.requests.count == 3)
+        gate.open()
+    }
 }

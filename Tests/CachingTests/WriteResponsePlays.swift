@@ -35,6 +35,21 @@ struct WriteResponsePlays {
         #expect(try play.metric("cistern_upstream_up") == 1)
     }
 
+    @Test("a successful request with an unknown method makes the response stale, and a write removes it", arguments: ["FROB", "PUT"])
+    func unknownMethod(method: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [Self.good] })
+        for user in ["alice", "bob"] { #expect(try play.get("/a", [("Authorization", user)]).status == 200) }
+        #expect(try play.request(method, "/a", [("Authorization", "eve")]).status == 200)
+        for user in ["alice", "bob"] {
+            #expect(try play.get("/a", [("Authorization", user)])["Cache-Status"]?.contains("; hit") == false)
+            #expect(try play.request(method, "/a").status == 200)
+        }
+        play.origin.down()
+        for user in ["alice", "bob"] {
+            #expect(try play.get("/a", [("Authorization", user)]).status == (method == "FROB" ? 200 : 502))
+        }
+    }
+
     @Test(
         "a write to a target with dot segments invalidates the target that it leads to",
         arguments: ["/x/../a", "/./a", "/x/%2E%2e/a", "/x/.%2e/a", "/../a"])

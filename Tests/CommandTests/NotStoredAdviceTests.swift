@@ -80,8 +80,8 @@ private struct NotStoredWay {
             self.init("GET", [("Authorization", "Bearer a")], ["cache.credential_fields": "cache: {credential_fields: [authorization]}"])
             settings = "cache: {credential_fields: []}"
         case .notAllowed: self.init("OPTIONS", [("Origin", "https://a.test"), ("Access-Control-Request-Method", "PUT")])
-        // Tested with the requests that this reason needs (UnknownFieldTests).
-        case .changingField: return nil
+        // Tested with the requests that these reasons need (UnknownFieldTests, ResponseMemoryPlays).
+        case .changingField, .memoryLimit: return nil
         case .outdated: self.init(meanwhile: "GET", [("Cache-Control", "no-cache")])
         case .invalidated: self.init(meanwhile: "PUT", [], ["routes.invalidates_target": Self.route("invalidates_target: off")])
         case .storeRefused:

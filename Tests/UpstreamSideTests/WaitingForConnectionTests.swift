@@ -77,6 +77,26 @@ struct WaitingForConnectionTests {
         for client in slow + [next] { #expect(client.readResponse()?.status == 200) }
     }
 
+    @Test("slow requests of one client in many directories leave connections and space in the queue for others")
+    func slowRequestsInManyDirectories() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in
+            (request.target.hasSuffix("/slow") ? [.pass(gate)] : []) + [.json("1", ["Cache-Control: no-store"])]
+        }
+        let play = try ProxyPlay(origin) { ($0.upstream.maximumConnections, $0.upstream.queueLimit) = (8, 16) }
+        let slow = try (0..<30).map { number in
+            let client = try play.client(from: "127.0.0.9")
+            client.send("GET /v1/\(number)/slow HTTP/1.1\r\nHost: a\r\n\r\n")
+            return client
+        }
+        #expect(try play.waitFor("cistern_upstream_turned_away_total", 15))
+        #expect(try play.metric(active) == 15 && play.metric(waiting) == 8)
+        for target in ["/v1/items", "/v1/99/slower", "/u"] { #expect(try play.get(target).status == 200) }
+        #expect(try play.request("POST", "/v1/items", content: "1").status == 200)
+        gate.open()
+        #expect(slow.count { $0.readResponse()?.status == 200 } == 15)
+    }
+
     @Test("a half-closed client still gets its second response over the same connection")
     func halfClosedClient() throws {
         let (came, gate) = (Gate(), Gate())

@@ -204,6 +204,7 @@ struct ConnectionQueueTests {
             case .connections(let count): held >= count
             case .free: held > 0 && held >= free
             case .twiceFree: held > 0 && (free < 2 || held >= 2 * free)
+            case .exceptReserve: held > 0 && free <= 2
             case .part(let whole): held > 0 && held + running.count { $0.contains { $0.name == whole } } >= 2 * free
             }
         }
@@ -216,7 +217,7 @@ struct ConnectionQueueTests {
                 for share in Self.fixed where random.isTrue(oneIn: 4) { wanted.append(share) }
                 if random.isTrue() { wanted.append(random.pick(Self.families)) }
                 if random.isTrue() {
-                    wanted.append(contentsOf: .family(200 + UInt64(random.below(2)), of: UInt64(random.below(3))))
+                    wanted.append(contentsOf: .family(200 + UInt64(random.below(8)), of: UInt64(random.below(3))))
                 }
                 waiting.append(Walker(number: number, shares: wanted, place: queue.enter(number, wanted)))
             case 2 where !waiting.isEmpty: queue.leave(waiting.remove(at: random.below(waiting.count)).place)

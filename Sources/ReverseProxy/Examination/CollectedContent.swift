@@ -10,6 +10,8 @@ public struct CollectedContent {
     private var checker = JSONTextChecker()
     /// JSON without a content coding is checked piece by piece, so that the end of a large response does not block the loop.
     private var isChecked = false
+    /// nil for short content, which is not counted.
+    private var memory: ResponseMemoryHold?
 
     public init() {}
 
@@ -30,7 +32,17 @@ public struct CollectedContent {
         if isChecked { _ = checker.consume(piece) }
     }
 
-    public mutating func removeAll() { bytes = [] }
+    /// Reserves memory for another piece.
+    /// - Returns: false if there is not enough memory for responses.
+    mutating func reserve(_ count: Int, in memory: ResponseMemory, for client: UInt64) -> Bool {
+        let count = bytes.count + count
+        guard count > ResponseMemory.uncountedBytes else { return true }
+        let hold = self.memory ?? ResponseMemoryHold(memory, for: client)
+        self.memory = hold
+        return hold.grow(to: count)
+    }
+
+    public mutating func removeAll() { (bytes, memory) = ([], nil) }
 
     /// Verdict on JSON without a content coding; nil if it was not checked.
     public mutating func verdict() -> JSONVerdict? { isChecked ? checker.finish() : nil }

@@ -205,7 +205,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// Maximum wait for another client's fetch alone, if there is no stored response.
     private static let otherClientMilliseconds: Int64 = 1_000
 
-    /// Another client's fetch may be slow because of that client. At `half`, this request is sent as well.
+    /// Another client's fetch may be slow because of that client. At `half`, this request is sent as well, unless one of a further client
+    /// was. That one may be slow too, so this request is sent after another such time.
     private func startTimer(
         _ deadline: Int64, sendingAt half: Int64, _ now: Int64, then event: ExchangeMachine.Event = .softDeadlinePassed
     ) {
@@ -217,7 +218,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             let least = half - now
             let now = context.loop.time.monotonicMilliseconds
             if context.coordination.collapsed.leadToo(flight, self, after: least, now: now) { return handle(.leadsToo) }
-            startTimer(deadline, sendingAt: .min, now, then: event)
+            startTimer(deadline, sendingAt: now + least < deadline ? now + least : .min, now, then: event)
         }
     }
 

@@ -89,9 +89,9 @@ extension Fetch {
     }
 
     func streamBuffered(followedBy content: Span<UInt8>) -> FetchMachine.Event? {
-        let buffered = collected.bytes
+        let (buffered, reason) = (collected.bytes, fits(content.count) ? NotStoredReason.memoryLimit : .tooLarge)
         collected.removeAll()
-        if let unwanted = stream(length: nil, .tooLarge) { return unwanted }
+        if let unwanted = stream(length: nil, reason) { return unwanted }
         receiver?.streamBrought(buffered.span.extracting((forwarded.take() ?? 0)...))
         receiver?.streamBrought(content)
         return nil

@@ -178,9 +178,14 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     func take(_ bytes: Span<UInt8>) {
-        let fits = collected.bytes.count + bytes.count <= context.rules.bufferLimitBytes
+        var isCollected = false
+        if case .collecting = machine.state { isCollected = true }
+        let fits = !isCollected || fits(bytes.count) && collected.reserve(bytes.count, in: context.rules.memory, for: subject.scopes.client)
         handle(.contentArrived(bytes: bytes.count, fits: fits), content: bytes)
     }
+
+    /// Whether another piece of content is within the limit for one response.
+    func fits(_ count: Int) -> Bool { collected.bytes.count + count <= context.rules.bufferLimitBytes }
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         if let held { return end(held, .ended(isDelimited: isDelimited)) }

@@ -53,6 +53,7 @@ struct FetchRules {
     var origin: UpstreamOrigin { api.cacheSettings.upstream }
     /// nil if traffic is not observed.
     var traffic: ObservedTraffic? { api.traffic }
+    var memory: ResponseMemory { api.process.responses }
     var identityTables: [LookedUpIdentities] { api.process.identityTables.all }
     var weakTags: WeakTags { api.weakTags }
 
