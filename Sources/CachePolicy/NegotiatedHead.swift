@@ -1,5 +1,6 @@
 // Builds heads of responses with a content coding that depends on Accept-Encoding, for 200, 206 and 304 (RFC 9110 §8.4, §12.5.5).
 
+import Forwarding
 import HTTPCore
 
 public enum NegotiatedHead {
@@ -54,8 +55,8 @@ public enum NegotiatedHead {
             var start = 0
             if let first = metadata.etag.first, head[first] == 0x22 {
                 out.append(copying: head.extracting(..<first))
-                out.append("W/")
-                start = first
+                EntityTag.appendWeakened(head.extracting(metadata.etag), to: &out)
+                start = metadata.etag.upperBound
             }
             out.append(copying: head.extracting(start..<end))
             out.append("Content-Encoding: ")

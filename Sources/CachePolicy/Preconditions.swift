@@ -1,5 +1,6 @@
 // Evaluates the client's conditional fields against a stored response (RFC 9110 §13, RFC 9111 §4.3.2).
 
+import Forwarding
 import HTTPCore
 
 public enum Preconditions {
@@ -28,13 +29,14 @@ public enum Preconditions {
         return modified <= requestedTime
     }
 
-    /// Weak comparison (RFC 9110 §8.8.3.2): the opaque parts are equal, whether the tags are weak or not.
+    /// Weak comparison (RFC 9110 §8.8.3.2): the opaque parts are equal, whether the tags are weak, also by Cistern, or not.
     public static func weaklyEqual(_ left: ArraySlice<UInt8>, _ right: ArraySlice<UInt8>) -> Bool {
         opaque(left).elementsEqual(opaque(right))
     }
 
     private static func opaque(_ tag: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
-        tag.count >= 2 && tag.first == UInt8(ascii: "W") && tag[tag.startIndex + 1] == UInt8(ascii: "/") ? tag.dropFirst(2) : tag
+        let tag = EntityTag.upstream(tag)
+        return EntityTag.isWeak(tag) ? tag.dropFirst(2) : tag
     }
 
     /// Fields that describe only the content, which the client already has, besides digests.

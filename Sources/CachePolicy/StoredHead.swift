@@ -1,5 +1,6 @@
 // The head of a stored response (RFC 9111 §3.1): selects the stored fields, and serializes them in the form that is sent to clients.
 
+import Forwarding
 import HTTPCore
 
 /// A received response from which a stored response is made.
@@ -111,8 +112,14 @@ public enum StoredHead {
         fields.remove(.contentEncoding)
         fields.remove(named: codedDigests)
         guard let tag = fields.first(.etag), tag.first == 0x22 else { return false }
-        fields.set(.etag, Array("W/".utf8) + tag)
+        setWeakened(tag, in: &fields)
         return true
+    }
+
+    static func setWeakened(_ tag: ArraySlice<UInt8>, in fields: inout Fields) {
+        var weakened: [UInt8] = []
+        EntityTag.appendWeakened(tag.span, to: &weakened)
+        fields.set(.etag, weakened)
     }
 
     private static func serialize(

@@ -1,23 +1,32 @@
 // Validates stored responses (RFC 9111 §4.3), and updates them with the fields of a 304 (§3.2).
 
+import Forwarding
 import HTTPCore
 
 public enum Validation {
     /// Whether the stored response has a strong entity tag, which no other representation of the resource has (RFC 9110 §8.8.1).
     public static func hasStrongTag(_ stored: StoredMetadata, head: Span<UInt8>) -> Bool {
-        !stored.flags.contains(.ownTag) && (stored.flags.contains(.weakenedETag) || slice(head, stored.etag)?.first == UInt8(ascii: "\""))
+        upstreamTag(stored, head: head)?.first == 0x22
+    }
+
+    /// The entity tag that the upstream sent; nil if it sent none.
+    static func upstreamTag(_ stored: StoredMetadata, head: Span<UInt8>) -> ArraySlice<UInt8>? {
+        guard !stored.flags.contains(.ownTag), let tag = slice(head, stored.etag)?[...] else { return nil }
+        return stored.flags.contains(.weakenedETag) ? original(ofWeakened: tag) : tag
+    }
+
+    /// The strong tag of the upstream for a stored tag with the flag `weakenedETag`. Earlier versions stored such tags without a mark.
+    public static func original(ofWeakened tag: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        let tag = EntityTag.upstream(tag)
+        return EntityTag.isWeak(tag) ? tag.dropFirst(2) : tag
     }
 
     /// Replaces the client's conditions by the stored validators. The client's conditions are evaluated against the result afterwards. A
     /// Last-Modified in the second of the response is not used alone: the content may have changed in this second (RFC 9110 §8.8.2.2).
     public static func addConditions(to fields: inout Fields, stored: StoredMetadata, head: Span<UInt8>) {
         removeConditions(from: &fields)
-        let tag = stored.flags.contains(.ownTag) ? nil : slice(head, stored.etag)
-        if let tag {
-            // The upstream knows the tag in its original, strong form.
-            let original = stored.flags.contains(.weakenedETag) ? Array(tag.dropFirst(2)) : tag
-            fields.append(.ifNoneMatch, original)
-        }
+        let tag = upstreamTag(stored, head: head)
+        if let tag { fields.append(.ifNoneMatch, tag.span) }
         guard let date = slice(head, stored.lastModified) else { return }
         let seconds = tag == nil ? HTTPDate.parse(date[...], now: stored.date.seconds) : nil
         if seconds ?? .min < stored.date.seconds { fields.append(.ifModifiedSince, date) }
@@ -45,13 +54,12 @@ public enum Validation {
     public static func applies(
         _ response: ResponseHead, to stored: StoredMetadata, head: Span<UInt8>, strictness: Strictness
     ) -> Bool {
-        let ownTag = stored.flags.contains(.ownTag) ? nil : slice(head, stored.etag)
+        let known = upstreamTag(stored, head: head)
         if let tag = response.fields.first(.etag) {
-            guard let ownTag, Preconditions.weaklyEqual(tag, ownTag[...]) else { return false }
-            let isStrong = ownTag.first == 0x22 || stored.flags.contains(.weakenedETag)
-            return isStrong || tag.first != 0x22 || strictness == .rescue
+            guard let known, Preconditions.weaklyEqual(tag, known) else { return false }
+            return known.first == 0x22 || tag.first != 0x22 || strictness == .rescue
         }
-        guard ownTag == nil, let date = response.fields.first(.lastModified), let own = slice(head, stored.lastModified) else {
+        guard known == nil, let date = response.fields.first(.lastModified), let own = slice(head, stored.lastModified) else {
             return true
         }
         return date == own[...]
@@ -77,6 +85,9 @@ public enum Validation {
         settings: CachePolicySettings
     ) -> (bytes: [UInt8], metadata: StoredMetadata)? {
         guard var merged = StoredHead.parse(head) else { return nil }
+        if stored.flags.contains(.weakenedETag), let tag = upstreamTag(stored, head: head) {
+            StoredHead.setWeakened(tag, in: &merged.fields)
+        }
         var kept: KnownFieldSet = [.contentLength, .contentEncoding, .contentRange, .etag, .transferEncoding]
         // JSON content keeps a JSON type, and other content keeps a type other than JSON.
         let type = MediaType(of: response.fields)
@@ -114,8 +125,7 @@ public enum Validation {
     ) -> HeadUpdate {
         guard response.status == 200 else { return .nothing }
         guard stored.status == 200, fits(response, stored: stored, head: head, contentBytes: contentBytes) else { return .stale }
-        let isOwnTag = stored.flags.contains(.ownTag)
-        let hasValidator = !isOwnTag && response.fields.contains(.etag) || response.fields.contains(.lastModified)
+        let hasValidator = !stored.flags.contains(.ownTag) && response.fields.contains(.etag) || response.fields.contains(.lastModified)
         return hasValidator || strictness == .strict ? .freshen : .nothing
     }
 

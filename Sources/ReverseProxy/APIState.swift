@@ -24,7 +24,6 @@ public final class APIState: Sendable {
     public let collapsed = CollapsedRequests()
     /// nil if traffic is not observed.
     public let traffic: ObservedTraffic?
-    let weakTags: WeakTags
     let connectionUsers: ConnectionUserLog
     let cacheSettings: ResponseCacheSettings
     /// Scheme, host, port and base path of the upstream.
@@ -68,7 +67,6 @@ public final class APIState: Sendable {
         }
         // Data of another upstream changes at other times.
         let isSame = former?.settings.upstream.isSameOrigin(as: settings.upstream) ?? false
-        weakTags = isSame ? former?.weakTags ?? WeakTags() : WeakTags()
         traffic = ObservedTraffic(limit: settings.observedPaths, routes: routes, after: isSame ? former?.traffic : nil)
         tokenKeys = TokenKeys(routes, beside: settings.store, after: former?.tokenKeys, logger: logger)
         let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings))

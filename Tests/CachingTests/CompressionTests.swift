@@ -48,7 +48,7 @@ struct CompressionTests {
         for _ in 0..<3 {
             let coded = try play.get("/a", [("Accept-Encoding", name)])
             #expect(coded["Content-Encoding"] == name && coded["Content-Length"] == String(coded.content.count))
-            #expect(coded["ETag"] == "W/\"x\"" && coded["Vary"] == "Accept-Encoding" && isHit(coded))
+            #expect(coded["ETag"] == "W/\"x~cistern\"" && coded["Vary"] == "Accept-Encoding" && isHit(coded))
             #expect(try self.plain(coded) == Self.text)
             let plain = try play.get("/a")
             #expect(
@@ -61,7 +61,7 @@ struct CompressionTests {
             #expect(part.status == 206 && part.text == Self.text.dropFirst(100).prefix(100) && part["Content-Encoding"] == nil)
             #expect(part["Content-Range"] == "bytes 100-199/\(Self.text.utf8.count)" && part["ETag"] == "\"x\"")
             #expect(try play.get("/a", [("If-None-Match", "\"x\"")]).status == 304)
-            let same = try play.get("/a", [("Accept-Encoding", name), ("If-None-Match", "W/\"x\"")])
+            let same = try play.get("/a", [("Accept-Encoding", name), ("If-None-Match", "W/\"x~cistern\"")])
             #expect(same.status == 304 && same["Vary"] == "Accept-Encoding")
             let asked = try play.request("HEAD", "/a", [("Accept-Encoding", name)])
             #expect(asked["Content-Encoding"] == name && asked["Content-Length"] == String(coded.content.count) && asked.content.isEmpty)
@@ -85,7 +85,7 @@ struct CompressionTests {
             #expect(try play.get("/a", Self.gzip + fields).content == coded)
             play.flushStore()
             let hit = try play.get("/a", Self.gzip + fields)
-            #expect(hit.content == coded && hit["ETag"] == "W/\"x\"" && isHit(hit))
+            #expect(hit.content == coded && hit["ETag"] == "W/\"x~cistern\"" && isHit(hit))
             #expect(try play.get("/a", fields).text == Self.text)
         }
         #expect(try play.metric("cistern_store_encoded_total") == 0)
@@ -122,7 +122,7 @@ struct CompressionTests {
         ] {
             let play = try play(lines)
             let response = try play.get("/a", Self.gzip)
-            #expect(response["Content-Encoding"] == (encoded ? "gzip" : nil) && response["ETag"] == (encoded ? "W/\"x\"" : "\"x\""))
+            #expect(response["Content-Encoding"] == (encoded ? "gzip" : nil) && response["ETag"] == (encoded ? "W/\"x~cistern\"" : "\"x\""))
             #expect(response["Vary"] == (encoded ? "Accept-Encoding" : nil))
             #expect(try plain(response) == Self.text)
             #expect(try play.get("/b")["Content-Encoding"] == nil)
@@ -208,7 +208,7 @@ struct CompressionTests {
         let play = try play(["Cache-Control: no-store"])
         let head = try play.request("HEAD", "/a", Self.gzip)
         #expect(
-            head["Content-Encoding"] == "gzip" && head["ETag"] == "W/\"x\"" && head["Content-Length"] == nil
+            head["Content-Encoding"] == "gzip" && head["ETag"] == "W/\"x~cistern\"" && head["Content-Length"] == nil
                 && head["Vary"] == "Accept-Encoding")
         #expect(try play.request("HEAD", "/a")["Content-Length"] == String(Self.text.utf8.count))
         let own = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.text)] })
@@ -223,15 +223,6 @@ struct CompressionTests {
         let text = Array(Self.text.utf8)
         let content = try #require(ProducedContent(.bytes(text), .identity, text.indices, isCoded: true, worker))
         #expect(content.heldBytes == text.count + GzipEncoder.heldBytes)
-    }
-
-    @Test("If-Match in a write is restored to the strong tag that the client received as weak")
-    func writes() throws {
-        let play = try play()
-        for (sent, passed) in [("W/\"x\"", "\"x\""), ("\"x\"", "\"x\""), ("\"a,W/\" , W/\"x\"", "\"a,W/\", \"x\""), ("*", "*")] {
-            _ = try play.request("PUT", "/a", [("If-Match", sent)], content: "1")
-            #expect(play.origin.requests.last?["If-Match"] == passed)
-        }
     }
 
     @Test("beyond the limit on concurrent compressions, passed responses are sent uncompressed")

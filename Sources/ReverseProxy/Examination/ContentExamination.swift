@@ -219,13 +219,6 @@ public struct ContentExamination: Sendable {
 
     /// Weak entity tag of the canonical JSON. Clients get a 304 if only the spelling has changed.
     private static func tag(of json: [UInt8]) -> [UInt8]? {
-        CanonicalJSON.form(ofChecked: json.span) { canonical in
-            var tag: [UInt8] = []
-            tag.reserveCapacity(40)
-            tag.append("W/\"")
-            ContentHash.appendHex(of: canonical, to: &tag)
-            tag.append(0x22)
-            return tag
-        }
+        CanonicalJSON.form(ofChecked: json.span) { EntityTag.own(of: $0) }
     }
 }

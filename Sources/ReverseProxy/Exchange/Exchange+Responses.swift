@@ -135,7 +135,7 @@ extension Exchange {
             body = .none
             recording?.begin(head)
             if notStored == nil { context.reporting.count(.longResponses) }
-            self.begin(head, length: length, notStored)
+            self.begin(head.withTag(knownTo: self.head.fields), length: length, notStored)
         }
         return machine.state == .streaming
     }

@@ -20,7 +20,6 @@ final class UpstreamRequests {
     private let arguments: ArgumentTable
     private let strippedPath: [UInt8]
     private let requestIDs: RequestIDUse
-    private let weakTags: WeakTags
     private let records: ShardRecords
     private let coordination: Coordination
     private let maximumConnections: Int
@@ -35,7 +34,7 @@ final class UpstreamRequests {
         (self.fields, self.connections, self.coordination, self.records) = (fields, connections, coordination, records)
         maximumConnections = api.settings.upstream.maximumConnections
         (routes, arguments, strippedPath) = (api.routes, api.cacheSettings.arguments, api.settings.strippedPath)
-        (requestIDs, weakTags) = (api.settings.forwarding.requestID, api.weakTags)
+        requestIDs = api.settings.forwarding.requestID
     }
 
     /// Whether no fetch is active.
@@ -54,9 +53,8 @@ final class UpstreamRequests {
             shares.append(contentsOf: .streamedContent(of: request.scopes.client, connections: maximumConnections))
         }
         var fields = self.fields.make(from: head, client: client, routes.upstreamFields.rules(for: head.pathAndQuery))
-        if head.contains(.ifMatch) {
-            fields.translateIfMatch(fetches.cache?.knownTag(for: head) ?? .unknown(sendsWeakTags: weakTags.areSent))
-        }
+        fields.translateTags(in: .ifMatch)
+        fields.translateTags(in: .ifNoneMatch)
         if let name = name(of: head) { fields.set(.xRequestID, name) }
         if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request.found, head, fetchTarget) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }

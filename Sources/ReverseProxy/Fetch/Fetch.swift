@@ -143,7 +143,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         context.loop.assertOnLoop()
         recency.responseTime = context.loop.now
         context.reporting.countResponse(head, transfer.times)
-        context.rules.weakTags.note(head.fields)
         address = transfer.address
         if address > 0 { head = context.rules.withReferencesToFirstAddress(head, from: address) }
         var upgrade: [UInt8]?

@@ -55,7 +55,6 @@ struct FetchRules {
     var traffic: ObservedTraffic? { api.traffic }
     var memory: ResponseMemory { api.process.responses }
     var identityTables: [LookedUpIdentities] { api.process.identityTables.all }
-    var weakTags: WeakTags { api.weakTags }
 
     /// Returns what a write invalidates, in addition to paths that its response names.
     func invalidation(by head: RequestHead) -> (sparesTarget: Bool, hasCollection: Bool) { routes.invalidation(by: head.pathAndQuery) }

@@ -117,7 +117,9 @@ struct Export: AdminCommand {
         var fields = (entry["fields"]?.array ?? []).compactMap { field -> JSONValue? in
             guard field["name"]?.string?.lowercased() == "etag", let tag = field["value"]?.string else { return field }
             if entry["own_tag"] == true { return nil }
-            return entry["weakened_tag"] == true ? ["name": "ETag", "value": .string(String(tag.dropFirst(2)))] : field
+            guard entry["weakened_tag"] == true else { return field }
+            let original = String(decoding: Validation.original(ofWeakened: Array(tag.utf8)[...]), as: UTF8.self)
+            return ["name": "ETag", "value": .string(original)]
         }
         if let age = entry["freshness"]?["age_value"]?.integer, age > 0 { fields.append(["name": "Age", "value": .string(String(age))]) }
         return fields
