@@ -44,10 +44,14 @@ public enum EntityTag {
 extension Fields {
     /// Replaces the client's tags in a precondition by those that the upstream knows. If-Match loses Cistern's own tags, which clients
     /// would not have without Cistern. If-Range is never translated: its range refers to the client's bytes, not to the upstream's.
-    public mutating func translateTags(in field: KnownField) {
+    /// - Parameter current: the own tag of the target's stored response; nil if none is known. Another own tag remains in If-Match, because
+    ///   the write would overwrite a change that the client has not seen.
+    public mutating func translateTags(in field: KnownField, current: @autoclosure () -> [UInt8]? = nil) {
         guard contains(field), !FieldListLimit.isExceeded(by: field, in: self) else { return }
         let tags = all(field).flatMap { FieldMembers(of: $0, hasEscapes: false) }
-        let known = tags.filter { field != .ifMatch || !EntityTag.isOwn($0) }.map(EntityTag.upstream)
+        let current = field == .ifMatch && tags.contains(where: EntityTag.isOwn) ? current() : nil
+        let isCurrent = current.map { current in tags.contains { $0.elementsEqual(current) } } ?? true
+        let known = tags.filter { field != .ifMatch || !isCurrent || !EntityTag.isOwn($0) }.map(EntityTag.upstream)
         guard known != tags else { return }
         if known.isEmpty { remove(field) } else { set(field, Array(known.joined(separator: ", ".utf8))) }
     }

@@ -55,6 +55,9 @@ struct ConditionalWritePlays {
         for (value, passed) in [(tag, nil), ("\"mine\", \(tag)", "\"mine\""), ("*", "*")] as [(String, String?)] {
             for target in ["/own", "/unread"] { #expect(try written(play, target, value) == passed) }
         }
+        _ = try play.get("/own")
+        let former = "W/\"cistern~ffffffffffffffffffffffffffffffff\""
+        #expect(try written(play, "/own", former) == former)
     }
 
     @Test("a client with a weakened tag gets a 304 with it, from the store and from the upstream", arguments: ["max-age=60", "no-store"])

@@ -31,7 +31,7 @@ struct ResponseMemoryPlays {
         let play = try play(gate)
         let greedy = try (0..<3).map { try get(play, "/g\($0)", from: "127.0.0.8") }
         #expect(play.origin.waitForRequests(3))
-        #expect(try play.waitFor(Self.held, 256 << 10))
+        #expect(try play.waitFor(Self.held, 262_144))
         let other = try get(play, "/o", from: "127.0.0.9")
         #expect(play.origin.waitForRequests(4))
         gate.open()
