@@ -140,6 +140,12 @@ final class Asking: @unchecked Sendable {
     }
 
     func onLoop<R: Sendable>(_ work: @escaping @Sendable (UpstreamClient) -> R) -> R {
+        guard let value = onLoop(until: .distantFuture, work) else { preconditionFailure("the loop has not worked") }
+        return value
+    }
+
+    /// Returns nil if the loop has not done the work by then.
+    func onLoop<R: Sendable>(until deadline: DispatchTime, _ work: @escaping @Sendable (UpstreamClient) -> R) -> R? {
         let done = DispatchSemaphore(value: 0)
         let result = Mutex<R?>(nil)
         loop.execute { [self] in
@@ -147,9 +153,8 @@ final class Asking: @unchecked Sendable {
             result.withLock { $0 = value }
             done.signal()
         }
-        done.wait()
-        guard let value = result.withLock({ $0 }) else { preconditionFailure("the loop has not worked") }
-        return value
+        guard done.wait(timeout: deadline) == .success else { return nil }
+        return result.withLock { $0 }
     }
 
     /// Whether a new request would use an open connection.

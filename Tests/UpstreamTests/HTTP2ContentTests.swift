@@ -1,5 +1,6 @@
 // Tests of request content over HTTP/2: which requests share a connection and its flow-control window.
 
+import Dispatch
 import Figures
 import HTTPCore
 import TestSupport
@@ -51,5 +52,39 @@ struct HTTP2ContentTests {
         for recorder in short { #expect(recorder.end() == .success(true) && recorder.now.content.elementsEqual("1000".utf8)) }
         for recorder in long { #expect(recorder.end() == .success(true) && recorder.now.content.elementsEqual("60000".utf8)) }
         #expect(asking.http2Ended == [.whole: 53])
+    }
+
+    @Test("while an open connection allows no streams, content that fits nowhere waits for the connection that is being established")
+    func allowsNoStreams() {
+        let (late, limit) = (Gate(), Gate())
+        let noStreams = OriginStep.connectionFrame(OriginFrame.settings, 0, [0, 3, 0, 0, 0, 0])
+        let origin = Way.http2TLS.origin { $0.target == "/first" ? [.pass(limit), noStreams, .json("1")] : [.json("2")] }
+        origin.behave { $0.opensWindows = false }
+        let asking = Asking(origin, .http2TLS) { $0.http2 = .priorKnowledge }
+        let first = asking.ask("GET", "/first")
+        #expect(origin.waitForRequests(1))
+        // The first content uses up the window of the open connection. For the second one, another connection is established.
+        #expect(upload(asking, "/a", 60_000).end() == .success(true))
+        origin.holdNext(until: late)
+        let second = upload(asking, "/b", 60_000)
+        #expect(origin.waitForConnections(2))
+        limit.open()
+        #expect(first.end() == .success(true))
+        // The third content fits beside the second one neither on the open connection nor on the other one.
+        let third = Recorder()
+        let started: Void? = asking.onLoop(until: .now() + .seconds(20)) { client in
+            let request = Asking.request("PUT", "/c", content: .length(60_000))
+            client.start(request, receiver: third)?.write(whole: [UInt8](repeating: 0x61, count: 60_000))
+        }
+        // The request is served at the end of the loop's batch of events.
+        guard started != nil, asking.onLoop(until: .now() + .seconds(20), { _ in true }) == true else {
+            Issue.record("the event loop offers the request a connection again and again")
+            return
+        }
+        origin.behave { $0.opensWindows = true }
+        late.open()
+        for recorder in [second, third] { #expect(recorder.end() == .success(true)) }
+        #expect(asking.counters[.upstreamConnections] == 2)
+        asking.end()
     }
 }
