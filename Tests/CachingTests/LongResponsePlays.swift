@@ -153,23 +153,11 @@ struct LongResponsePlays {
     }
 
     @Test(
-        "a complete response whose JSON or coding ends early is reset and not stored, and counts as a failure",
-        arguments: LongContent.forms.map { LongContent($0.testDescription, isChunked: $0.isChunked, parts: ($0.parts.0, "\"")) })
-    func cutJSON(_ content: LongContent) throws {
-        let gate = Gate()
-        let play = try play { _ in content.steps(gate) }
-        let download = try Download(play)
-        #expect(download.hasBegun())
-        gate.open()
-        #expect(download.isReset())
-        #expect(try why(play)?["explanation"]?.array?.contains { $0.string?.contains("JSON") == true } == true)
-        #expect(try !isStored(play))
-    }
-
-    @Test("complete content that is not valid JSON is passed on and not stored, as if it were short", arguments: LongContent.forms)
-    func invalid(_ content: LongContent) throws {
+        "complete content that is not valid JSON, or ends early, is passed on and not stored, as if it were short",
+        arguments: LongContent.forms, ["\", \"n\": NaN}", "\""])
+    func invalid(_ content: LongContent, end: String) throws {
         var content = content
-        content.parts.1 = "\", \"n\": NaN}"
+        content.parts.1 = end
         let play = try play { [content] _ in content.steps() }
         let response = try play.get("/a")
         #expect(response.isComplete && response.text == content.text)
@@ -292,5 +280,21 @@ struct LongResponsePlays {
         #expect(slow.readResponse()?.isComplete != true)
         #expect(try play.waitFor("cistern_connections_cut_total", 1))
         #expect(try play.waitFor("cistern_unsent_bytes", 0))
+    }
+}
+
+@Suite("Long responses that end with the connection", .play, .clientProtocols)
+struct UndelimitedResponsePlays {
+    @Test("JSON that ends early is reset and not stored, because nothing shows that it is complete", arguments: [true, false])
+    func end(isWhole: Bool) throws {
+        let text = isWhole ? LongContent.good.0 + LongContent.good.1 : LongContent.good.0
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n\(text)"), .close] }
+        ) { $0.content.holdLimitBytes = 5_000 }
+        let download = try Download(play)
+        let response = try #require(download.response())
+        #expect(response.isComplete == isWhole && response.text == text)
+        play.origin.down()
+        #expect(try play.get("/a").status == (isWhole ? 200 : 502))
     }
 }

@@ -14,12 +14,12 @@ struct ContentExaminationTests {
 
     private func examination(
         _ content: [UInt8], _ coding: ContentCoding? = .identity, isJSON: Bool = true, mustHave: String? = nil, makesTag: Bool = false,
-        limit: Int = 1 << 20
+        limit: Int = 1 << 20, isDelimited: Bool = true
     ) -> ContentExamination {
         var good = GoodResponse()
         good.mustHave = [mustHave].compactMap { $0.flatMap(JSONPointer.init) }
         return ContentExamination(
-            ContentExamination.Arrived(content, coding, isJSON: isJSON, JSONTextChecker.check(content.span), isDelimited: true),
+            ContentExamination.Arrived(content, coding, isJSON: isJSON, JSONTextChecker.check(content.span), isDelimited: isDelimited),
             ContentExamination.Demands(good, storedBytes: nil, makesTag: makesTag, limitBytes: limit))
     }
 
@@ -69,13 +69,21 @@ struct ContentExaminationTests {
             (examination(bomb, .gzip, limit: 8 << 20), .init(obstacle: .tooLarge)),
             (examination(large, .gzip, isJSON: false, limit: 50_000), .init(obstacle: .tooLarge)),
             (examination(deep, mustHave: "/0", makesTag: true), .init(obstacle: .tooDeep)),
-            (examination(Array(deep.dropLast())), .init(fault: .invalidJSON, isCut: true)),
-            (examination(Array("[1".utf8)), .init(fault: .invalidJSON, isCut: true)),
-            (examination(Array("[1]]".utf8)), .init(fault: .invalidJSON)),
-            (examination(try TestContent.gzip("[1"), .gzip), .init(decoded: Array("[1".utf8), fault: .invalidJSON, isCut: true)),
-            (examination(Array(try TestContent.gzip("[1]").dropLast()), .gzip), .init(fault: .undecodable, isCut: true)),
         ]
         for (examination, expected) in rows { #expect(examination.findings() == expected) }
+        // Content that ends early was cut off if nothing else proves its end.
+        let cut = Array(try TestContent.gzip("[1]").dropLast())
+        for isDelimited in [true, false] {
+            for bytes in [Array(deep.dropLast()), Array("[1".utf8)] {
+                let found = examination(bytes, isDelimited: isDelimited).findings()
+                #expect(found == .init(fault: .invalidJSON, isCut: !isDelimited))
+            }
+            #expect(examination(Array("[1]]".utf8), isDelimited: isDelimited).findings() == .init(fault: .invalidJSON))
+            let short = examination(try TestContent.gzip("[1"), .gzip, isDelimited: isDelimited).findings()
+            #expect(short == .init(decoded: Array("[1".utf8), fault: .invalidJSON, isCut: !isDelimited))
+            let undecodable = examination(cut, .gzip, isDelimited: isDelimited).findings()
+            #expect(undecodable == .init(fault: .undecodable, isCut: !isDelimited))
+        }
         let coded = examination(try TestContent.gzip(String(decoding: deep, as: UTF8.self)), .gzip, makesTag: true).findings()
         #expect(coded == .init(decoded: deep, obstacle: .tooDeep) && coded?.flaw == .tooDeep)
     }

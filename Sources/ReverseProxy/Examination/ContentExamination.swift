@@ -154,7 +154,8 @@ public struct ContentExamination: Sendable {
         public var obstacle: NotStoredReason?
         /// Whether the content is JSON that RFC 8259 rejects but that lenient parsers may accept.
         public var isLenient = false
-        /// Whether content with a fault was cut off: its JSON ends early, or its coding cannot be decoded.
+        /// Whether content with a fault was cut off: its JSON ends early or its coding cannot be decoded, and its framing does not prove
+        /// that it is complete.
         public var isCut = false
         /// Entity tag, with quotes.
         public var ownTag: [UInt8]?
@@ -182,7 +183,7 @@ public struct ContentExamination: Sendable {
             // This is not a fault of the upstream: content beyond the limit is not examined.
             return bytes < demands.limitBytes ? nil : Findings(obstacle: .tooLarge)
         } catch {
-            return Findings(fault: arrived.bytes.isEmpty ? .emptyContent : .undecodable, isCut: true)
+            return Findings(fault: arrived.bytes.isEmpty ? .emptyContent : .undecodable, isCut: !arrived.isDelimited)
         }
     }
 
@@ -191,7 +192,7 @@ public struct ContentExamination: Sendable {
         let verdict = makeVerdict()
         return Findings(
             fault: LastGood.faultOfContent(verdict, isDelimited: arrived.isDelimited), obstacle: verdict == .tooDeep ? .tooDeep : nil,
-            isLenient: verdict == .lenient, isCut: verdict == .incomplete)
+            isLenient: verdict == .lenient, isCut: verdict == .incomplete && !arrived.isDelimited)
     }
 
     /// Whether content without a coding is examined again once it is complete.
