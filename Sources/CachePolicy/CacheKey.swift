@@ -29,13 +29,13 @@ public enum CacheKey {
 
     public static func append(to key: inout [UInt8], prefix: [UInt8], target: Span<UInt8>, rules: ArgumentRules?) {
         key += prefix
+        let bound = KeyWriter.bound(of: target)
         // Two specializations: rules are rare, and copying them would take as long as processing a path.
-        if let rules { append(target, to: &key, KeyWriter(rules)) } else { append(target, to: &key, KeyWriter(nil)) }
-    }
-
-    @inline(__always)
-    private static func append(_ target: Span<UInt8>, to key: inout [UInt8], _ writer: KeyWriter) {
-        key.append(addingCapacity: KeyWriter.bound(of: target)) { writer.append(target: target, to: &$0) }
+        if let rules {
+            key.append(addingCapacity: bound) { KeyWriter(rules).append(target: target, to: &$0) }
+        } else {
+            key.append(addingCapacity: bound) { KeyWriter(nil).append(target: target, to: &$0) }
+        }
     }
 
     /// Appends the part that identifies a variant: the marker's generation and the values of the selecting fields.

@@ -71,8 +71,8 @@ public enum LastGood {
         // RFC 9111 §4.3.3, RFC 5861 §4.
         case 500, 502, 503, 504: return .serverError
         case _ where strictness == .strict: return nil
-        case let status where isServerFailure(status): return .serverError
         case 429: return .rateLimited
+        case let status where isTrouble(status): return .serverError
         // May be intended: queues and long polls use it for "nothing new".
         case 204, 205: return nil
         case 206, 304: return .unexpectedStatus
@@ -167,18 +167,13 @@ public enum LastGood {
         }
     }
 
-    /// Server errors beyond the standard ones: overload, loops and exceeded quotas (507 to 509), captive portals (511), and CDN errors (520
-    /// to 530). Also timeouts in proxies (598, 599), and invalid statuses (RFC 9110 §15: handled as 5xx).
-    public static func isServerFailure(_ status: Status) -> Bool {
-        let code = status.rawValue
-        return 507...509 ~= code || code == 511 || 520...530 ~= code || code >= 598
-    }
-
-    /// Returns whether the status reports a problem of the server or an exhausted quota of the client.
+    /// Returns whether the status reports a problem of the server or an exhausted quota of the client. Besides the standard ones: overload,
+    /// loops and exceeded quotas (507 to 509), captive portals (511), CDN errors (520 to 530), timeouts in proxies (598, 599), and invalid
+    /// statuses (RFC 9110 §15: handled as 5xx).
     public static func isTrouble(_ status: Status) -> Bool {
         switch status.rawValue {
-        case 429, 500, 502, 503, 504: true
-        default: isServerFailure(status)
+        case 429, 500, 502...504, 507...509, 511, 520...530, 598...: true
+        default: false
         }
     }
 

@@ -10,13 +10,10 @@ enum MomentaryFields {
 
     /// - Parameter status: Retry-After is kept with an error, because it belongs to the error.
     static func remove(from fields: inout Fields, _ status: Status) {
-        fields.removeAll { entry, bytes in isMomentary(entry, bytes, status) }
-    }
-
-    /// - Parameter bytes: bytes to which the entry refers.
-    private static func isMomentary(_ entry: Fields.Entry, _ bytes: [UInt8], _ status: Status) -> Bool {
-        if let field = entry.known { return known.contains(field) || field == .retryAfter && status.isSuccessful }
-        return isRateLimit(bytes.span.extracting(entry.nameRange))
+        fields.removeAll { entry, bytes in
+            if let field = entry.known { return known.contains(field) || field == .retryAfter && status.isSuccessful }
+            return isRateLimit(bytes.span.extracting(entry.nameRange))
+        }
     }
 
     static func isRateLimit(_ name: Span<UInt8>) -> Bool {

@@ -68,22 +68,17 @@ public enum StoredHead {
         if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }
         if CacheTags.groups(of: fields, named: "cache-groups")?.isEmpty == false { metadata.flags.insert(.hasGroups) }
         if settings.targetedFields.contains(where: { fields.contains(named: $0.span) }) { metadata.flags.insert(.hasTargeted) }
-        (metadata.freshnessLifetime, metadata.lifetimeSource) = lifetime(of: received, fields, control, metadata.date, settings)
+        let stated = Freshness.lifetime(fields, control, date: metadata.date, now: received.responseTime.seconds)
+        let heuristic =
+            stated == nil ? Freshness.heuristic(fields, metadata.status, control, date: metadata.date, settings: settings) : nil
+        (metadata.freshnessLifetime, metadata.lifetimeSource) =
+            settings.freshness.lifetime(of: metadata.status, said: stated, heuristic: heuristic, control)
         metadata.staleIfError = control.staleIfError
         metadata.staleWhileRevalidate = control.staleWhileRevalidate ?? settings.freshness.staleWhileRevalidate
         metadata.ageValue = Freshness.ageValue(received.head.fields)
         var omitted = settings.setCookie == .keep ? dropped : dropped.union([.setCookie, .setCookie2])
         if date == nil { omitted.insert(.date) }
         return (serialize(received, fields, without: omitted, &metadata), metadata)
-    }
-
-    private static func lifetime(
-        of received: ReceivedResponse, _ fields: Fields, _ control: ResponseCacheControl, _ date: Timestamp, _ settings: CachePolicySettings
-    ) -> (seconds: Int64?, source: LifetimeSource) {
-        let status = received.head.status
-        let said = Freshness.lifetime(fields, control, date: date, now: received.responseTime.seconds)
-        let heuristic = said == nil ? Freshness.heuristic(fields, status, control, date: date, settings: settings) : nil
-        return settings.freshness.lifetime(of: status, said: said, heuristic: heuristic, control)
     }
 
     private static func flags(_ control: ResponseCacheControl) -> StoredFlags {

@@ -90,14 +90,8 @@ public enum Storing {
     public static func decide(
         _ response: ResponseHead, _ control: ResponseCacheControl, to storable: StorableRequest, settings: CachePolicySettings
     ) -> StorageDecision {
-        guard settings.isPrivate || !settings.freshness.ignored.isEmpty else { return decideAsRead(response, control, storable, settings) }
-        return decideAsRead(response, settings.freshness.applied(to: control.asRead(by: settings)), storable, settings)
-    }
-
-    /// - Parameter control: directives after the operator's rules and the cache's role were applied.
-    private static func decideAsRead(
-        _ response: ResponseHead, _ control: ResponseCacheControl, _ storable: StorableRequest, _ settings: CachePolicySettings
-    ) -> StorageDecision {
+        let isChanged = settings.isPrivate || !settings.freshness.ignored.isEmpty
+        let control = isChanged ? settings.freshness.applied(to: control.asRead(by: settings)) : control
         let request = storable.head
         guard !settings.freshness.isOff else { return .forbidden(.cacheOff) }
         guard request.method != .head else { return .forbidden(.methodNotCacheable) }

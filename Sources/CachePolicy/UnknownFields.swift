@@ -35,20 +35,17 @@ public final class UnknownFields: Sendable, Equatable {
     ///   - control: the upstream's Cache-Control, before the operator's changes.
     ///   - lifetime: freshness lifetime in seconds that the response itself gives; nil if it gives none.
     public static func makeNoDifference(to response: Fields, _ control: ResponseCacheControl, lifetime: Int64?) -> Bool {
-        if namesOtherFields(response) { return true }
-        guard !control.isPrivate else { return false }
-        // A malformed directive does not permit sharing.
-        let hasSharedLifetime = control.sharedMaxAge != nil && !control.hasUnreadableSharedMaxAge
-        return control.isPublic || hasSharedLifetime || lifetime ?? 0 > 0
-    }
-
-    /// Frameworks add the CORS request fields to Vary of every response, as they add Origin. A member that is not a field name is ignored.
-    private static func namesOtherFields(_ response: Fields) -> Bool {
-        FieldLists.contains(.vary, in: response) { member in
+        // Frameworks add the CORS request fields to Vary of every response, as they add Origin. A member that is not a field name is ignored.
+        let namesOtherFields = FieldLists.contains(.vary, in: response) { member in
             member.allSatisfy(isTokenByte) && !member.equalsIgnoringCase("origin") && !member.equalsIgnoringCase("accept-encoding")
                 && !member.equalsIgnoringCase("access-control-request-method")
                 && !member.equalsIgnoringCase("access-control-request-headers")
         }
+        guard !namesOtherFields else { return true }
+        guard !control.isPrivate else { return false }
+        // A malformed directive does not permit sharing.
+        let hasSharedLifetime = control.sharedMaxAge != nil && !control.hasUnreadableSharedMaxAge
+        return control.isPublic || hasSharedLifetime || lifetime ?? 0 > 0
     }
 
     /// Name under which a path in another spelling is listed. No field has such a name.

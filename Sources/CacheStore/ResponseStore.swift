@@ -115,25 +115,11 @@ public final class ResponseStore: @unchecked Sendable {
     }
 
     /// Looks up an item as `lookUp(_:)` does, and records the counters that the result depends on.
-    /// - Parameter basis: receives the counters of the key.
-    public func lookUp(_ key: Span<UInt8>, _ basis: inout LookUpBasis) -> StoredItem? {
-        do throws(OnDisk) { return try find(key, &basis, mayWait: true) } catch { return nil }
-    }
-
-    /// Looks up an item on an event loop, without waiting for the disk.
-    /// - Throws: `OnDisk`, which must be loaded before the next attempt.
-    public func lookUpInMemory(_ key: Span<UInt8>) throws(OnDisk) -> StoredItem? {
-        var basis = LookUpBasis()
-        return try find(key, &basis, mayWait: false)
-    }
-
-    /// Looks up an item on an event loop, and records the counters that the result depends on.
-    /// - Parameter basis: receives the counters of the key.
-    public func lookUpInMemory(_ key: Span<UInt8>, _ basis: inout LookUpBasis) throws(OnDisk) -> StoredItem? {
-        try find(key, &basis, mayWait: false)
-    }
-
-    private func find(_ key: Span<UInt8>, _ basis: inout LookUpBasis, mayWait: Bool) throws(OnDisk) -> StoredItem? {
+    /// - Parameters:
+    ///   - basis: receives the counters of the key.
+    ///   - mayWait: whether to wait for the disk. An event loop must not wait.
+    /// - Throws: `OnDisk` instead of waiting; it must be loaded before the next attempt.
+    public func find(_ key: Span<UInt8>, _ basis: inout LookUpBasis, mayWait: Bool) throws(OnDisk) -> StoredItem? {
         try key.withUnsafeBytes { (key) throws(OnDisk) -> StoredItem? in
             let hash = KeyHash(key, seed: seed)
             basis.note(hash, changes)
@@ -245,20 +231,17 @@ public final class ResponseStore: @unchecked Sendable {
     public func noteChange() { changes.raiseAll() }
 
     /// Inserts an item and replaces the item with an equal key. Returns at once; the item is written in the background.
+    /// - Parameter seen: result of `see`; the item is inserted only if the key's state has not changed since. Lets the caller compare with
+    ///   the stored item without a race. nil: insert in any case.
     @discardableResult
-    public func insert(_ item: NewItem) -> InsertResult { insert(item, ifAt: nil) }
-
-    /// Inserts an item if the key's state has not changed since `see`. Lets the caller compare with the stored item without a race.
-    public func insert(_ item: NewItem, ifStill seen: SeenItem) -> InsertResult { insert(item, ifAt: seen.position) }
-
-    private func insert(_ item: NewItem, ifAt seen: SeenItem.Position?) -> InsertResult {
+    public func insert(_ item: NewItem, ifStill seen: SeenItem? = nil) -> InsertResult {
         // The limit for tombstones is higher, so that they are rejected last.
         let limit = settings.pendingLimitBytes * (item.retention.isNeeded ? 2 : 1)
         let recordBytes = RecordHeader.recordBytes(payload: item.payloadBytes)
         guard recordBytes <= settings.segmentBytes else { return .tooLarge }
         let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })
         return state.withLock { state in
-            if let seen, state.position(of: pending.hash) != seen { return .changed }
+            if let seen, state.position(of: pending.hash) != seen.position { return .changed }
             guard state.owner == .us && state.statistics.isWritable || item.retention.isNeeded else { return .unwritable }
             guard recordBytes <= state.statistics.recordLimit || item.retention.isNeeded else {
                 writer.serial.async { [writer] in writer.checkSpace(self) }

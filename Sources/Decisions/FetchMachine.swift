@@ -99,94 +99,87 @@ public struct FetchMachine {
     public init() {}
 
     public mutating func handle(_ event: Event) -> Action {
-        switch event {
-        case .decided(let decision): decided(decision)
-        case .contentArrived(let count, let fits): contentArrived(count, fits: fits)
-        case .transferEnded(let isDelimited): transferEnded(isDelimited: isDelimited)
-        case .transferFailed(let error): transferFailed(error)
-        case .examined(let decision): examined(decision)
-        case .loaded: loaded()
-        case .unwanted: state == .streaming ? end(.stop) : .nothing
-        case .abandoned(let mayBeStopped): abandoned(mayBeStopped: mayBeStopped)
-        }
+        let next: (state: State, action: Action) =
+            switch event {
+            case .decided(let decision): decided(decision)
+            case .contentArrived(let count, let fits): contentArrived(count, fits: fits)
+            case .transferEnded(let isDelimited): transferEnded(isDelimited: isDelimited)
+            case .transferFailed(let error): transferFailed(error)
+            case .examined(let decision): examined(decision)
+            case .loaded: if case .loading(let step) = state { (.ended, .updateCache(step)) } else { (state, .nothing) }
+            case .unwanted: state == .streaming ? (.ended, .stop) : (state, .nothing)
+            case .abandoned(let mayBeStopped): abandoned(mayBeStopped: mayBeStopped)
+            }
+        state = next.state
+        return next.action
     }
 
-    private mutating func end(_ action: Action) -> Action { go(.ended, action) }
+    // MARK: The next state, with the action that leads to it
 
-    private mutating func go(_ next: State, _ action: Action) -> Action {
-        state = next
-        return action
-    }
-
-    private mutating func decided(_ decision: ResponseDecision) -> Action {
-        guard state == .awaitingHead else { return .nothing }
+    private func decided(_ decision: ResponseDecision) -> (State, Action) {
+        guard state == .awaitingHead else { return (state, .nothing) }
         return switch decision {
-        case .fail(let fault): go(.discarding(bytes: 0), .fail(fault))
-        case .confirm: go(.confirming, .nothing)
-        case .fetchUnconditionally: go(.misled(discardedBytes: 0), .nothing)
-        case .collect(let purpose): go(.collecting(purpose), .collect(purpose))
-        case .stream(let reason): go(.streaming, .stream(reason))
-        case .refuseStream: end(.rejectStream)
+        case .fail(let fault): (.discarding(bytes: 0), .fail(fault))
+        case .confirm: (.confirming, .nothing)
+        case .fetchUnconditionally: (.misled(discardedBytes: 0), .nothing)
+        case .collect(let purpose): (.collecting(purpose), .collect(purpose))
+        case .stream(let reason): (.streaming, .stream(reason))
+        case .refuseStream: (.ended, .rejectStream)
         }
     }
 
-    private mutating func contentArrived(_ count: Int, fits: Bool) -> Action {
+    private func contentArrived(_ count: Int, fits: Bool) -> (State, Action) {
         switch state {
-        case .collecting: return fits ? .buffer : go(.streaming, .forwardBuffered)
-        case .streaming: return .forward
+        case .collecting: return fits ? (state, .buffer) : (.streaming, .forwardBuffered)
+        case .streaming: return (state, .forward)
         case .discarding(let before):
-            guard before + count <= Self.discardLimitBytes else { return end(.stop) }
-            return go(.discarding(bytes: before + count), .nothing)
+            let bytes = before + count
+            return bytes <= Self.discardLimitBytes ? (.discarding(bytes: bytes), .nothing) : (.ended, .stop)
         case .misled(let before):
-            guard before + count <= Self.discardLimitBytes else { return end(.failAndStop(.unexpectedStatus)) }
-            return go(.misled(discardedBytes: before + count), .nothing)
-        case .awaitingHead, .examining, .confirming, .loading, .ended: return .nothing
+            let bytes = before + count
+            return bytes <= Self.discardLimitBytes ? (.misled(discardedBytes: bytes), .nothing) : (.ended, .failAndStop(.unexpectedStatus))
+        case .awaitingHead, .examining, .confirming, .loading, .ended: return (state, .nothing)
         }
     }
 
-    private mutating func transferEnded(isDelimited: Bool) -> Action {
+    private func transferEnded(isDelimited: Bool) -> (State, Action) {
         switch state {
-        case .awaitingHead: end(.failTransfer(.connectionTerminated))
-        case .collecting(let purpose): go(.examining(purpose), .examine(purpose, isDelimited: isDelimited))
-        case .confirming: go(.loading(.confirm), .load(.confirm))
-        case .misled: go(.awaitingHead, .retryWithoutConditions)
-        case .streaming: end(.endStream)
-        case .discarding: end(.nothing)
-        case .examining, .loading, .ended: .nothing
+        case .awaitingHead: (.ended, .failTransfer(.connectionTerminated))
+        case .collecting(let purpose): (.examining(purpose), .examine(purpose, isDelimited: isDelimited))
+        case .confirming: (.loading(.confirm), .load(.confirm))
+        case .misled: (.awaitingHead, .retryWithoutConditions)
+        case .streaming: (.ended, .endStream)
+        case .discarding: (.ended, .nothing)
+        case .examining, .loading, .ended: (state, .nothing)
         }
     }
 
-    private mutating func transferFailed(_ error: UpstreamError) -> Action {
+    private func transferFailed(_ error: UpstreamError) -> (State, Action) {
         switch state {
-        case .awaitingHead, .collecting, .confirming, .misled: end(.failTransfer(error))
-        case .streaming: end(.breakStream(error))
-        case .discarding: end(.nothing)
-        case .examining, .loading, .ended: .nothing
+        case .awaitingHead, .collecting, .confirming, .misled: (.ended, .failTransfer(error))
+        case .streaming: (.ended, .breakStream(error))
+        case .discarding: (.ended, .nothing)
+        case .examining, .loading, .ended: (state, .nothing)
         }
     }
 
-    private mutating func examined(_ decision: WholeDecision) -> Action {
-        guard case .examining = state else { return .nothing }
+    private func examined(_ decision: WholeDecision) -> (State, Action) {
+        guard case .examining = state else { return (state, .nothing) }
         return switch decision {
-        case .store: go(.loading(.store), .load(.store))
-        case .rememberGone(let reason): go(.loading(.rememberGone(reason)), .load(.rememberGone(reason)))
-        case .passOn(let reason, let fault): end(.deliver(reason, fault: fault))
-        case .fail(let fault): end(.fail(fault))
+        case .store: (.loading(.store), .load(.store))
+        case .rememberGone(let reason): (.loading(.rememberGone(reason)), .load(.rememberGone(reason)))
+        case .passOn(let reason, let fault): (.ended, .deliver(reason, fault: fault))
+        case .fail(let fault): (.ended, .fail(fault))
         }
-    }
-
-    private mutating func loaded() -> Action {
-        guard case .loading(let step) = state else { return .nothing }
-        return end(.updateCache(step))
     }
 
     /// A fetch that may fill the store continues, and so does a request that may change data.
-    private mutating func abandoned(mayBeStopped: Bool) -> Action {
+    private func abandoned(mayBeStopped: Bool) -> (State, Action) {
         switch state {
-        case .awaitingHead: mayBeStopped ? end(.stop) : .handOver
-        case .streaming: end(.stop)
-        case .collecting, .examining, .confirming, .misled, .loading: .handOver
-        case .discarding, .ended: .nothing
+        case .awaitingHead: mayBeStopped ? (.ended, .stop) : (state, .handOver)
+        case .streaming: (.ended, .stop)
+        case .collecting, .examining, .confirming, .misled, .loading: (state, .handOver)
+        case .discarding, .ended: (state, .nothing)
         }
     }
 }

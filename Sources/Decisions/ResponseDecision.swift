@@ -178,21 +178,19 @@ public struct ResponseFacts: ~Copyable {
     ///   - saysGone: whether the head states that the resource is gone.
     ///   - capacity: evaluated only if the response would be buffered.
     public func use(_ storage: StorageDecision, saysGone: Bool, _ capacity: @autoclosure () -> Capacity) -> ResponseDecision {
-        if isLookedUp, request.method != .head, let purpose = purpose(storage, saysGone) {
+        let purpose: CollectedFor? =
+            switch storage {
+            case .allowed: .store
+            case .forbidden(let reason) where saysGone: .gone(reason)
+            case .forbidden(let reason): mayRescue && status.isSuccessful ? .check(reason) : nil
+            }
+        if isLookedUp, request.method != .head, let purpose {
             let capacity = capacity()
             if capacity.isRefused { return .stream(.storeRefused) }
             if !capacity.isTooLarge { return .collect(purpose) }
         }
         if case .forbidden(let reason) = storage { return .stream(reason) }
         return .stream(.tooLarge)
-    }
-
-    private func purpose(_ storage: StorageDecision, _ saysGone: Bool) -> CollectedFor? {
-        switch storage {
-        case .allowed: .store
-        case .forbidden(let reason) where saysGone: .gone(reason)
-        case .forbidden(let reason): mayRescue && status.isSuccessful ? .check(reason) : nil
-        }
     }
 }
 

@@ -26,7 +26,15 @@ extension ClientConnection {
         }
         // A response outside the handling of its request is sent with the other output of the batch of events.
         guard isHandling || headCount + body.count > Self.gatherBytes else {
-            queueInOnePiece(head, closing, lines, body)
+            var bytes = table.takeSpareOutput()
+            bytes.append(atMost: headCount + body.count) { response in
+                response.put(head)
+                response.put(closing)
+                response.put(lines)
+                response.put("\r\n")
+                body.withBytes { response.put($0) }
+            }
+            output.append(piece: bytes)
             finishIfSent()
             pushLater()
             return nil
@@ -53,20 +61,6 @@ extension ClientConnection {
         finishIfSent()
         // After the request was handled, the end of the response may have started the next request, which overwrites the buffer.
         return isHandling && !progress.endsConnection ? SentBytes(response) : nil
-    }
-
-    private func queueInOnePiece(
-        _ head: Span<UInt8>, _ connectionLine: StaticString, _ lines: Span<UInt8>, _ body: WholeBody
-    ) {
-        var bytes = table.takeSpareOutput()
-        bytes.append(atMost: head.count + connectionLine.utf8CodeUnitCount + lines.count + 2 + body.count) { response in
-            response.put(head)
-            response.put(connectionLine)
-            response.put(lines)
-            response.put("\r\n")
-            body.withBytes { response.put($0) }
-        }
-        output.append(piece: bytes)
     }
 
     /// Sends a response with content that is produced while it is sent. If the length is unknown, `takesChunks` must be true.
@@ -328,15 +322,14 @@ extension ClientConnection {
 
 extension ClientConnections {
     func pushAtEndOfBatch(_ connection: any AcceptedConnection) {
-        if pushing.isEmpty { loop.atEndOfBatch { self.pushAll() } }
         pushing.append(connection)
-    }
-
-    private func pushAll() {
-        // Output that is queued meanwhile waits for the next batch. Both arrays keep their memory.
-        swap(&pushing, &pushed)
-        for connection in pushed { connection.pushNow() }
-        pushed.removeAll(keepingCapacity: true)
+        guard pushing.count == 1 else { return }
+        loop.atEndOfBatch { [self] in
+            // Output that is queued meanwhile waits for the next batch. Both arrays keep their memory.
+            swap(&pushing, &pushed)
+            for connection in pushed { connection.pushNow() }
+            pushed.removeAll(keepingCapacity: true)
+        }
     }
 }
 

@@ -210,7 +210,7 @@ public final class ClientConnection: AcceptedConnection {
     /// Begins a request that was recognized by its bytes and was not parsed.
     func beginRepeated() {
         readDeadline = 0
-        state.begin(RequestProgress())
+        state.beginRepeated()
     }
 
     /// Whether the connection ends with the next request, whatever the request says.

@@ -73,7 +73,8 @@ struct ClientTransport: ~Copyable {
     /// - Returns: the number of accepted bytes, 0 if the client must read first; nil if the connection is broken.
     func send(_ bytes: UnsafeRawBufferPointer) -> Int? {
         if let tls { return tls.send(bytes) }
-        return Self.taken(csystem_send(descriptor, bytes.baseAddress!, bytes.count))
+        let count = csystem_send(descriptor, bytes.baseAddress!, bytes.count)
+        return count >= 0 ? count : errno == EAGAIN || errno == EINTR ? 0 : nil
     }
 
     /// Sends a response in two pieces with one system call. Not for TLS, which assembles records.
@@ -86,13 +87,9 @@ struct ClientTransport: ~Copyable {
             var message = msghdr()
             message.msg_iov = parts.baseAddress
             message.msg_iovlen = parts.count
-            return Self.taken(sendmsg(descriptor, &message, Int32(MSG_NOSIGNAL)))
+            let count = sendmsg(descriptor, &message, Int32(MSG_NOSIGNAL))
+            return count >= 0 ? count : errno == EAGAIN || errno == EINTR ? 0 : nil
         }
-    }
-
-    private static func taken(_ count: Int) -> Int? {
-        if count >= 0 { return count }
-        return errno == EAGAIN || errno == EINTR ? 0 : nil
     }
 
     // MARK: Ends

@@ -112,7 +112,8 @@ struct ConnectionState {
     /// Begins a request with a complete head.
     /// - Parameter contentLimit: maximum bytes of the content; 0 for no limit.
     mutating func begin(_ head: RequestHead, _ framing: ContentFraming, endsConnection: Bool, contentLimit: Int) -> Action {
-        begin(RequestProgress(to: head, framing, endsConnection: endsConnection))
+        requests += 1
+        phase = .exchanging(RequestProgress(to: head, framing, endsConnection: endsConnection))
         if let expectation = head.fields.combined(.expect), head.version != .http10 {
             guard expectation[...].equalsIgnoringCase("100-continue") else {
                 return .refuse(RequestRejection(.expectationFailed, 417, "This expectation is not supported."))
@@ -123,9 +124,10 @@ struct ConnectionState {
         return .nothing
     }
 
-    mutating func begin(_ progress: RequestProgress) {
+    /// Begins a request that was recognized by its bytes and was not parsed.
+    mutating func beginRepeated() {
         requests += 1
-        phase = .exchanging(progress)
+        phase = .exchanging(RequestProgress())
     }
 
     /// Marks the request as refused. An error response follows and ends the connection.

@@ -44,7 +44,7 @@ extension HTTP2Stream {
     }
 
     func sendAgain(_ response: CompleteResponse, endingWith line: [UInt8]?) {
-        state.begin(RequestProgress())
+        state.beginRepeated()
         sendComplete(response, endingWith: line)
     }
 

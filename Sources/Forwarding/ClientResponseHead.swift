@@ -20,14 +20,6 @@ public final class ClientResponseHead {
         viaLines = (line(.http10), line(.http11), line(.http2))
     }
 
-    private func viaLine(_ version: HTTPVersion) -> [UInt8] {
-        switch version {
-        case .http10: viaLines.http10
-        case .http11: viaLines.http11
-        case .http2: viaLines.http2
-        }
-    }
-
     /// Returns status line and field lines without the empty line that ends the head, so that more lines can follow.
     /// - Parameters:
     ///   - response: head without hop-by-hop fields.
@@ -35,22 +27,21 @@ public final class ClientResponseHead {
     ///   - extraCapacity: additional capacity to reserve, in bytes.
     ///   - space: empty buffer to reuse.
     public func make(_ response: ResponseHead, date: [UInt8], extraCapacity: Int = 0, in space: consuming [UInt8] = []) -> [UInt8] {
-        guard !hiddenFields.isEmpty else { return write(response, date, extraCapacity, space) }
-        var response = response
-        for name in hiddenFields where response.fields.contains(named: name.span) { response.fields.remove(named: name.span) }
-        return write(response, date, extraCapacity, space)
-    }
-
-    private func write(_ response: ResponseHead, _ date: [UInt8], _ extraCapacity: Int, _ space: consuming [UInt8]) -> [UInt8] {
         var bytes = space
-        let fields = location.kept(response.fields) ?? response.fields
-        let viaLine = viaLine(response.version)
+        var fields = location.kept(response.fields) ?? response.fields
+        for name in hiddenFields where fields.contains(named: name.span) { fields.remove(named: name.span) }
+        let viaLine =
+            switch response.version {
+            case .http10: viaLines.http10
+            case .http11: viaLines.http11
+            case .http2: viaLines.http2
+            }
         let fieldBytes = FieldSerializer.capacity(for: fields)
         let own = ResponseSerializer.statusLineCapacity(response.reason) + viaLine.count + date.count + Self.ownBytes
         bytes.append(atMost: fieldBytes + own + extraCapacity) { head in
             ResponseSerializer.writeStatusLine(response.status, reason: response.reason, to: &head)
             FieldSerializer.write(fields, without: Self.omitted, to: &head)
-            if !response.fields.contains(.date) { FieldSerializer.write(.date, date, to: &head) }
+            if !fields.contains(.date) { FieldSerializer.write(.date, date, to: &head) }
             head.put(viaLine)
         }
         return bytes

@@ -33,8 +33,9 @@ public final class GoneMemory: Sendable {
     /// later.
     func lift(_ key: [UInt8], by recency: Recency) {
         let gone = Self.key(key)
+        var basis = LookUpBasis()
         do throws(OnDisk) {
-            let item = try store.lookUpInMemory(gone.span)
+            let item = try store.find(gone.span, &basis, mayWait: false)
             if let item { lift(item, beside: key, by: recency) }
         } catch {
             store.load(error) { [self] in

@@ -1,7 +1,6 @@
 // Records that are not in memory: on disk, or in the fleet's shared store. A lookup on the event loop throws `NotInMemory` instead of
 // waiting. The caller loads the record and looks up again, because the stored responses may have changed meanwhile.
 
-import CachePolicy
 import CacheStore
 import HTTPCore
 
@@ -49,57 +48,5 @@ extension ResponseCache {
         reading = .inspecting
         defer { reading = before }
         return lookUp()
-    }
-
-    /// Returns what must be loaded before the item under this key can be read; nil if it is in memory.
-    func notInMemory(_ key: [UInt8]) -> NotInMemory? { store.onDisk(key).map { .onDisk($0) } }
-
-    func firstNotInMemory(of keys: [[UInt8]]) -> NotInMemory? {
-        for key in keys { if let wanted = notInMemory(key) { return wanted } }
-        return nil
-    }
-
-    /// Returns the first record that storing a response needs and that must be loaded; nil if all are in memory.
-    /// - Parameter isUpdate: whether an existing response is updated, which requires a lookup.
-    public func firstNotInMemory(
-        storing response: Fields, for request: StorableExchange, isUpdate: Bool = false, now: Timestamp
-    ) -> NotInMemory? {
-        let (head, keys) = (request.head, request.keys)
-        var others = request.found.map { [$0.key] } ?? []
-        if response.contains(.setCookie) { others += cookieKeys(setBy: response, to: head, now: now) }
-        var locations = keys.common == nil ? [keys] : [keys, keys.inCommon]
-        if head.method == .get, let variances, !variances.isEmpty {
-            let target = Array(head.pathAndQuery)
-            let path = pathKey(of: target[...], for: head)
-            others.append(SearchVarianceMemory.key(path))
-            if let wanted = firstNotInMemory(of: others) { return wanted }
-            let unknown = keys.unknownFields
-            locations.append(self.keys(for: head, target: target, nil, unknown: unknown))
-            if let variance = variances.variance(of: path) {
-                locations.append(self.keys(for: head, target: target, variance, unknown: unknown))
-            }
-        }
-        if keys.unknownFields != nil { locations += locations.map(\.forAllFields) }
-        if let wanted = firstNotInMemory(of: others) { return wanted }
-        for location in locations {
-            if let wanted = notInMemory(location.own) ?? notInMemory(Self.invalidationKey(location.credentialFree)) { return wanted }
-        }
-        if let collection = collectionKey(of: head), let wanted = notInMemory(Self.collectionKey(collection)) { return wanted }
-        for group in CacheTags.groups(of: response, named: "cache-groups") ?? [] {
-            if let wanted = notInMemory(groupKey(group)) { return wanted }
-        }
-        for location in locations {
-            guard let marker = store.see(location.own.span).item, StoredMetadata.kind(of: marker.metadata.span) == .varyMarker,
-                let variant = variant(of: marker, location.own, head.fields)
-            else { continue }
-            if let wanted = notInMemory(variant.key) { return wanted }
-        }
-        guard isUpdate else { return nil }
-        do throws(NotInMemory) {
-            _ = try find(head, at: keys)
-            return nil
-        } catch {
-            return error
-        }
     }
 }

@@ -56,15 +56,6 @@ extension ResponseCache {
 
     // MARK: Gone resources
 
-    /// Hash of a request's distinguishing fields besides its key; requests with one hash count as equal. Never 0. Includes ignored
-    /// credentials: if they are invalid, the upstream may respond as if the resource did not exist.
-    /// - Parameter isForAll: whether the response serves requests with any unknown fields.
-    func likeness(of request: RequestHead, _ keys: TargetKeys, isForAll: Bool = false) -> UInt64 {
-        var bytes = RequestLikeness.bytes(of: request.fields, unknownFieldsHash: isForAll ? 0 : keys.unknownFieldsHash)
-        if settings.credentials.areIgnored(for: request) { bytes += keyMaker.ignoredCredentials(of: request.fields) }
-        return max(1, ContentHash.number(of: bytes.span))
-    }
-
     /// Returns whether a response, once complete, may be stored as a statement that the resource is gone. Its request must be like the one
     /// that fetched the stored response; other requests are no evidence.
     /// - Parameter decision: a response that is stored normally is not handled here.

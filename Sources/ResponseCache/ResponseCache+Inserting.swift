@@ -130,13 +130,16 @@ extension ResponseCache {
     ///   absent one.
     func put(_ new: NewResponse, at location: StorageLocation, replacing base: FoundResponse? = nil) -> StoringResult {
         guard !state.takesNothing else { return .refused }
-        guard let marks = marks(for: new, at: location), !isOvertaken(new, marks, at: location) else { return .invalidated }
+        // A response with unreadable groups could not be invalidated by them.
+        guard let groups = new.metadata.flags.contains(.hasGroups) ? Self.groups(of: new.head.span) : [] else { return .invalidated }
+        let marks = marks(location.credentialFreeKeys, location.collection, groups)
+        guard !isOvertaken(new, marks, at: location) else { return .invalidated }
         guard !isOutdated(new.metadata.recency, at: location.others), !isLesser(new, thanAnyOther: location, base),
             base.map({ !isElsewhere($0, location.others) }) ?? true
         else { return .outdated }
-        let (memory, groups) = (state.storeMemory, marks.filter { StoredKey.path(of: $0) == nil })
+        let (memory, groupKeys) = (state.storeMemory, groups.map(groupKey))
         memory.times.note(new.metadata.requestTime)
-        let pass = memory.paths.note(location.key, groups: groups)
+        let pass = memory.paths.note(location.key, groups: groupKeys)
         var result: StoringResult
         if new.names.isEmpty {
             result = insert(new, under: location.key, at: location, replacing: base) {
@@ -149,7 +152,7 @@ extension ResponseCache {
             result = insertVariant(new, at: location, replacing: base)
         }
         guard result == .stored else { return result }
-        if memory.paths.pass != pass { memory.paths.note(location.key, groups: groups) }
+        if memory.paths.pass != pass { memory.paths.note(location.key, groups: groupKeys) }
         // A write may have arrived on another shard since the check. Its mark is stored before it removes responses, so either it removed
         // the new response, or the mark is visible now.
         guard !isOvertaken(new, marks, at: location) else {
@@ -191,14 +194,22 @@ extension ResponseCache {
         store.remove(key.span, ifStill: item)
     }
 
-    /// Returns whether an unsafe request or a purge may have invalidated the response. An archived response is newer than all purges so
-    /// far.
+    /// Returns whether an unsafe request or a purge may have invalidated the response since it was requested: its target, its collection,
+    /// or one of its groups. An archived response is newer than all purges so far.
     private func isOvertaken(_ new: NewResponse, _ marks: [[UInt8]], at location: StorageLocation) -> Bool {
         if location.identity?.isUnchanged == false { return true }
         // A mark in the store is part of the key. A write that stored no mark has not changed the key.
         if let target = location.target, isWrittenTo(target, since: new.metadata.requestTime) { return true }
-        if !new.metadata.flags.contains(.imported), state.purges.isOvertaken(new.sentAt) { return true }
-        return mayBeInvalid(new, marks)
+        let time = new.metadata.requestTime
+        // An archived response was not in flight, so only stored marks apply. A response updated by HEAD keeps an earlier time.
+        let sentAt = new.metadata.flags.contains(.imported) ? nil : max(time, new.sentAt)
+        if sentAt != nil, state.purges.isOvertaken(new.sentAt) { return true }
+        let isDoubted = sentAt.map { state.storeMemory.doubts.mayConcern($0) } ?? false
+        return marks.contains { key in
+            if isMarkedNow(key, since: time) { return true }
+            if isDoubted, let sentAt, state.marks.mayHaveOvertaken(DoubtfulWrites.markKey(key), sentAt) { return true }
+            return sentAt.map { state.marks.mayHaveOvertaken(key, $0) } ?? state.marks.hasOvertaken(key, time)
+        }
     }
 
     private func isWrittenTo(_ target: [UInt8], since time: Timestamp) -> Bool {
@@ -285,9 +296,7 @@ extension ResponseCache {
     /// being stored.
     private func isInvalid(_ stored: StoredItem, at location: StorageLocation) -> Bool {
         guard let time = StoredMetadata.recency(of: stored.metadata.span)?.requestTime else { return false }
-        var marks: [[UInt8]] = []
-        appendMarks(location.credentialFreeKeys, location.collection, [], to: &marks)
-        return marks.contains { isMarkedNow($0, since: time) }
+        return marks(location.credentialFreeKeys, location.collection, []).contains { isMarkedNow($0, since: time) }
     }
 
     /// Stores a response under a variant's key, with a marker that refers to it.

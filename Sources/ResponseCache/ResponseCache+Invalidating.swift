@@ -154,42 +154,20 @@ extension ResponseCache {
         return true
     }
 
-    /// Returns the keys of the marks that may invalidate a new response; nil if its groups cannot be determined.
-    func marks(for new: NewResponse, at location: StorageLocation) -> [[UInt8]]? {
-        guard let groups = new.metadata.flags.contains(.hasGroups) ? Self.groups(of: new.head.span) : [] else { return nil }
-        var keys: [[UInt8]] = []
-        appendMarks(location.credentialFreeKeys, location.collection, groups, to: &keys)
-        return keys
-    }
-
-    /// Returns whether a new response may have been invalidated since it was requested: its target, its collection, or one of its groups.
-    func mayBeInvalid(_ new: NewResponse, _ marks: [[UInt8]]) -> Bool {
-        let time = new.metadata.requestTime
-        // An archived response was not in flight, so only stored marks apply. A response updated by HEAD keeps an earlier time.
-        let sentAt = new.metadata.flags.contains(.imported) ? nil : max(time, new.sentAt)
-        let isDoubted = sentAt.map { state.storeMemory.doubts.mayConcern($0) } ?? false
-        return marks.contains { key in
-            if isMarkedNow(key, since: time) { return true }
-            if isDoubted, let sentAt, state.marks.mayHaveOvertaken(DoubtfulWrites.markKey(key), sentAt) { return true }
-            return sentAt.map { state.marks.mayHaveOvertaken(key, $0) } ?? state.marks.hasOvertaken(key, time)
-        }
-    }
-
     /// Returns whether a purge or a write since this time may have removed a response that was found then.
     public func mayBeInvalidated(_ found: FoundResponse, of head: RequestHead, at keys: TargetKeys, since time: Timestamp) -> Bool {
         guard !state.purges.isOvertaken(time),
             let groups = found.metadata.flags.contains(.hasGroups) ? Self.groups(of: found.head.span) : []
         else { return true }
-        var marks: [[UInt8]] = []
-        appendMarks([keys.credentialFree], collectionKey(of: head), groups, to: &marks)
-        return marks.contains { state.marks.mayHaveOvertaken($0, time) }
+        return marks([keys.credentialFree], collectionKey(of: head), groups).contains { state.marks.mayHaveOvertaken($0, time) }
     }
 
-    /// Appends the keys of the marks that invalidate these targets, this collection or these groups.
-    func appendMarks(_ credentialFreeKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String], to keys: inout [[UInt8]]) {
-        for key in credentialFreeKeys { keys.append(Self.invalidationKey(key)) }
+    /// Returns the keys of the marks that invalidate these targets, this collection or these groups.
+    func marks(_ credentialFreeKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String]) -> [[UInt8]] {
+        var keys = credentialFreeKeys.map(Self.invalidationKey)
         if let collection { keys.append(Self.collectionKey(collection)) }
         for group in groups { keys.append(groupKey(group)) }
+        return keys
     }
 
     /// nil if the groups cannot be determined.

@@ -253,10 +253,7 @@ extension ResponseCache {
 
     /// Returns the keys of the marks that may apply to the record.
     public func marks(concerning record: FleetRecord, for lookUp: FleetLookUp) -> [[UInt8]] {
-        var keys: [[UInt8]] = []
-        let groups = Self.groups(of: record.head.span) ?? []
-        appendMarks([lookUp.keys.credentialFree], collectionKey(of: lookUp.head), groups, to: &keys)
-        return keys
+        marks([lookUp.keys.credentialFree], collectionKey(of: lookUp.head), Self.groups(of: record.head.span) ?? [])
     }
 }
 

@@ -136,6 +136,58 @@ extension ResponseCache {
         ResponseCacheControl(response.fields, targeted: settings.policy.targetedFields)
     }
 
+    /// Returns what must be loaded before the item under this key can be read; nil if it is in memory.
+    func notInMemory(_ key: [UInt8]) -> NotInMemory? { store.onDisk(key).map { .onDisk($0) } }
+
+    func firstNotInMemory(of keys: [[UInt8]]) -> NotInMemory? {
+        for key in keys { if let wanted = notInMemory(key) { return wanted } }
+        return nil
+    }
+
+    /// Returns the first record that storing a response needs and that must be loaded; nil if all are in memory.
+    /// - Parameter isUpdate: whether an existing response is updated, which requires a lookup.
+    public func firstNotInMemory(
+        storing response: Fields, for request: StorableExchange, isUpdate: Bool = false, now: Timestamp
+    ) -> NotInMemory? {
+        let (head, keys) = (request.head, request.keys)
+        var others = request.found.map { [$0.key] } ?? []
+        if response.contains(.setCookie) { others += cookieKeys(setBy: response, to: head, now: now) }
+        var locations = keys.common == nil ? [keys] : [keys, keys.inCommon]
+        if head.method == .get, let variances, !variances.isEmpty {
+            let target = Array(head.pathAndQuery)
+            let path = pathKey(of: target[...], for: head)
+            others.append(SearchVarianceMemory.key(path))
+            if let wanted = firstNotInMemory(of: others) { return wanted }
+            let unknown = keys.unknownFields
+            locations.append(self.keys(for: head, target: target, nil, unknown: unknown))
+            if let variance = variances.variance(of: path) {
+                locations.append(self.keys(for: head, target: target, variance, unknown: unknown))
+            }
+        }
+        if keys.unknownFields != nil { locations += locations.map(\.forAllFields) }
+        if let wanted = firstNotInMemory(of: others) { return wanted }
+        for location in locations {
+            if let wanted = notInMemory(location.own) ?? notInMemory(Self.invalidationKey(location.credentialFree)) { return wanted }
+        }
+        if let collection = collectionKey(of: head), let wanted = notInMemory(Self.collectionKey(collection)) { return wanted }
+        for group in CacheTags.groups(of: response, named: "cache-groups") ?? [] {
+            if let wanted = notInMemory(groupKey(group)) { return wanted }
+        }
+        for location in locations {
+            guard let marker = store.see(location.own.span).item, StoredMetadata.kind(of: marker.metadata.span) == .varyMarker,
+                let variant = variant(of: marker, location.own, head.fields)
+            else { continue }
+            if let wanted = notInMemory(variant.key) { return wanted }
+        }
+        guard isUpdate else { return nil }
+        do throws(NotInMemory) {
+            _ = try find(head, at: keys)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
     /// Stores a response that may be stored.
     /// - Returns: the result, the response as stored, and whether it changed only the times of the stored response.
     public func store(
@@ -162,7 +214,7 @@ extension ResponseCache {
             keepingReferences(response.head), control: response.control, contentBytes: response.content.count,
             requestTime: recency.requestTime, responseTime: recency.responseTime)
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
-        received.via = addedVia(response.head, isImported: recency.isImported)
+        received.via = via(of: response.head, isImported: recency.isImported)
         var (head, metadata) = policy.makeHead(received)
         if request.keys.unknownFields?.isOtherSpelling == true { metadata.flags.remove(.forAllFields) }
         metadata.order = recency.order
@@ -174,9 +226,21 @@ extension ResponseCache {
         if !isForAll, response.isAuthorized || isShared { metadata.flags.insert(.authorized) }
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }
-        if isOpen(response, to: request) { metadata.flags.insert(.isOpen) }
+        if !response.isAuthorized, isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned) {
+            metadata.flags.insert(.isOpen)
+        }
         if response.isLenient { metadata.flags.insert(.isLenient) }
-        let (body, wantedCoding) = form(of: response, metadata, for: request.head)
+        // The content is stored as received if it had a coding. Otherwise the writer compresses it if that makes it shorter. Short content is
+        // not coded.
+        var (body, wantedCoding) = (ItemBody.bytes(response.content), UInt8(0))
+        let count = response.content.count
+        if let compression = compression(of: count, metadata, for: request.head) {
+            if let (content, coding) = response.coded, content.count < count {
+                body = .coded(content, ContentForm(coding: coding.number, plainBytes: count))
+            } else {
+                wantedCoding = self.wantedCoding(compression, response.head.fields)
+            }
+        }
         return NewResponse(
             head: head, metadata: metadata, body: body, wantedCoding: wantedCoding,
             names: selectingNames(response.head.fields, of: request.head),
@@ -184,26 +248,10 @@ extension ResponseCache {
     }
 
     /// Returns whether a response contains no user's secrets.
-    private func isOpen(_ response: WholeResponse, to request: StorableExchange) -> Bool {
-        !response.isAuthorized && isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned)
-    }
-
-    /// Returns whether a response that is not stored contains no user's secrets.
     public func isOpen(_ response: Fields, to request: RequestHead, isPartitioned: Bool) -> Bool {
         guard !isPartitioned, !response.contains(.setCookie), !request.fields.contains(.authorization) else { return false }
         // If keys have no partitions, a missing partition does not prove the absence of credentials.
         return concealed.isEmpty || !keyMaker.hasCredentials(request.fields)
-    }
-
-    /// Selects the stored form of the content: as received if it had a coding; otherwise the writer compresses it if that makes it shorter.
-    /// Short content is not coded.
-    private func form(of response: WholeResponse, _ metadata: StoredMetadata, for head: RequestHead) -> (ItemBody, wantedCoding: UInt8) {
-        let count = response.content.count
-        guard let compression = compression(of: count, metadata, for: head) else { return (.bytes(response.content), 0) }
-        if let (content, coding) = response.coded, content.count < count {
-            return (.coded(content, ContentForm(coding: coding.number, plainBytes: count)), 0)
-        }
-        return (.bytes(response.content), wantedCoding(compression, response.head.fields))
     }
 
     /// nil if the content is not coded.
@@ -258,13 +306,10 @@ extension ResponseCache {
     }
 
     /// Cistern's entry in Via; nil if there is none to add. An archived response may already contain it.
-    private func addedVia(_ response: ResponseHead, isImported: Bool) -> [UInt8]? {
-        guard isImported, let name = settings.via else { return via(of: response) }
-        let isThere = FieldLists.members(of: .via, in: response.fields).last.map { $0.suffix(name.count + 1) == [0x20] + name } ?? false
-        return isThere ? nil : via(of: response)
-    }
-
-    func via(of response: ResponseHead) -> [UInt8]? {
-        settings.via.map { Array("\(response.version.receivedProtocol) ".utf8) + $0 }
+    func via(of response: ResponseHead, isImported: Bool = false) -> [UInt8]? {
+        guard let name = settings.via else { return nil }
+        let last = isImported ? FieldLists.members(of: .via, in: response.fields).last : nil
+        if last?.suffix(name.count + 1) == [0x20] + name { return nil }
+        return Array("\(response.version.receivedProtocol) ".utf8) + name
     }
 }

@@ -109,7 +109,19 @@ public final class ResponseCache: @unchecked Sendable {
         _ head: RequestHead, content: [UInt8]? = nil, by client: @autoclosure () -> UInt64 = 0, isFirst: Bool = false
     ) throws(NotInMemory) -> Finding {
         var basis = FindingBasis()
-        let keys = try keys(for: head, content: content, unknown: unknownFields(of: head, by: client(), notes: isFirst), &basis)
+        let unknown = unknownFields(of: head, by: client(), notes: isFirst)
+        var content = content
+        // Writes do not invalidate preflights.
+        if content != nil, head.method != .options { content! += try invalidationPart(of: head, &basis) }
+        let target = head.pathAndQuery
+        // If the last key is still referenced, this allocates memory of its size, rounded up. The limit keeps the capacity from growing
+        // with each request.
+        if scratchKey.capacity > 4 * scratchKey.count + Self.scratchBytes { scratchKey = [] }
+        scratchKey.removeAll(keepingCapacity: true)
+        let (keys, identity) = keyMaker.keys(
+            for: head, target: target.span, rules: settings.arguments.specialRules(for: target), content: content, unknown: unknown,
+            in: &scratchKey)
+        basis.identity = identity
         return try find(head, from: keys, &basis)
     }
 
@@ -135,7 +147,9 @@ public final class ResponseCache: @unchecked Sendable {
         try keys.unknownFields == nil ? findInPartitions(head, at: keys, &basis) : findByUnknownFields(head, at: keys, &basis)
     }
 
-    func findInPartitions(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
+    private func findInPartitions(
+        _ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis
+    ) throws(NotInMemory) -> LookUpResult {
         let own = try findOwn(head, at: keys, &basis)
         guard keys.common != nil else { return own }
         return try Self.preferred(own, findOwn(head, at: keys.inCommon, &basis), now: time().wall)
@@ -175,9 +189,9 @@ public final class ResponseCache: @unchecked Sendable {
     /// Returns the item stored under exactly this key, and adds it to the basis of a finding.
     func item(_ key: [UInt8], _ basis: inout FindingBasis) throws(NotInMemory) -> StoredItem? {
         switch reading {
-        case .inMemory:
-            do throws(OnDisk) { return try store.lookUpInMemory(key.span, &basis.lookUps) } catch { throw .onDisk(error) }
-        case .waiting: return store.lookUp(key.span, &basis.lookUps)
+        case .inMemory, .waiting:
+            let mayWait = reading == .waiting
+            do throws(OnDisk) { return try store.find(key.span, &basis.lookUps, mayWait: mayWait) } catch { throw .onDisk(error) }
         case .inspecting:
             basis.lookUps.noteUnknown()
             return store.see(key.span).item
@@ -187,24 +201,6 @@ public final class ResponseCache: @unchecked Sendable {
     /// Looks up keys after their records were loaded. Waits for a record that is nevertheless not in memory.
     func findWaiting(_ head: RequestHead, at keys: TargetKeys) -> LookUpResult {
         (try? waiting { () throws(NotInMemory) in try find(head, at: keys) }) ?? .nothing
-    }
-
-    private func keys(
-        for head: RequestHead, content: [UInt8]?, unknown: UnknownFields?, _ basis: inout FindingBasis
-    ) throws(NotInMemory) -> TargetKeys {
-        var content = content
-        // Writes do not invalidate preflights.
-        if content != nil, head.method != .options { content! += try invalidationPart(of: head, &basis) }
-        let target = head.pathAndQuery
-        let rules = settings.arguments.specialRules(for: target)
-        // If the last key is still referenced, this allocates memory of its size, rounded up. The limit keeps the capacity from growing
-        // with each request.
-        if scratchKey.capacity > 4 * scratchKey.count + Self.scratchBytes { scratchKey = [] }
-        scratchKey.removeAll(keepingCapacity: true)
-        let (keys, identity) = keyMaker.keys(
-            for: head, target: target.span, rules: rules, content: content, unknown: unknown, in: &scratchKey)
-        basis.identity = identity
-        return keys
     }
 
     /// Time of the target's last invalidation, as part of keys that contain a request's content. Such keys cannot be enumerated for removal
@@ -309,5 +305,89 @@ public final class ResponseCache: @unchecked Sendable {
 
     private func isAlike(_ stored: StoredMetadata, _ request: RequestHead, _ keys: TargetKeys) -> Bool {
         stored.likeness == likeness(of: request, keys, isForAll: stored.flags.contains(.forAllFields))
+    }
+
+    /// Hash of a request's distinguishing fields besides its key; requests with one hash count as equal. Never 0. Includes ignored
+    /// credentials: if they are invalid, the upstream may respond as if the resource did not exist.
+    /// - Parameter isForAll: whether the response serves requests with any unknown fields.
+    func likeness(of request: RequestHead, _ keys: TargetKeys, isForAll: Bool = false) -> UInt64 {
+        var bytes = RequestLikeness.bytes(of: request.fields, unknownFieldsHash: isForAll ? 0 : keys.unknownFieldsHash)
+        if settings.credentials.areIgnored(for: request) { bytes += keyMaker.ignoredCredentials(of: request.fields) }
+        return max(1, ContentHash.number(of: bytes.span))
+    }
+}
+
+// Requests with unknown fields, by which the upstream may select without listing them in Vary (`UnknownFields`). Their responses have
+// separate keys, unless the upstream's fields say that they serve all requests.
+extension ResponseCache {
+    /// Returns the request's unknown fields; nil if it has none, or if they are ignored.
+    /// - Parameter notes: whether this is the first lookup of the request, so that its values are recorded.
+    func unknownFields(of head: RequestHead, by client: @autoclosure () -> UInt64, notes: Bool = false) -> UnknownFields? {
+        keyMaker.unknownFields(of: head, besides: policy(for: head).settings.freshness.unforwarded) {
+            state.unknownFields.judge($0, by: client(), notes: notes)
+        }
+    }
+
+    /// Chooses between the request's own response and the one for all requests. Prefers a good fresh response for all requests. Otherwise
+    /// the more recent response is used, because the upstream may now select by the fields. A response for all requests that is worse than
+    /// the own response is not used, because another request's fields may have caused it. For another spelling of the path, only a fresh
+    /// response for all requests is used, because a response to the request says nothing about it.
+    func findByUnknownFields(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
+        let plain = try findInPartitions(head, at: keys.forAllFields, &basis)
+        let isForAll = plain.found?.metadata.flags.contains(.forAllFields) ?? false
+        if isForAll, let found = plain.found, found.metadata.flags.contains(.isJSON), found.metadata.status.isSuccessful,
+            Reuse.isFresh(found.metadata, now: now)
+        {
+            return plain
+        }
+        let own = try findInPartitions(head, at: keys, &basis)
+        guard isForAll, keys.unknownFields?.isOtherSpelling != true else {
+            basis.isStoredForPlainOnly = plain.found != nil
+            return own
+        }
+        guard let ownResponse = own.found, let forAll = plain.found else { return plain }
+        let worth = LastGood.Worth(forAll.metadata, head: forAll.head.span)
+        let isWorse = worth < LastGood.Worth(ownResponse.metadata, head: ownResponse.head.span)
+        return !isWorse && forAll.metadata.recency.isLater(than: ownResponse.metadata.recency) ? plain : own
+    }
+
+    // MARK: Recording
+
+    /// Records, once per request, that it found no stored response.
+    /// - Returns: new findings, and the number of a field that prevented a hit; 0 if none did.
+    public func noteUnknownFields(of finding: Finding, by client: UInt64) -> (findings: [FieldFinding], field: UInt8) {
+        guard strictness == .rescue else { return ([], 0) }
+        var field: UInt8 = 0
+        if finding.result.found == nil {
+            field = state.unknownFields.noteMissed(
+                finding.keys.unknownFields, under: finding.keys.forAllFields.own, isStoredForPlainOnly: finding.basis.isStoredForPlainOnly,
+                by: client)
+        }
+        return (state.unknownFields.takeFindings(), field)
+    }
+
+    /// Returns false if a response would be stored for all values of a changing field, and too few of them got an equal one.
+    func mayStore(_ response: WholeResponse, at location: StorageLocation) -> Bool {
+        guard let unknown = location.unknownFields, !unknown.changing.isEmpty, !response.recency.isImported else { return true }
+        var head = response.head
+        head.fields = Fields()
+        head.fields.append(contentsOf: response.head.fields) { !Self.timesAndCookies.holds($0) }
+        let data = response.ownTag ?? response.content
+        let number = ContentHash.number(of: data.span, seed: RepeatedHead.number(of: head, seed: 0) ?? 0)
+        return state.unknownFields.noteResponse(number, to: unknown, under: location.key)
+    }
+
+    /// Fields that do not show whether two responses are equal. Cookies are not stored.
+    private static let timesAndCookies: KnownFieldSet = [.age, .expires, .setCookie, .setCookie2]
+
+    /// Records a stored response, and removes another variant if there are too many.
+    /// - Parameters:
+    ///   - unknown: nil if the response serves requests without unknown fields, or all requests.
+    ///   - key: key of the stored response.
+    func noteStored(_ unknown: UnknownFields?, at key: [UInt8], by client: UInt64) {
+        guard let unknown else { return }
+        let plain = Array(key.dropLast(UnknownFields.suffixBytes))
+        guard let removed = state.unknownFields.noteStored(unknown, under: plain, by: client) else { return }
+        store.remove(UnknownFields.key(plain, hash: removed).span)
     }
 }

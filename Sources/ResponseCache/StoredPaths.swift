@@ -59,7 +59,7 @@ final class StoredPaths: @unchecked Sendable {
     /// - Returns: `pass`. If it changes before the response is stored, the caller must call this again.
     @discardableResult
     func note(_ key: [UInt8], groups: [[UInt8]]) -> Int {
-        let hashes = Self.hashes(key, groups)
+        let hashes = [Self.hash(key)] + groups.map(Self.hash)
         let (isFull, pass) = state.withLock { state in
             for hash in hashes { state.insert(hash) }
             return (state.setBits > Self.setLimit && !state.isGoingThrough, state.pass)
@@ -97,8 +97,6 @@ final class StoredPaths: @unchecked Sendable {
         return UInt64(truncatingIfNeeded: hasher.finalize())
     }
 
-    private static func hashes(_ key: [UInt8], _ groups: [[UInt8]]) -> [UInt64] { [hash(key)] + groups.map(hash) }
-
     // MARK: Rebuilding
 
     /// Rebuilds the filter on a background thread. Until then, every path is assumed to be stored.
@@ -130,7 +128,7 @@ final class StoredPaths: @unchecked Sendable {
             let name = stored.api == nil ? nil : stored.authority
             groups = (ResponseCache.groups(of: listed.item.head.span) ?? []).map { ResponseCache.groupKey($0, ofAPI: name) }
         }
-        let hashes = Self.hashes(key, groups)
+        let hashes = [Self.hash(key)] + groups.map(Self.hash)
         state.withLock { state in for hash in hashes { state.insert(hash) } }
     }
 }

@@ -231,10 +231,8 @@ private struct HitTable: ~Copyable {
         recent = RecentHashes(slots: slots * Self.remembered)
     }
 
-    private func slot(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (slots - 1) }
-
     func find(_ key: UnsafeRawBufferPointer, _ hash: UInt64) -> HitMemo.Entry? {
-        let slot = slot(hash)
+        let slot = Int(truncatingIfNeeded: hash) & (slots - 1)
         guard !hashes.isEmpty, hashes[slot] == hash, let entry = entries[slot], entry.key.count == key.count,
             entry.key.withUnsafeBytes({ memcmp($0.baseAddress!, key.baseAddress!, key.count) }) == 0
         else { return nil }
@@ -247,7 +245,7 @@ private struct HitTable: ~Copyable {
 
     /// Adds an entry. A valid entry that was used since the last attempt to replace it is kept once more.
     mutating func keep(_ entry: HitMemo.Entry, _ hash: UInt64, limitBytes: Int) {
-        let slot = slot(hash)
+        let slot = Int(truncatingIfNeeded: hash) & (slots - 1)
         if entries.isEmpty { (entries, hashes) = (Array(repeating: nil, count: slots), Array(repeating: 0, count: slots)) }
         if let old = entries[slot], hashes[slot] != hash, old.isUsed, old.hit.times.contains(entry.hit.times.lowerBound) {
             old.isUsed = false

@@ -92,6 +92,12 @@ final class CurlConnector {
         /// Whether the name has been resolved.
         var hasResolved: Bool { easy != nil && time(CURLINFO_NAMELOOKUP_TIME_T) != 0 }
 
+        fileprivate func number(_ info: CURLINFO) -> Int {
+            var number = 0
+            cistern_easy_get_long(pointer, info, &number)
+            return number
+        }
+
         fileprivate func time(_ info: CURLINFO) -> Int32 {
             var time: curl_off_t = 0
             cistern_easy_get_offset(pointer, info, &time)
@@ -129,22 +135,13 @@ final class CurlConnector {
         curl_multi_remove_handle(multi, easy.pointer)
     }
 
-    private func collectEnded() {
-        var left: Int32 = 0
-        while !isClosed, let message = curl_multi_info_read(multi, &left) {
-            guard message.pointee.msg == CURLMSG_DONE, let pointer = message.pointee.easy_handle, let task = tasks[pointer] else {
-                continue
-            }
-            let result = result(of: task, cistern_message_result(message))
-            release(task)
-            task.completion(result)
-        }
-    }
-
     private func result(of task: Task, _ code: CURLcode) -> Result<Connected, UpstreamError> {
         guard code == CURLE_OK else {
             return .failure(
-                UpstreamError(connecting: code, tunnel: long(CURLINFO_HTTP_CONNECTCODE, of: task), errno: systemError(of: task)))
+                UpstreamError(
+                    connecting: code, tunnel: task.number(CURLINFO_HTTP_CONNECTCODE),
+                    // 0 if no connect(2) has failed.
+                    errno: Int32(clamping: task.number(CURLINFO_OS_ERRNO))))
         }
         var socket: curl_socket_t = -1
         cistern_easy_get_socket(task.pointer, &socket)
@@ -155,22 +152,21 @@ final class CurlConnector {
             Connected(ours, resolved: task.time(CURLINFO_NAMELOOKUP_TIME_T), connected: task.time(CURLINFO_CONNECT_TIME_T)))
     }
 
-    /// errno of the last failed connect(2); 0 if none failed.
-    private func systemError(of task: Task) -> Int32 { Int32(clamping: long(CURLINFO_OS_ERRNO, of: task)) }
-
-    private func long(_ info: CURLINFO, of task: Task) -> Int {
-        var value = 0
-        cistern_easy_get_long(task.pointer, info, &value)
-        return value
-    }
-
     // MARK: Sockets and timers of libcurl
 
     private func act(_ socket: curl_socket_t, _ events: Int32) {
         guard !isClosed else { return }
         var running: Int32 = 0
         curl_multi_socket_action(multi, socket, events, &running)
-        collectEnded()
+        var left: Int32 = 0
+        while !isClosed, let message = curl_multi_info_read(multi, &left) {
+            guard message.pointee.msg == CURLMSG_DONE, let pointer = message.pointee.easy_handle, let task = tasks[pointer] else {
+                continue
+            }
+            let result = result(of: task, cistern_message_result(message))
+            release(task)
+            task.completion(result)
+        }
     }
 
     private func queueKick() {

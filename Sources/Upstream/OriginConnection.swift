@@ -89,12 +89,19 @@ final class OriginConnection: EventHandler {
         transfer.carrier = .connection(self)
         // The request has a connection and no longer waits.
         transfer.note(.connectionBegan)
-        connections.sendAtEndOfBatch(self)
+        connections.chosen.append(self)
+        guard connections.chosen.count == 1 else { return }
+        connections.loop.atEndOfBatch { [connections] in
+            // Connections selected meanwhile are sent next. Both arrays keep their memory.
+            swap(&connections.chosen, &connections.sending)
+            for connection in connections.sending { connection.sendChosen() }
+            connections.sending.removeAll(keepingCapacity: true)
+        }
     }
 
     /// Sends the selected request if the connection is open and no unexpected bytes have arrived since the last response. During this call
     /// the transfer receives only `sendingBegan`.
-    func sendChosen() {
+    private func sendChosen() {
         guard case .chosen(let transfer) = state else { return }
         guard stream.isQuiet else { return startElsewhere(transfer, .surplus) }
         prepare(transfer)
@@ -367,21 +374,6 @@ final class OriginConnection: EventHandler {
         release(transfer)
         close(cause)
         transfer.end(.failed(error))
-    }
-}
-
-extension OriginConnections {
-    /// Schedules the connection's request to be sent at the end of the batch of events.
-    func sendAtEndOfBatch(_ connection: OriginConnection) {
-        if chosen.isEmpty { loop.atEndOfBatch { self.sendChosen() } }
-        chosen.append(connection)
-    }
-
-    private func sendChosen() {
-        // Connections selected meanwhile are sent next. Both arrays keep their memory.
-        swap(&chosen, &sending)
-        for connection in sending { connection.sendChosen() }
-        sending.removeAll(keepingCapacity: true)
     }
 }
 

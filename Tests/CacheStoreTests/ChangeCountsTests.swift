@@ -89,3 +89,7 @@ struct ChangeCountsTests {
         #expect(!store.holds(unknown))
     }
 }
+
+extension ResponseStore {
+    fileprivate func lookUp(_ key: Span<UInt8>, _ basis: inout LookUpBasis) -> StoredItem? { try? find(key, &basis, mayWait: true) }
+}

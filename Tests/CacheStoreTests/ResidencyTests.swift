@@ -17,8 +17,9 @@ struct ResidencyTests {
 
     /// The data to load; nil if a look-up need not wait.
     private func onDisk(_ store: ResponseStore, _ number: Int) -> OnDisk? {
+        var basis = LookUpBasis()
         do throws(OnDisk) {
-            _ = try store.lookUpInMemory(key(number).span)
+            _ = try store.find(key(number).span, &basis, mayWait: false)
             return nil
         } catch {
             return error

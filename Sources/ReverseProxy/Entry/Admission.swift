@@ -75,7 +75,11 @@ struct Admission {
     func admit(
         _ request: inout ReceivedRequest, isForNobody: Bool, servesOwnPages: Bool, on stream: any ClientStream
     ) -> AccessRefusal? {
-        removeNamed(from: &request)
+        // Removes the fields that the Connection field names, except credentials, and fields in which proxies describe the client.
+        if request.head.contains(.connection) {
+            let head = request.head.removingNamed { credentials.contains($0) || requestFields.isClaim($0) }
+            request = ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
+        }
         if hasBasePath, PathReadings(request.head.pathAndQuery)?.mayLeaveRoot == true { return .outside }
         if !isIdle || request.head.target.first != UInt8(ascii: "/"),
             let refusal = refusal(of: request.head, isForNobody: isForNobody, on: stream)
@@ -146,13 +150,6 @@ struct Admission {
     }
 
     // MARK: Fields
-
-    /// Removes the fields that the request's Connection field names. Keeps credentials, and fields in which proxies describe the client.
-    private func removeNamed(from request: inout ReceivedRequest) {
-        guard request.head.contains(.connection) else { return }
-        let head = request.head.removingNamed { credentials.contains($0) || requestFields.isClaim($0) }
-        request = ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
-    }
 
     /// Removes what an untrusted client says about its origin. The upstream does not receive these fields, and no key or variant depends
     /// on them. Also removes the raw bytes, because equal bytes have another meaning if a trusted proxy sent them.

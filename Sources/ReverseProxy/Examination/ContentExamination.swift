@@ -170,15 +170,17 @@ public struct ContentExamination: Sendable {
         // The coding cannot be decoded: the content is forwarded, and perhaps stored, as received.
         guard let coding = arrived.coding else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
         guard coding != .identity else {
+            // Content that was checked while it arrived is examined again only for the requirements and the entity tag.
+            let isGoneThrough = arrived.isJSON && (demands.makesTag || demands.searchesContent || arrived.verdict == nil)
             guard !isGoneThrough || arrived.bytes.count <= bytes else { return nil }
-            return judged(arrived.bytes, found(arrived.verdict ?? JSONTextChecker.check(arrived.bytes.span, arrived.reading)))
+            return judged(arrived.bytes, arrived.verdict, isProven: arrived.isDelimited)
         }
         guard arrived.bytes.count <= bytes else { return nil }
         do throws(ContentDecoder.Failure) {
             let decoded = try ContentDecoder.decode(arrived.bytes, coding, limit: min(demands.limitBytes, bytes))
-            var findings = arrived.isJSON ? found(JSONTextChecker.check(decoded.span, arrived.reading)) : Findings()
+            var findings = judged(decoded, nil, isProven: true)
             findings.decoded = decoded
-            return judged(decoded, findings)
+            return findings
         } catch .tooLarge {
             // This is not a fault of the upstream: content beyond the limit is not examined.
             return bytes < demands.limitBytes ? nil : Findings(obstacle: .tooLarge)
@@ -187,21 +189,19 @@ public struct ContentExamination: Sendable {
         }
     }
 
-    private func found(_ makeVerdict: @autoclosure () -> JSONVerdict) -> Findings {
-        guard arrived.isJSON else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
-        let verdict = makeVerdict()
-        return Findings(
-            fault: LastGood.faultOfContent(verdict, isDelimited: arrived.isDelimited), obstacle: verdict == .tooDeep ? .tooDeep : nil,
-            isLenient: verdict == .lenient, isCut: verdict == .incomplete && !arrived.isDelimited)
-    }
-
-    /// Whether content without a coding is examined again once it is complete.
-    private var isGoneThrough: Bool { arrived.isJSON && (demands.makesTag || demands.searchesContent || arrived.verdict == nil) }
-
-    private func judged(_ plain: [UInt8], _ findings: Findings) -> Findings {
+    /// - Parameters:
+    ///   - verdict: nil if JSON must still be checked.
+    ///   - isProven: whether the framing or the coding proves that content other than JSON is complete.
+    private func judged(_ plain: [UInt8], _ verdict: JSONVerdict?, isProven: Bool) -> Findings {
+        var findings = Findings(fault: isProven ? nil : .unprovenEnd)
+        if arrived.isJSON {
+            let verdict = verdict ?? JSONTextChecker.check(plain.span, arrived.reading)
+            findings = Findings(
+                fault: LastGood.faultOfContent(verdict, isDelimited: arrived.isDelimited), obstacle: verdict == .tooDeep ? .tooDeep : nil,
+                isLenient: verdict == .lenient, isCut: verdict == .incomplete && !arrived.isDelimited)
+        }
         // Content nested deeper than the limit is not searched, because the search is recursive.
         guard findings.obstacle == nil else { return findings }
-        var findings = findings
         // Lenient JSON is not searched, because parsers read it in different ways.
         let isJSON = arrived.isJSON && !findings.isLenient
         func fault(_ demands: GoodResponse) -> UpstreamFault? {

@@ -135,26 +135,24 @@ extension ExchangeRecord {
         _ facts: borrowing RequestFacts<FoundResponse>, _ decision: borrowing RequestDecision<FoundResponse>
     ) {
         mode = facts.mode
-        if case .lookedUp(let lookedUp) = facts.storeUse { note(lookedUp.result, now: facts.now) }
+        if case .lookedUp(let lookedUp) = facts.storeUse {
+            switch lookedUp.result {
+            case .nothing: found.kind = .nothing
+            case .otherVariant: found.kind = .otherVariant
+            case .found(_, let stored):
+                found.kind = .stored
+                found.lifetime = stored.freshnessLifetime ?? -1
+                found.age = Freshness.currentAge(of: stored, now: facts.now)
+                found.lifetimeSource = stored.lifetimeSource
+                found.isDisregarded = stored.flags.contains(.disregarded)
+            }
+        }
         switch decision {
         case .validate(_, .stale(let reason), _), .validate(_, .request(let reason), _): reasons.validation = reason
         case .part: reasons.bypass = .range
         case .pass(let reason): reasons.bypass = reason
         case .refuse(let reason): reasons.refusal = reason
         case .validate(_, .record, _), .serve, .serveAndRefresh, .forward: break
-        }
-    }
-
-    private mutating func note(_ result: LookUpFacts<FoundResponse>.Result, now: Timestamp) {
-        switch result {
-        case .nothing: found.kind = .nothing
-        case .otherVariant: found.kind = .otherVariant
-        case .found(_, let stored):
-            found.kind = .stored
-            found.lifetime = stored.freshnessLifetime ?? -1
-            found.age = Freshness.currentAge(of: stored, now: now)
-            found.lifetimeSource = stored.lifetimeSource
-            found.isDisregarded = stored.flags.contains(.disregarded)
         }
     }
 

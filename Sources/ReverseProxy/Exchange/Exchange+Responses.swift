@@ -32,7 +32,11 @@ extension Exchange {
     }
 
     private func send(_ rescue: Rescue<FoundResponse>, _ failure: FetchFailure) {
-        keepForChecks()
+        // A rescued request that belongs to a failing scope is repeated as a check. Also after a wait of `rescue_after`: otherwise an
+        // upstream that never responds and gets few requests would never be checked.
+        if request.isRepeatable, context.coordination.health.isFailing(request.scopes) {
+            context.background.rechecks.keep(request, client: client, behind: record.number)
+        }
         var detail = failure.label
         switch rescue.source {
         case .own: break
@@ -62,13 +66,6 @@ extension Exchange {
         context.messages.appendStale(age: rescue.age, failure.label, to: head, &lines)
         let found = rescue.response
         found.withHead { send(found, head: $0, found.metadata, age: rescue.age, lines) }
-    }
-
-    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called after a wait of `rescue_after`: otherwise an
-    /// upstream that never responds and gets few requests would never be checked.
-    private func keepForChecks() {
-        guard request.isRepeatable, context.coordination.health.isFailing(request.scopes) else { return }
-        context.background.rechecks.keep(request, client: client, behind: record.number)
     }
 
     /// Responds with an error, because no stored response may be served.
@@ -105,14 +102,14 @@ extension Exchange {
         recording?.begin(response.head)
         recording?.add(response.content.span)
         recording?.end(at: context.loop.time.monotonicMilliseconds)
-        perform(machine.handle(.responseCame)) { self.send(response) }
+        handle(.responseCame) { self.send(response) }
     }
 
     func fetchChallenged(_ transfer: Transfer) { context.requests.connections.setAside(transfer, on: stream) }
 
     func fetchConfirmed(_ confirmation: Confirmation) {
         noteUpstream()
-        perform(machine.handle(.responseCame)) { self.send(confirmation) }
+        handle(.responseCame) { self.send(confirmation) }
     }
 
     func fetchFailed(_ failure: FetchFailure) {
@@ -130,7 +127,7 @@ extension Exchange {
             return true
         }
         noteUpstream()
-        perform(machine.handle(.streamBegan)) {
+        handle(.streamBegan) {
             stopTimers()
             body = .none
             recording?.begin(head)
@@ -154,7 +151,7 @@ extension Exchange {
     }
 
     func streamEnded() {
-        perform(machine.handle(.streamEnded)) {
+        handle(.streamEnded) {
             recording?.end(at: context.loop.time.monotonicMilliseconds)
             if let coding { write(coding.end().span) }
             coding = nil
@@ -175,7 +172,7 @@ extension Exchange {
             (record.reasons.notStored, record.reasons.isBypassedStream, record.bodyBytes) = (nil, false, 0)
             noteUpstream()
         }
-        perform(machine.handle(.streamBroke(failure, isTakenBack: isTakenBack))) { self.breakOff() }
+        handle(.streamBroke(failure, isTakenBack: isTakenBack)) { self.breakOff() }
     }
 
     // MARK: Results of the fetch
@@ -188,7 +185,10 @@ extension Exchange {
         context.messages.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
         context.messages.appendStale(StaleField.ofUpstream(response.head.fields), to: head, &lines)
         if let fault = response.fault { appendProxyStatus(details: fault, to: &lines) }
-        let isShort = isNotModified(response)
+        // The fetch did not forward the client's preconditions.
+        let isShort =
+            head.method.isSafe
+            && response.metadata.map { Preconditions.isNotModified(head.fields, stored: $0, head: response.storedHead.span) } ?? false
         if isShort { response = notModified(response) }
         let produced = isShort ? nil : gzipped(&response)
         record.bodyBytes = response.content.count
@@ -211,21 +211,18 @@ extension Exchange {
         return reason
     }
 
-    /// Evaluates the client's preconditions, because the fetch did not forward them.
-    private func isNotModified(_ response: FetchedResponse) -> Bool {
-        guard head.method.isSafe, let metadata = response.metadata else { return false }
-        return Preconditions.isNotModified(head.fields, stored: metadata, head: response.storedHead.span)
-    }
-
-    /// Returns whether this client receives the response compressed; nil if the response is not compressed for any client.
-    /// - Parameter contentBytes: content length in bytes; nil if unknown.
-    func passedForm(_ response: ResponseHead, contentBytes: Int?, isOpen: Bool? = nil) -> SentFormFacts? {
+    /// Returns the form in which this client receives the response; nil if all clients receive one form.
+    /// - Parameters:
+    ///   - contentBytes: content length in bytes; nil if unknown.
+    ///   - isOpen: whether the response can contain no secret; nil if unknown.
+    private func negotiatedForm(_ response: ResponseHead, contentBytes: Int?, isOpen: Bool? = nil) -> SentForm? {
         // Content above the buffer limit counts as a download, which needs its length more than compression.
         if let contentBytes, contentBytes > context.rules.bufferLimitBytes { return nil }
-        return SentFormFacts.passed(
+        let facts = SentFormFacts.passed(
             response, contentBytes: contentBytes ?? .max, to: head, context.rules.routes.compression.rules(for: head.pathAndQuery),
             from: context.rules.compressFromBytes
         ) { isOpen ?? self.isOpen(response.fields) }
+        return facts?.isNegotiated == true ? facts?.form : nil
     }
 
     /// Whether the response can contain no secret.
@@ -236,18 +233,12 @@ extension Exchange {
         return cache.isOpen(response, to: head, isPartitioned: fetchTarget.isPartitioned)
     }
 
-    /// Form of a whole response; nil if all clients receive one form.
-    private func negotiatedForm(_ response: FetchedResponse) -> SentFormFacts? {
-        let isOpen = response.metadata?.flags.contains(.isOpen)
-        guard let facts = passedForm(response.head, contentBytes: response.content.count, isOpen: isOpen) else { return nil }
-        return facts.isNegotiated ? facts : nil
-    }
-
     /// Compresses a whole response if that makes it shorter.
     private func gzipped(_ response: inout FetchedResponse) -> ProducedContent? {
-        guard let facts = negotiatedForm(response) else { return nil }
+        let isOpen = response.metadata?.flags.contains(.isOpen)
+        guard let form = negotiatedForm(response.head, contentBytes: response.content.count, isOpen: isOpen) else { return nil }
         var produced: ProducedContent?
-        var isCoded = facts.form == .gzipped
+        var isCoded = form == .gzipped
         if isCoded, head.method != .head {
             switch context.messages.storedResponses.gzipped(response.content, takesChunks: stream.takesChunks) {
             case .whole(.bytes(let content)): response.content = content
@@ -263,8 +254,9 @@ extension Exchange {
     /// Replaces a whole response by a 304 with the fields that the whole response would have.
     private func notModified(_ response: FetchedResponse) -> FetchedResponse {
         var short = response
-        if let facts = negotiatedForm(response) {
-            NegotiatedHead.change(&short.head, facts.form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil)
+        let isOpen = response.metadata?.flags.contains(.isOpen)
+        if let form = negotiatedForm(response.head, contentBytes: response.content.count, isOpen: isOpen) {
+            NegotiatedHead.change(&short.head, form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil)
         }
         (short.head, short.content) = (Preconditions.notModified(short.head), [])
         return short
@@ -319,8 +311,8 @@ extension Exchange {
     /// fields of GET.
     /// - Parameter hasBacklog: whether a long part of the content has arrived, which would take too long to compress at once.
     private func beginCoding(_ response: ResponseHead, length: Int?, hasBacklog: Bool) -> PassedForm {
-        guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return .unchanged }
-        guard facts.form == .gzipped, stream.takesChunks, !hasBacklog else { return .unchangedForThisClient }
+        guard let form = negotiatedForm(response, contentBytes: length) else { return .unchanged }
+        guard form == .gzipped, stream.takesChunks, !hasBacklog else { return .unchangedForThisClient }
         guard head.method != .head else { return .gzipped }
         coding = context.messages.passedCodings.begin()
         return coding == nil ? .unchangedForThisClient : .gzipped

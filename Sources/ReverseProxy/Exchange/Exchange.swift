@@ -93,12 +93,11 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     // MARK: The machine
 
-    func handle(_ event: ExchangeMachine.Event) { perform(machine.handle(event)) {} }
-
+    /// Performs the action that follows an event.
     /// - Parameter accept: handles the data of the event.
-    func perform(_ action: ExchangeMachine.Action, accept: () -> Void) {
+    func handle(_ event: ExchangeMachine.Event, accept: () -> Void = {}) {
         context.loop.assertOnLoop()
-        switch action {
+        switch machine.handle(event) {
         case .nothing: break
         case .consultFailureMemory: consultFailureMemory()
         case .join: join()
@@ -288,7 +287,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             }
         }
         let outcome = facts.decide(ending)
-        perform(machine.handle(.decided(outcome.next, of: ending))) { self.respond(outcome) }
+        handle(.decided(outcome.next, of: ending)) { self.respond(outcome) }
     }
 
     private func storedNow(for ending: Ending, _ cache: ResponseCache) throws(NotInMemory) -> StoredNow<FoundResponse> {
@@ -335,7 +334,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     func responseDrained() { fetch?.resume() }
 
     func clientLeft() {
-        perform(machine.handle(.clientLeft)) {
+        handle(.clientLeft) {
             leaveFlight(isSlow: false)
             stopTimers()
             leaveFetch(.clientLeft)

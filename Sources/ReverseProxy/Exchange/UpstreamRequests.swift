@@ -47,7 +47,11 @@ final class UpstreamRequests {
 
     func make(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
         let head = request.head
-        let target = upstreamTarget(head.pathAndQuery)
+        var target = arguments.sent(head.pathAndQuery)
+        if !strippedPath.isEmpty {
+            let rest = target.dropFirst(strippedPath.count)
+            target = rest.first == UInt8(ascii: "/") ? rest : [UInt8(ascii: "/")] + rest
+        }
         var shares = shares(of: request.scopes)
         if case .streamed = body {
             shares.append(contentsOf: .streamedContent(of: request.scopes.client, connections: maximumConnections))
@@ -77,14 +81,6 @@ final class UpstreamRequests {
         var shares = ConnectionShares.family(scopes.family, of: scopes.client)
         if coordination.health.isFailing(scopes) { shares.append(ConnectionShare(.failing, .connections(maximumConnections / 4))) }
         return shares
-    }
-
-    /// The request target at the upstream.
-    private func upstreamTarget(_ target: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
-        let target = arguments.sent(target)
-        guard !strippedPath.isEmpty else { return target }
-        let rest = target.dropFirst(strippedPath.count)
-        return rest.first == UInt8(ascii: "/") ? rest : [UInt8(ascii: "/")] + rest
     }
 
     private func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ head: RequestHead, _ fetchTarget: FetchTarget) {

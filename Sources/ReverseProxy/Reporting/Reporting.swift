@@ -53,11 +53,15 @@ public final class Reporting {
         loop.assertOnLoop()
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         (record.wall, record.client, record.version) = (loop.batchWallMilliseconds, client.address, head.version)
-        count(record, head)
+        records.figures.labelled.record(record)
+        if let age = record.age { records.oldestAges.note(age, record.result, at: record.wall) }
+        let routeFigures = routeFigures?.figures(of: record.route)
+        routeFigures?.figures.recordOfRoute(record)
+        if head.contains(.traceparent) || head.span.isRecorded { noteExemplar(record, routeFigures, head) }
         if !isAlone {
             if record.reasons.refusal?.isOfNoAPI == true { record.api = ExchangeRecord.noAPI }
             if record.api != ExchangeRecord.noAPI { record.api = api.index }
-            if record.api != ExchangeRecord.noAPI { countOfAPI(record) }
+            if record.api != ExchangeRecord.noAPI { records.apis[apiIndex].figures.recordOfAPI(record) }
         }
         records.why.append(&record, target: head.pathAndQuery)
         if record.isServerError || record.result.isTallied { tally(record, head.pathAndQuery) }
@@ -117,19 +121,6 @@ extension Reporting {
     // MARK: Counters
 
     func count(_ figure: Figure, by number: Int = 1) { records.figures[figure] += number }
-
-    /// Counts an exchange for its API.
-    func countOfAPI(_ record: borrowing ExchangeRecord) {
-        records.apis[apiIndex].figures.recordOfAPI(record)
-    }
-
-    func count(_ record: borrowing ExchangeRecord, _ head: RequestHead) {
-        records.figures.labelled.record(record)
-        if let age = record.age { records.oldestAges.note(age, record.result, at: record.wall) }
-        let figures = routeFigures?.figures(of: record.route)
-        figures?.figures.recordOfRoute(record)
-        if head.contains(.traceparent) || head.span.isRecorded { noteExemplar(record, figures, head) }
-    }
 
     /// Records the exchange's trace as an exemplar, if it is sampled.
     @inline(never)
