@@ -176,7 +176,7 @@ public enum Figure: Int, CaseIterable, Sendable {
             .upstreamClientLimited),
         .init(
             .counter, "cistern_upstream_slow_given_up",
-            "Responses ended because their client did not read them while other requests waited for a connection.",
+            "Responses and uploads ended because their client hardly read or sent content while other requests waited for a connection.",
             .upstreamSlowGivenUp),
         .init(.gauge, "cistern_streams", "Streamed responses in progress.", .streams),
         .init(.counter, "cistern_streams_begun", "Streamed responses that have begun.", .streamsBegun),

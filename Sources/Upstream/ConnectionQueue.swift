@@ -177,8 +177,11 @@ struct ConnectionQueue<Element> {
 
     /// Shares of several clients that keep requests waiting, with a limit that depends on the number of free connections.
     var blockingShares: Set<ConnectionShare.Name> {
-        Set(waitingForFree.lazy.map(\.name).filter { !$0.isOfClient && shares[$0]?.blocked.isWaiting == true })
+        Set(waitingForFree.lazy.map(\.name).filter { !$0.isOfClient && blockedCount(by: $0) > 0 })
     }
+
+    /// Number of requests that wait because the share is full.
+    func blockedCount(by name: ConnectionShare.Name) -> Int { shares[name]?.blocked.count ?? 0 }
 
     /// Number of connections that requests of the share hold.
     func held(by name: ConnectionShare.Name) -> Int { shares[name]?.held ?? 0 }
@@ -343,8 +346,8 @@ private struct WaiterHeap<Element> {
     private var sweepAt = 16
 
     var isEmpty: Bool { heap.isEmpty }
-    /// Whether an entry still waits.
-    var isWaiting: Bool { heap.contains { $0.element != nil } }
+    /// Number of entries that still wait.
+    var count: Int { heap.count { $0.element != nil } }
 
     mutating func insert(_ waiter: Waiter) {
         if heap.count >= sweepAt {

@@ -188,5 +188,6 @@ extension OriginConnections {
         // The delay after a stream limit of 0 may have passed.
         serveWaiting()
         giveUpSlowestOfShares(at: now)
+        giveUpSlowUploads(at: now)
     }
 }

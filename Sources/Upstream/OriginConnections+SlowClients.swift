@@ -1,5 +1,5 @@
-// Ends responses of slow clients. If a client does not read, its response is paused and still occupies an upstream connection. Paused
-// responses are ended when other requests wait for a connection.
+// Ends responses and uploads of slow clients, which occupy upstream connections, when other requests wait for a connection. If a client
+// does not read, its response is paused.
 
 import Figures
 import Reactor
@@ -41,6 +41,19 @@ extension OriginConnections {
         for (name, slow) in paused where slow.count > waiting.held(by: name) / 2 && now - slow.since >= Self.minimumPause {
             giveUp(slow.first)
         }
+    }
+
+    /// Minimum bytes that a client sends between two measurements, which are `minimumPause` apart, while other uploads wait.
+    private static let minimumUploadBytes = 10 << 10
+
+    /// Ends slow uploads, oldest first: one for each request that waits because all uploads together hold their share of the connections.
+    func giveUpSlowUploads(at now: Int64) {
+        guard !uploads.isEmpty else { return }
+        if now - uploadsMeasuredAt >= Self.minimumPause {
+            uploadsMeasuredAt = now
+            for upload in uploads { upload.measureUpload(Self.minimumUploadBytes) }
+        }
+        for upload in uploads.filter(\.isSlowUpload).prefix(waiting.blockedCount(by: .streamedContent)) { giveUp(upload) }
     }
 
     private func giveUp(_ slow: Transfer) {

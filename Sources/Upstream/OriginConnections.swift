@@ -53,6 +53,9 @@ final class OriginConnections {
     /// Requests with a response that is paused by a slow client, and the start of the pause in milliseconds of the loop's clock. The longest
     /// paused is the first.
     var heldBack: [(transfer: Transfer, since: Int64)] = []
+    /// Transfers with the share `streamedContent`, oldest first, and the time of their last measurement.
+    var uploads: [Transfer] = []
+    var uploadsMeasuredAt: Int64 = 0
     /// Earliest time for another spare connection after a failure, in milliseconds of the loop's clock.
     private var nextSpareAt = Int64.min
     private var isServing = false
@@ -82,7 +85,7 @@ final class OriginConnections {
     func start(_ transfer: Transfer) -> Bool {
         transfer.connections = self
         if hasCapacity || hasOwnIdle(transfer), waiting.take(transfer.request.shares) {
-            transfer.holdsShares = true
+            noteHolding(transfer)
             isServing = true
             serve(transfer)
             isServing = false
@@ -144,7 +147,7 @@ final class OriginConnections {
         isServing = true
         defer { isServing = false }
         while !isClosed, !waiting.isReadyEmpty, hasCapacity, let next = waiting.next() {
-            next.holdsShares = true
+            noteHolding(next)
             serve(next)
         }
     }
@@ -207,10 +210,18 @@ final class OriginConnections {
         return attempt
     }
 
+    private func noteHolding(_ transfer: Transfer) {
+        transfer.holdsShares = true
+        if transfer.request.shares.count > 3, transfer.request.shares.contains(where: { $0.name == .streamedContent }) {
+            uploads.append(transfer)
+        }
+    }
+
     /// Releases the shares of a request that no longer needs its connection.
     func releaseShares(of transfer: Transfer) {
         guard transfer.holdsShares else { return }
         transfer.holdsShares = false
+        if !uploads.isEmpty { uploads.removeAll { $0 === transfer } }
         guard !transfer.joinedShares.isEmpty else { return waiting.release(transfer.request.shares) }
         var shares = transfer.request.shares
         shares.append(contentsOf: transfer.joinedShares)

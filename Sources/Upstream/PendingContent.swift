@@ -26,6 +26,8 @@ struct PendingContent {
     private(set) var hasBegun = false
     private var bytes: [UInt8] = []
     private var takenCount = 0
+    /// Number of bytes that the connection has taken.
+    private(set) var takenBytes = 0
     /// Whether the flow is paused until it is notified.
     private var isFlowWaiting = false
 
@@ -124,6 +126,7 @@ struct PendingContent {
 
     private mutating func noteTaken(_ count: Int) {
         takenCount += count
+        takenBytes += count
         hasBegun = true
         guard takenCount == bytes.count else { return }
         // The buffer is not reused if no more content follows, or if it is large.

@@ -57,6 +57,10 @@ public final class Transfer {
     var holdsShares = false
     /// Additional shares that the transfer holds.
     var joinedShares: ConnectionShares = []
+    /// Bytes of content that the connection had taken at the last measurement; nil before the first.
+    private var measuredBytes: Int?
+    /// Whether the client has sent little of its content between the last two measurements, and the connection has taken all of it.
+    private(set) var isSlowUpload = false
     /// The newest connection (`HTTP2OriginConnection.number`) when the connection that carried this transfer was found dead; nil if none
     /// was.
     var newestWhenFoundDead: Int?
@@ -127,6 +131,13 @@ public final class Transfer {
     public func endContent() {
         client.loop.assertOnLoop()
         if content.close() { sendMore() }
+    }
+
+    /// Determines `isSlowUpload`.
+    /// - Parameter least: bytes since the last measurement from which an upload is not slow.
+    func measureUpload(_ least: Int) {
+        isSlowUpload = content.state == .awaited && content.takenBytes < (measuredBytes ?? 0) + least && measuredBytes != nil
+        measuredBytes = content.takenBytes
     }
 
     private func sendMore() {

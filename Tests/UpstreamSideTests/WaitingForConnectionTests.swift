@@ -97,6 +97,35 @@ struct WaitingForConnectionTests {
         #expect(slow.count { $0.readResponse()?.status == 200 } == 15)
     }
 
+    @Test("uploads of several clients that send hardly anything end, the oldest first, while other uploads wait", .upstreams)
+    func slowUploads() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) {
+            $0.upstream.maximumConnections = 8
+            $0.upstream.connectTimeout = .seconds(60)
+            $0.downstream.requestBufferBytes = 0
+        }
+        let upload = { (address: String, number: Int) in
+            let client = try play.client(from: address)
+            client.send("POST /\(number)/a HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n")
+            return client
+        }
+        // All clients' uploads hold six connections.
+        let slow = try (0..<6).map { try upload("127.0.0.\(8 + $0 / 3)", $0) }
+        #expect(try play.waitFor(active, 6))
+        let steady = try upload("127.0.0.20", 6)
+        #expect(try play.waitFor(waiting, 1))
+        for client in slow[1...] { client.send(String(repeating: "1", count: 20_000)) }
+        #expect(try play.waitFor("cistern_upstream_slow_given_up_total", 1, advancing: .seconds(1)))
+        #expect(try play.waitFor(waiting, 0) && play.metric(active) == 6)
+        steady.send(String(repeating: "1", count: 40_000))
+        #expect(steady.readResponse()?.status == 200)
+        #expect(slow[0].readResponse()?.status == 503)
+        for client in slow[1...] {
+            client.send(String(repeating: "1", count: 20_000))
+            #expect(client.readResponse()?.status == 200)
+        }
+    }
+
     @Test("a half-closed client still gets its second response over the same connection")
     func halfClosedClient() throws {
         let (came, gate) = (Gate(), Gate())
