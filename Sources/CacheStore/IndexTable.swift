@@ -29,7 +29,7 @@ struct IndexEntry {
     }
 
     static let occupied: UInt32 = 1
-    /// Set when the item is looked up after it was written. Eviction keeps such items in preference to others.
+    /// Set when the item is looked up after it was written. Eviction keeps such an item once.
     static let used: UInt32 = 2
     /// The item is kept when its segment is evicted (`Retention.isNeeded`).
     static let needed: UInt32 = 4
@@ -224,8 +224,6 @@ private struct IndexPart {
         if entry.isNoteUnwritten { unwrittenNotes += 1 }
         if let slot = slot(of: entry.hash) {
             if entries[slot].isNoteUnwritten { unwrittenNotes -= 1 }
-            // A newer response to a target in use is in use.
-            entry.flags |= entries[slot].flags & IndexEntry.used
             entries[slot] = entry
             return true
         }

@@ -11,8 +11,6 @@ import struct Synchronization.Atomic
 final class PendingItem: @unchecked Sendable {
     let hash: KeyHash
     let isMarkedStale: Bool
-    /// `RecordHeader.uses`.
-    private let uses: UInt32
     /// Whether a stale mark has been written for an older item of this key on disk, so that the writer does not write another one. Used on
     /// the writer's queue only.
     var hasStaleMark = false
@@ -23,17 +21,14 @@ final class PendingItem: @unchecked Sendable {
     /// Counter for content numbers. The top bit distinguishes them from numbers of segment positions.
     private static let contentNumbers = Atomic<UInt64>(0)
 
-    init(_ item: NewItem, hash: KeyHash, uses: UInt32 = 0) {
+    init(_ item: NewItem, hash: KeyHash) {
         self.hash = hash
         self.item = item
-        self.uses = uses
         isMarkedStale = false
     }
 
     /// Copies the item of a record into memory; nil if the checksum of the payload does not match.
-    convenience init?(
-        _ header: RecordHeader, in segment: Segment, at offset: Int, as retention: Retention, uses: UInt32, seed: UInt64
-    ) {
+    convenience init?(_ header: RecordHeader, in segment: Segment, at offset: Int, as retention: Retention, seed: UInt64) {
         let start = segment.base + offset + RecordHeader.bytes
         guard RecordHeader.payloadChecksum(start, header.payloadBytes, seed: seed) == header.payloadChecksum else { return nil }
         var at = 0
@@ -44,14 +39,13 @@ final class PendingItem: @unchecked Sendable {
         let item = NewItem(
             key: part(header.keyBytes), metadata: part(header.metadataBytes), head: part(header.headBytes),
             body: .coded(part(header.bodyBytes), header.form), retention: retention)
-        self.init(item, hash: header.hash, uses: uses)
+        self.init(item, hash: header.hash)
     }
 
     /// Copies an item and marks it as stale.
     init(markingStale other: PendingItem) {
         hash = other.hash
         item = other.item
-        uses = other.uses
         isMarkedStale = true
         raiseNote(to: other.note)
     }
@@ -71,8 +65,7 @@ final class PendingItem: @unchecked Sendable {
         let form = encoded == nil ? item.body.form : ContentForm(coding: item.wantedCoding, plainBytes: body.count)
         return RecordHeader(
             kind: .item, retention: retention, isMarkedStale: isMarkedStale, keyBytes: item.key.count, metadataBytes: item.metadata.count,
-            headBytes: item.head.count, bodyBytes: encoded?.count ?? body.count, form: form, hash: hash, note: note,
-            uses: uses)
+            headBytes: item.head.count, bodyBytes: encoded?.count ?? body.count, form: form, hash: hash, note: note)
     }
 
     var isToBeEncoded: Bool { item.wantedCoding != 0 && item.body.form.coding == 0 }

@@ -63,17 +63,10 @@ struct RecordHeader {
     var payloadChecksum: UInt64
     /// Note of an item when its record was written (`IndexEntry.note`). Older versions wrote 0.
     var note: UInt32
-    /// Number of the item's former records that look-ups used (`EvictedRecord`). Stored above the note, where older versions ignore it.
-    var uses: UInt32
-
-    /// Maximum of `uses`.
-    static let usesLimit: UInt32 = 3
-    private static let usesShift: UInt32 = 30
 
     init(
         kind: RecordKind, retention: Retention = .whenUsed, isMarkedStale: Bool = false, keyBytes: Int = 0, metadataBytes: Int = 0,
-        headBytes: Int = 0, bodyBytes: Int = 0, form: ContentForm = .plain(0), hash: KeyHash, payloadChecksum: UInt64 = 0, note: UInt32 = 0,
-        uses: UInt32 = 0
+        headBytes: Int = 0, bodyBytes: Int = 0, form: ContentForm = .plain(0), hash: KeyHash, payloadChecksum: UInt64 = 0, note: UInt32 = 0
     ) {
         self.kind = kind
         self.retention = retention
@@ -85,7 +78,7 @@ struct RecordHeader {
         (coding, plainBytes) = (form.coding, form.plainBytes)
         self.hash = hash
         self.payloadChecksum = payloadChecksum
-        (self.note, self.uses) = (note, uses)
+        self.note = note
     }
 
     var form: ContentForm { coding == 0 ? .plain(bodyBytes) : ContentForm(coding: coding, plainBytes: plainBytes) }
@@ -109,7 +102,7 @@ struct RecordHeader {
         target.storeBytes(of: hash.high.littleEndian, toByteOffset: 32, as: UInt64.self)
         target.storeBytes(of: payloadChecksum.littleEndian, toByteOffset: 40, as: UInt64.self)
         target.storeBytes(of: coding == 0 ? 0 : UInt32(plainBytes).littleEndian, toByteOffset: 48, as: UInt32.self)
-        target.storeBytes(of: (note | uses << Self.usesShift).littleEndian, toByteOffset: 52, as: UInt32.self)
+        target.storeBytes(of: note.littleEndian, toByteOffset: 52, as: UInt32.self)
         let checksum = Self.checksum(target, segment: segment, offset: offset, seed: seed)
         target.storeBytes(of: checksum.littleEndian, toByteOffset: 56, as: UInt64.self)
     }
@@ -132,8 +125,7 @@ struct RecordHeader {
         payloadChecksum = UInt64(littleEndian: source.load(fromByteOffset: 40, as: UInt64.self))
         self.coding = coding
         plainBytes = Int(UInt32(littleEndian: source.load(fromByteOffset: 48, as: UInt32.self)))
-        let packed = UInt32(littleEndian: source.load(fromByteOffset: 52, as: UInt32.self))
-        (note, uses) = (packed & IndexEntry.noteMask, packed >> Self.usesShift)
+        note = UInt32(littleEndian: source.load(fromByteOffset: 52, as: UInt32.self)) & IndexEntry.noteMask
         guard offset + recordBytes <= limit else { return nil }
     }
 

@@ -214,7 +214,7 @@ extension PendingItem {
             let header = RecordHeader(at: address, segment: segment.number, offset: entry.byteOffset, limit: segment.size, seed: seed),
             header.hash == entry.hash
         else { return nil }
-        self.init(header, in: segment, at: entry.byteOffset, as: header.retention, uses: header.uses, seed: seed)
+        self.init(header, in: segment, at: entry.byteOffset, as: header.retention, seed: seed)
         raiseNote(to: entry.note)
     }
 }

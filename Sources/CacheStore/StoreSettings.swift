@@ -96,7 +96,7 @@ public enum StoreError: Error, CustomStringConvertible {
 
 /// How an item is handled when its segment is evicted.
 public enum Retention: UInt8, Sendable {
-    /// The item is kept if it was used (`EvictedRecord`).
+    /// The item is kept if it was used after it was written.
     case whenUsed = 0
     /// The item is kept if it was used, and has priority over `whenUsed` items, because it can rescue a request when the upstream fails.
     case mayRescue = 1

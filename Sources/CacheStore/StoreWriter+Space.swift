@@ -5,9 +5,8 @@ import Glibc
 import Reactor
 
 extension StoreWriter {
-    /// Divisor for the part of a new segment that kept items may occupy. Used items that take less than this part of the store are never
-    /// evicted for new ones.
-    private static let reinsertedShare = 2
+    /// Divisor for the part of a new segment that kept items may occupy, so that eviction frees the larger part.
+    private static let reinsertedShare = 4
 
     /// Continues in the newest segment after a start, or creates a new one.
     /// - Parameters:
@@ -258,40 +257,39 @@ extension StoreWriter {
         if writeBuffer(store), refusing.trouble == nil, unwritten.isEmpty { removeEvicted() }
     }
 
-    /// Evicts the oldest segment. Tombstones are kept and written again. Used items are kept too, up to a share of the segment.
+    /// Evicts the oldest segment. Tombstones are kept and written again. Items that were used since they were written are kept too, up to
+    /// a share of the segment.
     /// - Parameter budget: bytes of records that may be kept because they were used; reduced by all kept records.
     func evictOldest(_ store: ResponseStore, budget: inout Int) {
         guard let oldest = store.state.withLock({ $0.segments.oldest }) else { return }
-        var live: [(hash: KeyHash, offset: Int)] = []
-        var wanted: [EvictedRecord] = []
+        var live: [(header: RecordHeader, offset: Int, flags: UInt32, isReplaced: Bool)] = []
         SegmentScan.forEachRecord(in: oldest, seed: seed) { header, offset in
             guard header.kind == .item else { return }
             let (entry, isReplaced) = store.state.withLock { ($0.index.find(header.hash), $0.pending[header.hash] != nil) }
-            guard let entry, entry.leads(to: oldest.number, offset) else { return }
-            live.append((header.hash, offset))
-            let record = EvictedRecord(header: header, offset: offset, isUsed: entry.flags & IndexEntry.used != 0)
-            if !isReplaced, record.isWanted { wanted.append(record) }
+            if let entry, entry.leads(to: oldest.number, offset) {
+                live.append((header, offset, entry.flags, isReplaced))
+            }
         }
-        wanted.sort(by: EvictedRecord.precedes)
-        let isPressed = wanted.reduce(0) { $0 + ($1.isNeeded ? 0 : $1.header.recordBytes) } > budget
         var again: [KeyHash: PendingItem] = [:]
         var order: [KeyHash] = []
         var marks: Set<KeyHash> = []
-        for record in wanted {
-            let (header, isNeeded) = (record.header, record.isNeeded)
-            guard header.recordBytes <= (isNeeded ? settings.segmentBytes : budget),
-                let item = PendingItem(
-                    header, in: oldest, at: record.offset, as: header.retention == .outlives ? .mayRescue : header.retention,
-                    uses: record.usesAfter(isPressed: isPressed), seed: seed)
-            else { continue }
-            budget -= header.recordBytes
-            again[item.hash] = item
-            order.append(item.hash)
-            if isNeeded { marks.insert(item.hash) }
+        for retention in [Retention.always, .outlives, .mayRescue, .whenUsed] {
+            for record in live where record.header.retention == retention && !record.isReplaced {
+                let isNeeded = retention.isNeeded
+                guard isNeeded || record.flags & IndexEntry.used != 0,
+                    record.header.recordBytes <= (isNeeded ? settings.segmentBytes : budget),
+                    let item = PendingItem(
+                        record.header, in: oldest, at: record.offset, as: retention == .outlives ? .mayRescue : retention, seed: seed)
+                else { continue }
+                budget -= record.header.recordBytes
+                again[item.hash] = item
+                order.append(item.hash)
+                if isNeeded { marks.insert(item.hash) }
+            }
         }
         evicted.append(oldest)
         var survivors: [KeyHash: PendingItem] = [:]
-        inPieces(live) { records in
+        inPieces(live.map { ($0.header.hash, $0.offset) }) { records in
             store.state.withLock { settle(records, of: oldest.number, again, &survivors, &$0) }
         }
         store.state.withLock { state in
@@ -307,13 +305,14 @@ extension StoreWriter {
     /// Removes a segment's records from the index. Kept items wait to be written again, unless they were removed or replaced since the
     /// segment was scanned.
     private func settle(
-        _ live: ArraySlice<(hash: KeyHash, offset: Int)>, of segment: UInt64, _ kept: [KeyHash: PendingItem],
+        _ live: ArraySlice<(KeyHash, Int)>, of segment: UInt64, _ kept: [KeyHash: PendingItem],
         _ survivors: inout [KeyHash: PendingItem], _ state: inout ResponseStore.State
     ) {
-        for record in live {
+        for record in live.map({ (hash: $0, offset: $1) }) {
             guard let entry = state.index.find(record.hash), entry.leads(to: segment, record.offset) else {
                 continue
             }
+            // A kept item counts as used again only after another lookup.
             state.changes.raise(record.hash)
             state.index.remove(record.hash)
             guard let item = kept[record.hash], state.pending[record.hash] == nil else {

@@ -107,16 +107,16 @@ struct ResponseStoreTests {
         let store = try directory.open(4 << 20)
         // There is space for one of the large items in addition to the mark.
         store.insert(item(0, 100, retention: .outlives))
-        store.insert(item(1, 300_000, retention: .whenUsed))
-        store.insert(item(2, 300_000))
+        store.insert(item(1, 200_000, retention: .whenUsed))
+        store.insert(item(2, 200_000))
         store.flush()
         for number in [1, 2] { #expect(stored(store, number) != nil) }
         fill(store, 100..<130)
         #expect(store.statistics.reinserted == 2)
         #expect(stored(store, 1) == nil)
         fill(store, 130..<170)
-        #expect(store.statistics.reinserted == 3)
-        #expect(stored(store, 0) == nil && stored(store, 2) == body(2, 300_000))
+        #expect(store.statistics.reinserted == 2)
+        #expect(stored(store, 0) == nil && stored(store, 2) == nil)
     }
 
     @Test("a removal is written even on a full disk, because the oldest segment is evicted for it", arguments: [false, true])
