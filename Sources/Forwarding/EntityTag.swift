@@ -37,7 +37,8 @@ public enum EntityTag {
     public static func isWeak(_ tag: ArraySlice<UInt8>) -> Bool { tag.prefix(2).equals(weakStart) }
 
     fileprivate static func isOwn(_ tag: ArraySlice<UInt8>) -> Bool {
-        (isWeak(tag) ? tag.dropFirst(2) : tag).prefix(ownStart.utf8CodeUnitCount).equals(ownStart)
+        let (opaque, start) = (isWeak(tag) ? tag.dropFirst(2) : tag, ownStart.utf8CodeUnitCount)
+        return opaque.count == start + ContentHash.hexDigits + 1 && opaque.prefix(start).equals(ownStart)
     }
 }
 

@@ -19,6 +19,9 @@ public enum ContentHash {
         return (hash.high64, hash.low64)
     }
 
+    /// Number of digits that `appendHex` appends.
+    public static let hexDigits = 32
+
     /// Appends 32 hexadecimal digits, equal on every machine and after every restart (XXH3, 128 bits).
     public static func appendHex(of bytes: Span<UInt8>, to out: inout [UInt8]) {
         let hash = bytes.withUnsafeBufferPointer { XXH3_128bits($0.baseAddress, $0.count) }

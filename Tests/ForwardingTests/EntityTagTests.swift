@@ -22,6 +22,7 @@ struct EntityTagTests {
         // A tag that Cistern made, also without W/.
         ([own], [], [own]), ([String(own.dropFirst(2))], [], [String(own.dropFirst(2))]),
         (["\"x\", \(own)"], ["\"x\""], ["\"x\", \(own)"]), ([own, "W/\"x~cistern\""], ["\"x\""], ["\(own), \"x\""]),
+        (["\"cistern~1\""], ["\"cistern~1\""], ["\"cistern~1\""]), (["W/\"cistern~\""], ["W/\"cistern~\""], ["W/\"cistern~\""]),
         // A tag that an earlier version made.
         ([former], [former], [former]),
         // Values that are no lists of tags.
