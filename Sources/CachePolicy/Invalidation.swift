@@ -56,8 +56,12 @@ public enum Invalidation {
         guard isSuccess(response, to: request.method) else { return .nothing }
         guard settings.strictness == .rescue else { return .takesOut }
         if isRefused { return .makesStale }
-        // Many servers respond to a method that they do not know as to GET, so nothing may have changed.
-        if case .other = request.method { return .makesStale }
+        // Many servers respond to a method that they do not know as to GET, so nothing may have changed, unless the response names targets.
+        if case .other = request.method, !response.fields.containsAny(of: [.location, .contentLocation]),
+            !response.fields.contains(named: "cache-group-invalidation")
+        {
+            return .makesStale
+        }
         if response.status.isRedirection {
             guard let location = response.fields.first(.location),
                 !Redirection.staysWithin(origin, location, from: request)

@@ -7,7 +7,8 @@ public enum FlightOutcome: Sendable, Equatable {
     case outdated
     /// The response can be used by the leader only.
     case unshareable
-    /// The response can be used by the leader only, because a write followed its request. The next response may be shareable.
+    /// The response can be used by the leader only, because a write followed its request or memory was short. The next response may be
+    /// shareable.
     case overtaken
     case failed(FetchFailure)
     /// The leader was abandoned before a response arrived.

@@ -45,8 +45,8 @@ public enum EntityTag {
 extension Fields {
     /// Replaces the client's tags in a precondition by those that the upstream knows. If-Match loses Cistern's own tags, which clients
     /// would not have without Cistern. If-Range is never translated: its range refers to the client's bytes, not to the upstream's.
-    /// - Parameter current: the own tag of the target's stored response; nil if none is known. Another own tag remains in If-Match, because
-    ///   the write would overwrite a change that the client has not seen.
+    /// - Parameter current: the tag of the target's stored response; nil if nothing is known. An own tag that differs remains in If-Match,
+    ///   because the write would overwrite a change that the client has not seen.
     public mutating func translateTags(in field: KnownField, current: @autoclosure () -> [UInt8]? = nil) {
         guard contains(field), !FieldListLimit.isExceeded(by: field, in: self) else { return }
         let tags = all(field).flatMap { FieldMembers(of: $0, hasEscapes: false) }

@@ -56,8 +56,10 @@ public struct PathReadings: Sendable {
         while next < found.count, !isIncomplete {
             let spelling = found[next]
             next += 1
-            work += (spelling.count + spelling.count { $0 == UInt8(ascii: "/") } * Self.segmentBytes) * steps.count
-            isIncomplete = work > Self.workLimitBytes
+            let ofSegments = spelling.count { $0 == UInt8(ascii: "/") } * Self.segmentBytes * steps.count
+            work += ofSegments + spelling.count * steps.count
+            // A long path of few segments may have a single reading.
+            isIncomplete = (next == 1 ? ofSegments : work) > Self.workLimitBytes
             for step in steps where !isIncomplete {
                 let made = step.apply(to: spelling, leavesRoot: &mayLeaveRoot)
                 guard made != spelling, !found.contains(made) else { continue }

@@ -4,10 +4,12 @@ import CachePolicy
 import HTTPCore
 
 extension ResponseCache {
-    /// Returns the entity tag that Cistern made for the stored GET response to a request's target, in the request's partition; nil if it
-    /// made none, or if no such response is in memory.
-    public func ownTag(for head: RequestHead) -> [UInt8]? {
-        guard let found = try? find(head.asCompleteGet).result.found, found.metadata.flags.contains(.ownTag) else { return nil }
-        return found.withHead { Array(copying: $0.extracting(found.metadata.etag)) }
+    /// Returns the entity tag of the stored GET response to a request's target, in the request's partition; empty if it has none, or if a
+    /// write has removed it. nil if neither such a response nor a write is in memory.
+    public func currentTag(for head: RequestHead) -> [UInt8]? {
+        let get = head.asCompleteGet
+        if let found = try? find(get).result.found { return found.withHead { Array(copying: $0.extracting(found.metadata.etag)) } }
+        let mark = Self.invalidationKey(credentialFreeKey(of: get.pathAndQuery, for: get))
+        return store.lookUp(mark.span) == nil ? nil : []
     }
 }

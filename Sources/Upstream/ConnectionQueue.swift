@@ -61,7 +61,7 @@ public struct ConnectionShare: Hashable, Sendable {
         /// The part of one client in a share with the limit `twiceFree`. Part and share together hold at most twice as many connections as
         /// remain free. A single client thus gets half of the connections, and a second client still finds a free one.
         case part(of: Name)
-        /// Not the last eighth of the connections. It remains for other shares, each of which may always hold one connection of it.
+        /// Not the last eighth of the connections, plus one. They remain for other shares, each of which may always hold one of them.
         case exceptReserve
 
         var isOfFree: Bool { if case .connections = self { false } else { true } }
@@ -162,6 +162,8 @@ struct ConnectionQueue<Element> {
     /// Number of later requests that may overtake a background request: twice the number of connections. So a background request is served
     /// eventually. Its result can shorten the wait of other requests.
     private var postponement: Int { 2 * connections }
+    /// Number of connections of the limit `exceptReserve`. The second one lets a share of the limit `twiceFree` grow.
+    private var reserve: Int { connections < 4 ? 0 : 1 + (connections + 2) / 8 }
 
     /// - Parameters:
     ///   - connections: maximum number of connections.
@@ -284,7 +286,7 @@ struct ConnectionQueue<Element> {
         // A share without a connection waits only for a free connection.
         case .free: known.held == 0 || known.held < connections - running
         case .twiceFree: known.held == 0 || max(2, known.held) < 2 * (connections - running)
-        case .exceptReserve: known.held == 0 || connections - running > (connections + 4) / 8
+        case .exceptReserve: known.held == 0 || connections - running > reserve
         case .part(let whole): known.held == 0 || known.held + (shares[whole]?.held ?? 0) < 2 * (connections - running)
         }
     }

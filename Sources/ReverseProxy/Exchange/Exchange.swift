@@ -214,10 +214,10 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             return
         }
         timer = context.loop.schedule(after: .milliseconds(half - now)) { [self] in
-            let least = half - now
+            let (least, again) = (half - now, max(half - now, Self.otherClientMilliseconds / 2))
             let now = context.loop.time.monotonicMilliseconds
             if context.coordination.collapsed.leadToo(flight, self, after: least, now: now) { return handle(.leadsToo) }
-            startTimer(deadline, sendingAt: now + least < deadline ? now + least : .min, now, then: event)
+            startTimer(deadline, sendingAt: now + again < deadline ? now + again : .min, now, then: event)
         }
     }
 

@@ -57,7 +57,7 @@ final class UpstreamRequests {
             shares.append(contentsOf: .streamedContent(of: request.scopes.client, connections: maximumConnections))
         }
         var fields = self.fields.make(from: head, client: client, routes.upstreamFields.rules(for: head.pathAndQuery))
-        fields.translateTags(in: .ifMatch, current: fetches.cache?.ownTag(for: head))
+        fields.translateTags(in: .ifMatch, current: fetches.cache?.currentTag(for: head))
         fields.translateTags(in: .ifNoneMatch)
         if let name = name(of: head) { fields.set(.xRequestID, name) }
         if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request.found, head, fetchTarget) }

@@ -77,7 +77,9 @@ extension Fetch {
     func stream(length: Int?, _ reason: NotStoredReason) -> FetchMachine.Event? {
         guard let response = response.take() else { return nil }
         // A follower may meet this failure too. With this outcome it serves a stored response or sends its own request.
-        endFlight(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
+        endFlight(
+            report.isTrouble
+                ? .failed(.fault(.serverError, response.status)) : reason == .memoryLimit ? .overtaken : .unshareable)
         // Whether the response is good is known only at its end, which may be much later.
         context.coordination.health.reach(now: clock)
         if isPresent(response.status) { notePresent(response) }
