@@ -354,8 +354,11 @@ final class OriginConnections {
         let mayTryAgain = !isClosed && error.kind != .connectionTimeout && error.kind != .dnsTimeout
         for transfer in attempt.transfers { releaseShares(of: transfer) }
         if isCounted { count -= 1 }
-        for transfer in attempt.transfers where !transfer.hasEnded && !client.tryNextAddress(transfer, after: error) {
-            if mayTryAgain, transfer.joining == .joined {
+        for transfer in attempt.transfers where !transfer.hasEnded {
+            // Moving an unsafe request is safe too, because nothing was sent.
+            if error.isFailureToReach, let next = client.next(for: transfer) {
+                client.move(transfer, to: next)
+            } else if mayTryAgain, transfer.joining == .joined {
                 transfer.joining = .joinedFailedAttempt
                 startAgain(transfer)
             } else {
