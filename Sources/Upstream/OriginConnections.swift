@@ -343,7 +343,9 @@ final class OriginConnections {
         switch result {
         case .success(let made):
             client.counters[.upstreamConnections] += 1
-            if let isResumed = made.isResumed { client.counters[isResumed ? .upstreamHandshakesResumed : .upstreamHandshakesFull] += 1 }
+            if let isResumed = made.isResumed {
+                if isResumed { client.counters[.upstreamHandshakesResumed] += 1 } else { client.counters[.upstreamHandshakesFull] += 1 }
+            }
             client.onConnectionMade?(made.times)
             client.note(nil, at: addressIndex, began: attempt.beganAt)
             use(made, for: attempt, isCounted: completion == nil)
