@@ -15,25 +15,22 @@ public enum StaleField {
     ///   - reason: cause of the rescue, or why a stale response is served. A token of RFC 9651 §3.3.4.
     ///   - isExposed: whether scripts of other origins may read the field, if they may read the response.
     public static func append(age: Int64, reason: String, isExposed: Bool, to lines: inout [UInt8]) {
-        begin(&lines)
+        lines.append("Cistern-Stale: ")
         lines.append(decimal: Int(max(age, 0)))
         lines.append("; reason=")
         lines += reason.utf8
-        end(isExposed: isExposed, &lines)
+        lines.append(isExposed ? exposure : "\r\n")
     }
 
     /// Appends the field with the value that a Cistern behind this one has sent.
     public static func append(_ value: ArraySlice<UInt8>, isExposed: Bool, to lines: inout [UInt8]) {
-        begin(&lines)
+        lines.append("Cistern-Stale: ")
         lines += value
-        end(isExposed: isExposed, &lines)
+        lines.append(isExposed ? exposure : "\r\n")
     }
 
-    private static func begin(_ lines: inout [UInt8]) { lines.append("Cistern-Stale: ") }
-
-    private static func end(isExposed: Bool, _ lines: inout [UInt8]) {
-        lines.append(isExposed ? "\r\nAccess-Control-Expose-Headers: Cistern-Stale\r\n" : "\r\n")
-    }
+    /// The line's end, and a field that lets scripts of other origins read the line's field.
+    private static let exposure: StaticString = "\r\nAccess-Control-Expose-Headers: Cistern-Stale\r\n"
 
     /// Returns the value in a response of the upstream that is itself a Cistern. nil if the field is absent, has another form, or differs
     /// from Age: an upstream can only repeat what Age says.

@@ -18,7 +18,7 @@ public enum StreamedResponse {
     public static func isStream(_ response: ResponseHead, to method: Method, onStreamRoute: Bool) -> Bool {
         guard method != .head, response.status.isSuccessful, !response.status.forbidsContent else { return false }
         return onStreamRoute || response.fields.first(.contentType).map(isStreamed) ?? false
-            || isUnbuffered(response.fields) && !response.fields.contains(.contentLength)
+            || !response.fields.contains(.contentLength) && isUnbuffered(response.fields)
     }
 
     /// Returns whether the upstream asked nginx not to buffer the response. Frameworks set this for every response, so it indicates a

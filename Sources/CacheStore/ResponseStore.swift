@@ -46,11 +46,6 @@ public final class ResponseStore: @unchecked Sendable {
         /// Incremented with every change that affects a lookup's result.
         let changes = ChangeCounts()
 
-        func position(of hash: KeyHash) -> SeenItem.Position {
-            if let pending = pending[hash] { return .pending(ObjectIdentifier(pending)) }
-            return index.find(hash).map { .segment($0.segment, offset: $0.offset) } ?? .nowhere
-        }
-
         /// Makes items that wait to be written again visible to look-ups, unless a newer item of the key waits.
         mutating func keep(_ kept: [StoreWriter.Work]) {
             for case .item(let item) in kept {
@@ -241,7 +236,7 @@ public final class ResponseStore: @unchecked Sendable {
         guard recordBytes <= settings.segmentBytes else { return .tooLarge }
         let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })
         return state.withLock { state in
-            if let seen, state.position(of: pending.hash) != seen.position { return .changed }
+            if let seen, seen.position != .init(state.pending[pending.hash], state.index.find(pending.hash)) { return .changed }
             guard state.owner == .us && state.statistics.isWritable || item.retention.isNeeded else { return .unwritable }
             guard recordBytes <= state.statistics.recordLimit || item.retention.isNeeded else {
                 writer.serial.async { [writer] in writer.checkSpace(self) }
@@ -265,10 +260,11 @@ public final class ResponseStore: @unchecked Sendable {
     public func see(_ key: Span<UInt8>) -> SeenItem {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
-            let (position, pending, segment, entry) = state.withLock { state in
+            let (pending, segment, entry) = state.withLock { state in
                 let entry = state.index.find(hash)
-                return (state.position(of: hash), state.pending[hash], entry.flatMap { state.segments[$0.segment] }, entry)
+                return (state.pending[hash], entry.flatMap { state.segments[$0.segment] }, entry)
             }
+            let position = SeenItem.Position(pending, entry)
             if let pending { return SeenItem(item: pending.matches(key) ? pending.stored : nil, position: position) }
             guard let segment, let entry, let record = parts(entry, in: segment), record.key.count == key.count,
                 memcmp(record.key.baseAddress!, key.baseAddress!, key.count) == 0

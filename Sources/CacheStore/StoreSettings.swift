@@ -248,6 +248,13 @@ public struct SeenItem {
         case nowhere
         case pending(ObjectIdentifier)
         case segment(UInt64, offset: UInt32)
+
+        /// - Parameters:
+        ///   - pending: the waiting item under the key; nil if none waits.
+        ///   - entry: the key's entry in the index; nil if there is none.
+        init(_ pending: PendingItem?, _ entry: IndexEntry?) {
+            self = pending.map { .pending(ObjectIdentifier($0)) } ?? entry.map { .segment($0.segment, offset: $0.offset) } ?? .nowhere
+        }
     }
 }
 

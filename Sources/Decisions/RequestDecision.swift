@@ -298,12 +298,11 @@ extension RequestFacts {
             if case .otherVariant = lookedUp.result { return .forward(.otherVariant, fetchTarget(lookedUp)) }
             return .forward(.nothingStored, fetchTarget(lookedUp))
         }
-        let copy = StoredCopy(response: response, mayRescue: mode != .record && mayRescue(found.stored))
+        let mayRescue =
+            mode != .record
+            && Reuse.rescue(found.stored, directives, strictness: strictness, staleFor: staleFor, now: now).isAllowed
+        let copy = StoredCopy(response: response, mayRescue: mayRescue)
         return lookedUp.isForPart ? .part(copy) : .validate(copy, validationCause(found), fetchTarget(lookedUp))
-    }
-
-    private func mayRescue(_ stored: StoredMetadata) -> Bool {
-        Reuse.rescue(stored, directives, strictness: strictness, staleFor: staleFor, now: now).isAllowed
     }
 
     private func validationCause(_ found: Rating) -> ValidationCause {

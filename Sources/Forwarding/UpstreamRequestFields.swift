@@ -112,7 +112,20 @@ public final class UpstreamRequestFields {
         fields.append(contentsOf: source) { entry in
             entry.known.map { !isDropped($0, overrides) } ?? !isOtherOverride(source.bytes.span.extracting(entry.nameRange), overrides)
         }
-        addForwarding(to: &fields, source: source, client: client)
+        switch client.isTrusted || settings.forwarded == .off ? settings.forwarded : .replace {
+        case .off: break
+        case .trust where source.containsAny(of: Self.forwarding):
+            for entry in source.entries {
+                guard let known = entry.known, Self.forwarding.contains(known) else { continue }
+                fields.append(known, source.bytes.span.extracting(entry.valueRange))
+            }
+        case .trust, .replace: addOwn(to: &fields, client: client)
+        case .add:
+            for field in [KnownField.forwarded, .xForwardedFor] {
+                for value in source.all(field) { fields.append(field, Array(value)) }
+            }
+            addOwn(to: &fields, client: client)
+        }
         addCertificate(to: &fields, source: source)
         if let count = RequestRefusal.countedDown(head) { fields.set(.maxForwards, count) }
         if settings.via { fields.append(.via, viaValue(head.version)) }
@@ -202,28 +215,6 @@ public final class UpstreamRequestFields {
     /// The first byte of the text is rare in Via, so this is a single pass.
     private static func contains(_ value: ArraySlice<UInt8>, _ text: [UInt8]) -> Bool {
         value.indices.contains { value[$0] == text.first && value[$0...].starts(with: text) }
-    }
-
-    private func addForwarding(to fields: inout Fields, source: Fields, client: Client) {
-        let policy = client.isTrusted || settings.forwarded == .off ? settings.forwarded : .replace
-        switch policy {
-        case .off:
-            return
-        case .trust where source.containsAny(of: Self.forwarding):
-            for entry in source.entries {
-                guard let known = entry.known, Self.forwarding.contains(known) else { continue }
-                fields.append(known, source.bytes.span.extracting(entry.valueRange))
-            }
-        case .trust, .replace:
-            addOwn(to: &fields, client: client)
-        case .add:
-            for field in [KnownField.forwarded, .xForwardedFor] { copy(field, from: source, to: &fields) }
-            addOwn(to: &fields, client: client)
-        }
-    }
-
-    private func copy(_ field: KnownField, from source: Fields, to fields: inout Fields) {
-        for value in source.all(field) { fields.append(field, Array(value)) }
     }
 
     private static let (http, https) = (Array("http".utf8), Array("https".utf8))

@@ -212,6 +212,14 @@ extension ResponseCache {
         }
     }
 
+    /// Returns whether a mark applies to a response that is about to be stored. Waits for the disk if the mark was not loaded.
+    func isMarkedNow(_ key: [UInt8], since requestTime: Timestamp) -> Bool {
+        guard let time = Self.time(of: store.lookUp(key.span)), requestTime <= time else { return false }
+        // The mark may have been set before a restart, by a clock that was ahead. Later requests get later times.
+        state.times.note(markAt: time)
+        return true
+    }
+
     private func isWrittenTo(_ target: [UInt8], since time: Timestamp) -> Bool {
         let mark = Self.invalidationKey(target)
         if state.marks.mayHaveOvertaken(mark, time) { return true }

@@ -146,14 +146,6 @@ extension ResponseCache {
         Self.time(of: try item(key, &basis)).map { requestTime <= $0 } ?? false
     }
 
-    /// Returns whether a mark applies to a response that is about to be stored. Waits for the disk if the mark was not loaded.
-    func isMarkedNow(_ key: [UInt8], since requestTime: Timestamp) -> Bool {
-        guard let time = Self.time(of: store.lookUp(key.span)), requestTime <= time else { return false }
-        // The mark may have been set before a restart, by a clock that was ahead. Later requests get later times.
-        state.times.note(markAt: time)
-        return true
-    }
-
     /// Returns whether a purge or a write since this time may have removed a response that was found then.
     public func mayBeInvalidated(_ found: FoundResponse, of head: RequestHead, at keys: TargetKeys, since time: Timestamp) -> Bool {
         guard !state.purges.isOvertaken(time),

@@ -247,6 +247,15 @@ extension ResponseCache {
             request: request.head.fields, sentAt: sentAt)
     }
 
+    /// Hash of a request's distinguishing fields besides its key; requests with one hash count as equal. Never 0. Includes ignored
+    /// credentials: if they are invalid, the upstream may respond as if the resource did not exist.
+    /// - Parameter isForAll: whether the response serves requests with any unknown fields.
+    func likeness(of request: RequestHead, _ keys: TargetKeys, isForAll: Bool = false) -> UInt64 {
+        var bytes = RequestLikeness.bytes(of: request.fields, unknownFieldsHash: isForAll ? 0 : keys.unknownFieldsHash)
+        if settings.credentials.areIgnored(for: request) { bytes += keyMaker.ignoredCredentials(of: request.fields) }
+        return max(1, ContentHash.number(of: bytes.span))
+    }
+
     /// Returns whether a response contains no user's secrets.
     public func isOpen(_ response: Fields, to request: RequestHead, isPartitioned: Bool) -> Bool {
         guard !isPartitioned, !response.contains(.setCookie), !request.fields.contains(.authorization) else { return false }

@@ -306,15 +306,6 @@ public final class ResponseCache: @unchecked Sendable {
     private func isAlike(_ stored: StoredMetadata, _ request: RequestHead, _ keys: TargetKeys) -> Bool {
         stored.likeness == likeness(of: request, keys, isForAll: stored.flags.contains(.forAllFields))
     }
-
-    /// Hash of a request's distinguishing fields besides its key; requests with one hash count as equal. Never 0. Includes ignored
-    /// credentials: if they are invalid, the upstream may respond as if the resource did not exist.
-    /// - Parameter isForAll: whether the response serves requests with any unknown fields.
-    func likeness(of request: RequestHead, _ keys: TargetKeys, isForAll: Bool = false) -> UInt64 {
-        var bytes = RequestLikeness.bytes(of: request.fields, unknownFieldsHash: isForAll ? 0 : keys.unknownFieldsHash)
-        if settings.credentials.areIgnored(for: request) { bytes += keyMaker.ignoredCredentials(of: request.fields) }
-        return max(1, ContentHash.number(of: bytes.span))
-    }
 }
 
 // Requests with unknown fields, by which the upstream may select without listing them in Vary (`UnknownFields`). Their responses have

@@ -79,7 +79,7 @@ final class FaultyReceiver: TransferReceiver {
 
     // MARK: Events of the transfer
 
-    func transferBegins(_ transfer: Transfer) { receiver.transferBegins(transfer) }
+    func transferBegins() { receiver.transferBegins() }
 
     func transfer(_ transfer: Transfer, informational head: ResponseHead) { receiver.transfer(transfer, informational: head) }
 

@@ -351,12 +351,23 @@ final class OriginConnections {
     func ended(_ attempt: ConnectionAttempt, _ result: Result<ConnectionAttempt.Made, UpstreamError>) {
         attempts[ObjectIdentifier(attempt)] = nil
         let completion = spareCompletions.removeValue(forKey: ObjectIdentifier(attempt))
-        let error = note(result, of: attempt)
         switch result {
-        case .success(let made): use(made, for: attempt, isCounted: completion == nil)
-        case .failure(let error): failed(attempt, error, isCounted: completion == nil)
+        case .success(let made):
+            client.counters[.upstreamConnections] += 1
+            if let isResumed = made.isResumed {
+                if isResumed { client.counters[.upstreamHandshakesResumed] += 1 } else { client.counters[.upstreamHandshakesFull] += 1 }
+            }
+            client.onConnectionMade?(made.times)
+            client.note(nil, at: addressIndex, began: attempt.beganAt)
+            use(made, for: attempt, isCounted: completion == nil)
+            completion?(nil)
+        case .failure(let error):
+            // A failure to negotiate HTTP/1.1 with an HTTP/2 upstream is no evidence about requests that use HTTP/2.
+            let isEvidence = !(attempt.isForHTTP1 && hasSpokenHTTP2 && error.isAboutProtocol)
+            if isEvidence { client.note(error, at: addressIndex, began: attempt.beganAt) }
+            failed(attempt, error, isCounted: completion == nil)
+            completion?(error)
         }
-        completion?(error)
     }
 
     /// Ends the requests of a failed attempt. Requests that joined another request's attempt retry once, all together, so that no more
@@ -365,8 +376,11 @@ final class OriginConnections {
         let mayTryAgain = !isClosed && error.kind != .connectionTimeout && error.kind != .dnsTimeout
         for transfer in attempt.transfers { releaseShares(of: transfer) }
         if isCounted { count -= 1 }
-        for transfer in attempt.transfers where !transfer.hasEnded && !client.tryNextAddress(transfer, after: error) {
-            if mayTryAgain, transfer.joining == .joined {
+        for transfer in attempt.transfers where !transfer.hasEnded {
+            // Moving an unsafe request is safe too, because nothing was sent.
+            if error.isFailureToReach, let next = client.next(for: transfer) {
+                client.move(transfer, to: next)
+            } else if mayTryAgain, transfer.joining == .joined {
                 transfer.joining = .joinedFailedAttempt
                 startAgain(transfer)
             } else {
@@ -385,24 +399,6 @@ final class OriginConnections {
 
     /// Whether the attempt is for requests and counts as a connection.
     func isCounted(_ attempt: ConnectionAttempt) -> Bool { spareCompletions[ObjectIdentifier(attempt)] == nil }
-
-    private func note(_ result: Result<ConnectionAttempt.Made, UpstreamError>, of attempt: ConnectionAttempt) -> UpstreamError? {
-        let began = attempt.beganAt
-        switch result {
-        case .success(let made):
-            client.counters[.upstreamConnections] += 1
-            if let isResumed = made.isResumed {
-                if isResumed { client.counters[.upstreamHandshakesResumed] += 1 } else { client.counters[.upstreamHandshakesFull] += 1 }
-            }
-            client.onConnectionMade?(made.times)
-            client.note(nil, at: addressIndex, began: began)
-            return nil
-        case .failure(let error):
-            // A failure to negotiate HTTP/1.1 with an HTTP/2 upstream is no evidence about requests that use HTTP/2.
-            if !(attempt.isForHTTP1 && hasSpokenHTTP2 && error.isAboutProtocol) { client.note(error, at: addressIndex, began: began) }
-            return error
-        }
-    }
 
     private func use(_ made: ConnectionAttempt.Made, for attempt: ConnectionAttempt, isCounted: Bool) {
         guard isCounted || mayMake else { return made.stream.close() }

@@ -208,7 +208,7 @@ public final class Transfer {
     /// Called when a connection is available and the request is sent.
     /// - Parameter connection: times of the connection's phases; other times are ignored.
     func beginRequest(_ connection: TransferTimes) {
-        receiver?.transferBegins(self)
+        receiver?.transferBegins()
         (times.resolved, times.connected, times.secured) = (connection.resolved, connection.connected, connection.secured)
         times.sent = elapsed
         note(.sendingBegan)

@@ -58,7 +58,7 @@ extension Method {
 /// Receives the events of a transfer. `transferEnded` or `transferFailed` is the last one.
 public protocol TransferReceiver: AnyObject {
     /// Called when sending of the request begins. It may be called twice if a connection turns out to be dead, and before `start` returns.
-    func transferBegins(_ transfer: Transfer)
+    func transferBegins()
     /// Delivers a 1xx response other than 101. A 100 response is delivered only if the request has Expect.
     func transfer(_ transfer: Transfer, informational head: ResponseHead)
     /// Delivers the final response's head. Fields are as sent, including the framing fields (Transfer-Encoding, Content-Length).
@@ -74,5 +74,5 @@ public protocol TransferReceiver: AnyObject {
 }
 
 extension TransferReceiver {
-    public func transferBegins(_ transfer: Transfer) {}
+    public func transferBegins() {}
 }

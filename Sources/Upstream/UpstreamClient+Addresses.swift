@@ -50,14 +50,6 @@ extension UpstreamClient {
         if choice.areAllDown { onConnectionAttempt?(error, began) }
     }
 
-    /// Moves a request that could not reach its address to another one. This is safe for unsafe requests too, because nothing was sent.
-    /// - Returns: false if there is no other address.
-    func tryNextAddress(_ transfer: Transfer, after error: UpstreamError) -> Bool {
-        guard error.isFailureToReach, let index = next(for: transfer) else { return false }
-        move(transfer, to: index)
-        return true
-    }
-
     /// Returns the index of the next address for a request; nil if there is none.
     func next(for transfer: Transfer) -> Int? {
         connections.isEmpty || transfer.hasEnded ? nil : choice.next(moves: transfer.moves)

@@ -89,9 +89,7 @@ struct CacheOffTests {
         }
         let play = try ProxyPlay(origin, Self.excluding(Self.route("/nonce")))
         let clients = try (0..<5).map { _ in
-            let client = try play.client()
-            client.send("GET /nonce HTTP/1.1\r\nHost: a\r\n\r\n")
-            return client
+            return try play.client(getting: "/nonce")
         }
         #expect(origin.waitForRequests(5))
         gate.open()
@@ -137,8 +135,7 @@ struct CacheOffTests {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
         let play = try ProxyPlay(origin)
-        let slow = try play.client()
-        slow.send("GET /pay/1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        let slow = try play.client(getting: "/pay/1")
         asked.pass()
         #expect(play.reload { $0.settings.routes = [Self.route("/pay/**")] }?.label == "applied")
         gate.open()

@@ -12,9 +12,7 @@ struct CollapsingTests {
     /// Sends a request on `count` connections.
     private func crowd(_ count: Int, _ play: ProxyPlay, _ target: String, _ fields: String = "") throws -> [TestClient] {
         try (0..<count).map { _ in
-            let client = try play.client()
-            client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\(fields)\r\n")
-            return client
+            return try play.client(sending: "GET \(target) HTTP/1.1\r\nHost: a\r\n\(fields)\r\n")
         }
     }
 
@@ -159,8 +157,7 @@ struct CollapsingTests {
     func followersLeave() throws {
         let gate = Gate()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("1")] })
-        let leader = try play.client()
-        leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let leader = try play.client(getting: "/a")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         var followers = try crowd(20, play, "/a")
         #expect(try play.waitFor("cistern_collapsed_waiting", 20))
@@ -246,8 +243,7 @@ struct CollapsingTests {
         let play = try ProxyPlay(origin)
         let first = try #require(try crowd(1, play, "/a", "Authorization: Basic a\r\n").first)
         let second = try #require(try crowd(1, play, "/a", "Authorization: Basic b\r\n").first)
-        let write = try play.client()
-        write.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+        let write = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 3))
         gate.open()
         #expect(first.readResponse()?.text == "\"Basic a\"")

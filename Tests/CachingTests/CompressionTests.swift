@@ -167,8 +167,7 @@ struct CompressionTests {
                     .pass(gate), .send("7\r\ndata: 2\r\n0\r\n\r\n"),
                 ]
             })
-        let client = try play.client()
-        client.send("GET /events HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n")
+        let client = try play.client(sending: "GET /events HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n")
         let head = try #require(client.readResponse(toHead: true))
         #expect(head["Content-Encoding"] == "gzip" && head["Vary"] == "Accept-Encoding")
         let first = try #require(client.readChunk())

@@ -34,8 +34,7 @@ struct DiskWaitTests {
         let play = try play(residency)
         let gate = Gate()
         try storeAway("/a", play, residency, until: gate)
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/a")
         #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
         return (play, client, gate)
     }
@@ -88,8 +87,7 @@ struct DiskWaitTests {
         let gate = Gate()
         play.origin.react { _ in [.pass(gate), .json("{}", status: "500 Internal Server Error")] }
         if !whileAsking { residency.takeAway() }
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/a")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         if whileAsking { residency.takeAway() }
         gate.open()
@@ -108,8 +106,7 @@ struct DiskWaitTests {
         play.time.advance(by: .seconds(5))
         let gate = Gate()
         play.origin.react { _ in [.pass(gate), .send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\nCache-Control: max-age=60\r\n\r\n")] }
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/a")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         residency.takeAway()
         gate.open()
@@ -128,9 +125,7 @@ struct DiskWaitTests {
         let play = try ProxyPlay(origin) { $0.store?.residency = residency }
         residency.takeAway()
         let clients = try (0..<20).map { _ in
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-            return client
+            return try play.client(getting: "/a")
         }
         #expect(try play.waitFor("cistern_collapsed_waiting", 19))
         gate.open()
@@ -149,9 +144,7 @@ struct DiskWaitTests {
         // The 304 changes nothing, so nothing is written: the followers' response is on the disk only.
         play.origin.react { _ in [.pass(gate), .send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n")] }
         let clients = try (0..<5).map { _ in
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-            return client
+            return try play.client(getting: "/a")
         }
         #expect(try play.waitFor("cistern_collapsed_waiting", 4))
         residency.takeAway(isForgetful: true)

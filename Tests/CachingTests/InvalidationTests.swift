@@ -177,8 +177,7 @@ struct InvalidationTests {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: max-age=60", "Content-Location: /own"])] }
         let play = try ProxyPlay(origin)
-        let client = try play.client()
-        client.send("POST /own HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
+        let client = try play.client(sending: "POST /own HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         play.time.advance(by: .seconds(20))
         gate.open()

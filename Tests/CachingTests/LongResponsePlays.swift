@@ -254,8 +254,7 @@ struct LongResponsePlays {
             $0.store?.capacityBytes = 64 << 20
             $0.store?.segmentBytes = 8 << 20
         }
-        let slow = try play.client()
-        slow.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let slow = try play.client(getting: "/a")
         #expect(slow.hasInput(within: 10_000))
         #expect(try play.waitFor("cistern_stored_total", 1))
         #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
@@ -273,8 +272,7 @@ struct LongResponsePlays {
             $0.store?.capacityBytes = 64 << 20
             $0.store?.segmentBytes = 8 << 20
         }
-        let slow = try play.client()
-        slow.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let slow = try play.client(getting: "/a")
         #expect(slow.hasInput(within: 10_000))
         #expect(try play.waitFor("cistern_stored_total", 1))
         #expect(slow.readResponse()?.isComplete != true)

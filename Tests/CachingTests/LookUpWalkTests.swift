@@ -218,8 +218,7 @@ struct LookUpWalk {
             gate.pass()
             return sessions.answer(request)
         }
-        let reader = try play.client()
-        reader.send("GET /late HTTP/1.1\r\nHost: a\r\nCookie: sid=\(Self.moved)\r\n\r\n")
+        let reader = try play.client(sending: "GET /late HTTP/1.1\r\nHost: a\r\nCookie: sid=\(Self.moved)\r\n\r\n")
         asked.pass()
         let writer = try play.client()
         writer.send("POST /login/bob HTTP/1.1\r\nHost: a\r\nCookie: sid=\(Self.moved)\r\nContent-Length: 0\r\n\r\n")

@@ -24,9 +24,7 @@ struct NegotiationPlays {
 
     /// Sends a request for `/a` with these field lines over a new connection.
     private func start(_ play: ProxyPlay, _ lines: String) throws -> TestClient {
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\(lines)\r\n\r\n")
-        return client
+        return try play.client(sending: "GET /a HTTP/1.1\r\nHost: a\r\n\(lines)\r\n\r\n")
     }
 
     /// Validators that many upstreams give to all representations of a row. The date is long ago.

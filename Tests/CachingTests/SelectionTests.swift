@@ -70,9 +70,7 @@ struct SelectionTests {
             let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: \(control)"])] }
             let play = try ProxyPlay(origin) { $0.policy.strictness = strictness }
             let clients = try (0..<2).map { _ in
-                let client = try play.client()
-                client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-                return client
+                return try play.client(getting: "/a")
             }
             #expect(try play.waitFor("cistern_collapsed_waiting", 1))
             gate.open()

@@ -465,11 +465,9 @@ struct SemanticsTests {
         #expect(try play.metric("cistern_recoded_contents_total{from=\"beside\"}") == 4)
         #expect(try play.metric("cistern_recoded_contents_total{from=\"memory\"}") == 2)
         // A client that disconnects early does not affect other clients.
-        let leaving = try play.client()
-        leaving.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n")
+        let leaving = try play.client(sending: "GET /a HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n")
         leaving.endsWithReset()
-        let old = try play.client()
-        old.send("GET /a HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n")
+        let old = try play.client(sending: "GET /a HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n")
         let plain = try #require(old.readResponse())
         #expect(plain["Content-Encoding"] == nil && plain.text == text)
     }

@@ -58,9 +58,7 @@ struct StoredFieldsTests {
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", Self.momentary + Self.usual + ["Cache-Control: max-age=60"])] }
         let play = try ProxyPlay(origin)
         let clients = try (0..<3).map { _ in
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-            return client
+            return try play.client(getting: "/a")
         }
         #expect(try play.waitFor("cistern_requests_in_flight", 3))
         gate.open()

@@ -34,8 +34,7 @@ struct UnknownFieldTests {
         let origin = ScriptedOrigin { request in [.open(asked), .pass(gate), .json("\"\(request[field] ?? "none")\"")] }
         let play = try ProxyPlay(origin)
         let clients = try ["A", "B", "B"].map { account in
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 1\r\n\(field): \(account)\r\n\r\n")
+            let client = try play.client(sending: "GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 1\r\n\(field): \(account)\r\n\r\n")
             if account == "A" { asked.pass() }
             return client
         }
@@ -86,9 +85,7 @@ struct UnknownFieldTests {
         play.origin.react { _ in [.pass(gate), .json("2", [said])] }
         play.time.advance(by: .seconds(100))
         let clients = try ["2", "3"].map { device in
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\nX-Device: \(device)\r\n\r\n")
-            return client
+            return try play.client(sending: "GET /a HTTP/1.1\r\nHost: a\r\nX-Device: \(device)\r\n\r\n")
         }
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         gate.open()
@@ -106,8 +103,7 @@ struct UnknownFieldTests {
         play.time.advance(by: .seconds(5))
         play.origin.react { [.open(asked), .pass(gate), .json("\"new \($0["X-Account"] ?? "none")\"")] }
         let clients = try ["A", "B"].map { account in
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\nX-Account: \(account)\r\n\r\n")
+            let client = try play.client(sending: "GET /a HTTP/1.1\r\nHost: a\r\nX-Account: \(account)\r\n\r\n")
             if account == "A" { asked.pass() }
             return client
         }
@@ -185,9 +181,7 @@ struct UnknownFieldTests {
         let gate = Gate()
         play.origin.react { request in [.pass(gate), .json("\"\(request["X-Timestamp"] ?? "")\"")] }
         let clients = try [41, 42].map { number in
-            let client = try play.client()
-            client.send("GET /b HTTP/1.1\r\nHost: a\r\nX-Timestamp: \(number)\r\n\r\n")
-            return client
+            return try play.client(sending: "GET /b HTTP/1.1\r\nHost: a\r\nX-Timestamp: \(number)\r\n\r\n")
         }
         gate.open()
         #expect(clients.map { $0.readResponse()?.text } == ["\"41\"", "\"42\""])

@@ -255,8 +255,7 @@ struct AccessTests {
             ("a.example.org:8443", 200), ("a.example.org", 421), ("a.b.example.org:8443", 421), ("example.org:8443", 421), ("[::1]:1", 200),
             ("localhost", 421),
         ] {
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: \(host)\r\n\r\nGET /healthz HTTP/1.1\r\nHost: \(host)\r\n\r\n")
+            let client = try play.client(sending: "GET /a HTTP/1.1\r\nHost: \(host)\r\n\r\nGET /healthz HTTP/1.1\r\nHost: \(host)\r\n\r\n")
             #expect(client.readResponse()?.status == status, "\(host)")
             #expect(client.readResponse()?.status == 200)
         }
@@ -272,8 +271,7 @@ struct AccessTests {
                 ("api.example.com", 421), ("api.example.com:\(port)", 200), ("127.0.0.1:\(port)", 200), ("127.0.0.1:\(other)", 421),
                 ("127.0.0.1:\(play.origin.port)", 200), ("api.example.com:80", 421),
             ] {
-                let client = try play.client()
-                client.send("GET \(scheme)://\(authority)/a HTTP/1.1\r\nHost: \(authority)\r\n\r\n")
+                let client = try play.client(sending: "GET \(scheme)://\(authority)/a HTTP/1.1\r\nHost: \(authority)\r\n\r\n")
                 #expect(client.readResponse()?.status == status, "\(authority)")
             }
         }
@@ -292,9 +290,7 @@ struct AccessTests {
         }
         #expect(try play.get("/stored").text == "1")
         let clients = try (1...2).map { number in
-            let client = try play.client()
-            client.send("GET /slow\(number) HTTP/1.1\r\nHost: a\r\n\r\n")
-            return client
+            return try play.client(getting: "/slow\(number)")
         }
         #expect(origin.waitForRequests(3))
         let refused = try play.get("/other")
@@ -388,8 +384,7 @@ struct AccessAttackTests {
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: max-age=60"])] }
         let play = try ProxyPlay(origin) { $0.access.requestsPerAddress = 1 }
         do {
-            let gone = try play.client()
-            gone.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            let gone = try play.client(getting: "/a")
             #expect(origin.waitForRequests(1))
             gone.endsWithReset()
         }
@@ -404,8 +399,7 @@ struct AccessAttackTests {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1")] }
         let play = try ProxyPlay(origin) { $0.access.requestsPerAddress = 1 }
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/a")
         #expect(origin.waitForRequests(1))
         #expect(try play.get("/b", [("Cache-Control", "only-if-cached")]).status == 504)
         gate.open()

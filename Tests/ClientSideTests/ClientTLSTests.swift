@@ -233,14 +233,12 @@ struct ClientTLSTests {
                 let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
                 return [.send(head + "8\r\ndata: 1\n\r\n"), .pass(gate), .reset]
             })
-        let cut = try play.client()
-        cut.send("GET /cut HTTP/1.0\r\n\r\n")
+        let cut = try play.client(sending: "GET /cut HTTP/1.0\r\n\r\n")
         #expect(cut.readResponse(toHead: true)?.status == 200)
         gate.open()
         _ = cut.readToEnd()
         #expect(cut.tls?.isClosed == false)
-        let whole = try play.client()
-        whole.send("GET /a HTTP/1.0\r\n\r\n")
+        let whole = try play.client(sending: "GET /a HTTP/1.0\r\n\r\n")
         #expect(String(decoding: whole.readToEnd(), as: UTF8.self).hasSuffix("{}") && whole.tls?.isClosed == true)
     }
 

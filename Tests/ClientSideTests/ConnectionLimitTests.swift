@@ -100,9 +100,7 @@ struct ConnectionLimitTests {
         let play = try ProxyPlay(origin) { $0.downstream.maximumConnections = 3 }
         #expect(try play.metric("cistern_connections") == 1)
         let working = try (0..<2).map { number in
-            let client = try play.client()
-            client.send("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n\(number)")
-            return client
+            return try play.client(sending: "POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n\(number)")
         }
         #expect(try play.waitFor("cistern_upstream_active_requests", 2))
         // The test's own connection is idle, so it is closed.

@@ -31,8 +31,7 @@ struct ContinueTests {
             ("PUT /a HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nTransfer-Encoding: chunked\r\n\r\n", "4\r\n1234\r\n0\r\n\r\n"),
             ("QUERY /a HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", "1234"),
         ] {
-            let client = try play.client()
-            client.send(text)
+            let client = try play.client(sending: text)
             #expect(client.hasInput(within: 10_000))
             #expect(try play.metric("cistern_upstream_active_requests") == 0)
             client.send(rest)
@@ -48,8 +47,7 @@ struct ContinueTests {
         let origin = echo()
         origin.reactToExpectation { _ in [.pass(gate), .send(Self.told)] }
         let play = try play(origin)
-        let client = try play.client()
-        client.send(head("/a", 20))
+        let client = try play.client(sending: head("/a", 20))
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         #expect(!client.hasInput(within: 0))
         gate.open()
@@ -67,8 +65,7 @@ struct ContinueTests {
             [.send("HTTP/1.1 \(status) No\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nno"), .close]
         }
         let play = try play(origin)
-        let client = try play.client()
-        client.send(head("/a", 20))
+        let client = try play.client(sending: head("/a", 20))
         let response = client.readResponse()
         #expect(response?.status == status && response?.text == "no" && response?.informational == [])
         #expect(response?["Connection"] == "close")
@@ -80,8 +77,7 @@ struct ContinueTests {
     @Test("if the upstream stays silent, the client gets 100 after a second")
     func silent() throws {
         let play = try play(echo())
-        let client = try play.client()
-        client.send(head("/a", 20))
+        let client = try play.client(sending: head("/a", 20))
         #expect(try play.waitFor("cistern_upstream_connections_total", 1))
         #expect(!client.hasInput(within: 0))
         play.time.advance(by: .milliseconds(1_100))
@@ -95,8 +91,7 @@ struct ContinueTests {
     @Test("a client that sends its content at once gets no 100")
     func contentSentAtOnce() throws {
         let play = try play(echo())
-        let client = try play.client()
-        client.send(head("/a", 20) + String(repeating: "x", count: 20))
+        let client = try play.client(sending: head("/a", 20) + String(repeating: "x", count: 20))
         let response = client.readResponse()
         #expect(response?.text == "{\"expect\":\"100-continue\",\"count\":20}" && response?.informational == [])
         play.time.advance(by: .seconds(2))
@@ -117,8 +112,7 @@ struct ContinueTests {
             ("TRACE /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", 405),
             ("POST /a HTTP/1.1\r\nHost: a\r\nExpect: more\r\nContent-Length: 4\r\n\r\n", 417),
         ] {
-            let client = try play.client()
-            client.send(text)
+            let client = try play.client(sending: text)
             let response = client.readResponse()
             #expect(response?.status == status && response?.informational == [])
             #expect(client.isClosedByServer())
@@ -129,8 +123,7 @@ struct ContinueTests {
     @Test("HTTP/1.0 requests get no 100, and their expectation is not forwarded", arguments: [4, 20])
     func oldClient(count: Int) throws {
         let play = try play(echo())
-        let client = try play.client()
-        client.send("POST /a HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: \(count)\r\n\r\n")
+        let client = try play.client(sending: "POST /a HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: \(count)\r\n\r\n")
         client.send(String(repeating: "x", count: count))
         let response = client.readResponse()
         #expect(response?.text == "{\"expect\":\"\",\"count\":\(count)}" && response?.informational == [])

@@ -75,8 +75,7 @@ struct DiscardedUploadTests {
     @Test("discarding stops after ten seconds or 32 MiB", .http1Protocols, arguments: [true, false])
     func ends(byTime: Bool) throws {
         let play = try play(.outage)
-        let client = try play.client()
-        client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: \(1 << 40)\r\n\r\n")
+        let client = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: \(1 << 40)\r\n\r\n")
         for _ in 0..<4 { client.send(piece) }
         #expect(client.readResponse()?.status == 502)
         #expect(try play.waitFor(discarded, 1))

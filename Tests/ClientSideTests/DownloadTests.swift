@@ -38,8 +38,7 @@ struct DownloadTests {
         ])
     func slowReader(_ row: Row) throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in row.steps }) { $0.upstream.maximumConnections = 1 }
-        let slow = try play.client()
-        slow.send("\(row.method) /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let slow = try play.client(sending: "\(row.method) /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(slow.hasInput(within: 10_000))
         #expect(try play.waitFor("cistern_upstream_active_requests", 0))
         // Meanwhile the only upstream connection serves another request.
@@ -59,8 +58,7 @@ struct DownloadTests {
         let origin = ScriptedOrigin { $0.target.hasSuffix("/long") ? long : [.json("1")] }
         let play = try ProxyPlay(origin) { ($0.upstream.maximumConnections, $0.content.bufferLimitBytes) = (4, 1 << 20) }
         let slow = try ["/a/long", "/b/long", "/f/long", "/g/long"].map { target in
-            let client = try play.client()
-            client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+            let client = try play.client(sending: "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
             #expect(client.hasInput(within: 10_000))
             return client
         }
@@ -82,8 +80,7 @@ struct DownloadTests {
             $0.content.bufferLimitBytes = why == "longer" ? 1 << 20 : 1 << 30
             $0.downstream.unsentLimitBytes = why == "longer" ? 512 << 20 : 4 << 20
         }
-        let slow = try play.client()
-        slow.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let slow = try play.client(getting: "/a")
         #expect(slow.hasInput(within: 10_000))
         // The download is paused: all other requests are served, and no connection is cut, regardless of the budget.
         for _ in 0..<100 { #expect(try play.get("/b").status == 200) }

@@ -31,8 +31,7 @@ struct RequestHardeningTests {
         var text = "POST /a HTTP/1.1\r\n"
         let fields = ["Host", "Content-Length"] + (["Host", "Content-Length"].contains(name) ? [] : [name])
         for field in fields { text += "\(field): \(values[field] ?? "x")\r\n" }
-        let client = try play.client()
-        client.send(text + "Connection: \(name)\r\n\r\n{}")
+        let client = try play.client(sending: text + "Connection: \(name)\r\n\r\n{}")
         #expect(client.readResponse()?.status == 200)
         let seen = try #require(play.origin.requests.last)
         #expect(String(decoding: seen.content, as: UTF8.self) == "{}")
@@ -203,8 +202,7 @@ struct RequestHardeningTests {
         origin.react { _ in
             [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n[")] + [.pass(gate)]
         }
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/a")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         while !client.hasInput(within: 10) { play.time.advance(by: .seconds(1)) }
         let response = try #require(client.readResponse())

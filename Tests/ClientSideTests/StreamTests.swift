@@ -33,9 +33,7 @@ struct StreamTests {
     }
 
     private func start(_ play: ProxyPlay, _ target: String = "/stream", method: String = "GET", _ lines: String = "") throws -> TestClient {
-        let client = try play.client()
-        client.send("\(method) \(target) HTTP/1.1\r\nHost: a\r\n\(lines)\r\n")
-        return client
+        return try play.client(sending: "\(method) \(target) HTTP/1.1\r\nHost: a\r\n\(lines)\r\n")
     }
 
     @Test(
@@ -155,9 +153,7 @@ struct StreamTests {
         let gate = Gate()
         let play = try ProxyPlay(gated(gate)) { $0.upstream.maximumConnections = 8 }
         let start = { (target: String, source: String) in
-            let client = try play.client(from: source)
-            client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
-            return client
+            return try play.client(from: source, sending: "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
         }
         let streams = try (0..<4).map { try start("/stream/\($0)/x", "127.0.0.9") }
         #expect(try play.waitFor(open, 4))

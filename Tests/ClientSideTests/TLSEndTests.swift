@@ -35,8 +35,7 @@ struct TLSEndTests {
         let gate = Gate()
         let bytes = 400_000
         let play = try ProxyPlay(Self.origin(bytes, until: gate))
-        let client = try play.client()
-        client.send("GET /long HTTP/1.0\r\n\r\n")
+        let client = try play.client(sending: "GET /long HTTP/1.0\r\n\r\n")
         #expect(client.readResponseHead()?.status == 200)
         let server = try #require(client.serverDescriptor)
         // Fills the socket's send buffer, so that the kernel accepts no more.
@@ -54,8 +53,7 @@ struct TLSEndTests {
     func cut() throws {
         let gate = Gate()
         let play = try ProxyPlay(Self.origin(100, until: gate))
-        let client = try play.client()
-        client.send("GET /long HTTP/1.0\r\n\r\n")
+        let client = try play.client(sending: "GET /long HTTP/1.0\r\n\r\n")
         #expect(client.readResponseHead()?.status == 200)
         #expect(client.read(100).count == 100)
         play.stop()

@@ -35,8 +35,7 @@ struct UpgradeTests {
     @Test("an allowed upgrade gets 101 and forwards bytes both ways, including early ones, until the upstream closes")
     func tunnel() throws {
         let play = try play { _ in [Self.accepted, .send("hello"), .echo] }
-        let client = try play.client()
-        client.send(Self.request + "early")
+        let client = try play.client(sending: Self.request + "early")
         let head = try #require(client.readResponseHead())
         #expect(
             head.status == 101 && head["Upgrade"] == "websocket" && head["Connection"] == "Upgrade" && head["Sec-WebSocket-Accept"] == "x")
@@ -60,8 +59,7 @@ struct UpgradeTests {
         arguments: ["/ws/../other", "/ws/..%2fother", "/ws/..;/other", "/ws/x%5c..%5c..%5cother", "/z/a%5cb/../../ws/a"])
     func spelled(_ target: String) throws {
         let play = try play { _ in [.json("1")] }
-        let client = try play.client()
-        client.send(Self.request.replacing("/ws/a", with: target))
+        let client = try play.client(sending: Self.request.replacing("/ws/a", with: target))
         #expect(client.readResponse()?.status == 200)
         #expect(play.origin.requests.first?["Upgrade"] == nil)
     }
@@ -70,14 +68,12 @@ struct UpgradeTests {
     func ends() throws {
         let play = try play { _ in [Self.accepted, .hang] }
         do {
-            let gone = try play.client()
-            gone.send(Self.request)
+            let gone = try play.client(sending: Self.request)
             #expect(gone.readResponseHead()?.status == 101)
             gone.endsWithReset()
         }
         #expect(try play.waitFor("cistern_streams", 0))
-        let idle = try play.client()
-        idle.send(Self.request)
+        let idle = try play.client(sending: Self.request)
         #expect(idle.readResponseHead()?.status == 101)
         #expect(try play.waitFor("cistern_streams", 1))
         play.time.advance(by: .seconds(301))
@@ -88,8 +84,7 @@ struct UpgradeTests {
     @Test("traffic in one direction keeps the tunnel open")
     func oneWay() throws {
         let play = try play { _ in [Self.accepted, .hang] }
-        let client = try play.client()
-        client.send(Self.request)
+        let client = try play.client(sending: Self.request)
         #expect(client.readResponseHead()?.status == 101)
         for count in 1...4 {
             play.time.advance(by: .seconds(100))
@@ -102,8 +97,7 @@ struct UpgradeTests {
     @Test("a refused upgrade gets the upstream's response, and the connection continues")
     func declined() throws {
         let play = try play { _ in [.json("\"no\"", status: "403 Forbidden")] }
-        let client = try play.client()
-        client.send(Self.request)
+        let client = try play.client(sending: Self.request)
         let response = try #require(client.readResponse())
         #expect(response.status == 403 && response.text == "\"no\"")
         #expect(client.get("/b")?.status == 403)
@@ -128,8 +122,7 @@ struct UpgradeTests {
     @Test("HEAD is forwarded without the Upgrade field")
     func headOnly() throws {
         let play = try play { _ in [.json("1")] }
-        let client = try play.client()
-        client.send(Self.request.replacing("GET", with: "HEAD"))
+        let client = try play.client(sending: Self.request.replacing("GET", with: "HEAD"))
         #expect(client.readResponseHead()?.status == 200)
         #expect(try #require(play.origin.requests.first)["Upgrade"] == nil)
         #expect(client.get("/b")?.text == "1")
@@ -142,8 +135,7 @@ struct UpgradeTests {
         let play = try play { _ in
             [.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: \(chosen)\r\n\r\nsecret"), .hang]
         }
-        let client = try play.client()
-        client.send(Self.request.replacing("/ws/a", with: path))
+        let client = try play.client(sending: Self.request.replacing("/ws/a", with: path))
         let response = try #require(client.readResponse())
         #expect(response.status == 502 && !response.text.contains("secret"))
     }
@@ -165,13 +157,11 @@ struct UpgradeTests {
             request["Upgrade"] == nil ? [.json("1")] : [Self.accepted, .hang]
         }
         let clients = try (1...2).map { _ in
-            let client = try play.client()
-            client.send(Self.request)
+            let client = try play.client(sending: Self.request)
             #expect(client.readResponseHead()?.status == 101)
             return client
         }
-        let other = try play.client()
-        other.send(Self.request)
+        let other = try play.client(sending: Self.request)
         #expect(try play.get("/b").text == "1")
         #expect(!other.hasInput(within: 0))
         _ = clients

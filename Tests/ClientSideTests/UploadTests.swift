@@ -49,8 +49,7 @@ struct UploadTests {
     func leaving(byReset: Bool) throws {
         let play = try ProxyPlay(echo())
         for text in ["Content-Length: 8\r\n\r\n1234", "Transfer-Encoding: chunked\r\n\r\n4\r\n1234\r\n"] {
-            let client = try play.client()
-            client.send("POST /a HTTP/1.1\r\nHost: a\r\n" + text)
+            let client = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\n" + text)
             #expect(try play.waitFor(held, 4))
             if byReset { client.endsWithReset() } else { client.finishSending() }
             if !byReset { #expect(client.isClosedByServer()) }
@@ -68,8 +67,7 @@ struct UploadTests {
         let origin = ScriptedOrigin { request in request.target == "/a" ? [.pass(gate), .json("1")] : [.json("2")] }
         let play = try ProxyPlay(origin)
         do {
-            let client = try play.client()
-            client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
+            let client = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
             #expect(try play.waitFor("cistern_upstream_active_requests", 1))
             client.endsWithReset()
         }
@@ -82,8 +80,7 @@ struct UploadTests {
     @Test("slow request content times out with 408, and the buffer is released")
     func dripping() throws {
         let play = try ProxyPlay(echo())
-        let client = try play.client()
-        client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
+        let client = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
         // Each byte arrives within the pause timeout; the fifth would exceed the timeout of the whole content.
         for number in 1...4 {
             client.send("x")
@@ -104,8 +101,7 @@ struct UploadTests {
     @Test("a pause in request content times out earlier")
     func pausing() throws {
         let play = try ProxyPlay(echo())
-        let client = try play.client()
-        client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx")
+        let client = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx")
         #expect(try play.waitFor(held, 1))
         play.time.advance(by: .seconds(31))
         #expect(client.readResponse()?.status == 408)
@@ -116,8 +112,7 @@ struct UploadTests {
     func refusedLater() throws {
         let play = try ProxyPlay(echo()) { $0.downstream.contentLimitBytes = 10 }
         for (rest, status) in [("zz\r\n", 400), ("b\r\n12345678901\r\n", 413)] {
-            let client = try play.client()
-            client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n1234\r\n")
+            let client = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n1234\r\n")
             #expect(try play.waitFor(held, 4))
             client.send(rest)
             #expect(client.readResponse()?.status == status)
@@ -178,12 +173,10 @@ struct StreamedUploadTests {
     @Test("content beyond the buffer limit streams: at once with a length, otherwise when it exceeds the limit")
     func tooLong() throws {
         let play = try ProxyPlay(echo()) { $0.downstream.requestBufferBytes = 100 }
-        let first = try play.client()
-        first.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n")
+        let first = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         let text = String(repeating: "x", count: 60)
-        let second = try play.client()
-        second.send("POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3c\r\n\(text)\r\n")
+        let second = try play.client(sending: "POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3c\r\n\(text)\r\n")
         #expect(try play.waitFor(held, 60))
         second.send("3c\r\n\(text)\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 2))
@@ -200,8 +193,7 @@ struct StreamedUploadTests {
         let play = try ProxyPlay(echo()) { ($0.downstream.requestBufferBytes, $0.downstream.requestBuffersBytes) = (1_000, 2_000) }
         let text = String(repeating: "x", count: 900)
         let slow = try (0..<2).map { number in
-            let client = try play.client()
-            client.send("POST /\(number) HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n" + text)
+            let client = try play.client(sending: "POST /\(number) HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n" + text)
             #expect(try play.waitFor(number == 0 ? held : count("streamed_no_room"), number == 0 ? 900 : 1))
             return client
         }
@@ -217,8 +209,7 @@ struct StreamedUploadTests {
     @Test("with buffering disabled all content streams")
     func switchedOff() throws {
         let play = try ProxyPlay(echo()) { ($0.downstream.requestBufferBytes, $0.downstream.requestBuffersBytes) = (0, 0) }
-        let client = try play.client()
-        client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        let client = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         client.send("0\r\n\r\n")
         #expect(client.readResponse()?.text == "POST /a HTTP/1.1|Transfer-Encoding: chunked|1")

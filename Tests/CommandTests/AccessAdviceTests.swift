@@ -42,8 +42,7 @@ struct AccessAdviceTests {
                 script: AdviceTrial.holdingB,
                 changes: ["limits.requests_per_address": .init("limits: {requests_per_address: 2}")]
             ) { stage in
-                let first = try stage.play.client()
-                first.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
+                let first = try stage.play.client(getting: "/b")
                 #expect(stage.play.origin.waitForRequests(1))
                 _ = try stage.play.get("/a")
                 stage.gate.open()

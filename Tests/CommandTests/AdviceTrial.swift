@@ -24,8 +24,7 @@ final class AdviceStage {
     /// Sends a request to which the origin responds late, and advances the clock. Without the change, the origin responds after the client
     /// has received its response; with the change, before.
     func ask(_ target: String = "/a", whileWaiting time: Duration, behind seen: Int = 0) throws {
-        let client = try play.client()
-        client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(sending: "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(play.origin.waitForRequests(seen + 1))
         // Ensures that the proxy has read the origin's partial response.
         _ = try play.get("/other")

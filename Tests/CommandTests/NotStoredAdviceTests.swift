@@ -137,8 +137,7 @@ private struct NotStoredWay {
             _ = try stage.play.request(method, target, fields, content: content)
             return
         }
-        let slow = try stage.play.client()
-        slow.send("GET \(target) HTTP/1.1\r\nHost: a\r\nUser-Agent: slow\r\n\r\n")
+        let slow = try stage.play.client(sending: "GET \(target) HTTP/1.1\r\nHost: a\r\nUser-Agent: slow\r\n\r\n")
         #expect(stage.play.origin.waitForRequests(1))
         _ = try stage.play.request(meanwhile.method, target, meanwhile.fields)
         stage.gate.open()

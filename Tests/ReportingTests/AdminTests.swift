@@ -150,8 +150,7 @@ struct AdminTests {
         let play = try play()
         let gate = Gate()
         play.origin.react { _ in [.pass(gate), .json("{}", ["Cache-Control: max-age=60"])] }
-        let client = try play.client()
-        client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/slow")
         while play.origin.requests.isEmpty { sched_yield() }
         #expect(try purged(play, "prefix=/slow") == 0)
         gate.open()

@@ -69,8 +69,7 @@ struct BackgroundWhyTests {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: no-cache"])] })
         _ = try play.get("/a")
         play.origin.react { _ in [.pass(gate), .json("2", ["Cache-Control: no-cache"])] }
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/a")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         play.time.advance(by: .seconds(2))
         #expect(client.readResponse()?.text == "1")

@@ -108,8 +108,7 @@ struct MetricsTests {
             $0.listening.listeners[0].takesClearHTTP2 = true
         }
         #expect(try play.metric("cistern_requests_in_flight") == 0)
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/a")
         asked.pass()
         #expect(try play.metric("cistern_requests_in_flight") == 1)
         let other = try play.http2Client()
@@ -127,8 +126,7 @@ struct MetricsTests {
         let asked = Gate()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.open(asked), .hang] })
         do {
-            let client = try play.client()
-            client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+            let client = try play.client(getting: "/slow")
             asked.pass()
             #expect(try play.metric("cistern_requests_in_flight") == 1)
             client.endsWithReset()

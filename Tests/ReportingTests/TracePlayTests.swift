@@ -159,9 +159,7 @@ struct TracePlayTests {
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: max-age=60"])] }
         let play = try Self.play(origin, to: collector)
         func ask(_ trace: String) throws -> TestClient {
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\ntraceparent: \(Self.parent("01", trace)[0].1)\r\n\r\n")
-            return client
+            return try play.client(sending: "GET /a HTTP/1.1\r\nHost: a\r\ntraceparent: \(Self.parent("01", trace)[0].1)\r\n\r\n")
         }
         let leader = try ask(Self.trace)
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))

@@ -22,8 +22,7 @@ struct FailureScopeTests {
     /// Sends a request that hangs at the upstream, and lets the soft deadline pass.
     private func softDeadline(_ play: ProxyPlay, _ target: String) throws -> TestResponse {
         let before = play.origin.requests.count
-        let client = try play.client()
-        client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(sending: "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(play.origin.waitForRequests(before + 1))
         play.time.advance(by: .milliseconds(1_500))
         return try #require(client.readResponse())
@@ -181,8 +180,7 @@ struct FailureScopeTests {
         var details: [String?] = []
         // The loop determines the order of checks and timeouts, so it may take some more turns.
         for turn in 0..<150 where details.suffix(8).count(where: { $0 == "upstream_failing" }) < 6 {
-            let client = try play.client()
-            client.send("GET \(targets[turn % 3]) HTTP/1.1\r\nHost: a\r\n\r\n")
+            let client = try play.client(sending: "GET \(targets[turn % 3]) HTTP/1.1\r\nHost: a\r\n\r\n")
             for _ in 0..<4 where !client.hasInput(within: 20) { play.time.advance(by: .milliseconds(500)) }
             details.append(detail(try #require(client.readResponse())))
             for _ in 0..<8 { play.time.advance(by: .milliseconds(500)) }
@@ -257,8 +255,7 @@ struct FailureScopeTests {
         let origin = ScriptedOrigin { _ in [.pass(gates[served.next() - 1]), .json("1")] }
         let play = try ProxyPlay(origin)
         func poll(_ number: Int, seconds: Int) throws -> TestResponse {
-            let client = try play.client()
-            client.send("GET /poll HTTP/1.1\r\nHost: a\r\n\r\n")
+            let client = try play.client(getting: "/poll")
             #expect(origin.waitForRequests(number + 1))
             play.time.advance(by: .milliseconds(1_400))
             play.time.advance(by: .milliseconds(seconds * 1_000 - 1_400))
@@ -375,9 +372,7 @@ struct FailureScopeTests {
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("{\"busy\":1}", status: Self.unavailable, ["Retry-After: 7"])] }
         let play = try ProxyPlay(origin)
         let clients = try (0..<8).map { _ in
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-            return client
+            return try play.client(getting: "/a")
         }
         #expect(try play.waitFor("cistern_collapsed_waiting", 7))
         gate.open()

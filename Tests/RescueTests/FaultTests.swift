@@ -81,8 +81,7 @@ struct FaultTests {
 
     /// Moves the clock until a response arrives. Returns the elapsed time in milliseconds.
     private func wait(_ play: ProxyPlay, _ target: String) throws -> (response: TestResponse, after: Int) {
-        let client = try play.client()
-        client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(sending: "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
         var passed = 0
         while !client.hasInput(within: 20) {
             play.time.advance(by: .milliseconds(100))

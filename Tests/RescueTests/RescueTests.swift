@@ -102,8 +102,7 @@ struct RescueTests {
         #expect(try play.get("/users/1").text == good)
 
         origin.react { _ in failure.steps }
-        let client = try play.client()
-        client.send("GET /users/1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/users/1")
         if failure.isSlow { moveClock(play, until: client) }
         let answer = try #require(client.readResponse())
         #expect(answer.status == 200)
@@ -121,8 +120,7 @@ struct RescueTests {
         guard !failure.isOfHTTP1 || ProxyPlay.upstream == .http1 else { return }
         let origin = ScriptedOrigin { _ in failure.steps }
         let play = try ProxyPlay(origin)
-        let client = try play.client()
-        client.send("GET /users/1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/users/1")
         if failure.isSlow { moveClock(play, until: client) }
         _ = try #require(client.readResponse())
         origin.down()

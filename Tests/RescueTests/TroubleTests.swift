@@ -14,8 +14,7 @@ import Upstream
 struct TroubleTests {
     /// Sends a request and moves the clock until there is a response.
     private func answer(_ play: ProxyPlay, _ target: String, step: Duration = .milliseconds(500)) throws -> TestResponse {
-        let client = try play.client()
-        client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(sending: "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
         while !client.hasInput(within: 10) { play.time.advance(by: step) }
         return try #require(client.readResponse())
     }
@@ -52,9 +51,7 @@ struct TroubleTests {
         _ = try play.get("/a")
         origin.react { _ in [.pass(gate), .json("2")] }
         let clients = try ["GET /a", "GET /b", "POST /a"].map { line in
-            let client = try play.client()
-            client.send("\(line) HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
-            return client
+            return try play.client(sending: "\(line) HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
         }
         #expect(try play.waitFor("cistern_upstream_active_requests", 3))
         play.stop()
@@ -73,8 +70,7 @@ struct TroubleTests {
         let play = try ProxyPlay(origin) { $0.otherRoute.rescueAfter = 0 }
         _ = try play.get("/a")
         origin.react { _ in [.open(asked), .pass(gate), .close] }
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/a")
         asked.pass()
         play.time.advance(by: .seconds(1))
         #expect(try play.admin("POST", "/-/purge?" + purge).status == 200)
@@ -110,8 +106,7 @@ struct TroubleTests {
         }
         _ = try play.get("/reports/1")
         origin.react { _ in [.pass(gate), .json("2")] }
-        let client = try play.client()
-        client.send("GET /reports/1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/reports/1")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         play.time.advance(by: .seconds(5))
         #expect(!client.hasInput(within: 50))

@@ -45,8 +45,7 @@ struct ReloadTests {
         let old = ScriptedOrigin { $0.target == "/slow" ? [.open(asked), .pass(gate), .json("\"old\"")] : [.json("\"old\"")] }
         let new = Self.origin("new")
         let play = try ProxyPlay(old)
-        let slow = try play.client()
-        slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        let slow = try play.client(getting: "/slow")
         asked.pass()
         #expect(Self.isApplied(play.reload { $0.settings.upstream.port = new.port }))
         #expect(try play.get("/b").text == "\"new /b\"")

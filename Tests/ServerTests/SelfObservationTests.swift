@@ -60,9 +60,7 @@ struct SelfObservationTests {
         #expect(try play.metric("cistern_upstream_connections_limit") == 4)
         #expect(try Self.ratio(play, "upstream.connections") == 0)
         let clients = try (0..<3).map { number in
-            let client = try play.client()
-            client.send("GET /\(number) HTTP/1.1\r\nHost: a\r\n\r\n")
-            return client
+            return try play.client(getting: "/\(number)")
         }
         // One client may use half of the connections.
         #expect(try play.waitFor("cistern_upstream_waiting_requests", 1))
@@ -88,8 +86,7 @@ struct SelfObservationTests {
             settings.upstream.fallbacks = [UpstreamAddress(isTLS: false, host: "127.0.0.1", port: 1, basePath: "")]
         }
         #expect(try play.metric("cistern_upstream_connections_limit") == 3 * 4 * 2)
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(getting: "/a")
         asked.pass()
         #expect(try Self.ratio(play, "upstream.connections") == 0.25)
         #expect(try play.metric("cistern_upstream_open_connections") == 1)
@@ -141,8 +138,7 @@ struct SelfObservationTests {
         }
         #expect(try play.metric("cistern_unsent_limit_bytes") == Double(64 << 20))
         do {
-            let client = try play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            let client = try play.client(getting: "/a")
             #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"limits.unsent\"}", atLeast: 0.001))
             client.endsWithReset()
         }

@@ -94,16 +94,6 @@ final class FleetMember {
     func refused(_ reason: String) throws -> Double { try metric("cistern_shared_refusals_total{reason=\"\(reason)\"}") }
 }
 
-/// Whether the condition holds within 30 seconds.
-func eventually(_ condition: () throws -> Bool) throws -> Bool {
-    let end = SystemTime.shared.monotonicMilliseconds + 30_000
-    while SystemTime.shared.monotonicMilliseconds < end {
-        if try condition() { return true }
-        _ = poll(nil, 0, 5)
-    }
-    return false
-}
-
 final class FleetPlay {
     let origin: ScriptedOrigin
     let redis: RedisProcess

@@ -74,9 +74,7 @@ struct SharedLeaseTests {
         try FleetPlay.run(origin) { fleet in
             let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
             func send(_ node: FleetMember) throws -> TestClient {
-                let client = try node.play.client()
-                client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-                return client
+                return try node.play.client(getting: "/a")
             }
             var clients = [try send(one)]
             gates[0].pass()
@@ -106,8 +104,7 @@ struct SharedLeaseTests {
         try FleetPlay.run(origin) { fleet in
             let (one, other) = try fleet.pair({ $0.contentLimitBytes = 4 }, proxy: { $0.collapsing.wait = 60_000 })
             let clients = try [one, one, other, other].map { node in
-                let client = try node.play.client()
-                client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+                let client = try node.play.client(getting: "/a")
                 asked.pass()
                 return client
             }
@@ -126,8 +123,7 @@ struct SharedLeaseTests {
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
         try FleetPlay.run(origin) { fleet in
             let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
-            let leader = try one.play.client()
-            leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            let leader = try one.play.client(getting: "/a")
             asked.pass()
             var leaver: TestClient? = try one.play.client()
             leaver?.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -136,8 +132,7 @@ struct SharedLeaseTests {
             leaver = nil
             #expect(try one.play.waitFor("cistern_collapsed_waiting", 0))
             let before = try other.replies
-            let waiter = try other.play.client()
-            waiter.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            let waiter = try other.play.client(getting: "/a")
             #expect(try eventually { try other.replies >= before + 8 })
             gate.open()
             for client in [leader, waiter] { #expect(client.readResponse()?.text == "{}") }
@@ -181,8 +176,7 @@ struct SharedLeaseTests {
             #expect(try one.gave(1) && other.gave(1))
             for key in fleet.records { _ = fleet.redis.direct.ask("DEL \(key)") }
             origin.react { _ in [.open(asked), .pass(gate), .json("{\"n\":2}")] }
-            let leader = try one.play.client()
-            leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            let leader = try one.play.client(getting: "/a")
             asked.pass()
             let rescued = try other.get("/a")
             #expect(rescued.text == "{\"n\":1}" && rescued["Cache-Status"]?.hasSuffix("detail=slow") == true, "\(rescued)")
@@ -208,8 +202,7 @@ struct SharedLeaseTests {
             for _ in 0..<2 { #expect(try other.get("/a").text == "{\"n\":1}") }
             #expect(try eventually { fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") })
             origin.react { _ in [.open(asked), .pass(gate), .json("{\"n\":2}")] }
-            let leader = try one.play.client()
-            leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            let leader = try one.play.client(getting: "/a")
             asked.pass()
             // A waiting client would wait for a minute.
             #expect(try other.get("/a").text == "{\"n\":1}")
@@ -242,8 +235,7 @@ struct SharedLeaseTests {
             client.send(useless)
             gates[0].pass()
             #expect(fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0"))
-            let leader = try other.play.client()
-            leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            let leader = try other.play.client(getting: "/a")
             asked.pass()
             #expect(fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*1"))
             let third = try one.play.client()
@@ -292,8 +284,7 @@ struct SharedLeaseTests {
         try FleetPlay.run(origin) { fleet in
             let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
             let before = try other.replies
-            let leader = try one.play.client()
-            leader.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            let leader = try one.play.client(getting: "/cold")
             asked.pass()
             var leaver: TestClient? = try other.play.client()
             leaver?.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -301,8 +292,7 @@ struct SharedLeaseTests {
             leaver?.endsWithReset()
             leaver = nil
             #expect(try other.reaches("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"4xx\"}", 1))
-            let stayer = try other.play.client()
-            stayer.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            let stayer = try other.play.client(getting: "/cold")
             gate.open()
             #expect(leader.readResponse()?.status == 200 && stayer.readResponse()?.status == 200)
             #expect(fleet.asked("/cold") == 1)
@@ -315,12 +305,10 @@ struct SharedLeaseTests {
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
         try FleetPlay.run(origin) { fleet in
             let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
-            let leader = try one.play.client()
-            leader.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            let leader = try one.play.client(getting: "/cold")
             asked.pass()
             let lease = fleet.redis.direct.ask("KEYS cistern:play:*:l").split(separator: "\r\n").last.map(String.init) ?? ""
-            let waiter = try other.play.client()
-            waiter.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            let waiter = try other.play.client(getting: "/cold")
             // The lease is renewed at least twice within its lifetime.
             var (renewals, last) = (0, Int64(0))
             let isKept = try eventually {
@@ -372,11 +360,9 @@ struct SharedLeaseTests {
         try FleetPlay.run(origin) { fleet in
             let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
             let before = try other.replies
-            let leader = try one.play.client()
-            leader.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            let leader = try one.play.client(getting: "/cold")
             asked.pass()
-            let waiter = try other.play.client()
-            waiter.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            let waiter = try other.play.client(getting: "/cold")
             #expect(try eventually { try other.replies >= before + 2 })
             other.play.stop()
             #expect(waiter.isClosedByServer())

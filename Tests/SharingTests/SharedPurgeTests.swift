@@ -163,8 +163,7 @@ struct SharedPurgeTests {
         }
         try FleetPlay.run(origin) { fleet in
             let (one, other) = try fleet.pair()
-            let client = try other.play.client()
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            let client = try other.play.client(getting: "/a")
             asked.pass()
             if arguments == "a write" { _ = try one.play.request("PUT", "/a", content: "{}") } else { _ = try one.purge(arguments) }
             #expect(try other.hasObeyed(fleet))

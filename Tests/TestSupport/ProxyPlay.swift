@@ -203,6 +203,19 @@ package final class ProxyPlay {
         return client
     }
 
+    /// A client that sends a request and does not wait for the response.
+    /// - Parameter request: the request in HTTP/1.1, or its beginning.
+    package func client(from source: String? = nil, sending request: String) throws -> TestClient {
+        let client = try client(from: source)
+        client.send(request)
+        return client
+    }
+
+    /// A client that sends a GET and does not wait for the response.
+    package func client(from source: String? = nil, getting target: String) throws -> TestClient {
+        try client(from: source, sending: "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+    }
+
     package func http2Client() throws -> HTTP2TestClient { try HTTP2TestClient(port: port, isSecured: clientProtocol.isSecured) }
 
     /// Enables TLS on all listeners, with the certificate that test clients trust.

@@ -195,8 +195,7 @@ struct SharedAuthorizedPlays {
             let who = request["Authorization"] ?? ""
             return (who == "Bearer bob" ? [.pass(gate)] : []) + [.json("{\"secret\":\"\(who)\"}", ["Cache-Control: private"])]
         }
-        let client = try play.client()
-        client.send("GET /a/s-maxage=1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bob\r\n\r\n")
+        let client = try play.client(sending: "GET /a/s-maxage=1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bob\r\n\r\n")
         #expect(play.origin.waitForRequests(2))
         #expect(try play.get("/a/s-maxage=1", [("Authorization", "Bearer eve")]).text == "{\"secret\":\"Bearer eve\"}")
         gate.open()

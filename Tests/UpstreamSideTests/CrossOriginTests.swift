@@ -197,8 +197,7 @@ struct CrossOriginTests {
         let gate = Gate()
         play.origin.react { [.pass(gate), .json("3", ["Access-Control-Allow-Origin: \($0["Origin"] ?? "")"])] }
         let clients = try [Self.app, Self.other, Self.app].map { origin in
-            let client = try play.client()
-            client.send("GET /b HTTP/1.1\r\nHost: a\r\nOrigin: \(origin)\r\n\r\n")
+            let client = try play.client(sending: "GET /b HTTP/1.1\r\nHost: a\r\nOrigin: \(origin)\r\n\r\n")
             return (client, origin)
         }
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))

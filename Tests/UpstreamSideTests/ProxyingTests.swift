@@ -54,8 +54,7 @@ struct ProxyingTests {
     @Test("pipelined requests are answered in order")
     func pipelining() throws {
         let play = try ProxyPlay(ScriptedOrigin { request in [.json("\"\(request.target)\"")] })
-        let client = try play.client()
-        client.send((1...5).map { "GET /\($0) HTTP/1.1\r\nHost: a\r\n\r\n" }.joined())
+        let client = try play.client(sending: (1...5).map { "GET /\($0) HTTP/1.1\r\nHost: a\r\n\r\n" }.joined())
         for number in 1...5 { #expect(client.readResponse()?.text == "\"/\(number)\"") }
     }
 
@@ -77,8 +76,7 @@ struct ProxyingTests {
             ScriptedOrigin { _ in
                 [.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")]
             })
-        let client = try play.client()
-        client.send("GET /a HTTP/1.0\r\n\r\n")
+        let client = try play.client(sending: "GET /a HTTP/1.0\r\n\r\n")
         let response = client.readResponse()
         #expect(response?["Transfer-Encoding"] == nil)
         #expect(response?.text == "abc")
@@ -106,8 +104,7 @@ struct ProxyingTests {
     func earlyLength() throws {
         let early = "HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nLink: </a>\r\n\r\n"
         let play = try ProxyPlay(ScriptedOrigin { _ in [.send(early), .json("{}")] })
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        let client = try play.client(sending: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         let head = String(decoding: client.readToEnd().prefix(80), as: UTF8.self)
         #expect(head.hasPrefix("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n"), "\(head)")
     }
@@ -236,8 +233,7 @@ struct ProxyingTests {
     func refusedMethods() throws {
         let play = try ProxyPlay(Self.echo())
         #expect(try play.request("TRACE", "/a").status == 405)
-        let client = try play.client()
-        client.send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
+        let client = try play.client(sending: "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
         #expect(client.readResponse()?.status == 405)
         #expect(try play.request("OPTIONS", "/a", [("Max-Forwards", "0")]).status == 200)
         #expect(play.origin.requests.isEmpty)
@@ -270,8 +266,7 @@ struct ProxyingTests {
         ] as [(String, Int)])
     func refused(request: String, status: Int) throws {
         let play = try ProxyPlay(Self.echo())
-        let client = try play.client()
-        client.send(request)
+        let client = try play.client(sending: request)
         let response = try #require(client.readResponse())
         #expect(response.status == status)
         #expect(response["Connection"] == "close")
@@ -289,8 +284,7 @@ struct ProxyingTests {
         ])
     func badChunks(content: String) throws {
         let play = try ProxyPlay(Self.echo())
-        let client = try play.client()
-        client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + content)
+        let client = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + content)
         #expect(client.readResponse()?.status == 400)
         #expect(client.isClosedByServer())
         #expect(play.origin.requests.isEmpty)
@@ -309,8 +303,7 @@ struct ProxyingTests {
     @Test("a slow request head gets 408, however it arrives")
     func slowHead() throws {
         let play = try ProxyPlay(Self.echo())
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHo")
+        let client = try play.client(sending: "GET /a HTTP/1.1\r\nHo")
         while !client.hasInput(within: 10) { play.time.advance(by: .seconds(1)) }
         #expect(client.readResponse()?.status == 408)
         #expect(client.isClosedByServer())
@@ -346,8 +339,7 @@ struct ProxyingTests {
             _ = open[0].hasInput(within: 10)
             play.time.advance(by: .milliseconds(100))
         }
-        let waiting = try play.client()
-        waiting.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
+        let waiting = try play.client(getting: "/b")
         #expect(!waiting.hasInput(within: 200))
         gate.open()
         open.removeAll()

@@ -193,8 +193,7 @@ struct UpstreamAddressTests {
         #expect(try play.get("/moved")["Location"] == "/there?x=1")
         #expect(try play.get("/away")["Location"] == "http://127.0.0.1:\(origin.port)/other")
         #expect(try play.request("OPTIONS", "*").text == "\"OPTIONS * HTTP/1.1\"")
-        let client = try play.client()
-        client.send("GET http://a:\(play.port)/whole?x HTTP/1.1\r\nHost: a:\(play.port)\r\n\r\n")
+        let client = try play.client(sending: "GET http://a:\(play.port)/whole?x HTTP/1.1\r\nHost: a:\(play.port)\r\n\r\n")
         #expect(client.readResponse()?.text == "\"GET /v1/whole?x HTTP/1.1\"")
     }
 }

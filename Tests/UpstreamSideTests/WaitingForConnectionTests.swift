@@ -135,8 +135,7 @@ struct WaitingForConnectionTests {
                     + [.json("\"\(request.target)\"", ["Cache-Control: no-store"])]
             })
         #expect(try play.get("/warm").status == 200)
-        let client = try play.client()
-        client.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\nGET /second HTTP/1.1\r\nHost: a\r\n\r\n")
+        let client = try play.client(sending: "GET /first HTTP/1.1\r\nHost: a\r\n\r\nGET /second HTTP/1.1\r\nHost: a\r\n\r\n")
         client.finishSending()
         came.pass()
         // The proxy has read the client's end by now.

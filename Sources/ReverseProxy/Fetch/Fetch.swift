@@ -112,7 +112,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     /// - Returns: nil unless the request cannot be sent.
     private func send(_ request: consuming UpstreamRequest) -> FetchMachine.Event? {
-        noteSending()
+        transferBegins()
         span?.asked = SystemTime.monotonicMicroseconds
         transfer = context.upstream.start(request, receiver: self)
         guard transfer != nil else { return .transferFailed(.connectionLimitReached) }
@@ -120,7 +120,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         return nil
     }
 
-    func noteSending() {
+    /// Records the time when the request is sent. It may have waited for a connection, or be a retry.
+    func transferBegins() {
         guard let store = context.cache?.state else { return }
         (recency.requestTime, recency.order) = (store.times.ofRequest(context.loop.now), store.sent.take())
     }
@@ -131,9 +132,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     var kept: GoodResponse { subject.head.method == .options ? GoodResponse() : context.rules.routes.kept(on: subject.route) }
 
     // MARK: Events of the transfer
-
-    /// Records the time when the request is sent. It may have waited for a connection, or be a retry.
-    func transferBegins(_ transfer: Transfer) { noteSending() }
 
     func transfer(_ transfer: Transfer, informational head: ResponseHead) {
         receiver?.fetchInformed(head.removingHopByHop())
