@@ -1,6 +1,7 @@
 // Finds the entity tag of the stored response that a client of a conditional write may have received.
 
 import CachePolicy
+import CacheStore
 import HTTPCore
 
 extension ResponseCache {

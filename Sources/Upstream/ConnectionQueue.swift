@@ -61,7 +61,8 @@ public struct ConnectionShare: Hashable, Sendable {
         /// The part of one client in a share with the limit `twiceFree`. Part and share together hold at most twice as many connections as
         /// remain free. A single client thus gets half of the connections, and a second client still finds a free one.
         case part(of: Name)
-        /// Not the last eighth of the connections, plus one. They remain for other shares, each of which may always hold one of them.
+        /// Not the last eighth of the connections, plus one, if there are at least eight. They remain for other shares, each of which may
+        /// always hold one of them.
         case exceptReserve
 
         var isOfFree: Bool { if case .connections = self { false } else { true } }
@@ -163,7 +164,7 @@ struct ConnectionQueue<Element> {
     /// eventually. Its result can shorten the wait of other requests.
     private var postponement: Int { 2 * connections }
     /// Number of connections of the limit `exceptReserve`. The second one lets a share of the limit `twiceFree` grow.
-    private var reserve: Int { connections < 4 ? 0 : 1 + (connections + 2) / 8 }
+    private var reserve: Int { connections < 8 ? 0 : 1 + (connections + 2) / 8 }
 
     /// - Parameters:
     ///   - connections: maximum number of connections.
@@ -180,6 +181,11 @@ struct ConnectionQueue<Element> {
     /// Shares of several clients that keep requests waiting, with a limit that depends on the number of free connections.
     var blockingShares: Set<ConnectionShare.Name> {
         Set(waitingForFree.lazy.map(\.name).filter { !$0.isOfClient && blockedCount(by: $0) > 0 })
+    }
+
+    /// Shares of clients over all paths that keep requests waiting.
+    var blockingClients: [ConnectionShare.Name] {
+        waitingForFree.map(\.name).filter { if case .client = $0 { blockedCount(by: $0) > 0 } else { false } }
     }
 
     /// Number of requests that wait because the share is full.

@@ -17,12 +17,17 @@ extension OriginConnections {
     func noteResumed(_ transfer: Transfer) { heldBack.removeAll { $0.transfer === transfer } }
 
     /// Ends paused responses if requests wait and such responses hold more than half of the connections. Otherwise clients that hardly
-    /// read could block all others.
+    /// read could block all others. Requests that wait for their own client, which may be a proxy, end only responses of this client.
     func giveUpSlowest() {
         guard heldBack.count > settings.maximumConnections / 2 else { return }
         loop.atEndOfBatch { [self] in
             while !isClosed, heldBack.count > settings.maximumConnections / 2, !waiting.isReadyEmpty, !hasCapacity {
                 giveUp(heldBack.removeFirst().transfer)
+            }
+            serveWaiting()
+            for client in isClosed ? [] : waiting.blockingClients {
+                let paused = heldBack.filter { $0.transfer.request.shares.contains { $0.name == client } }
+                if paused.count > settings.maximumConnections / 2 { giveUp(paused[0].transfer) }
             }
         }
     }

@@ -78,7 +78,7 @@ struct PathReadingsTests {
         for (start, count, isIncomplete, mayLeaveRoot) in [
             ("/img/https%3A%2F%2Fa.example/", 1_500, false, false), ("/img/https%3A%2F%2Fa.example/", 8_000, true, false),
             ("/img/%2F.%2e", 8_000, true, true), ("/img/%252F", 8_000, true, true), ("/img/%20", 8_000, false, false),
-            (String(repeating: "/a/", count: 300), 10, false, false), (String(repeating: "/a/", count: 1_000), 10, true, false),
+            (String(repeating: "/a/", count: 100), 10, false, false), (String(repeating: "/a/", count: 1_000), 10, true, false),
         ] {
             let long = try #require(PathReadings(Array((start + String(repeating: "x", count: count)).utf8)[...]))
             #expect(long.isIncomplete == isIncomplete && long.mayLeaveRoot == mayLeaveRoot, "\(start) \(count)")
