@@ -62,6 +62,17 @@ struct ConditionalWritePlays {
         #expect(try written(play, "/own", former) == former)
     }
 
+    @Test("a tag that Cistern made is passed on after the write of another user, which the client has not seen")
+    func otherUser() throws {
+        let play = try play()
+        let (one, other) = ([("Authorization", "Bearer one")], [("Authorization", "Bearer other")])
+        let tag = try #require(try play.get("/own", one)["ETag"])
+        play.time.advance(by: .milliseconds(5))
+        #expect(try play.request("PUT", "/own", other, content: "2").status == 200)
+        _ = try play.get("/own", other)
+        #expect(try written(play, "/own", tag, one) == tag)
+    }
+
     @Test("a client with a weakened tag gets a 304 with it, from the store and from the upstream", arguments: ["max-age=60", "no-store"])
     func unchanged(control: String) throws {
         let play = try play(control)
