@@ -165,7 +165,8 @@ private enum PathStep: CaseIterable {
         var endsInDots = false
         var hasDots = false
         for segment in path.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false) {
-            let dots = segment.count > 6 ? 0 : dots(Array(segment), areEncoded: areEncoded)
+            let mayBeDots = segment.count <= 6 && (segment.first == UInt8(ascii: ".") || segment.first == UInt8(ascii: "%"))
+            let dots = mayBeDots ? dots(Array(segment), areEncoded: areEncoded) : 0
             endsInDots = dots > 0
             guard endsInDots else {
                 kept.append(segment)
