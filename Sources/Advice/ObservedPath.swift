@@ -251,7 +251,7 @@ public struct ObservedCounts: Sendable {
     public var lastAt: Int64 = .min
     /// Fetches that the upstream answered, or failed to answer.
     public var requests: UInt32 = 0
-    /// Good responses for targets whose data is followed; `effects` and changes cover these only.
+    /// Number of good responses for observed targets. `effects` and the counts of changes include only these responses.
     public var followed: UInt32 = 0
     /// Good responses with the data of the one before, and with other data.
     public var unchanged: UInt32 = 0

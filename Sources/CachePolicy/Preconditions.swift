@@ -29,7 +29,7 @@ public enum Preconditions {
         return modified <= requestedTime
     }
 
-    /// Weak comparison (RFC 9110 §8.8.3.2): the opaque parts are equal, whether the tags are weak, also by Cistern, or not.
+    /// Weak comparison (RFC 9110 §8.8.3.2): the opaque parts are equal. A tag that Cistern weakened equals the upstream's tag.
     public static func weaklyEqual(_ left: ArraySlice<UInt8>, _ right: ArraySlice<UInt8>) -> Bool {
         opaque(left).elementsEqual(opaque(right))
     }

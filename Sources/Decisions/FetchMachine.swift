@@ -92,6 +92,7 @@ public struct FetchMachine {
     }
 
     public private(set) var state = State.awaitingHead
+    public var isCollecting: Bool { if case .collecting = state { true } else { false } }
 
     /// Maximum number of bytes to read and discard from a response that is not needed. Beyond it, the connection is closed.
     public static let discardLimitBytes = 64 * 1024

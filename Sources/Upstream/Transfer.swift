@@ -136,7 +136,7 @@ public final class Transfer {
     /// Determines `isSlowUpload`.
     /// - Parameter least: bytes since the last measurement from which an upload is not slow.
     func measureUpload(_ least: Int) {
-        isSlowUpload = content.state == .awaited && content.takenBytes < (measuredBytes ?? 0) + least && measuredBytes != nil
+        isSlowUpload = content.state == .awaited && measuredBytes.map { content.takenBytes - $0 < least } ?? false
         measuredBytes = content.takenBytes
     }
 

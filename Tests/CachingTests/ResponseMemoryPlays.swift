@@ -4,7 +4,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Memory of responses", .play)
+@Suite("Memory of responses", .play, .upstreams)
 struct ResponseMemoryPlays {
     /// Takes a quarter of the memory.
     private static let content = LongContent(

@@ -204,8 +204,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// Maximum wait for another client's fetch alone, if there is no stored response.
     private static let otherClientMilliseconds: Int64 = 1_000
 
-    /// Another client's fetch may be slow because of that client. At `half`, this request is sent as well, unless one of a further client
-    /// was. That one may be slow too, so this request is sent after another such time.
+    /// Another client's fetch may be slow because of that client. At `half`, this request is sent as well. If a request of a third client
+    /// was sent shortly before, this request waits for it once more.
     private func startTimer(
         _ deadline: Int64, sendingAt half: Int64, _ now: Int64, then event: ExchangeMachine.Event = .softDeadlinePassed
     ) {

@@ -175,9 +175,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     func take(_ bytes: Span<UInt8>) {
-        var isCollected = false
-        if case .collecting = machine.state { isCollected = true }
-        let fits = !isCollected || fits(bytes.count) && collected.reserve(bytes.count, in: context.rules.memory, for: subject.scopes.client)
+        let fits =
+            !machine.isCollecting
+            || fits(bytes.count) && collected.reserve(bytes.count, in: context.rules.memory, for: subject.scopes.client)
         handle(.contentArrived(bytes: bytes.count, fits: fits), content: bytes)
     }
 
