@@ -24,13 +24,15 @@ public struct ConnectionShare: Hashable, Sendable {
         case clientStreamedContent(UInt64)
         case clientStreams(UInt64)
 
-        /// Hashes one number only, because each request looks its shares up several times.
-        public func hash(into hasher: inout Hasher) {
+        public func hash(into hasher: inout Hasher) { hasher.combine(number) }
+
+        /// One number for each name. Different names may have one number.
+        fileprivate var number: UInt64 {
             switch self {
-            case .family(let number), .client(let number), .clientStreamedContent(let number), .clientStreams(let number):
-                hasher.combine(number)
-            case .clientInFamily(let family, let client): hasher.combine(family &+ client)
-            case .streamedContent, .failing, .streams, .separatedRequests: hasher.combine(UInt64(0))
+            case .family(let number): number
+            case .client(let number), .clientStreamedContent(let number), .clientStreams(let number): number &+ 1
+            case .clientInFamily(let family, let client): family &+ client
+            case .streamedContent, .failing, .streams, .separatedRequests: 0
             }
         }
 
@@ -58,9 +60,9 @@ public struct ConnectionShare: Hashable, Sendable {
         case free
         /// At most twice as many connections as remain free, and never the last free one.
         case twiceFree
-        /// The part of one client in a share with the limit `twiceFree`. Part and share together hold at most twice as many connections as
-        /// remain free. A single client thus gets half of the connections, and a second client still finds a free one.
-        case part(of: Name)
+        /// The part of one client in a family with the limit `twiceFree`. Part and family together hold at most twice as many connections
+        /// as remain free. A single client thus gets half of the connections, and a second client still finds a free one.
+        case part
         /// Not the last eighth of the connections, plus one, if there are at least eight. They remain for other shares, each of which may
         /// always hold one of them.
         case exceptReserve
@@ -151,8 +153,8 @@ struct ConnectionQueue<Element> {
     /// All shares, including some unused ones, which are usually needed again soon.
     private var shares: [ConnectionShare.Name: Share] = [:]
     private var sweepAt = 64
-    /// The share looked up last, which is usually looked up again.
-    private var latest: (name: ConnectionShare.Name, share: Share)?
+    /// Shares that were looked up recently, at the lowest bits of their numbers. This avoids hashing for most requests.
+    private var recent = [(name: ConnectionShare.Name, share: Share)?](repeating: nil, count: 32)
     /// Shares that block entries, with a limit that depends on the number of free connections. Each has at least one connection, so their
     /// number is limited.
     private var waitingForFree: Set<ConnectionShare> = []
@@ -245,15 +247,7 @@ struct ConnectionQueue<Element> {
     /// Takes the shares for a request that need not wait.
     /// - Returns: false if one of the shares is full; none is held then.
     mutating func take(_ wanted: ConnectionShares) -> Bool {
-        // A single share is looked up once.
-        if wanted.count == 1 {
-            let known = known(wanted[0])
-            guard hasCapacity(wanted[0], known) else { return false }
-            running += 1
-            known.held += 1
-            return true
-        }
-        for share in wanted where !hasCapacity(share) { return false }
+        for index in wanted.indices where !hasCapacity(wanted[index]) { return false }
         hold(wanted)
         return true
     }
@@ -269,8 +263,8 @@ struct ConnectionQueue<Element> {
     /// Releases the shares of a request that has returned its connection.
     mutating func release(_ held: ConnectionShares) {
         running -= 1
-        for share in held { find(share.name)?.held -= 1 }
-        for share in held where !share.limit.isOfFree { unblock(share) }
+        for index in held.indices { find(held[index].name)?.held -= 1 }
+        for index in held.indices where !held[index].limit.isOfFree { unblock(held[index]) }
         // One more connection is free for all of them.
         for share in waitingForFree { unblock(share) }
     }
@@ -293,34 +287,41 @@ struct ConnectionQueue<Element> {
         case .free: known.held == 0 || known.held < connections - running
         case .twiceFree: known.held == 0 || max(2, known.held) < 2 * (connections - running)
         case .exceptReserve: known.held == 0 || connections - running > reserve
-        case .part(let whole): known.held == 0 || known.held + (shares[whole]?.held ?? 0) < 2 * (connections - running)
+        case .part: known.held == 0 || known.held + heldByFamily(of: share.name) < 2 * (connections - running)
         }
+    }
+
+    private func heldByFamily(of name: ConnectionShare.Name) -> Int {
+        if case .clientInFamily(let family, _) = name { held(by: .family(family)) } else { 0 }
     }
 
     private mutating func hold(_ wanted: ConnectionShares) {
         running += 1
-        for share in wanted { known(share).held += 1 }
+        for index in wanted.indices { known(wanted[index]).held += 1 }
     }
 
     private mutating func known(_ share: ConnectionShare) -> Share {
         if let known = find(share.name) { return known }
         if shares.count >= sweepAt {
             shares = shares.filter { !$0.value.isUnused }
-            latest = nil
+            for place in recent.indices { recent[place] = nil }
             sweepAt = max(64, shares.count * 2)
         }
         let new = Share()
         shares[share.name] = new
-        latest = (share.name, new)
+        recent[place(of: share.name)] = (share.name, new)
         return new
     }
 
     private mutating func find(_ name: ConnectionShare.Name) -> Share? {
-        if let latest, latest.name == name { return latest.share }
+        let place = place(of: name)
+        if let latest = recent[place], latest.name == name { return latest.share }
         guard let known = shares[name] else { return nil }
-        latest = (name, known)
+        recent[place] = (name, known)
         return known
     }
+
+    private func place(of name: ConnectionShare.Name) -> Int { Int(truncatingIfNeeded: name.number) & 31 }
 
     private mutating func remove(_ waiter: Waiter) {
         waiter.element = nil

@@ -6,9 +6,8 @@ extension ConnectionShares {
     /// Requests of one client for one path family. The last eighth of the connections, and half of the queue, remain for other clients,
     /// because a client chooses its paths and thus the families.
     public static func family(_ family: UInt64, of client: UInt64) -> ConnectionShares {
-        let whole = ConnectionShare(.family(family), .twiceFree)
-        return ConnectionShares(
-            ConnectionShare(.clientInFamily(family, client: client), .part(of: whole.name)), whole,
+        ConnectionShares(
+            ConnectionShare(.clientInFamily(family, client: client), .part), ConnectionShare(.family(family), .twiceFree),
             ConnectionShare(.client(client), .exceptReserve))
     }
 
