@@ -65,8 +65,12 @@ private struct CanonicalWriter: ~Copyable {
         private let nameStart: Int
         private let nameEnd: Int
         var end: Int
+        /// The first bytes of the name, as a number with the order of the bytes. Names rarely differ only after them.
+        let prefix: UInt64
 
-        init(name: Range<Int>, end: Int) { (nameStart, nameEnd, self.end) = (name.lowerBound, name.upperBound, end) }
+        init(name: Range<Int>, prefix: UInt64, end: Int) {
+            (nameStart, nameEnd, self.prefix, self.end) = (name.lowerBound, name.upperBound, prefix, end)
+        }
 
         /// Range of the name with its quotes.
         var name: Range<Int> { Range(uncheckedBounds: (nameStart, nameEnd)) }
@@ -135,7 +139,7 @@ private struct CanonicalWriter: ~Copyable {
     /// - Parameter start: offset of the name in the output.
     private mutating func beginMember(at start: Int) -> Bool {
         guard members.count - container.firstMember < Self.memberLimit else { return false }
-        members.append(Member(name: start..<out.count, end: out.count))
+        members.append(Member(name: start..<out.count, prefix: out.prefix(start..<out.count), end: out.count))
         out.append(UInt8(ascii: ":"))
         expectsName = false
         return true
@@ -157,7 +161,7 @@ private struct CanonicalWriter: ~Copyable {
         if members.count - first <= Self.fewMembers {
             insertionSort(from: first)
         } else {
-            let sorted = members.array(from: first).sorted { out.order($0.name, $1.name) < 0 }
+            let sorted = members.array(from: first).sorted { precedes($0, $1) }
             for (index, member) in sorted.enumerated() { members[first + index] = member }
         }
         for index in first + 1..<members.count where !isOrdered(index - 1, index) { return false }
@@ -176,7 +180,7 @@ private struct CanonicalWriter: ~Copyable {
         for index in first + 1..<members.count {
             let member = members[index]
             var target = index
-            while target > first, out.order(member.name, members[target - 1].name) < 0 {
+            while target > first, precedes(member, members[target - 1]) {
                 members[target] = members[target - 1]
                 target -= 1
             }
@@ -184,7 +188,11 @@ private struct CanonicalWriter: ~Copyable {
         }
     }
 
-    private func isOrdered(_ one: Int, _ other: Int) -> Bool { out.order(members[one].name, members[other].name) < 0 }
+    private func isOrdered(_ one: Int, _ other: Int) -> Bool { precedes(members[one], members[other]) }
+
+    private func precedes(_ one: Member, _ other: Member) -> Bool {
+        one.prefix != other.prefix ? one.prefix < other.prefix : out.order(one.name, other.name) < 0
+    }
 
     // MARK: Numbers and literals
 

@@ -64,6 +64,19 @@ extension OutputBuffer where Element == UInt8 {
         return one.count - other.count
     }
 
+    /// Returns the bytes after the first one of a range as a big-endian number: up to eight, followed by zeros.
+    func prefix(_ range: Range<Int>) -> UInt64 {
+        precondition(range.lowerBound >= 0 && range.lowerBound < range.upperBound && range.upperBound <= count)
+        let (start, length) = (range.lowerBound + 1, min(8, range.count - 1))
+        let unused = UInt64(8 * (8 - length))
+        if capacity - start >= 8 {
+            return UInt64(bigEndian: UnsafeRawPointer(base + start).loadUnaligned(as: UInt64.self)) & (~0 << unused)
+        }
+        var number: UInt64 = 0
+        for index in start..<start + length { number = number << 8 | UInt64(base[index]) }
+        return number << unused
+    }
+
     /// Moves the bytes from `start` on to another buffer, and replaces its bytes.
     mutating func move(from start: Int, to other: inout Self) {
         other.removeLast(other.count)
