@@ -34,9 +34,9 @@ public final class UpstreamRequestFields {
     }
 
     /// Dropped fields, from `ForwardingSettings.overrideFields`, `addressFields` and `identityFields`.
-    private struct Overrides {
+    private final class Overrides {
         /// Dropped fields in `KnownField`; all others are in `names`.
-        var known: KnownFieldSet = []
+        private(set) var known: KnownFieldSet = []
         /// Names, indexed by the low bits of their first character.
         private var names: [[[UInt8]]] = Array(repeating: [], count: 32)
         /// Prefixes of names, indexed by the low bits of their first character.

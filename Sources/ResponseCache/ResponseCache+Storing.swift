@@ -319,6 +319,11 @@ extension ResponseCache {
         guard let name = settings.via else { return nil }
         let last = isImported ? FieldLists.members(of: .via, in: response.fields).last : nil
         if last?.suffix(name.count + 1) == [0x20] + name { return nil }
-        return Array("\(response.version.receivedProtocol) ".utf8) + name
+        var value: [UInt8] = []
+        value.reserveCapacity(name.count + 4)
+        value.append(response.version.receivedProtocol)
+        value.append(0x20)
+        value += name
+        return value
     }
 }

@@ -13,12 +13,14 @@ final class RoutePolicy: Sendable {
         self.settings = settings
     }
 
-    // Methods of this class, because the callers would copy the settings.
+    // Methods of this class that are not inlined, because the callers would copy the settings.
 
+    @inline(never)
     func decide(_ response: ResponseHead, _ control: ResponseCacheControl, to storable: StorableRequest) -> StorageDecision {
         Storing.decide(response, control, to: storable, settings: settings)
     }
 
+    @inline(never)
     func makeHead(_ received: ReceivedResponse) -> (bytes: [UInt8], metadata: StoredMetadata) {
         StoredHead.make(received, settings: settings)
     }
