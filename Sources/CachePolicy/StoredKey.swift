@@ -25,6 +25,11 @@ public struct StoredKey: Sendable {
         public let generation: UInt64
         /// Names and values in order; the value is nil if the request did not have the field.
         public let selecting: [(name: String, value: String?)]
+
+        /// In place of a field's name in the key of what a marker replaced. No field has such a name.
+        public static let former = ":former"
+        /// Whether this is what the marker replaced.
+        public var isFormer: Bool { selecting.first?.name == Self.former }
     }
 
     /// nil if the bytes are not the key of a response or a marker.

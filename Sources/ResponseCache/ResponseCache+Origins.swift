@@ -33,11 +33,6 @@ extension ResponseCache {
         else { return }
         var variant = key
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: selecting(names.map { $0[...] }, in: Fields()))
-        let retention = Reuse.mayRescue(metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
-        let item = NewItem(
-            key: variant, metadata: Array(stored.metadata), head: Array(stored.head),
-            body: .stored(stored.body, stored.form, owner: stored.owner), retention: retention)
-        guard store.insert(item, ifStill: store.see(variant.span)) == .accepted, stored.isMarkedStale else { return }
-        _ = store.markStale(store.id(of: variant))
+        keep(stored, under: variant, Reuse.mayRescue(metadata, strictness: strictness) ? .mayRescue : .whenUsed)
     }
 }

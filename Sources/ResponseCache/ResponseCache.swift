@@ -248,6 +248,12 @@ public final class ResponseCache: @unchecked Sendable {
         return Self.result(found, logLink, now: time().wall)
     }
 
+    /// - Returns: nil unless the item is a response that may be used for the request.
+    func accept(_ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead) throws(NotInMemory) -> FoundResponse? {
+        var basis = FindingBasis()
+        return try accept(item, key, keys, head, &basis).found
+    }
+
     private func isInvalid(
         _ metadata: StoredMetadata, _ stored: Span<UInt8>, _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
     ) throws(NotInMemory) -> Bool {

@@ -310,6 +310,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         {
             stored.found = nil
         }
+        if stored.latest == nil, let keys = request.lookedUp?.keys {
+            stored.current = try cache.findFormer(head, at: keys).map { ($0, $0.metadata) }
+        }
         if let latest = stored.latest {
             stored.gone = try cache.gone(beside: latest.response).map { ($0, $0.metadata) }
         } else if let keys = request.lookedUp?.keys, keys.isPartitioned {

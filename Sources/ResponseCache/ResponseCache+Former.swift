@@ -1,0 +1,69 @@
+// Keeps what a marker for another list of selecting fields replaces. Many frameworks send Vary to some requests only: Rails sends
+// `Vary: Accept` unless the request has the Accept field of a browser. A response for some clients must not remove the last good response
+// of the others. What was replaced is used only if the upstream fails, because the upstream may select by the new list now.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+extension ResponseCache {
+    /// Maximum number of replaced records that are examined for a request.
+    private static let formerLimit = 8
+
+    /// Keeps a stored response, or the marker of its variants, before a marker with another list replaces it. The copy is reachable only
+    /// through the new marker, and is lost if a purge happens meanwhile.
+    /// - Parameter generation: generation of the new marker.
+    func keepFormer(_ stored: StoredItem?, at key: [UInt8], _ generation: UInt64) {
+        guard let stored else { return }
+        if let metadata = StoredMetadata(stored.metadata.span), !Reuse.mayRescue(metadata, strictness: strictness) { return }
+        keep(stored, under: Self.formerKey(key, generation), .mayRescue)
+    }
+
+    /// Copies a stored item to another key.
+    func keep(_ stored: StoredItem, under key: [UInt8], _ retention: Retention) {
+        let item = NewItem(
+            key: key, metadata: Array(stored.metadata), head: Array(stored.head),
+            body: .stored(stored.body, stored.form, owner: stored.owner), retention: retention)
+        guard store.insert(item, ifStill: store.see(key.span)) == .accepted, stored.isMarkedStale else { return }
+        _ = store.markStale(store.id(of: key))
+    }
+
+    /// Finds a response that matches the request by its own Vary (RFC 9111 §4.1), but whose key has a marker with another list now.
+    public func findFormer(_ head: RequestHead, at keys: TargetKeys) throws(NotInMemory) -> FoundResponse? {
+        if let found = try findFormer(head, atOwn: keys) { return found }
+        guard keys.unknownFields != nil, let found = try findFormer(head, atOwn: keys.forAllFields),
+            found.metadata.flags.contains(.forAllFields)
+        else { return nil }
+        return found
+    }
+
+    private func findFormer(_ head: RequestHead, atOwn keys: TargetKeys) throws(NotInMemory) -> FoundResponse? {
+        guard var marker = try item(keys.own), StoredMetadata.replacedRecency(in: marker.metadata.span) != nil else { return nil }
+        for _ in 0..<Self.formerLimit {
+            guard let generation = StoredMetadata.number(in: marker.metadata.span) else { return nil }
+            let key = Self.formerKey(keys.own, generation)
+            guard let former = try item(key) else { return nil }
+            switch StoredMetadata.kind(of: former.metadata.span) {
+            case .response: return try accept(former, key, keys, head)
+            case .varyMarker:
+                if let variant = variant(of: former, keys.own, head.fields), let stored = try item(variant.key),
+                    let found = try accept(stored, variant.key, keys, head)
+                {
+                    return found
+                }
+                marker = former
+            default: return nil
+            }
+        }
+        return nil
+    }
+
+    /// Key of what the marker of this generation replaced.
+    private static func formerKey(_ key: [UInt8], _ generation: UInt64) -> [UInt8] {
+        var former = key
+        CacheKey.appendVariant(to: &former, generation: generation, selecting: formerSelecting)
+        return former
+    }
+
+    private static let formerSelecting = SelectingFields.values(of: [Array(StoredKey.Variant.former.utf8)[...]], in: Fields())
+}
