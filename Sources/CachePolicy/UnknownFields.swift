@@ -2,6 +2,7 @@
 // listing them in Vary. So requests that differ in them do not share responses, unless the upstream's fields say which requests a response
 // is for. A path in another spelling than the cache key's counts as such a field.
 
+import Forwarding
 import HTTPCore
 
 /// The unknown fields of one request. A class, because nearly no request has such fields and every request passes the reference along.
@@ -35,11 +36,9 @@ public final class UnknownFields: Sendable, Equatable {
     ///   - control: the upstream's Cache-Control, before the operator's changes.
     ///   - lifetime: freshness lifetime in seconds that the response itself gives; nil if it gives none.
     public static func makeNoDifference(to response: Fields, _ control: ResponseCacheControl, lifetime: Int64?) -> Bool {
-        // Frameworks add the CORS request fields to Vary of every response, as they add Origin. A member that is not a field name is ignored.
+        // A member that is not a field name is ignored.
         let namesOtherFields = FieldLists.contains(.vary, in: response) { member in
-            member.allSatisfy(isTokenByte) && !member.equalsIgnoringCase("origin") && !member.equalsIgnoringCase("accept-encoding")
-                && !member.equalsIgnoringCase("access-control-request-method")
-                && !member.equalsIgnoringCase("access-control-request-headers")
+            member.allSatisfy(isTokenByte) && !isAddedByFrameworks(member.span)
         }
         guard !namesOtherFields else { return true }
         guard !control.isPrivate else { return false }
@@ -47,6 +46,17 @@ public final class UnknownFields: Sendable, Equatable {
         let hasSharedLifetime = control.sharedMaxAge != nil && !control.hasUnreadableSharedMaxAge
         return control.isPublic || hasSharedLifetime || lifetime ?? 0 > 0
     }
+
+    /// Frameworks add fields with a general meaning to Vary of every response: those of CORS, content negotiation (Django REST framework,
+    /// Rails) and sessions. They know nothing about an application's own fields.
+    private static func isAddedByFrameworks(_ name: Span<UInt8>) -> Bool {
+        if let known = KnownField(name), negotiation.contains(known) { return true }
+        return general.kind(of: name) != .unknown
+    }
+
+    private static let negotiation: KnownFieldSet = [.accept, .acceptEncoding, .acceptLanguage, .cookie, .origin, .userAgent]
+    private static let general = RequestFieldKinds(
+        credentials: CredentialNames(["authorization", "cookie"]), harmless: WellKnownNames.harmlessFields)
 
     /// Name under which a path in another spelling is listed. No field has such a name.
     public static let path = Array(":path".utf8)

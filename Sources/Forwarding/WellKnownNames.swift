@@ -6,12 +6,14 @@ public enum WellKnownNames {
     public static let credentialFields = [
         "authorization", "cookie", "x-api-key", "*token", "*api-key", "*authorization", "*jwt", "*jwt-assertion", "*session",
         "*session-id", "*secret", "*access-key", "*secret-key", "*master-key", "*subscription-key", "*client-cert", "*user", "*user-id",
-        "*user-name", "*user-info", "*email", "*principal", "*principal-id", "*principal-name", "*claim-sub", "tailscale-user-login",
+        "*user-name", "*user-info", "*email", "*login", "*password", "*passwd", "*sid", "*session-key", "*ticket", "*credential",
+        "*credentials", "*bearer", "*license-key", "*member-id", "*subscriber-id", "*employee-id", "*patient-id", "*msisdn",
+        "x-wsse", "*principal", "*principal-id", "*principal-name", "*claim-sub", 
         "remote-name", "x-remote-name", "uid", "x-uid", "x-authentik-uid", "x-subject", "x-auth-subject", "x-jwt-sub", "x-jwt-payload",
         "eppn", "x-consumer-id", "x-consumer-custom-id", "x-credential-identifier", "x-amzn-oidc-data", "x-amzn-oidc-identity",
         "x-amzn-mtls-clientcert-subject", "x-amzn-mtls-clientcert-leaf", "x-amzn-mtls-clientcert-serial-number",
-        "x-amzn-mtls-clientcert-issuer", "x-forwarded-tls-client-cert-info", "ssl-client-subject-dn", "x-client-dn", "auth", "x-auth",
-        "x-zumo-auth", "x-tableau-auth", "authentication", "x-auth-key", "dpop", "sudo", "x-appwrite-key", "x-jfrog-art-api",
+        "x-amzn-mtls-clientcert-issuer", "x-forwarded-tls-client-cert-info", "ssl-client-subject-dn", "x-client-dn", "*auth",
+        "*authentication", "x-auth-key", "dpop", "sudo", "x-appwrite-key", "x-jfrog-art-api",
         // Credentials that many users share.
         "*client-id", "*tenant", "*tenant-id", "*org-id", "*organization", "*organization-id", "*workspace-id", "*company-id",
         "*account-id", "*customer-id", "*groups", "*role", "*roles", "x-app-key", "x-application-key", "dd-application-key",

@@ -95,6 +95,17 @@ struct UnknownFieldTests {
         #expect(try play.get("/a").text == "2")
     }
 
+    @Test(
+        "a Vary that frameworks add by themselves does not state the audience",
+        arguments: ["Accept", "Accept-Language, Cookie", "Origin, User-Agent", "Accept, Authorization", "x-requested-with"])
+    func frameworks(vary: String) throws {
+        let play = try ProxyPlay(accountOrigin("Api-Version", "Vary: \(vary)"))
+        for version in ["1", "2"] { #expect(try play.get("/a", [("Api-Version", version)]).text == "\"\(version)\"") }
+        play.origin.down()
+        for version in ["1", "2"] { #expect(try play.get("/a", [("Api-Version", version)]).text == "\"\(version)\"") }
+        for fields in [[], [("Api-Version", "3")]] { #expect(try play.get("/a", fields).status >= 502) }
+    }
+
     @Test("when the upstream stops stating the audience, unlisted fields select again at once")
     func languageLost() throws {
         let (asked, gate) = (Gate(), Gate())
