@@ -442,7 +442,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     func fail(_ failure: FetchFailure) {
         span?.work.upstream.failure = failure
         observeFailure(failure)
-        if isOutage(failure), let found = subject.found { context.cache?.noteFailed(found, at: context.loop.cacheTime) }
+        if isOutage(failure), let found = subject.found {
+            context.cache?.state.surprises.failed(found.key, now: context.loop.cacheTime.monotonic)
+        }
         endFlight(.failed(failure))
         finish { $0.fetchFailed(failure) }
     }
