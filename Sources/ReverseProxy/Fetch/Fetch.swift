@@ -170,8 +170,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
-        context.reporting.countResponseBytes(bytes.count)
         if let held { take(bytes, into: held) } else { take(bytes) }
+        context.reporting.countResponseBytes(bytes.count)
     }
 
     func take(_ bytes: Span<UInt8>) {
