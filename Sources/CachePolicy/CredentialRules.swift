@@ -52,8 +52,6 @@ public struct CredentialTable: Sendable {
     /// The rules of all paths.
     public var all: [CredentialRules] { table.all }
 
-    public func areIgnored(for head: RequestHead) -> Bool { specialRules(for: head)?.areIgnored ?? false }
-
     /// True if the responses of any path are equal for all users.
     public var ignoresSome: Bool { table.contains(where: \.areIgnored) }
 }

@@ -18,7 +18,7 @@ public enum RequestLikeness {
         out.reserveCapacity(usualBytes)
         out.append(littleEndian: unknownFieldsHash)
         for line in lines {
-            CacheKey.appendPart(line.name, to: &out)
+            CacheKey.appendPart(line.name[...], to: &out)
             CacheKey.appendPart(line.value, to: &out)
         }
         appendLocation(of: request, to: &out)
@@ -37,7 +37,7 @@ public enum RequestLikeness {
         key.reserveCapacity(key.count + usualBytes)
         for field in selecting where request.contains(field) {
             key.append(field.rawValue)
-            CacheKey.appendPart(request.only(field) ?? request.combined(field)?[...] ?? [], to: &key)
+            CacheKey.appendPart(request.combined(field) ?? [], to: &key)
         }
         appendLocation(of: request, to: &key)
     }
@@ -52,6 +52,13 @@ public enum RequestLikeness {
     /// Returns whether the stored response was fetched by a request with equal fields, or by an unknown one.
     public static func isNegotiated(_ stored: StoredMetadata, by request: Fields) -> Bool {
         stored.negotiation == 0 || stored.negotiation == negotiation(of: request)
+    }
+
+    /// Returns whether the upstream is expected to select the stored representation for this request: the response declares for which
+    /// requests it may be used, or it was fetched by a request with equal fields. Other representations may have an equal weak entity tag or
+    /// Last-Modified.
+    public static func isSelected(_ stored: StoredMetadata, by request: Fields) -> Bool {
+        stored.flags.contains(.forAllFields) || isNegotiated(stored, by: request)
     }
 
     private static let locationFields = Set(WellKnownNames.locationFields.map { ByteKey(Array($0.utf8)) })

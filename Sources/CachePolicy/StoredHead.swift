@@ -68,6 +68,9 @@ public enum StoredHead {
         if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }
         if CacheTags.groups(of: fields, named: "cache-groups")?.isEmpty == false { metadata.flags.insert(.hasGroups) }
         if settings.targetedFields.contains(where: { fields.contains(named: $0.span) }) { metadata.flags.insert(.hasTargeted) }
+        var omitted = settings.setCookie == .keep ? dropped : dropped.union([.setCookie, .setCookie2])
+        if date == nil { omitted.insert(.date) }
+        let bytes = serialize(received, fields, without: omitted, &metadata)
         let stated = Freshness.lifetime(fields, control, date: metadata.date, now: received.responseTime.seconds)
         let heuristic =
             stated == nil ? Freshness.heuristic(fields, metadata.status, control, date: metadata.date, settings: settings) : nil
@@ -76,9 +79,7 @@ public enum StoredHead {
         metadata.staleIfError = control.staleIfError
         metadata.staleWhileRevalidate = control.staleWhileRevalidate ?? settings.freshness.staleWhileRevalidate
         metadata.ageValue = Freshness.ageValue(received.head.fields)
-        var omitted = settings.setCookie == .keep ? dropped : dropped.union([.setCookie, .setCookie2])
-        if date == nil { omitted.insert(.date) }
-        return (serialize(received, fields, without: omitted, &metadata), metadata)
+        return (bytes, metadata)
     }
 
     private static func flags(_ control: ResponseCacheControl) -> StoredFlags {

@@ -17,7 +17,7 @@ public struct OwnRefusal: Sendable, Equatable {
     /// - Parameters:
     ///   - accept: the request's Accept field, all lines joined; nil if absent.
     ///   - name: name of this deployment.
-    public func response(accept: [UInt8]?, name: String) -> OwnResponse {
+    public func response(accept: ArraySlice<UInt8>?, name: String) -> OwnResponse {
         var response = OwnResponse(status: status, sentence: sentence, accept: accept)
         if let proxyError { response.fieldLines = Array("Proxy-Status: \(name); error=\(proxyError)\r\n".utf8) }
         if let retryAfter { response.fieldLines += Array("Retry-After: \(retryAfter)\r\n".utf8) }
@@ -26,7 +26,7 @@ public struct OwnRefusal: Sendable, Equatable {
 }
 
 extension Refusal {
-    public func response(accept: [UInt8]?, name: String) -> OwnResponse {
+    public func response(accept: ArraySlice<UInt8>?, name: String) -> OwnResponse {
         let refusal: OwnRefusal
         switch self {
         case .request(let refusal): return refusal.response(accept: accept, name: name)

@@ -298,11 +298,12 @@ extension RequestFacts {
             if case .otherVariant = lookedUp.result { return .forward(.otherVariant, fetchTarget(lookedUp)) }
             return .forward(.nothingStored, fetchTarget(lookedUp))
         }
+        let cause = validationCause(found)
         let mayRescue =
             mode != .record
             && Reuse.rescue(found.stored, directives, strictness: strictness, staleFor: staleFor, now: now).isAllowed
         let copy = StoredCopy(response: response, mayRescue: mayRescue)
-        return lookedUp.isForPart ? .part(copy) : .validate(copy, validationCause(found), fetchTarget(lookedUp))
+        return lookedUp.isForPart ? .part(copy) : .validate(copy, cause, fetchTarget(lookedUp))
     }
 
     private func validationCause(_ found: Rating) -> ValidationCause {

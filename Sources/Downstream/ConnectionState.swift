@@ -115,7 +115,7 @@ struct ConnectionState {
         requests += 1
         phase = .exchanging(RequestProgress(to: head, framing, endsConnection: endsConnection))
         if let expectation = head.fields.combined(.expect), head.version != .http10 {
-            guard expectation[...].equalsIgnoringCase("100-continue") else {
+            guard expectation.equalsIgnoringCase("100-continue") else {
                 return .refuse(RequestRejection(.expectationFailed, 417, "This expectation is not supported."))
             }
             update { $0.isContinueAwaited = framing != .none }

@@ -15,7 +15,7 @@ public enum MetricsFormat: Sendable {
     }
 
     /// Selects OpenMetrics if the client accepts it, as Prometheus does.
-    public init(accept: [UInt8]?) {
+    public init(accept: ArraySlice<UInt8>?) {
         let text = accept.map { String(decoding: $0.prefix(Self.acceptBytes), as: UTF8.self) } ?? ""
         self = text.contains("application/openmetrics-text") ? .openMetrics : .prometheus
     }

@@ -80,7 +80,7 @@ public enum AccessRefusal: String, Error, CaseIterable {
         }
     }
 
-    func response(accept: [UInt8]?) -> OwnResponse {
+    func response(accept: ArraySlice<UInt8>?) -> OwnResponse {
         var response = OwnResponse(status: status, sentence: sentence, accept: accept)
         // Active requests end soon, so a retry may succeed.
         if let retryAfter { response.fieldLines = Array("Retry-After: \(retryAfter)\r\n".utf8) }

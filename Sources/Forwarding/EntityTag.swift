@@ -72,10 +72,3 @@ extension ResponseHead {
         return head
     }
 }
-
-extension ArraySlice<UInt8> {
-    fileprivate func equals(_ text: StaticString) -> Bool {
-        let bytes = span
-        return bytes.equals(text)
-    }
-}

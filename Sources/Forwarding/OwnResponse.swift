@@ -13,7 +13,7 @@ public struct OwnResponse: Sendable {
 
     /// Creates an error in the form that the client prefers.
     /// - Parameter accept: the request's Accept field, all lines joined; nil if absent.
-    public init(status: Status, sentence: String, accept: [UInt8]?) {
+    public init(status: Status, sentence: String, accept: ArraySlice<UInt8>?) {
         self.status = status
         if let accept, Self.prefersProblem(accept) {
             contentType = "application/problem+json"
@@ -56,7 +56,7 @@ public struct OwnResponse: Sendable {
     }
 
     /// Returns whether Accept names JSON or `application/problem+json` and no text type before it. `*/*` alone selects text.
-    private static func prefersProblem(_ accept: [UInt8]) -> Bool {
+    private static func prefersProblem(_ accept: ArraySlice<UInt8>) -> Bool {
         var isJSON = false
         for member in accept.split(separator: UInt8(ascii: ","), maxSplits: FieldListLimit.members) {
             let type = member.split(separator: UInt8(ascii: ";"), maxSplits: 1).first ?? []

@@ -25,7 +25,7 @@ public enum RequestRefusal: Sendable, Equatable {
     /// - Parameters:
     ///   - accept: the request's Accept field, all lines joined; nil if absent.
     ///   - name: name of this deployment, for Proxy-Status.
-    public func response(accept: [UInt8]?, name: String) -> OwnResponse {
+    public func response(accept: ArraySlice<UInt8>?, name: String) -> OwnResponse {
         var response: OwnResponse
         switch self {
         case .connect:

@@ -8,7 +8,7 @@ public enum WellKnownNames {
         "*session-id", "*secret", "*access-key", "*secret-key", "*master-key", "*subscription-key", "*client-cert", "*user", "*user-id",
         "*user-name", "*user-info", "*email", "*login", "*password", "*passwd", "*sid", "*session-key", "*ticket", "*credential",
         "*credentials", "*bearer", "*license-key", "*member-id", "*subscriber-id", "*employee-id", "*patient-id", "*msisdn",
-        "x-wsse", "*principal", "*principal-id", "*principal-name", "*claim-sub", 
+        "x-wsse", "*principal", "*principal-id", "*principal-name", "*claim-sub",
         "remote-name", "x-remote-name", "uid", "x-uid", "x-authentik-uid", "x-subject", "x-auth-subject", "x-jwt-sub", "x-jwt-payload",
         "eppn", "x-consumer-id", "x-consumer-custom-id", "x-credential-identifier", "x-amzn-oidc-data", "x-amzn-oidc-identity",
         "x-amzn-mtls-clientcert-subject", "x-amzn-mtls-clientcert-leaf", "x-amzn-mtls-clientcert-serial-number",

@@ -153,6 +153,11 @@ extension [UInt8] {
 }
 
 extension ArraySlice<UInt8> {
+    public func equals(_ text: StaticString) -> Bool {
+        let bytes = span
+        return bytes.equals(text)
+    }
+
     public func equalsIgnoringCase(_ text: StaticString) -> Bool {
         let bytes = span
         return bytes.equalsIgnoringCase(text)

@@ -169,10 +169,11 @@ public struct Fields: Sendable {
     }
 
     /// Returns the values of all lines joined by ", " (RFC 9110 §5.3); nil if there is none.
-    public func combined(_ field: KnownField) -> [UInt8]? {
+    public func combined(_ field: KnownField) -> ArraySlice<UInt8>? {
         guard contains(field) else { return nil }
+        if let only = only(field) { return only }
         let values = all(field)
-        return values.isEmpty ? nil : Array(values.joined(separator: [UInt8(ascii: ","), UInt8(ascii: " ")]))
+        return values.isEmpty ? nil : Array(values.joined(separator: [UInt8(ascii: ","), UInt8(ascii: " ")]))[...]
     }
 
     public mutating func append(_ field: KnownField, _ value: Span<UInt8>) {

@@ -136,20 +136,6 @@ public final class APICacheState: Sendable {
     }
 }
 
-/// Learned facts about the contents of a store, independent of the API.
-final class StoreMemory: Sendable {
-    let times: StoredTimes
-    let doubts: DoubtfulWrites
-    let paths: StoredPaths
-
-    /// - Parameter isInherited: whether another process still owns the store.
-    init(store: ResponseStore, _ times: CausalTimes, isInherited: Bool) {
-        self.times = StoredTimes(store: store, times, isInherited: isInherited)
-        doubts = DoubtfulWrites(store: store)
-        paths = StoredPaths(store: store, isInherited: isInherited)
-    }
-}
-
 /// The current time for the cache.
 public struct CacheTime: Sendable {
     /// Wall-clock time, for the caching rules.

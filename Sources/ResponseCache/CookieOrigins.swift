@@ -33,7 +33,8 @@ public final class CookieOrigins: Sendable {
     ///   - cookies: partition of requests with exactly these cookies.
     ///   - target: key of the target in the partition without credentials.
     func contains(_ cookies: [UInt8], target: [UInt8], in cache: ResponseCache) throws(NotInMemory) -> Bool {
-        Self.targets(in: try cache.item(key(cookies))).contains(hash(target))
+        var basis = FindingBasis()
+        return Self.targets(in: try cache.item(key(cookies), &basis)).contains(hash(target))
     }
 
     /// Records that a client without credentials requested `target` and received these cookies. Waits for the disk if the existing record

@@ -8,7 +8,8 @@ import HTTPCore
 extension ResponseCache {
     /// Returns the newer response which states that the resource of this stored response is gone; nil if there is none.
     public func gone(beside found: FoundResponse) throws(NotInMemory) -> FoundResponse? {
-        guard gone != nil, let gone = GoneMemory.gone(in: try item(GoneMemory.key(found.key)), found.key),
+        var basis = FindingBasis()
+        guard gone != nil, let gone = GoneMemory.gone(in: try item(GoneMemory.key(found.key), &basis), found.key),
             !found.metadata.recency.isLater(than: gone.metadata.recency)
         else { return nil }
         return gone
@@ -36,9 +37,6 @@ extension ResponseCache {
         state.surprises.isOtherForm(found.key, accept: Self.accepted(by: head.fields), now: time.monotonic)
     }
 
-    /// Records that the upstream failed for this stored response.
-    public func noteFailed(_ found: FoundResponse, at time: CacheTime) { state.surprises.failed(found.key, now: time.monotonic) }
-
     /// Records that the resource of this stored response exists at the upstream. Removes a record that it is gone.
     public func notePresent(
         _ found: FoundResponse, _ response: ResponseHead, _ recency: Recency, for head: RequestHead, by witness: UInt64, at time: CacheTime
@@ -50,7 +48,7 @@ extension ResponseCache {
     }
 
     private static func accepted(by request: Fields) -> UInt64 {
-        let accept = request.only(.accept) ?? request.combined(.accept)?[...] ?? []
+        let accept = request.combined(.accept) ?? []
         return ContentHash.number(of: accept.span)
     }
 

@@ -79,7 +79,7 @@ extension ResponseCache {
         }
         guard archived.content.count <= settings.contentLimitBytes else { return .notStored(.tooLarge) }
         if let flaw { return .notStored(flaw) }
-        let isForOne = !settings.policy.isPrivate && !settings.credentials.areIgnored(for: head)
+        let isForOne = !settings.policy.isPrivate && settings.credentials.specialRules(for: head)?.areIgnored != true
         if archived.origin.isAuthorized, isForOne, !Storing.mayShare(control) {
             return .notStored(.authorized)
         }

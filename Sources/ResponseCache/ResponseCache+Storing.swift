@@ -221,7 +221,7 @@ extension ResponseCache {
         metadata.likeness = likeness(of: request.head, request.keys, isForAll: metadata.flags.contains(.forAllFields))
         metadata.negotiation = RequestLikeness.negotiation(of: request.head.fields)
         if recency.isImported { metadata.flags.insert(.imported) }
-        let isForAll = settings.credentials.areIgnored(for: request.head)
+        let isForAll = settings.credentials.specialRules(for: request.head)?.areIgnored ?? false
         let isShared = policy.isShared(request.head, isPartitioned: request.keys.isPartitioned)
         if !isForAll, response.isAuthorized || isShared { metadata.flags.insert(.authorized) }
         let sentAt = response.recency.requestTime
@@ -252,7 +252,7 @@ extension ResponseCache {
     /// - Parameter isForAll: whether the response serves requests with any unknown fields.
     func likeness(of request: RequestHead, _ keys: TargetKeys, isForAll: Bool = false) -> UInt64 {
         var bytes = RequestLikeness.bytes(of: request.fields, unknownFieldsHash: isForAll ? 0 : keys.unknownFieldsHash)
-        if settings.credentials.areIgnored(for: request) { bytes += keyMaker.ignoredCredentials(of: request.fields) }
+        if settings.credentials.specialRules(for: request)?.areIgnored == true { bytes += keyMaker.ignoredCredentials(of: request.fields) }
         return max(1, ContentHash.number(of: bytes.span))
     }
 
@@ -284,7 +284,7 @@ extension ResponseCache {
     func selectingNames(_ response: Fields, of head: RequestHead) -> [[UInt8]] {
         SelectingFields.names(
             response: response, request: head.fields, settings: policy(for: head).settings,
-            isForAll: settings.credentials.areIgnored(for: head))
+            isForAll: settings.credentials.specialRules(for: head)?.areIgnored ?? false)
     }
 
     /// Builds the stored form of a preflight's response: fields without content.
@@ -325,5 +325,42 @@ extension ResponseCache {
         value.append(0x20)
         value += name
         return value
+    }
+}
+
+/// The storing rules for a path, combined once, because combining them for each response would cost more than applying them. A class, so
+/// that passing the rules along copies nothing.
+final class RoutePolicy: Sendable {
+    let settings: CachePolicySettings
+
+    init(_ settings: CachePolicySettings, _ freshness: FreshnessRules) {
+        var settings = settings
+        settings.freshness = freshness
+        self.settings = settings
+    }
+
+    // Methods of this class that are not inlined, because the callers would copy the settings.
+
+    @inline(never)
+    func decide(_ response: ResponseHead, _ control: ResponseCacheControl, to storable: StorableRequest) -> StorageDecision {
+        Storing.decide(response, control, to: storable, settings: settings)
+    }
+
+    @inline(never)
+    func makeHead(_ received: ReceivedResponse) -> (bytes: [UInt8], metadata: StoredMetadata) {
+        StoredHead.make(received, settings: settings)
+    }
+
+    func isShared(_ head: RequestHead, isPartitioned: Bool) -> Bool {
+        Storing.isShared(head, isPartitioned: isPartitioned, settings: settings)
+    }
+
+    /// Whether an error with this status may be stored next to a good response.
+    func storesError(_ status: Status) -> Bool { settings.freshness.negativeLifetime(of: status, said: nil) != nil }
+}
+
+extension RoutePolicy: PathRules {
+    func stricter(_ other: RoutePolicy) -> RoutePolicy {
+        RoutePolicy(settings, settings.freshness.stricter(other.settings.freshness))
     }
 }

@@ -85,9 +85,6 @@ public final class ResponseCache: @unchecked Sendable {
 
     var strictness: Strictness { settings.policy.strictness }
 
-    /// Returns whether an earlier lookup would give an equal result now, as far as that depends on the store.
-    public func holds(_ basis: FindingBasis) -> Bool { state.holds(basis, now: time().wall) }
-
     /// Whether the store holds any response, of any API.
     public var hasStored: Bool { store.statistics.entries > 0 }
 
@@ -180,13 +177,7 @@ public final class ResponseCache: @unchecked Sendable {
         }
     }
 
-    /// Returns the item stored under exactly this key; nil if there is none.
-    func item(_ key: [UInt8]) throws(NotInMemory) -> StoredItem? {
-        var basis = FindingBasis()
-        return try item(key, &basis)
-    }
-
-    /// Returns the item stored under exactly this key, and adds it to the basis of a finding.
+    /// Returns the item stored under exactly this key, and adds it to the basis of a finding; nil if there is none.
     func item(_ key: [UInt8], _ basis: inout FindingBasis) throws(NotInMemory) -> StoredItem? {
         switch reading {
         case .inMemory, .waiting:
@@ -302,13 +293,6 @@ public final class ResponseCache: @unchecked Sendable {
         return ContentCoding.allows(head.fields, request.fields) || isAlike(stored, request, keys)
     }
 
-    /// Returns whether the upstream is expected to select the stored representation for this request: the response declares for which
-    /// requests it may be used, or it was fetched by a request with equal fields. Other representations may have an equal weak entity tag or
-    /// Last-Modified.
-    public static func isSelected(_ found: FoundResponse, by request: Fields) -> Bool {
-        found.metadata.flags.contains(.forAllFields) || RequestLikeness.isNegotiated(found.metadata, by: request)
-    }
-
     private func isAlike(_ stored: StoredMetadata, _ request: RequestHead, _ keys: TargetKeys) -> Bool {
         stored.likeness == likeness(of: request, keys, isForAll: stored.flags.contains(.forAllFields))
     }
@@ -349,19 +333,6 @@ extension ResponseCache {
     }
 
     // MARK: Recording
-
-    /// Records, once per request, that it found no stored response.
-    /// - Returns: new findings, and the number of a field that prevented a hit; 0 if none did.
-    public func noteUnknownFields(of finding: Finding, by client: UInt64) -> (findings: [FieldFinding], field: UInt8) {
-        guard strictness == .rescue else { return ([], 0) }
-        var field: UInt8 = 0
-        if finding.result.found == nil {
-            field = state.unknownFields.noteMissed(
-                finding.keys.unknownFields, under: finding.keys.forAllFields.own, isStoredForPlainOnly: finding.basis.isStoredForPlainOnly,
-                by: client)
-        }
-        return (state.unknownFields.takeFindings(), field)
-    }
 
     /// Returns false if a response would be stored for all values of a changing field, and too few of them got an equal one.
     func mayStore(_ response: WholeResponse, at location: StorageLocation) -> Bool {

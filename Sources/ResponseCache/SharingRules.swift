@@ -71,7 +71,7 @@ struct SharingRules: Sendable {
 
     /// Returns a key with the rules for this request added.
     func named(_ key: [UInt8], for head: RequestHead) -> [UInt8] {
-        key + number + [credentials.areIgnored(for: head) ? 1 : 0] + pathNumber(head.pathAndQuery)
+        key + number + [credentials.specialRules(for: head)?.areIgnored == true ? 1 : 0] + pathNumber(head.pathAndQuery)
     }
 
     /// Hash of the rules of a path; empty for the defaults.

@@ -45,7 +45,7 @@ public final class SurpriseMemory: Sendable {
     }
 
     /// Records that the upstream failed for a target with a stored response.
-    func failed(_ key: [UInt8], now: Int64) {
+    public func failed(_ key: [UInt8], now: Int64) {
         let number = Self.number(key)
         state.withLock { $0.crowds.failed(number, now: now) }
     }

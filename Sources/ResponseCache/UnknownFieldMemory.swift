@@ -56,7 +56,7 @@ public final class UnknownFieldMemory: Sendable {
         }
     }
 
-    /// Returns the name of a reported field, by the number that `noteMissed` returned; nil for 0.
+    /// Returns the name of a reported field, by the number that `note` returned; nil for 0.
     public func name(ofField number: UInt8) -> String? {
         guard number > 0 else { return nil }
         let slot = Int(number) - 1
@@ -90,14 +90,6 @@ public final class UnknownFieldMemory: Sendable {
         return state.withLock { $0.equal.note(response, to: values, under: key) }
     }
 
-    /// Returns the findings since the last call.
-    func takeFindings() -> [FieldFinding] {
-        state.withLock { state in
-            defer { state.findings = [] }
-            return state.findings
-        }
-    }
-
     /// Records that a response was stored for a request's unknown fields.
     /// - Returns: hash of the variant to remove; nil if none.
     func noteStored(_ unknown: UnknownFields, under key: [UInt8], by client: UInt64) -> UInt64? {
@@ -105,23 +97,27 @@ public final class UnknownFieldMemory: Sendable {
         return state.withLock { $0.variants.note(variant, of: Self.number(of: key)) }
     }
 
-    /// Records that a request found no stored response.
-    /// - Parameters:
-    ///   - key: the request's own key, without unknown fields.
-    ///   - isStoredForPlainOnly: whether a response for requests without unknown fields is stored.
-    /// - Returns: number of a field that prevented a hit; 0 if none did.
-    func noteMissed(_ unknown: UnknownFields?, under key: [UInt8], isStoredForPlainOnly: Bool, by client: UInt64) -> UInt8 {
-        let fields = unknown.map(Self.keptValues) ?? []
+    /// Records, once per request, whether it found a stored response.
+    /// - Returns: findings since the last call, and the number of a field that prevented a hit; 0 if none did.
+    public func note(_ lookUp: Finding, by client: UInt64) -> (findings: [FieldFinding], field: UInt8) {
+        let (unknown, isMiss) = (lookUp.keys.unknownFields, lookUp.result.found == nil)
+        let fields = isMiss ? unknown.map(Self.keptValues) ?? [] : []
         return state.withLock { state in
-            var names = isStoredForPlainOnly ? fields.map(\.name) : []
-            if names.isEmpty { names = state.variants.differences(of: fields, hash: unknown?.hash ?? 0, from: Self.number(of: key)) }
+            defer { state.findings = [] }
+            guard isMiss else { return (state.findings, 0) }
+            // A response for requests without unknown fields is stored.
+            var names = lookUp.basis.isStoredForPlainOnly ? fields.map(\.name) : []
+            if names.isEmpty {
+                let key = Self.number(of: lookUp.keys.forAllFields.own)
+                names = state.variants.differences(of: fields, hash: unknown?.hash ?? 0, from: key)
+            }
             var field: UInt8 = 0
             for name in names where name.bytes != UnknownFields.path {
                 guard let report = state.report(name, .keptCopyBack, by: client) else { continue }
                 if field == 0 { field = UInt8(clamping: report.slot + 1) }
                 report.finding.map { state.findings.append($0) }
             }
-            return field
+            return (state.findings, field)
         }
     }
 

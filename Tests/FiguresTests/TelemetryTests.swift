@@ -129,8 +129,8 @@ struct CountingTests {
     @Test("the Accept field selects the format")
     func formats() {
         #expect(MetricsFormat(accept: nil) == .prometheus)
-        #expect(MetricsFormat(accept: Array("text/plain".utf8)) == .prometheus)
-        #expect(MetricsFormat(accept: Array("application/openmetrics-text;version=1.0.0".utf8)) == .openMetrics)
+        #expect(MetricsFormat(accept: Array("text/plain".utf8)[...]) == .prometheus)
+        #expect(MetricsFormat(accept: Array("application/openmetrics-text;version=1.0.0".utf8)[...]) == .openMetrics)
     }
 }
 

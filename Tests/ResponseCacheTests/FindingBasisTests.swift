@@ -94,9 +94,9 @@ struct FindingBasisTests {
         try test.fetch(Self.target, credentials, Self.stored, "1")
         let shard = TestCache.other(test.cache.state)
         let finding = try shard.find(TestCache.request(Self.target, credentials))
-        #expect(finding.result.found != nil && finding.basis.selecting.isEmpty && shard.holds(finding.basis))
+        #expect(finding.result.found != nil && finding.basis.selecting.isEmpty && shard.state.holds(finding.basis, now: shard.now))
         try row.change(test)
-        return shard.holds(finding.basis)
+        return shard.state.holds(finding.basis, now: shard.now)
     }
 
     @Test("the basis of a variant includes its marker and the variant, and names the selecting fields")
@@ -115,7 +115,7 @@ struct FindingBasisTests {
             #expect(finding.result.found != nil)
             #expect(finding.basis.selecting.map { String(decoding: $0, as: UTF8.self) } == ["accept-language", "x-kind"])
             try change(test)
-            #expect(test.cache.holds(finding.basis) == holds, "\(what)")
+            #expect(test.cache.state.holds(finding.basis, now: test.cache.now) == holds, "\(what)")
         }
     }
 
@@ -125,11 +125,11 @@ struct FindingBasisTests {
         let test = try TestCache()
         try test.fetch("/a?x=1&y=1", [], says("\"x\""), "1")
         let finding = try test.cache.find(TestCache.request("/a?x=2&y=1"))
-        #expect(finding.result.found != nil && test.cache.holds(finding.basis))
+        #expect(finding.result.found != nil && test.cache.state.holds(finding.basis, now: test.cache.now))
         try test.fetch("/b?x=1", [], says("\"x\""), "1")
-        #expect(test.cache.holds(finding.basis))
+        #expect(test.cache.state.holds(finding.basis, now: test.cache.now))
         test.now += 2_000
         try test.fetch("/a?x=1&y=2", [], says("\"x\" \"y\""), "2")
-        #expect(!test.cache.holds(finding.basis))
+        #expect(!test.cache.state.holds(finding.basis, now: test.cache.now))
     }
 }

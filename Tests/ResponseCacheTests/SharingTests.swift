@@ -411,9 +411,9 @@ struct SharingTests {
         cache.logLink.lose(at: Timestamp(milliseconds: cache.test.now - 1_000))
         #expect(try cache.test.found("/a").map { Reuse.isFresh($0.metadata, now: cache.test.time.wall) } == true)
         let bases = try ["/a", "/none"].map { try cache.test.cache.find(TestCache.request($0)).basis }
-        #expect(bases.map { cache.test.cache.holds($0) } == [true, false])
+        #expect(bases.map { cache.test.cache.state.holds($0, now: cache.test.cache.now) } == [true, false])
         cache.test.now += 1_000
-        #expect(bases.map { cache.test.cache.holds($0) } == [false, false])
+        #expect(bases.map { cache.test.cache.state.holds($0, now: cache.test.cache.now) } == [false, false])
         let found = try #require(try cache.test.found("/a"))
         #expect(!Reuse.isFresh(found.metadata, now: cache.test.time.wall) && Reuse.mayRescue(found.metadata, strictness: .rescue))
         cache.logLink.see(until: Timestamp(milliseconds: .max))

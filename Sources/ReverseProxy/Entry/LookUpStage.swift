@@ -29,10 +29,10 @@ struct LookUpProgress {
     var answer: FleetAnswer?
 
     /// Returns the lookup before the query to the shared level, if the query found nothing and the cache has not changed since.
-    mutating func stillLookedUp(in cache: ResponseCache) -> LookedUp? {
+    mutating func stillLookedUp(in cache: APICacheState, now: Timestamp) -> LookedUp? {
         guard let query, let answer, answer.reply.outcome != .found else { return nil }
         self.query = nil
-        guard cache.holds(query.lookedUp.attempt.basis) else { return nil }
+        guard cache.holds(query.lookedUp.attempt.basis, now: now) else { return nil }
         var lookedUp = query.lookedUp
         (lookedUp.attempt.answer, lookedUp.reuse) = (answer, nil)
         return lookedUp
@@ -166,8 +166,9 @@ extension RequestEntry {
     /// Returns the number of the request field that prevented the use of a stored response; 0 if none did.
     @inline(never)
     private func noteUnknownFields(of finding: Finding, _ stream: any ClientStream, _ cache: ResponseCache) -> UInt8 {
+        guard settings.policy.strictness == .rescue else { return 0 }
         let client = stream.client.clientAddress.address.map(\.clientNumber) ?? 0
-        let (findings, field) = cache.noteUnknownFields(of: finding, by: client)
+        let (findings, field) = cache.state.unknownFields.note(finding, by: client)
         for finding in findings { context.api.process.logger.notice("\(finding.sentence(ofAPI: context.api.name))") }
         return field
     }

@@ -108,7 +108,7 @@ extension RequestEntry {
         _ head: RequestHead, _ body: RequestBody, _ keyed: Keyed, _ progress: inout LookUpProgress, on stream: any ClientStream
     ) throws(NotInMemory) -> (any ClientExchange)? {
         guard let cache = context.cache else { return pass(head, body, on: stream) }
-        if let lookedUp = progress.stillLookedUp(in: cache) {
+        if let lookedUp = progress.stillLookedUp(in: cache.state, now: now) {
             return decide(facts(lookedUp, head, on: stream), head, body, keyed, lookedUp, on: stream)
         }
         guard var lookedUp = try lookUp(head, keyed, &progress, in: cache, on: stream) else { return nil }

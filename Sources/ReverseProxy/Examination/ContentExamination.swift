@@ -214,12 +214,8 @@ public struct ContentExamination: Sendable {
         } else if isJSON, demands.isGraphQL, GraphQLResponse.isError(plain.span) {
             findings.obstacle = .graphQLError
         }
-        if demands.makesTag, isJSON { findings.ownTag = Self.tag(of: plain) }
+        // A weak entity tag of the canonical JSON: clients get a 304 if only the spelling has changed.
+        if demands.makesTag, isJSON { findings.ownTag = CanonicalJSON.form(ofChecked: plain.span) { EntityTag.own(of: $0) } }
         return findings
-    }
-
-    /// Weak entity tag of the canonical JSON. Clients get a 304 if only the spelling has changed.
-    private static func tag(of json: [UInt8]) -> [UInt8]? {
-        CanonicalJSON.form(ofChecked: json.span) { EntityTag.own(of: $0) }
     }
 }

@@ -294,14 +294,14 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         var stored = StoredNow<FoundResponse>()
         stored.found = request.found.map { ($0, $0.metadata) }
         guard request.mode != .record else { return stored }
-        if ending.isFailure, let basis = request.basis, cache.holds(basis) {
+        if ending.isFailure, let basis = request.basis, cache.state.holds(basis, now: context.loop.now) {
             stored.current = stored.found
         } else if let keys = request.lookedUp?.keys {
             stored.current = try cache.find(head, from: keys).result.found.map { ($0, $0.metadata) }
         }
         // After a failure, any stored response is served.
         if !ending.isFailure || ending == .softDeadline, let latest = stored.latest {
-            stored.isSelected = ResponseCache.isSelected(latest.response, by: head.fields)
+            stored.isSelected = RequestLikeness.isSelected(latest.response.metadata, by: head.fields)
         }
         guard ending.isFailure else { return stored }
         // A response that was removed by a write or a purge must not be served, even if it is still in memory. An evicted one may be.

@@ -90,7 +90,7 @@ final class UpstreamRequests {
             Validation.removeConditions(from: &fields)
         } else if let found, method.isSafe {
             found.withHead { stored in
-                if Validation.hasStrongTag(found.metadata, head: stored) || ResponseCache.isSelected(found, by: head.fields) {
+                if Validation.hasStrongTag(found.metadata, head: stored) || RequestLikeness.isSelected(found.metadata, by: head.fields) {
                     Validation.addConditions(to: &fields, stored: found.metadata, head: stored)
                 } else {
                     Validation.removeConditions(from: &fields)

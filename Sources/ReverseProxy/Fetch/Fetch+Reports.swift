@@ -1,10 +1,11 @@
-// What a fetch reports about its outcome: to the failure memory, to the requests that wait for it on this node and others, and to the
-// observation of the traffic.
+// What a fetch reports about its outcome: to the failure memory, to its client, and to the requests that wait for it on this node and
+// others.
 
-import Advice
 import CachePolicy
 import Decisions
 import Explanation
+import Figures
+import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
@@ -30,6 +31,18 @@ extension Fetch {
         context.coordination.health.succeed(
             subject.scopes, took: now - began, limit: context.rules.routes.all[subject.route].rescueAfter, now: now)
         context.healthChecks?.note(subject, fails: false)
+    }
+
+    func noteWhole() {
+        noteSuccess()
+        if let response, isPresent(response.status) { notePresent(response) }
+    }
+
+    /// Whether the status shows that the resource of the stored response exists. A 204 or 205 shows it only if the stored response has that
+    /// status.
+    func isPresent(_ status: Status) -> Bool {
+        guard status == 204 || status == 205 else { return status.isSuccessful }
+        return subject.found?.metadata.status == status
     }
 
     private func noteFailure(_ cause: FailureCause) {
@@ -62,6 +75,20 @@ extension Fetch {
     }
 
     // MARK: Requests that wait
+
+    /// Passes the response to the client, after the requests that wait have been notified.
+    /// - Parameter isOvertaken: whether the response is not stored because a write or a purge followed its request.
+    func deliver(
+        _ response: ResponseHead, _ storage: StorageDecision, isOvertaken: Bool = false, _ complete: (inout FetchedResponse) -> Void
+    ) {
+        let shown = AcceptedCoding.shown(response, collected.bytes, decoded: collected.findings.decoded, to: subject.head)
+        var fetched = FetchedResponse(head: shown.head, content: shown.content, storage: storage)
+        complete(&fetched)
+        if storage == .allowed { context.reporting.count(.stored) }
+        forwardAll()
+        endFlight(isOvertaken ? .overtaken : FlightOutcome(storage))
+        finish { $0.fetchBrought(fetched) }
+    }
 
     /// Reports the outcome to the followers and to the lease, once.
     func endFlight(_ outcome: FlightOutcome) {
@@ -103,98 +130,6 @@ extension Fetch {
 
     /// Whether content of this length exceeds the limit for sharing between nodes.
     func isTooLongForNodes(_ bytes: Int) -> Bool { bytes > context.coordination.level.contentLimitBytes }
-
-    // MARK: Observed traffic
-
-    /// Observes a good response that was stored, or that confirms the stored one.
-    /// - Parameters:
-    ///   - metadata: metadata of the stored response.
-    ///   - head: head of the stored response; may be empty for a repetition.
-    ///   - confirmed: the stored response that a 304 confirmed.
-    func observeGood(_ metadata: StoredMetadata, _ head: [UInt8], _ confirmed: FoundResponse?) {
-        guard context.rules.traffic != nil, let response else { return }
-        guard !metadata.isNegative else { return observeAbsent(response) }
-        let isStated =
-            !metadata.flags.isDisjoint(with: [.noCache, .mustRevalidate, .proxyRevalidate, .sharedMaxAge])
-            || metadata.freshnessLifetime != nil && [.response, .heuristic, .maximum].contains(metadata.lifetimeSource)
-            || FieldLists.contains(.cacheControl, in: response.fields) { $0.prefix(7).equalsIgnoringCase("private") }
-        let unchanged = confirmed ?? (repetition == .recorded ? subject.found : nil)
-        observe(.good(data(metadata, head, unchanged), isStated: isStated), likeness: metadata.likeness, unchanged)
-    }
-
-    /// Observes a response that is not stored.
-    func observeUnstored(_ response: ResponseHead, _ reason: NotStoredReason) {
-        let isAbsent = [401, 403, 404, 410].contains(response.status) && (reason == .status || reason == .cacheOff)
-        if isAbsent { observeAbsent(response) } else { observe(.unstored(reason)) }
-    }
-
-    /// Observes that the resource is missing, or not accessible.
-    private func observeAbsent(_ response: ResponseHead) {
-        guard let fetchTarget = subject.fetchTarget else { return }
-        let isForAll = fetchTarget.isPartitioned || !subject.head.fields.contains(.authorization)
-        let isForbidden = FieldLists.contains(.cacheControl, in: response.fields) {
-            $0.equalsIgnoringCase("no-store") || $0.prefix(7).equalsIgnoringCase("private")
-        }
-        let isMissing = response.status == 404 || response.status == 410
-        observe(.absent(response.status.rawValue, isStorable: isMissing && isForAll && !isForbidden))
-    }
-
-    /// Observes a failure of the upstream.
-    func observeFailure(_ failure: FetchFailure) {
-        guard failure.isOfUpstream, let cause = MetricNames.index(of: failure) else { return }
-        observe(.failed(UInt8(clamping: cause)))
-    }
-
-    /// - Parameters:
-    ///   - likeness: number for the request's negotiation and unknown fields.
-    ///   - unchanged: the stored response that the upstream's response repeats or confirms.
-    private func observe(_ outcome: ObservedFetch.Outcome, likeness: UInt64 = 0, _ unchanged: FoundResponse? = nil) {
-        guard let traffic = context.rules.traffic, let fetchTarget = subject.fetchTarget, subject.head.method == .get, !isOfConnectionUser
-        else { return }
-        let times = times
-        let firstByte = times.sent < 0 || times.firstByte < times.sent ? -1 : Int64(times.firstByte - times.sent)
-        let partition = fetchTarget.isPartitioned ? UInt64(subject.record.partition) | 1 << 32 : 0
-        let fetch = ObservedFetch(
-            outcome, key: ContentHash.number(of: fetchTarget.keys.own.span), partition: partition, route: UInt16(clamping: subject.route),
-            isForced: isForced || fetchTarget.sharing == .none, firstByte: firstByte)
-        let target = subject.head.pathAndQuery
-        traffic.note(
-            fetch, target,
-            ObservedMessage(
-                target: target, request: subject.head.fields, response: response?.fields, content: contentHash(unchanged),
-                likeness: likeness), now: clock)
-    }
-
-    /// Whether the fetch takes place regardless of the freshness of the stored response.
-    private var isForced: Bool {
-        guard !isRecheck else { return true }
-        return switch subject.record.reasons.validation {
-        case .markedStale, .unseen, .otherOrigin, .ageUnknown, .requestNoCache, .requestMaxAge, .requestMinFresh: true
-        case .noFreshness, .stale, .noCache, nil: false
-        }
-    }
-
-    /// The data by the entity tag of the stored response; without one, by the content.
-    private func data(_ metadata: StoredMetadata, _ head: [UInt8], _ unchanged: FoundResponse?) -> ObservedFetch.Data {
-        if let unchanged {
-            return unchanged.metadata.etag.isEmpty ? .unchanged : .hash(Self.tagHash(unchanged))
-        }
-        guard !metadata.etag.isEmpty, metadata.etag.upperBound <= head.count else { return .hash(contentHash(nil)) }
-        return .hash(ContentHash.number(of: head.span.extracting(metadata.etag)))
-    }
-
-    /// Hash of the content, or of the entity tag that was computed from it; 0 without content, or if it is too long to be hashed on the
-    /// event loop.
-    private func contentHash(_ unchanged: FoundResponse?) -> UInt64 {
-        if let tag = collected.findings.ownTag { return ContentHash.number(of: tag.span) }
-        if let unchanged, unchanged.metadata.flags.contains(.ownTag) { return Self.tagHash(unchanged) }
-        let content = collected.bytes
-        return content.isEmpty || content.count > context.rules.examinedAtOnceBytes ? 0 : ContentHash.number(of: content.span)
-    }
-
-    private static func tagHash(_ found: FoundResponse) -> UInt64 {
-        found.withHead { ContentHash.number(of: $0.extracting(found.metadata.etag)) }
-    }
 }
 
 extension FlightOutcome {

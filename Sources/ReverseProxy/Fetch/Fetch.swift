@@ -170,8 +170,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
-        context.reporting.countResponseBytes(bytes.count)
         if let held { take(bytes, into: held) } else { take(bytes) }
+        context.reporting.countResponseBytes(bytes.count)
     }
 
     func take(_ bytes: Span<UInt8>) {
@@ -402,31 +402,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         deliver(response, .forbidden(reason)) { $0.fault = fault }
     }
 
-    /// - Parameter isOvertaken: whether the response is not stored because a write or a purge followed its request.
-    func deliver(
-        _ response: ResponseHead, _ storage: StorageDecision, isOvertaken: Bool = false, _ complete: (inout FetchedResponse) -> Void
-    ) {
-        let shown = AcceptedCoding.shown(response, collected.bytes, decoded: collected.findings.decoded, to: subject.head)
-        var fetched = FetchedResponse(head: shown.head, content: shown.content, storage: storage)
-        complete(&fetched)
-        if storage == .allowed { context.reporting.count(.stored) }
-        forwardAll()
-        endFlight(isOvertaken ? .overtaken : FlightOutcome(storage))
-        finish { $0.fetchBrought(fetched) }
-    }
-
-    func noteWhole() {
-        noteSuccess()
-        if let response, isPresent(response.status) { notePresent(response) }
-    }
-
-    /// Whether the status shows that the resource of the stored response exists. A 204 or 205 shows it only if the stored response has that
-    /// status.
-    func isPresent(_ status: Status) -> Bool {
-        guard status == 204 || status == 205 else { return status.isSuccessful }
-        return subject.found?.metadata.status == status
-    }
-
     /// Whether the content is checked as JSON. If Content-Type is missing, the stored response determines that.
     func isJSON(_ head: ResponseHead) -> Bool {
         // Only the fields of a preflight's response matter, not its content type. A 205 has no content (RFC 9110 §15.3.6).
@@ -442,7 +417,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     func fail(_ failure: FetchFailure) {
         span?.work.upstream.failure = failure
         observeFailure(failure)
-        if isOutage(failure), let found = subject.found { context.cache?.noteFailed(found, at: context.loop.cacheTime) }
+        if isOutage(failure), let found = subject.found {
+            context.cache?.state.surprises.failed(found.key, now: context.loop.cacheTime.monotonic)
+        }
         endFlight(.failed(failure))
         finish { $0.fetchFailed(failure) }
     }

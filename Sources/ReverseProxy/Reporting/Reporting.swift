@@ -53,18 +53,18 @@ public final class Reporting {
         loop.assertOnLoop()
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         (record.wall, record.client, record.version) = (loop.batchWallMilliseconds, client.address, head.version)
-        records.figures.labelled.record(record)
-        if let age = record.age { records.oldestAges.note(age, record.result, at: record.wall) }
-        let routeFigures = routeFigures?.figures(of: record.route)
-        routeFigures?.figures.recordOfRoute(record)
-        if head.contains(.traceparent) || head.span.isRecorded { noteExemplar(record, routeFigures, head) }
         if !isAlone {
             if record.reasons.refusal?.isOfNoAPI == true { record.api = ExchangeRecord.noAPI }
             if record.api != ExchangeRecord.noAPI { record.api = api.index }
             if record.api != ExchangeRecord.noAPI { records.apis[apiIndex].figures.recordOfAPI(record) }
         }
-        records.why.append(&record, target: head.pathAndQuery)
         if record.isServerError || record.result.isTallied { tally(record, head.pathAndQuery) }
+        records.figures.labelled.record(record)
+        if let age = record.age { records.oldestAges.note(age, record.result, at: record.wall) }
+        let routeFigures = routeFigures?.figures(of: record.route)
+        routeFigures?.figures.recordOfRoute(record)
+        if head.contains(.traceparent) || head.span.isRecorded { noteExemplar(record, routeFigures, head) }
+        records.why.append(&record, target: head.pathAndQuery)
         if head.span.isRecorded { noteSpan(record, head, client, began) }
         if let log = records.accessLog { log.append(accessLine(record, head, client, log)) }
         if let lines = records.requestLines { show(record, head, on: lines) }
