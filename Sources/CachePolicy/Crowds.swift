@@ -16,7 +16,8 @@
 // clients saw them.
 // To rule out one client plus another client's accidental 404, the remaining clients must agree when either of the two most frequent
 // clients is excluded. They saw a twentieth of their targets turn odd, and either ten of them, or more than half of those requested since
-// the first turned. If only one client sends requests, the crowd applies to that client alone.
+// the first turned. If only one client sends requests, the crowd applies to that client alone. The addresses of one user count as one
+// client: a user may delete many resources.
 // For redirects, two targets that lead to one address suffice. A redirect to a login or error page needs no crowd.
 // A request unlike the one that fetched the stored response changes no state; an open crowd applies to it.
 
@@ -43,12 +44,24 @@ public enum Surprise: Sendable, Hashable {
 /// Memory of targets and of open crowds. `Note` is an opaque value that the caller attaches to an odd target and gets back when the
 /// target's crowd opens.
 public struct Crowds<Note: Sendable>: Sendable {
-    /// A client that requested a target, with the time.
+    /// A client by its address, or by its credentials.
+    private enum Client: Hashable, Sendable {
+        case address(UInt64)
+        case user(UInt64)
+    }
+
+    /// A request for a target, with the time.
     private struct Sighting: Sendable {
         var witness: UInt64 = 0
+        /// 0 if the request's credentials did not matter.
+        var user: UInt64 = 0
         var time: Int64 = .min / 2
 
-        func isBesides(_ witness: UInt64?, since start: Int64) -> Bool { time > start && self.witness != witness }
+        var clients: [Client] { user == 0 ? [.address(witness)] : [.address(witness), .user(user)] }
+
+        func isOf(_ client: Client) -> Bool { client == .address(witness) || client == .user(user) }
+
+        func isBesides(_ client: Client?, since start: Int64) -> Bool { time > start && client.map { !isOf($0) } ?? true }
     }
 
     private struct Slot: TargetSlot {
@@ -66,23 +79,27 @@ public struct Crowds<Note: Sendable>: Sendable {
         var note: Note?
 
         /// - Returns: whether this client is new for the target.
-        mutating func note(_ witness: UInt64, _ now: Int64) -> Bool {
-            defer { last = Sighting(witness: witness, time: now) }
-            guard last.witness != witness || last.time <= .min / 2 else { return false }
-            let isNew = other.witness != witness || other.time <= .min / 2
+        mutating func note(_ sighting: Sighting) -> Bool {
+            defer { last = sighting }
+            guard !isRepeated(last, by: sighting) else { return false }
+            let isNew = !isRepeated(other, by: sighting)
             other = last
             return isNew
         }
 
-        func isSeen(besides witness: UInt64? = nil, since start: Int64) -> Bool {
-            last.isBesides(witness, since: start) || other.isBesides(witness, since: start)
+        private func isRepeated(_ former: Sighting, by sighting: Sighting) -> Bool {
+            (former.witness, former.user) == (sighting.witness, sighting.user) && former.time > .min / 2
+        }
+
+        func isSeen(besides client: Client? = nil, since start: Int64) -> Bool {
+            last.isBesides(client, since: start) || other.isBesides(client, since: start)
         }
     }
 
     private struct Opening: Sendable {
         let time: Int64
         /// The only client that the crowd applies to; nil for all clients.
-        let witness: UInt64?
+        let only: Client?
     }
 
     private let window: Int64
@@ -121,19 +138,21 @@ public struct Crowds<Note: Sendable>: Sendable {
     /// - Parameters:
     ///   - target: hash of the target and its partition; never 0.
     ///   - witness: number for the client's address.
-    public mutating func found(_ target: UInt64, by witness: UInt64, now: Int64) {
+    ///   - user: number for the partition of the stored response; 0 if it has none.
+    public mutating func found(_ target: UInt64, by witness: UInt64, of user: UInt64 = 0, now: Int64) {
+        let sighting = Sighting(witness: witness, user: user, time: now)
         let index = index(of: target, now)
         guard slots[index].target == target else {
             // A slot that counts for a crowd takes precedence over a good target.
             guard !counts(slots[index], now) else { return }
-            slots[index] = Slot(target: target, last: Sighting(witness: witness, time: now))
+            slots[index] = Slot(target: target, last: sighting)
             return
         }
         if let surprise = slots[index].surprise {
             end(surprise, of: slots[index], now)
             (slots[index].surprise, slots[index].turned, slots[index].note) = (nil, nil, nil)
         }
-        _ = slots[index].note(witness, now)
+        _ = slots[index].note(sighting)
     }
 
     /// Records a failure of the upstream for this target. An earlier redirect to a page may have been the beginning of the failure.
@@ -148,21 +167,22 @@ public struct Crowds<Note: Sendable>: Sendable {
     ///   request.
     /// - Returns: whether the stored response is served instead, and the notes of the targets in a crowd that opens now.
     public mutating func odd(
-        _ surprise: Surprise, _ target: UInt64, by witness: UInt64, isEvidence: Bool = true, now: Int64
+        _ surprise: Surprise, _ target: UInt64, by witness: UInt64, of user: UInt64 = 0, isEvidence: Bool = true, now: Int64
     ) -> (isReplaced: Bool, notes: [Note]) {
+        let sighting = Sighting(witness: witness, user: user, time: now)
         let index = index(of: target, now)
         let isPage = if case .page = surprise { true } else { false }
         if !isPage, !isEvidence {
             let slot = slots[index]
             let isIntended = slot.target == target && slot.surprise == surprise && now - slot.since >= longest
-            return (!isIntended && isOpen(surprise, for: witness, now), [])
+            return (!isIntended && isOpen(surprise, for: sighting), [])
         }
-        let isNew = turn(index, surprise, target, by: witness, now)
+        let isNew = turn(index, surprise, target, by: sighting)
         let isOverdue = now - slots[index].since >= longest
         if isOverdue { slots[index].since = .min / 2 }
         if isPage { return (!isOverdue, []) }
-        let notes = isNew ? openIfFull(surprise, by: witness, now) : []
-        return (!isOverdue && isOpen(surprise, for: witness, now), notes)
+        let notes = isNew ? openIfFull(surprise, by: sighting) : []
+        return (!isOverdue && isOpen(surprise, for: sighting), notes)
     }
 
     /// Attaches a note to an odd target.
@@ -174,7 +194,8 @@ public struct Crowds<Note: Sendable>: Sendable {
     // MARK: Targets
 
     /// - Returns: whether the response is new evidence.
-    private mutating func turn(_ index: Int, _ surprise: Surprise, _ target: UInt64, by witness: UInt64, _ now: Int64) -> Bool {
+    private mutating func turn(_ index: Int, _ surprise: Surprise, _ target: UInt64, by sighting: Sighting) -> Bool {
+        let now = sighting.time
         var isNew = false
         if slots[index].target != target || slots[index].surprise != surprise || hasBeenSilent(slots[index], now) {
             slots[index] = Slot(target: target, surprise: surprise, since: now, turned: now)
@@ -183,7 +204,7 @@ public struct Crowds<Note: Sendable>: Sendable {
             slots[index].turned = now
             isNew = true
         }
-        return slots[index].note(witness, now) || isNew
+        return slots[index].note(sighting) || isNew
     }
 
     private func hasBeenSilent(_ slot: Slot, _ now: Int64) -> Bool {
@@ -200,14 +221,14 @@ public struct Crowds<Note: Sendable>: Sendable {
 
     // MARK: Crowds
 
-    private func isOpen(_ surprise: Surprise, for witness: UInt64, _ now: Int64) -> Bool {
-        guard let opening = open[surprise], now - opening.time < longest else { return false }
-        return opening.witness == nil || (opening.witness == witness && isAlone(witness, now))
+    private func isOpen(_ surprise: Surprise, for sighting: Sighting) -> Bool {
+        guard let opening = open[surprise], sighting.time - opening.time < longest else { return false }
+        return opening.only.map { sighting.isOf($0) && isAlone($0, sighting.time) } ?? true
     }
 
     /// Returns whether no other client sends requests.
-    private func isAlone(_ witness: UInt64, _ now: Int64) -> Bool {
-        !slots.all.contains { $0.target != 0 && $0.isSeen(besides: witness, since: now - window) }
+    private func isAlone(_ client: Client, _ now: Int64) -> Bool {
+        !slots.all.contains { $0.target != 0 && $0.isSeen(besides: client, since: now - window) }
     }
 
     private mutating func end(_ surprise: Surprise, of slot: Slot, _ now: Int64) {
@@ -216,33 +237,34 @@ public struct Crowds<Note: Sendable>: Sendable {
         for index in slots.all.indices where slots[index].surprise == surprise { slots[index].turned = nil }
     }
 
-    private mutating func openIfFull(_ surprise: Surprise, by witness: UInt64, _ now: Int64) -> [Note] {
-        guard !isOpen(surprise, for: witness, now) else { return [] }
+    private mutating func openIfFull(_ surprise: Surprise, by sighting: Sighting) -> [Note] {
+        guard !isOpen(surprise, for: sighting) else { return [] }
+        let now = sighting.time
         let members = slots.all.indices.filter { slots[$0].surprise == surprise && counts(slots[$0], now) }
-        let only: UInt64?
+        var only: Client?
         if case .redirect = surprise {
             guard members.count >= Self.leastRedirects else { return [] }
-            only = nil
         } else {
             guard members.count >= Self.leastTargets, isShare(members.count, of: Self.share, now) else { return [] }
-            let isShared = mostFrequent(in: members, now).allSatisfy { othersAgree(besides: $0, members, now) }
-            guard isShared || isAlone(witness, now) else { return [] }
-            only = isShared ? nil : witness
+            if !mostFrequent(in: members, now).allSatisfy({ othersAgree(besides: $0, members, now) }) {
+                only = sighting.clients.first { isAlone($0, now) }
+                guard only != nil else { return [] }
+            }
         }
         if open.count >= Self.crowdLimit, let oldest = open.min(by: { $0.value.time < $1.value.time })?.key { open[oldest] = nil }
-        open[surprise] = Opening(time: now, witness: only)
+        open[surprise] = Opening(time: now, only: only)
         return members.compactMap { slots[$0].note }
     }
 
     /// Returns whether `count` is at least one in `part` of the targets requested within the window.
-    /// - Parameter witness: client to exclude; nil for none.
-    private func isShare(_ count: Int, of part: Int, without witness: UInt64? = nil, _ now: Int64) -> Bool {
-        let clientCount = slots.all.count { $0.target != 0 && $0.isSeen(besides: witness, since: now - window) }
+    /// - Parameter client: client to exclude; nil for none.
+    private func isShare(_ count: Int, of part: Int, without client: Client? = nil, _ now: Int64) -> Bool {
+        let clientCount = slots.all.count { $0.target != 0 && $0.isSeen(besides: client, since: now - window) }
         return count * part >= clientCount
     }
 
     /// Returns whether the clients other than this one are sufficient evidence together.
-    private func othersAgree(besides client: UInt64, _ members: [Int], _ now: Int64) -> Bool {
+    private func othersAgree(besides client: Client, _ members: [Int], _ now: Int64) -> Bool {
         let others = members.count { slots[$0].isSeen(besides: client, since: now - window) }
         guard others > 0, isShare(others, of: Self.othersShare, without: client, now) else { return false }
         let start = members.compactMap { slots[$0].turned }.min() ?? now
@@ -250,12 +272,14 @@ public struct Crowds<Note: Sendable>: Sendable {
         return others >= Self.leastTargets || others * 2 > since
     }
 
-    /// Returns the two clients that saw most of these targets.
-    private func mostFrequent(in members: [Int], _ now: Int64) -> [UInt64] {
-        var counts: [UInt64: Int] = [:]
+    /// Returns the two addresses and the two users that saw most of these targets.
+    private func mostFrequent(in members: [Int], _ now: Int64) -> [Client] {
+        var addresses: [Client: Int] = [:]
+        var users: [Client: Int] = [:]
         for sighting in members.flatMap({ [slots[$0].last, slots[$0].other] }) where sighting.time > now - window {
-            counts[sighting.witness, default: 0] += 1
+            addresses[.address(sighting.witness), default: 0] += 1
+            if sighting.user != 0 { users[.user(sighting.user), default: 0] += 1 }
         }
-        return counts.sorted { ($0.value, $0.key) > ($1.value, $1.key) }.prefix(2).map(\.key)
+        return [addresses, users].flatMap { $0.sorted { $0.value > $1.value }.prefix(2).map(\.key) }
     }
 }

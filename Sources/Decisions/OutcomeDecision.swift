@@ -4,6 +4,7 @@
 
 import CachePolicy
 import HTTPCore
+import Upstream
 
 public enum OutcomeDecision<Response: AnyObject> {
     /// Serve the response that a collapsed fetch has stored.
@@ -87,6 +88,15 @@ public enum Ending: Sendable, Equatable {
         switch self {
         case .failed, .flight(.stored), .flight(.outdated), .flight(.failed), .softDeadline, .copyTaken: true
         case .flight(.unshareable), .flight(.overtaken), .flight(.abandoned), .wait: false
+        }
+    }
+
+    /// Whether a client can provoke the ending by its own requests: a slow response, or the pause after a rate limit.
+    public var mayBeProvoked: Bool {
+        switch self {
+        case .softDeadline: true
+        case .failed(.stopped(let stop)): stop.scope == .pause
+        case .failed, .flight, .wait, .copyTaken: false
         }
     }
 

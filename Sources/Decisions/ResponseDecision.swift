@@ -62,6 +62,8 @@ public enum UnexpectedResponse: Sendable, Equatable {
     case otherForm
     /// Has the client just written to the target?
     case afterOwnWrite
+    /// Has the upstream refused the request's credentials (401) since their last good response?
+    case afterRefusal
 }
 
 /// The facts known when the head of a response arrives. Not copyable, because the type is large.
@@ -142,7 +144,9 @@ public struct ResponseFacts: ~Copyable {
         if request.fields.contains(.range) { return LastGood.isTrouble(status) ? .serverError : nil }
         let copy = LastGood.Copy(copy, head: stored, beside: response)
         if let fault = LastGood.faultOfHead(response, beside: copy, to: request, strictness: strictness) {
-            return fault == .unexpectedType && seen(.otherForm) ? nil : fault
+            // A client can provoke a rate limit, and would get data to which it has no right any more.
+            let isAnswer = fault == .unexpectedType && seen(.otherForm) || fault == .rateLimited && seen(.afterRefusal)
+            return isAnswer ? nil : fault
         }
         if let surprise = LastGood.surprise(response, beside: copy, to: request, at: upstream, strictness: strictness) {
             return !seen(.afterOwnWrite) && seen(.surprise(surprise)) ? surprise.fault : nil

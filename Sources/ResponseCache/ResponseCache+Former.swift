@@ -28,7 +28,7 @@ extension ResponseCache {
         _ = store.markStale(store.id(of: key))
     }
 
-    /// Finds a response that matches the request by its own Vary (RFC 9111 §4.1), but whose key has a marker with another list now.
+    /// Finds a response that matches the request by its own Vary (RFC 9111 §4.1), although its key has a marker with another list now.
     public func findFormer(_ head: RequestHead, at keys: TargetKeys) throws(NotInMemory) -> FoundResponse? {
         if let found = try findFormer(head, atOwn: keys) { return found }
         guard keys.unknownFields != nil, let found = try findFormer(head, atOwn: keys.forAllFields),
@@ -38,16 +38,17 @@ extension ResponseCache {
     }
 
     private func findFormer(_ head: RequestHead, atOwn keys: TargetKeys) throws(NotInMemory) -> FoundResponse? {
-        guard var marker = try item(keys.own), StoredMetadata.replacedRecency(in: marker.metadata.span) != nil else { return nil }
+        var basis = FindingBasis()
+        guard var marker = try item(keys.own, &basis), StoredMetadata.replacedRecency(in: marker.metadata.span) != nil else { return nil }
         for _ in 0..<Self.formerLimit {
             guard let generation = StoredMetadata.number(in: marker.metadata.span) else { return nil }
             let key = Self.formerKey(keys.own, generation)
-            guard let former = try item(key) else { return nil }
+            guard let former = try item(key, &basis) else { return nil }
             switch StoredMetadata.kind(of: former.metadata.span) {
-            case .response: return try accept(former, key, keys, head)
+            case .response: return try accept(former, key, keys, head, &basis).found
             case .varyMarker:
-                if let variant = variant(of: former, keys.own, head.fields), let stored = try item(variant.key),
-                    let found = try accept(stored, variant.key, keys, head)
+                if let variant = variant(of: former, keys.own, head.fields), let stored = try item(variant.key, &basis),
+                    let found = try accept(stored, variant.key, keys, head, &basis).found
                 {
                     return found
                 }

@@ -47,6 +47,12 @@ extension ResponseCache {
         gone?.lift(found.key, by: recency)
     }
 
+    /// Records that the upstream refused the credentials (401) to which this stored response belongs, until their next good response.
+    public func noteRefused(_ found: FoundResponse) { state.surprises.noteRefused(found.key) }
+
+    /// Whether the upstream has refused these credentials since their last good response.
+    public func hasRefused(_ found: FoundResponse) -> Bool { state.surprises.hasRefused(found.key) }
+
     private static func accepted(by request: Fields) -> UInt64 {
         let accept = request.combined(.accept) ?? []
         return ContentHash.number(of: accept.span)

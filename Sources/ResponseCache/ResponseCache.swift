@@ -219,7 +219,7 @@ public final class ResponseCache: @unchecked Sendable {
     }
 
     /// - Parameter key: key of the item.
-    private func accept(
+    func accept(
         _ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
     ) throws(NotInMemory) -> LookUpResult {
         guard var metadata = Self.metadata(of: item) else { return .nothing }
@@ -237,12 +237,6 @@ public final class ResponseCache: @unchecked Sendable {
         guard let logLink else { return .found(found) }
         basis.confirmed = metadata.responseTime
         return Self.result(found, logLink, now: time().wall)
-    }
-
-    /// - Returns: nil unless the item is a response that may be used for the request.
-    func accept(_ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead) throws(NotInMemory) -> FoundResponse? {
-        var basis = FindingBasis()
-        return try accept(item, key, keys, head, &basis).found
     }
 
     private func isInvalid(

@@ -53,6 +53,22 @@ struct CrowdsTests {
         #expect(turn(&crowds, 1..<2, by: 7, at: 3) && turn(&crowds, 50..<51, by: 9, at: 3))
     }
 
+    @Test("the addresses of one user count as one client, and a crowd of a user who is alone applies to that user")
+    func user() {
+        var crowds = Crowds<Int>(window: window)
+        func areReplaced(_ targets: Range<UInt64>, of user: UInt64, at now: Int64) -> Bool {
+            targets.map { crowds.odd(.notFound, $0, by: $0 % 2, of: user, now: now).isReplaced }.contains(true)
+        }
+        for target in 100..<120 as Range<UInt64> { crowds.found(target, by: 8, of: 2, now: 1) }
+        #expect(!areReplaced(1..<20, of: 1, at: 2))
+        for target in 100..<110 as Range<UInt64> { crowds.found(target, by: 8, of: 2, now: 3) }
+        #expect(!areReplaced(110..<111, of: 2, at: 4))
+        crowds = Crowds<Int>(window: window)
+        #expect(areReplaced(1..<11, of: 1, at: 1) && areReplaced(1..<2, of: 1, at: 2))
+        crowds.found(100, by: 8, of: 2, now: 3)
+        #expect(!areReplaced(1..<2, of: 1, at: 4))
+    }
+
     @Test("an expected response of one of its targets ends a crowd, and ten new targets open another")
     func ends() {
         var crowds = Crowds<Int>(window: window)
@@ -159,6 +175,10 @@ struct CrowdScheduleTests {
         var now: Int64 = 0
         let targets: UInt64
         let clients: UInt64
+        /// Number of the first clients that belong to one user; 0 if requests have no credentials.
+        var ofOneUser: UInt64 = 0
+
+        private func user(_ client: UInt64) -> UInt64 { ofOneUser == 0 ? 0 : max(client, ofOneUser) }
 
         init(_ random: inout SeededGenerator, clients: ClosedRange<UInt64>) {
             (targets, self.clients) = (UInt64.random(in: 5...60, using: &random), UInt64.random(in: clients, using: &random))
@@ -170,12 +190,14 @@ struct CrowdScheduleTests {
             let (target, client) = (UInt64.random(in: 1...targets, using: &random), UInt64.random(in: 1...clients, using: &random))
             // A target's number includes its partition.
             if isOdd(target, client), random.isTrue() {
-                try demand(!crowds.odd(random.pick(kinds), target, by: client, now: now).isReplaced, "\(target) by \(client) of \(clients)")
+                let isReplaced = crowds.odd(random.pick(kinds), target, by: client, of: user(client), now: now).isReplaced
+                try demand(!isReplaced, "\(target) by \(client) of \(clients)")
             } else {
-                crowds.found(target, by: client, now: now)
+                crowds.found(target, by: client, of: user(client), now: now)
             }
             // Another client always receives expected responses.
-            if clients > 1 { crowds.found(10_000 + client, by: client % clients + 1, now: now) }
+            let other = ofOneUser == 0 ? client % clients + 1 : clients + 1
+            if clients > 1 { crowds.found(10_000 + client, by: other, of: user(other), now: now) }
         }
     }
 
@@ -194,6 +216,17 @@ struct CrowdScheduleTests {
             Healthy(&$0, clients: 2...6)
         } step: {
             try $0.step(&$1) { _, client in client == 1 }
+        }
+    }
+
+    @Test("a healthy upstream is never overruled if one user gets all unexpected responses at any number of addresses", .slow)
+    func singleUser() {
+        RandomSchedules.run(2_000, steps: 60) { random in
+            var healthy = Healthy(&random, clients: 3...6)
+            healthy.ofOneUser = 3
+            return healthy
+        } step: {
+            try $0.step(&$1) { _, client in client <= 3 }
         }
     }
 

@@ -126,6 +126,7 @@ extension Fetch {
                 surprise, insteadOf: found, for: storableExchange, by: subject.scopes.client, at: context.loop.cacheTime)
         case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.loop.cacheTime)
         case .afterOwnWrite: context.coordination.hasJustWritten(subject)
+        case .afterRefusal: cache.hasRefused(found)
         }
     }
 

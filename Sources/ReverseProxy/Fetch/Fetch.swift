@@ -160,6 +160,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         identityWrite?.isRejected = head.status.rawValue / 100 == 4
         identityWrite = nil
         context.forgetIdentities(of: subject.head, after: head)
+        if head.status == 401, let found = subject.found { context.cache?.noteRefused(found) }
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
         status = head.status
