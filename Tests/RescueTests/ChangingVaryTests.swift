@@ -43,7 +43,7 @@ struct ChangingVaryTests {
         let play: ProxyPlay
         var served: Set<String> = []
 
-        init() { play = try! ProxyPlay(ChangingVaryTests.origin()) }
+        init() throws { play = try ProxyPlay(ChangingVaryTests.origin()) }
 
         mutating func step(_ random: inout SeededGenerator) throws {
             let kind = random.pick(ChangingVaryTests.kinds)
@@ -66,7 +66,7 @@ struct ChangingVaryTests {
     @Test("every client that had a good response gets one when the upstream fails")
     func walk() throws {
         RandomSchedules.run(12, steps: 8) { _ in
-            Walk()
+            try Walk()
         } step: {
             try $0.step(&$1)
         } end: { walk in
