@@ -154,13 +154,20 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     func receivedSettings() { noteSettings() }
 
     func sentGoAway(_ code: HTTP2ErrorCode) {
+        // Cistern closes the connection for its own reasons.
+        guard code != .noError else { return }
         if breach == nil { breach = .sentGoAway(code) }
         renounce(code == .enhanceYourCalm ? .flood : .error)
     }
 
     func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {
-        if code == .http11Required || code == .inadequateSecurity { connections.note(.http1Asked) }
         if code != .noError { breach = .goAway(code) }
+        switch code {
+        case .http11Required, .inadequateSecurity: connections.note(.http1Asked)
+        case .noError: break
+        // Also requests that the upstream reports as not processed may be the cause: their head may be what it refuses.
+        default: separate(Array(exchanges.values))
+        }
         drain(code == .noError ? .closedByPeer : .error)
     }
 }

@@ -199,12 +199,23 @@ final class HTTP2OriginConnection: EventHandler {
         guard isOpen else { return }
         let left = exchanges.values.sorted { $0.stream < $1.stream }
         close(cause)
-        if error.kind == .protocolError { connections.separate(left.map(\.transfer)) }
-        let error = error.cause == nil ? UpstreamError(error.kind, breach) : error
-        let incomplete = error.kind == .connectionTerminated ? UpstreamError(.responseIncomplete, error.cause) : error
+        if error.kind == .protocolError { connections.separateAfterViolation(left.map(\.transfer)) } else { separate(left) }
+        let wasTerminated = error.kind == .connectionTerminated
+        let detail = error.cause ?? breach
+        let unanswered = UpstreamError(error.kind, detail ?? (wasTerminated ? .noResponse : nil))
+        let incomplete = UpstreamError(wasTerminated ? .responseIncomplete : error.kind, detail)
         for exchange in left where exchanges[exchange.stream] === exchange {
-            endEarly(exchange, .connectionEnded, exchange.reader.hasBegun ? incomplete : error)
+            endEarly(exchange, .connectionEnded, exchange.reader.hasBegun ? incomplete : unanswered)
         }
+    }
+
+    /// Separates the exchanges of a connection that the upstream ends, so that a repeated request ends no connection of other requests. If
+    /// there are several exchanges, each of them may be the cause, unless the upstream has sent nothing at all.
+    func separate(_ left: [HTTP2Exchange]) {
+        guard !isFirstRead else { return }
+        let sent = left.filter(\.isSent).map(\.transfer)
+        if isApart { sent.forEach(connections.confirmSuspicion) } else if left.count > 1 { connections.suspect(sent) }
+        for exchange in left { exchange.transfer.isSeparated = true }
     }
 
     private func closeIfDone() {

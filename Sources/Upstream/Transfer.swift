@@ -64,7 +64,7 @@ public final class Transfer {
     /// The newest connection (`HTTP2OriginConnection.number`) when the connection that carried this transfer was found dead; nil if none
     /// was.
     var newestWhenFoundDead: Int?
-    /// Whether the transfer, or its response, may break the HTTP/2 rules. It then uses a connection without other exchanges.
+    /// Whether the transfer, or its response, may end an HTTP/2 connection. It then uses a connection without other exchanges.
     var isSeparated = false
     /// Whether it must use HTTP/1.1, because it was alone on an HTTP/2 connection that it broke.
     var needsHTTP1 = false
