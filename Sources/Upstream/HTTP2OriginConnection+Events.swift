@@ -107,18 +107,25 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     /// Ends an exchange without a response, or with an incomplete one. `RepeatRule` alone decides whether the request is sent again.
     /// - Parameter isRefused: whether the upstream states that it did not process the request.
     func endEarly(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd, _ error: UpstreamError, isRefused: Bool = false) {
-        let isUnsent = !exchange.isSent
-        let mayRepeat = connections.client.mayRepeat(
-            exchange.transfer, onKept: wasUsed || isUnsent, isUnwritten: isUnsent, isRefused: isRefused)
-        release(exchange, end)
-        if mayRepeat {
-            if !isRefused { exchange.transfer.newestWhenFoundDead = connections.madeCount }
-            connections.startAgain(exchange.transfer)
-        } else {
+        if !sendAgain(exchange, end, isRefused: isRefused) {
+            release(exchange, end)
             exchange.transfer.end(.failed(error))
         }
         queueFlush()
         connections.noteFree()
+    }
+
+    /// Moves the request of an exchange to another connection if `RepeatRule` permits it.
+    /// - Returns: whether the request is sent again. Otherwise the exchange is unchanged.
+    func sendAgain(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd, isRefused: Bool = false) -> Bool {
+        let isUnsent = !exchange.isSent
+        let mayRepeat = connections.client.mayRepeat(
+            exchange.transfer, onKept: wasUsed || isUnsent, isUnwritten: isUnsent, isRefused: isRefused)
+        guard mayRepeat else { return false }
+        release(exchange, end)
+        if !isRefused { exchange.transfer.newestWhenFoundDead = connections.madeCount }
+        connections.startAgain(exchange.transfer)
+        return true
     }
 
     // MARK: The request's content

@@ -230,11 +230,19 @@ final class HTTP2OriginConnection: EventHandler {
         askedAt = nil
     }
 
-    /// Drains the connection if the upstream has not responded to a PING within the connect timeout, so that requests use other
-    /// connections. Sent requests have their own timeouts.
+    /// Whether a PING has been unanswered for so long that new requests should use another connection.
+    func isSilent(at now: Int64) -> Bool { askedAt.map { now - $0 >= Self.silenceMilliseconds } ?? false }
+
+    /// Drains the connection if the upstream has not responded to a PING within the connect timeout. Requests that may be repeated are sent
+    /// on another connection, unless their response has begun. Other requests have their own timeouts.
     func checkIsResponsive(at now: Int64) {
         guard let askedAt, now - askedAt >= connections.client.limits.connect else { return }
         drain(.unresponsive)
+        for exchange in exchanges.values.sorted(by: { $0.stream < $1.stream }) where !exchange.reader.hasBegun {
+            let stream = exchange.stream
+            if sendAgain(exchange, .connectionEnded) { session.reset(stream, .cancel) }
+        }
+        queueFlush()
     }
 
     func noteSettings() {

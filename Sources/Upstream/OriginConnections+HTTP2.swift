@@ -124,7 +124,7 @@ extension OriginConnections {
     }
 
     private func isFitting(_ connection: HTTP2OriginConnection, for transfer: Transfer) -> Bool {
-        guard connection.mayCarry(transfer), !connection.isApart else { return false }
+        guard connection.mayCarry(transfer), !connection.isApart, !connection.isSilent(at: client.coarseNow) else { return false }
         // After finding a dead connection, the request uses a newer one that has had no response yet. Older or used connections may be
         // dead too.
         if let dead = transfer.newestWhenFoundDead, connection.wasUsed || connection.number <= dead { return false }
