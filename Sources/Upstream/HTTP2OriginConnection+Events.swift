@@ -89,7 +89,10 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         switch code {
         case _ where exchange.isInvalid: endInvalid(exchange, code)
         case _ where exchange.reader.hasBegun: endEarly(exchange, .reset, UpstreamError(.responseIncomplete, .streamReset(code)))
-        case .refusedStream: endEarly(exchange, .refused, UpstreamError(.connectionTerminated, .streamReset(code)), isRefused: true)
+        case .refusedStream:
+            // After GOAWAY, the library closes the streams that the upstream has not processed.
+            let cause = goneAway.map { UpstreamCause.goAway($0) } ?? .streamReset(code)
+            endEarly(exchange, .refused, UpstreamError(.connectionTerminated, cause), isRefused: true)
         case .http11Required:
             connections.note(.http1Asked)
             endEarly(exchange, .refused, UpstreamError(.protocolError, .streamReset(code)), isRefused: true)
@@ -168,6 +171,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     }
 
     func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {
+        goneAway = code
         if code != .noError { breach = .goAway(code) }
         switch code {
         case .http11Required, .inadequateSecurity: connections.note(.http1Asked)

@@ -46,6 +46,8 @@ final class HTTP2OriginConnection: EventHandler {
     private var isFlushQueued = false
     /// Why either side ends the connection; nil before that.
     var breach: UpstreamCause?
+    /// Code of the upstream's last GOAWAY; nil before it.
+    var goneAway: HTTP2ErrorCode?
     /// True until the first bytes were read.
     private var isFirstRead = true
     /// Why Cistern announced the end of the connection after a violation by the upstream; nil before that.

@@ -100,7 +100,7 @@ final class OriginConnections {
     /// Queues a request again after its connection ended without a response.
     func startAgain(_ transfer: Transfer) {
         transfer.connections = self
-        transfer.note(.queuedAgain)
+        transfer.queueAgain()
         enterQueue(transfer)
         serveWaiting()
     }

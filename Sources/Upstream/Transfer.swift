@@ -205,6 +205,12 @@ public final class Transfer {
 
     func note(_ event: TransferProgress.Event) { _ = progress.handle(event, at: client.coarseNow) }
 
+    /// Called before the request waits for another connection. If it was sent, content that is still buffered is sent again.
+    func queueAgain() {
+        note(.queuedAgain)
+        content.rewind()
+    }
+
     /// Called when a connection is available and the request is sent.
     /// - Parameter connection: times of the connection's phases; other times are ignored.
     func beginRequest(_ connection: TransferTimes) {
@@ -252,6 +258,7 @@ public final class Transfer {
     func noteHeadLines() {
         if times.firstByte < 0 { times.firstByte = elapsed }
         note(.headLinesCame)
+        content.releaseTaken()
     }
 
     func take(informational head: ResponseHead) {
