@@ -344,7 +344,9 @@ final class OriginConnections {
 
     private func upToDate(_ context: inout TLSContext?, _ http2: HTTP2Use) -> TLSContext? {
         if let context, context.isUpToDate(settings) { return context }
-        if let new = TLSContext(settings, http2: http2) { context = new }
+        let new = TLSContext(settings, http2: http2)
+        if context != nil { client.onTLSFilesChange?(settings, new != nil) }
+        if let new { context = new }
         return context
     }
 

@@ -38,6 +38,9 @@ public final class UpstreamClient {
     public var onAddressChange: ((Int, UpstreamError?) -> Void)?
     /// Called on the loop with true when the look-up of a name starts to fail, and with false when it succeeds again.
     public var onNameChange: ((String, Bool) -> Void)?
+    /// Called on the loop when a TLS file has changed, with whether the files can be used. Otherwise the former ones remain in use, and this
+    /// is called for each further connection.
+    public var onTLSFilesChange: ((UpstreamSettings, Bool) -> Void)?
     /// Returns whether an unreachable address may be tried without a client's request.
     public var mayCheck: () -> Bool = { true }
     /// Called with each request's target. Returns the fault to inject; nil for none.
