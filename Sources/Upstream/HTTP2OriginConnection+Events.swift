@@ -127,6 +127,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         guard mayRepeat else { return false }
         release(exchange, end)
         if !isRefused { exchange.transfer.newestWhenFoundDead = connections.madeCount }
+        if !isRefused, !wasUsed { exchange.transfer.exclude(peer) }
         connections.startAgain(exchange.transfer)
         return true
     }

@@ -31,7 +31,8 @@ extension OriginConnections {
     private func joinable(for transfer: Transfer?) -> ConnectionAttempt? {
         guard expected == .http2 else { return nil }
         return attempts.values.first {
-            isCounted($0) && !$0.isForOne && $0.transfers.count < joinedAtMost
+            isCounted($0) && !$0.isForOne && transfer?.failedAddresses.allSatisfy($0.excluded.contains) ?? true
+                && $0.transfers.count < joinedAtMost
                 && client.coarseNow - $0.beganAt < Self.joinableMilliseconds && $0.hasWindow(for: transfer?.request.contentBytes ?? 0)
         }
     }

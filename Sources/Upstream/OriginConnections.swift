@@ -382,6 +382,8 @@ final class OriginConnections {
             // Moving an unsafe request is safe too, because nothing was sent.
             if error.isFailureToReach, let next = client.next(for: transfer) {
                 client.move(transfer, to: next)
+            } else if mayTryAgain, mayTryOther(transfer, after: attempt) {
+                startAgain(transfer)
             } else if mayTryAgain, transfer.joining == .joined {
                 transfer.joining = .joinedFailedAttempt
                 startAgain(transfer)

@@ -64,6 +64,9 @@ public final class Transfer {
     /// The newest connection (`HTTP2OriginConnection.number`) when the connection that carried this transfer was found dead; nil if none
     /// was.
     var newestWhenFoundDead: Int?
+    /// Addresses of the upstream's name on which this transfer has failed: the TLS handshake, or a new connection without a response. Further
+    /// attempts use other ones.
+    private(set) var failedAddresses: [NamedAddress] = []
     /// Whether the transfer, or its response, may end an HTTP/2 connection. It then uses a connection without other exchanges.
     var isSeparated = false
     /// Whether it must use HTTP/1.1, because it was alone on an HTTP/2 connection that it broke.
@@ -204,6 +207,15 @@ public final class Transfer {
     var hasEnded: Bool { progress.hasEnded }
 
     func note(_ event: TransferProgress.Event) { _ = progress.handle(event, at: client.coarseNow) }
+
+    /// Excludes an address from further attempts.
+    /// - Returns: false if it was excluded before.
+    @discardableResult
+    func exclude(_ address: NamedAddress?) -> Bool {
+        guard let address, !failedAddresses.contains(address) else { return false }
+        failedAddresses.append(address)
+        return true
+    }
 
     /// Called before the request waits for another connection. If it was sent, content that is still buffered is sent again.
     func queueAgain() {
