@@ -173,8 +173,15 @@ static int set_trust(ctls_context *context, const char *ca_file, int verifies) {
                             : X509_VERIFY_PARAM_set1_ip_asc(parameters, context->name);
 }
 
+// A key with a passphrase is rejected instead of prompting for it.
+static int no_passphrase(char *space, int size, int writes, void *unused) {
+    (void)space, (void)size, (void)writes, (void)unused;
+    return -1;
+}
+
 static int set_own(ctls_context *context, const char *certificate, const char *key) {
     if (!certificate || !key) return 1;
+    SSL_CTX_set_default_passwd_cb(context->ssl, no_passphrase);
     return SSL_CTX_use_certificate_chain_file(context->ssl, certificate) == 1 &&
            SSL_CTX_use_PrivateKey_file(context->ssl, key, SSL_FILETYPE_PEM) == 1 && SSL_CTX_check_private_key(context->ssl) == 1;
 }

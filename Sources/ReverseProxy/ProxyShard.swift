@@ -102,6 +102,7 @@ public final class ProxyShard: @unchecked Sendable {
         }
         let addresses = apiState.settings.upstream.atEachAddress.map { $0.origin + $0.basePath }
         upstream.onNameChange = { name, hasFailed in health.noteName(name, hasFailed: hasFailed) }
+        upstream.onTLSFilesChange = { settings, areUsable in health.noteTLSFiles(of: settings, areUsable: areUsable) }
         upstream.onConnectionMade = { [reporting] times in reporting.countConnection(times) }
         upstream.mayCheck = { [coordination] in !coordination.modes.isOffline }
         upstream.onAddressChange = { index, error in

@@ -22,6 +22,10 @@ final class ConnectionAttempt: EventHandler {
     let isForHTTP1: Bool
     /// Whether HTTP/2 was offered to the upstream.
     private(set) var hasOfferedHTTP2 = false
+    /// Addresses that the attempt does not use.
+    let excluded: [NamedAddress]
+    /// The remote address, from the TLS handshake on, if addresses of the upstream's name are tracked; nil otherwise.
+    private(set) var peer: NamedAddress?
     /// Whether the connection is for a request that gets its own connection (`SeparatedRequests`).
     let isApart: Bool
     private let connections: OriginConnections
@@ -47,11 +51,12 @@ final class ConnectionAttempt: EventHandler {
         transfers = transfer.map { [$0] } ?? []
         isForHTTP1 = transfer.map { $0.request.content == .tunnel || $0.needsHTTP1 || $0.needsOwnConnection } ?? false
         isApart = transfer?.isSeparated ?? false
+        excluded = transfer?.failedAddresses ?? []
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.note(.connectionBegan)
         // The task retains this attempt until it has called the closure.
-        let task = connections.connector.connect(to: connections.lastAddresses) { [self] result in connected(result) }
+        let task = connections.connector.connect(to: connections.addresses(for: transfer)) { [self] result in connected(result) }
         if let task {
             phase = .connecting(task)
         } else {
@@ -163,6 +168,7 @@ final class ConnectionAttempt: EventHandler {
         hasOfferedHTTP2 = connections.settings.http2 == .auto && connections.offersHTTP2 && !isForHTTP1
         guard let tls = TLSConnection(context, connected.number) else { return end(.failure(.proxyInternalError)) }
         phase = .securing(tls, connected)
+        peer = connections.name == nil ? nil : NamedAddress(peerOf: connected.number)
         connections.loop.add(connected.number, .writable, self)
         resumeHandshake()
     }

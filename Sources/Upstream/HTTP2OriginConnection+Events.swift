@@ -89,7 +89,10 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         switch code {
         case _ where exchange.isInvalid: endInvalid(exchange, code)
         case _ where exchange.reader.hasBegun: endEarly(exchange, .reset, UpstreamError(.responseIncomplete, .streamReset(code)))
-        case .refusedStream: endEarly(exchange, .refused, UpstreamError(.connectionTerminated, .streamReset(code)), isRefused: true)
+        case .refusedStream:
+            // After GOAWAY, the library closes the streams that the upstream has not processed.
+            let cause = goneAway.map { UpstreamCause.goAway($0) } ?? .streamReset(code)
+            endEarly(exchange, .refused, UpstreamError(.connectionTerminated, cause), isRefused: true)
         case .http11Required:
             connections.note(.http1Asked)
             endEarly(exchange, .refused, UpstreamError(.protocolError, .streamReset(code)), isRefused: true)
@@ -107,18 +110,26 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     /// Ends an exchange without a response, or with an incomplete one. `RepeatRule` alone decides whether the request is sent again.
     /// - Parameter isRefused: whether the upstream states that it did not process the request.
     func endEarly(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd, _ error: UpstreamError, isRefused: Bool = false) {
-        let isUnsent = !exchange.isSent
-        let mayRepeat = connections.client.mayRepeat(
-            exchange.transfer, onKept: wasUsed || isUnsent, isUnwritten: isUnsent, isRefused: isRefused)
-        release(exchange, end)
-        if mayRepeat {
-            if !isRefused { exchange.transfer.newestWhenFoundDead = connections.madeCount }
-            connections.startAgain(exchange.transfer)
-        } else {
+        if !sendAgain(exchange, end, isRefused: isRefused) {
+            release(exchange, end)
             exchange.transfer.end(.failed(error))
         }
         queueFlush()
         connections.noteFree()
+    }
+
+    /// Moves the request of an exchange to another connection if `RepeatRule` permits it.
+    /// - Returns: whether the request is sent again. Otherwise the exchange is unchanged.
+    func sendAgain(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd, isRefused: Bool = false) -> Bool {
+        let isUnsent = !exchange.isSent
+        let mayRepeat = connections.client.mayRepeat(
+            exchange.transfer, onKept: wasUsed || isUnsent, isUnwritten: isUnsent, isRefused: isRefused)
+        guard mayRepeat else { return false }
+        release(exchange, end)
+        if !isRefused { exchange.transfer.newestWhenFoundDead = connections.madeCount }
+        if !isRefused, !wasUsed { exchange.transfer.exclude(peer) }
+        connections.startAgain(exchange.transfer)
+        return true
     }
 
     // MARK: The request's content
@@ -154,13 +165,21 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     func receivedSettings() { noteSettings() }
 
     func sentGoAway(_ code: HTTP2ErrorCode) {
+        // Cistern closes the connection for its own reasons.
+        guard code != .noError else { return }
         if breach == nil { breach = .sentGoAway(code) }
         renounce(code == .enhanceYourCalm ? .flood : .error)
     }
 
     func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {
-        if code == .http11Required || code == .inadequateSecurity { connections.note(.http1Asked) }
+        goneAway = code
         if code != .noError { breach = .goAway(code) }
+        switch code {
+        case .http11Required, .inadequateSecurity: connections.note(.http1Asked)
+        case .noError: break
+        // Also requests that the upstream reports as not processed may be the cause: their head may be what it refuses.
+        default: separate(Array(exchanges.values))
+        }
         drain(code == .noError ? .closedByPeer : .error)
     }
 }

@@ -46,6 +46,8 @@ final class HTTP2OriginConnection: EventHandler {
     private var isFlushQueued = false
     /// Why either side ends the connection; nil before that.
     var breach: UpstreamCause?
+    /// Code of the upstream's last GOAWAY; nil before it.
+    var goneAway: HTTP2ErrorCode?
     /// True until the first bytes were read.
     private var isFirstRead = true
     /// Why Cistern announced the end of the connection after a violation by the upstream; nil before that.
@@ -199,12 +201,23 @@ final class HTTP2OriginConnection: EventHandler {
         guard isOpen else { return }
         let left = exchanges.values.sorted { $0.stream < $1.stream }
         close(cause)
-        if error.kind == .protocolError { connections.separate(left.map(\.transfer)) }
-        let error = error.cause == nil ? UpstreamError(error.kind, breach) : error
-        let incomplete = error.kind == .connectionTerminated ? UpstreamError(.responseIncomplete, error.cause) : error
+        if error.kind == .protocolError { connections.separateAfterViolation(left.map(\.transfer)) } else { separate(left) }
+        let wasTerminated = error.kind == .connectionTerminated
+        let detail = error.cause ?? breach
+        let unanswered = UpstreamError(error.kind, detail ?? (wasTerminated ? .noResponse : nil))
+        let incomplete = UpstreamError(wasTerminated ? .responseIncomplete : error.kind, detail)
         for exchange in left where exchanges[exchange.stream] === exchange {
-            endEarly(exchange, .connectionEnded, exchange.reader.hasBegun ? incomplete : error)
+            endEarly(exchange, .connectionEnded, exchange.reader.hasBegun ? incomplete : unanswered)
         }
+    }
+
+    /// Separates the exchanges of a connection that the upstream ends, so that a repeated request ends no connection of other requests. If
+    /// there are several exchanges, each of them may be the cause, unless the upstream has sent nothing at all.
+    func separate(_ left: [HTTP2Exchange]) {
+        guard !isFirstRead else { return }
+        let sent = left.filter(\.isSent).map(\.transfer)
+        if isApart { sent.forEach(connections.confirmSuspicion) } else if left.count > 1 { connections.suspect(sent) }
+        for exchange in left { exchange.transfer.isSeparated = true }
     }
 
     private func closeIfDone() {
@@ -219,11 +232,19 @@ final class HTTP2OriginConnection: EventHandler {
         askedAt = nil
     }
 
-    /// Drains the connection if the upstream has not responded to a PING within the connect timeout, so that requests use other
-    /// connections. Sent requests have their own timeouts.
+    /// Whether a PING has been unanswered for so long that new requests should use another connection.
+    func isSilent(at now: Int64) -> Bool { askedAt.map { now - $0 >= Self.silenceMilliseconds } ?? false }
+
+    /// Drains the connection if the upstream has not responded to a PING within the connect timeout. Requests that may be repeated are sent
+    /// on another connection, unless their response has begun. Other requests have their own timeouts.
     func checkIsResponsive(at now: Int64) {
         guard let askedAt, now - askedAt >= connections.client.limits.connect else { return }
         drain(.unresponsive)
+        for exchange in exchanges.values.sorted(by: { $0.stream < $1.stream }) where !exchange.reader.hasBegun {
+            let stream = exchange.stream
+            if sendAgain(exchange, .connectionEnded) { session.reset(stream, .cancel) }
+        }
+        queueFlush()
     }
 
     func noteSettings() {

@@ -337,6 +337,7 @@ final class OriginConnection: EventHandler {
         let isUnwritten = stream.written == writtenBefore
         if wasUsed, owner == nil, cause != .earlyBytes, !transfer.request.isRepeatable { connections.noteFailedWrite(self) }
         guard connections.client.mayRepeat(transfer, onKept: wasUsed, isUnwritten: isUnwritten) else { return fail(cause, error) }
+        if !wasUsed { transfer.exclude(peer) }
         release(transfer)
         close(cause)
         connections.startAgain(transfer)

@@ -31,7 +31,8 @@ extension OriginConnections {
     private func joinable(for transfer: Transfer?) -> ConnectionAttempt? {
         guard expected == .http2 else { return nil }
         return attempts.values.first {
-            isCounted($0) && !$0.isForOne && $0.transfers.count < joinedAtMost
+            isCounted($0) && !$0.isForOne && transfer?.failedAddresses.allSatisfy($0.excluded.contains) ?? true
+                && $0.transfers.count < joinedAtMost
                 && client.coarseNow - $0.beganAt < Self.joinableMilliseconds && $0.hasWindow(for: transfer?.request.contentBytes ?? 0)
         }
     }
@@ -79,15 +80,31 @@ extension OriginConnections {
         makeConnection(for: transfer)
     }
 
-    /// Marks the requests of a connection on which the HTTP/2 rules were broken, so that each uses a separate connection. A single request
-    /// caused the violation itself. Of several, any may have caused it.
-    func separate(_ transfers: [Transfer]) {
+    /// Separates the requests of a connection that broke the HTTP/2 rules. A single request caused the violation itself. Of several, any
+    /// may have caused it.
+    func separateAfterViolation(_ transfers: [Transfer]) {
         if transfers.count == 1 {
             let request = transfers[0].request
             client.separatedRequests.note(path: request.pathNumber, client: request.client, at: client.coarseNow)
             transfers[0].needsHTTP1 = settings.http2 == .auto
+        } else {
+            suspect(transfers)
         }
         for transfer in transfers { transfer.isSeparated = true }
+    }
+
+    /// Suspects requests that had no complete response when their shared connection ended: similar requests get separate connections for a
+    /// while. Streams are on many connections that end, so their paths are not suspected.
+    func suspect(_ transfers: [Transfer]) {
+        let suspects = transfers.filter { !$0.isSeparated }
+        let paths = suspects.filter { !$0.isStream }.map(\.request.pathNumber)
+        client.separatedRequests.suspect(
+            paths: Set(paths), clients: Set(suspects.compactMap(\.request.client)), at: client.coarseNow)
+    }
+
+    /// Records that a request ended its separate connection.
+    func confirmSuspicion(of transfer: Transfer) {
+        client.separatedRequests.confirm(path: transfer.request.pathNumber, client: transfer.request.client, at: client.coarseNow)
     }
 
     /// Returns whether an HTTP/1.1 response of an upstream that prefers HTTP/2 can be used. Such servers may respond to every HTTP/1.1
@@ -108,7 +125,7 @@ extension OriginConnections {
     }
 
     private func isFitting(_ connection: HTTP2OriginConnection, for transfer: Transfer) -> Bool {
-        guard connection.mayCarry(transfer), !connection.isApart else { return false }
+        guard connection.mayCarry(transfer), !connection.isApart, !connection.isSilent(at: client.coarseNow) else { return false }
         // After finding a dead connection, the request uses a newer one that has had no response yet. Older or used connections may be
         // dead too.
         if let dead = transfer.newestWhenFoundDead, connection.wasUsed || connection.number <= dead { return false }

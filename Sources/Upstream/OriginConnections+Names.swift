@@ -16,6 +16,19 @@ extension OriginConnections {
     /// Addresses for new connections; empty while they are unknown.
     var lastAddresses: [NamedAddress] { name.map { client.settings.names.addresses(of: $0) } ?? [] }
 
+    /// Addresses for a new connection of a request: those on which it has not failed, or all if it has failed on each.
+    func addresses(for transfer: Transfer?) -> [NamedAddress] {
+        let known = lastAddresses
+        guard let failed = transfer?.failedAddresses, !failed.isEmpty else { return known }
+        let others = known.filter { !failed.contains($0) }
+        return others.isEmpty ? known : others
+    }
+
+    /// Whether a request whose connection attempt has failed tries another address of the name.
+    func mayTryOther(_ transfer: Transfer, after attempt: ConnectionAttempt) -> Bool {
+        transfer.exclude(attempt.peer) && lastAddresses.contains { !transfer.failedAddresses.contains($0) }
+    }
+
     /// Calls `then` when no look-up of the name is active. The call may come from any thread.
     func whenNameEnded(_ then: @escaping @Sendable () -> Void) {
         if let name { client.settings.names.whenEnded(name, then) } else { then() }

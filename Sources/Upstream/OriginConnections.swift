@@ -100,7 +100,7 @@ final class OriginConnections {
     /// Queues a request again after its connection ended without a response.
     func startAgain(_ transfer: Transfer) {
         transfer.connections = self
-        transfer.note(.queuedAgain)
+        transfer.queueAgain()
         enterQueue(transfer)
         serveWaiting()
     }
@@ -344,7 +344,9 @@ final class OriginConnections {
 
     private func upToDate(_ context: inout TLSContext?, _ http2: HTTP2Use) -> TLSContext? {
         if let context, context.isUpToDate(settings) { return context }
-        if let new = TLSContext(settings, http2: http2) { context = new }
+        let new = TLSContext(settings, http2: http2)
+        if context != nil { client.onTLSFilesChange?(settings, new != nil) }
+        if let new { context = new }
         return context
     }
 
@@ -380,6 +382,8 @@ final class OriginConnections {
             // Moving an unsafe request is safe too, because nothing was sent.
             if error.isFailureToReach, let next = client.next(for: transfer) {
                 client.move(transfer, to: next)
+            } else if mayTryAgain, mayTryOther(transfer, after: attempt) {
+                startAgain(transfer)
             } else if mayTryAgain, transfer.joining == .joined {
                 transfer.joining = .joinedFailedAttempt
                 startAgain(transfer)

@@ -23,9 +23,11 @@ struct PendingContent {
 
     private(set) var state: State
     /// Whether a part was taken and is no longer buffered. The content can then not be sent again.
-    private(set) var hasBegun = false
+    var hasBegun: Bool { takenBytes > 0 && !isKept }
     private var bytes: [UInt8] = []
     private var takenCount = 0
+    /// Whether taken content remains buffered. This applies to content that was complete at once, until a response begins.
+    private var isKept = false
     /// Number of bytes that the connection has taken.
     private(set) var takenBytes = 0
     /// Whether the flow is paused until it is notified.
@@ -50,10 +52,10 @@ struct PendingContent {
         return endAwaiting()
     }
 
-    /// Sets the whole content, instead of `append` and `close`. The array is held and not copied.
+    /// Sets the whole content, instead of `append` and `close`. The array is held and not copied, and the content can be sent again.
     /// - Returns: whether the connection must be notified.
     mutating func appendWhole(_ whole: [UInt8]) -> Bool {
-        bytes = whole
+        (bytes, isKept) = (whole, true)
         return close()
     }
 
@@ -121,14 +123,30 @@ struct PendingContent {
         noteTaken(buffer.count)
     }
 
+    /// Makes content that is still buffered available again. Must be called before the request is sent again.
+    mutating func rewind() {
+        guard isKept, takenBytes > 0 else { return }
+        (takenCount, takenBytes, state) = (0, 0, .closed)
+    }
+
+    /// Keeps taken content no longer. Must be called when a response begins, because the request is not sent again then.
+    mutating func releaseTaken() {
+        guard isKept else { return }
+        isKept = false
+        if state == .taken { (bytes, takenCount) = ([], 0) }
+    }
+
     /// Records that an empty end was offered.
     mutating func noteEnd() { state = .taken }
 
     private mutating func noteTaken(_ count: Int) {
         takenCount += count
         takenBytes += count
-        hasBegun = true
         guard takenCount == bytes.count else { return }
+        if isKept {
+            state = .taken
+            return
+        }
         // The buffer is not reused if no more content follows, or if it is large.
         if state == .closed || takenCount > Self.highWaterBytes { bytes = [] } else { bytes.removeAll(keepingCapacity: true) }
         takenCount = 0

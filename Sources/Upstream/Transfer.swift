@@ -64,7 +64,10 @@ public final class Transfer {
     /// The newest connection (`HTTP2OriginConnection.number`) when the connection that carried this transfer was found dead; nil if none
     /// was.
     var newestWhenFoundDead: Int?
-    /// Whether the transfer, or its response, may break the HTTP/2 rules. It then uses a connection without other exchanges.
+    /// Addresses of the upstream's name on which this transfer has failed: the TLS handshake, or a new connection without a response. Further
+    /// attempts use other ones.
+    private(set) var failedAddresses: [NamedAddress] = []
+    /// Whether the transfer, or its response, may end an HTTP/2 connection. It then uses a connection without other exchanges.
     var isSeparated = false
     /// Whether it must use HTTP/1.1, because it was alone on an HTTP/2 connection that it broke.
     var needsHTTP1 = false
@@ -205,6 +208,21 @@ public final class Transfer {
 
     func note(_ event: TransferProgress.Event) { _ = progress.handle(event, at: client.coarseNow) }
 
+    /// Excludes an address from further attempts.
+    /// - Returns: false if it was excluded before.
+    @discardableResult
+    func exclude(_ address: NamedAddress?) -> Bool {
+        guard let address, !failedAddresses.contains(address) else { return false }
+        failedAddresses.append(address)
+        return true
+    }
+
+    /// Called before the request waits for another connection. If it was sent, content that is still buffered is sent again.
+    func queueAgain() {
+        note(.queuedAgain)
+        content.rewind()
+    }
+
     /// Called when a connection is available and the request is sent.
     /// - Parameter connection: times of the connection's phases; other times are ignored.
     func beginRequest(_ connection: TransferTimes) {
@@ -252,6 +270,7 @@ public final class Transfer {
     func noteHeadLines() {
         if times.firstByte < 0 { times.firstByte = elapsed }
         note(.headLinesCame)
+        content.releaseTaken()
     }
 
     func take(informational head: ResponseHead) {

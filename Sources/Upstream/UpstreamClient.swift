@@ -38,6 +38,9 @@ public final class UpstreamClient {
     public var onAddressChange: ((Int, UpstreamError?) -> Void)?
     /// Called on the loop with true when the look-up of a name starts to fail, and with false when it succeeds again.
     public var onNameChange: ((String, Bool) -> Void)?
+    /// Called on the loop when a TLS file has changed, with whether the files can be used. Otherwise the former ones remain in use, and this
+    /// is called for each further connection.
+    public var onTLSFilesChange: ((UpstreamSettings, Bool) -> Void)?
     /// Returns whether an unreachable address may be tried without a client's request.
     public var mayCheck: () -> Bool = { true }
     /// Called with each request's target. Returns the fault to inject; nil for none.
@@ -85,21 +88,22 @@ public final class UpstreamClient {
         loop.assertOnLoop()
         guard !isClosed else { return nil }
         coarseNow = max(coarseNow, loop.batchMilliseconds)
-        let isSeparated = separatedRequests.isEmpty ? false : isSeparated(request)
-        if isSeparated {
+        let separation = separatedRequests.isActive(at: coarseNow) ? separation(of: request) : nil
+        if separation == .proof {
             request.shares.append(ConnectionShare(.separatedRequests, .connections(settings.maximumConnections / Self.apartShare)))
         }
         if let fault = chooseFault?(request.target) { return start(request, receiver, under: fault) }
         let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
-        transfer.isSeparated = isSeparated
+        transfer.isSeparated = separation != nil
         return run(transfer) ? transfer : nil
     }
 
-    /// Divisor of the connection limit. The quotient is the maximum number of connections for separated requests.
+    /// Divisor of the connection limit. The quotient is the maximum number of connections for requests that are proven to break the HTTP/2
+    /// rules.
     private static let apartShare = 8
 
-    private func isSeparated(_ request: borrowing UpstreamRequest) -> Bool {
-        settings.http2 != .off && separatedRequests.holds(path: request.pathNumber, client: request.client, at: coarseNow)
+    private func separation(of request: borrowing UpstreamRequest) -> SeparatedRequests.Evidence? {
+        settings.http2 == .off ? nil : separatedRequests.evidence(path: request.pathNumber, client: request.client, at: coarseNow)
     }
 
     private func start(_ request: consuming UpstreamRequest, _ receiver: any TransferReceiver, under fault: InjectedFault) -> Transfer? {

@@ -286,12 +286,16 @@ enum SettingsCheck {
             let given = upstream.clientKey == nil ? "upstream.client_certificate" : "upstream.client_key"
             reader.add(about: given, "upstream.client_certificate and upstream.client_key must both be set")
         }
+        let mistakes = reader.mistakes.count
         for (name, file) in [
             ("upstream.ca_file", upstream.caFile), ("upstream.client_certificate", upstream.clientCertificate),
             ("upstream.client_key", upstream.clientKey),
             ("admin.token_file", settings.admin.tokenFile.isEmpty ? nil : settings.admin.tokenFile),
         ] {
             if let file, let reason = SystemError.whyUnreadable(file) { reader.add(about: name, "\(name): \(reason)") }
+        }
+        if reader.mistakes.count == mistakes {
+            for (name, reason) in upstream.unusableTLSFiles { reader.add(about: name, "\(name): \(reason)") }
         }
         if !settings.admin.tokenFile.isEmpty, let text = FileContent.read(settings.admin.tokenFile), AdminToken.parse(text) == nil {
             reader.add(

@@ -365,7 +365,7 @@ struct HTTP2Tests {
         defer { asking.end() }
         #expect(asking.ask("GET", "/a").end() == .success(true))
         asking.time.advance(by: .seconds(2))
-        let hanging = asking.ask("GET", "/hang")
+        let hanging = asking.ask("POST", "/hang")
         #expect(origin.waitForRequests(2))
         asking.time.advance(by: .seconds(6))
         while asking.hasOpenHTTP2Connection {}

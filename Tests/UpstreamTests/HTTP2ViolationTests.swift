@@ -138,13 +138,13 @@ struct HTTP2ViolationTests {
         kept.note(path: 1, client: 7, at: 0)
         kept.note(path: 1, client: 7, at: 1)
         kept.note(path: 2, client: 7, at: 2)
-        #expect(kept.holds(path: 1, client: nil, at: 3) && kept.holds(path: 2, client: 9, at: 3))
-        #expect(!kept.holds(path: 3, client: 7, at: 3))
+        let isProven = { (path: UInt64, client: UInt64?, now: Int64) in kept.evidence(path: path, client: client, at: now) == .proof }
+        #expect(isProven(1, nil, 3) && isProven(2, 9, 3) && !isProven(3, 7, 3))
         kept.note(path: 3, client: 7, at: 4)
-        #expect(kept.holds(path: 4, client: 7, at: 5) && !kept.holds(path: 4, client: 8, at: 5))
-        #expect(kept.holds(path: 3, client: nil, at: 600_003) && !kept.holds(path: 1, client: nil, at: 600_003))
-        #expect(!kept.holds(path: 3, client: 7, at: 600_004))
+        #expect(isProven(4, 7, 5) && !isProven(4, 8, 5))
+        #expect(isProven(3, nil, 600_003) && !isProven(1, nil, 600_003) && kept.isActive(at: 600_003))
+        #expect(!isProven(3, 7, 600_004) && !kept.isActive(at: 600_004))
         for path in UInt64(10)..<80 { kept.note(path: path, client: nil, at: 700_000) }
-        #expect(!kept.holds(path: 10, client: nil, at: 700_000) && kept.holds(path: 79, client: nil, at: 700_000))
+        #expect(!isProven(10, nil, 700_000) && isProven(79, nil, 700_000))
     }
 }

@@ -101,4 +101,32 @@ struct PendingContentTests {
         _ = empty.take(upTo: 1, inChunks: true, into: &output)
         #expect(!empty.hasBegun)
     }
+
+    @Test("complete content can be taken again until a response begins", arguments: [1, 3], [false, true])
+    func rewound(taken: Int, inChunks: Bool) {
+        var content = PendingContent(isEmpty: false)
+        _ = content.appendWhole(bytes(40_000))
+        var (first, second): ([UInt8], [UInt8]) = ([], [])
+        for _ in 0..<taken { _ = content.take(upTo: 16_384, inChunks: inChunks, into: &first) }
+        #expect(!content.hasBegun && content.state == (taken == 3 ? .taken : .closed))
+        content.rewind()
+        #expect(content.state == .closed && content.takenBytes == 0)
+        while content.take(upTo: 16_384, inChunks: inChunks, into: &second) != .end {}
+        #expect(second.starts(with: first) && second.count >= 40_000)
+        content.releaseTaken()
+        content.rewind()
+        #expect(content.hasBegun && content.state == .taken)
+    }
+
+    @Test("content that is released while it is taken is taken to its end")
+    func releasedEarly() {
+        var content = PendingContent(isEmpty: false)
+        _ = content.appendWhole(bytes(40_000))
+        var output: [UInt8] = []
+        _ = content.take(upTo: 16_384, inChunks: false, into: &output)
+        content.releaseTaken()
+        #expect(content.hasBegun)
+        while content.take(upTo: 16_384, inChunks: false, into: &output) != .end {}
+        #expect(output == bytes(40_000))
+    }
 }

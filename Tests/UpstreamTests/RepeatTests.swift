@@ -134,6 +134,20 @@ struct RepeatTests {
         #expect(origin.requests.count == 2)
     }
 
+    @Test("a safe request whose content is buffered is retried with it, and a write is not", arguments: Way.allCases)
+    func bufferedContent(way: Way) {
+        let origin = way.origin { $0.target == "/warm" ? [.json("1")] : [.close] }
+        let asking = Asking(origin, way)
+        defer { asking.end() }
+        #expect(ask(asking, "GET", "/warm", .none) == .success(true))
+        for (method, count) in [("QUERY", 2), ("POST", 1)] {
+            let recorder = asking.ask(method, "/\(method)", content: .length(3)) { $0?.write(whole: Array("abc".utf8)) }
+            #expect(recorder.end() == .failure(.connectionTerminated))
+            let sent = origin.requests.filter { $0.method == method }
+            #expect(sent.count == count && sent.allSatisfy { $0.content == Array("abc".utf8) })
+        }
+    }
+
     @Test("without a retry budget, a request that failed on a new connection is not retried")
     func budget() {
         let origin = ScriptedOrigin { _ in [.close] }

@@ -123,7 +123,12 @@ struct TLSTests {
         try TestTools.copy(SharedCertificates.authority, to: file)
         #expect(asking.ask("GET", "/a").end() == .success(true))
         try TestTools.write("no certificate", to: file)
+        let reports = Mutex<[Bool]>([])
+        asking.onLoop { $0.onTLSFilesChange = { _, areUsable in reports.withLock { $0.append(areUsable) } } }
         #expect(asking.ask("GET", "/b").end() == .success(true))
+        try TestTools.copy(SharedCertificates.authority, to: file)
+        #expect(asking.ask("GET", "/b").end() == .success(true))
+        #expect(reports.withLock { $0 } == [false, true])
     }
 
     @Test(

@@ -38,6 +38,8 @@ public final class UpstreamHealth: Sendable {
         var downAddresses: [Int: DownAddress] = [:]
         /// Names that could not be resolved at the last attempt. Each was logged once.
         var failedNames: Set<String> = []
+        /// Whether changed TLS files of the upstream cannot be used.
+        var hasUnusableTLSFiles = false
     }
 
     public init(api: String = "", routes: [String], settings: FailureSettings, logger: Logger) {
@@ -295,6 +297,19 @@ public final class UpstreamHealth: Sendable {
             logger.warning("\(subject) cannot be resolved: its last known addresses remain in use")
         } else {
             logger.notice("\(subject) can be resolved again")
+        }
+    }
+
+    /// Records whether changed TLS files can be used. All shards report it; a change is logged once.
+    public func noteTLSFiles(of settings: UpstreamSettings, areUsable: Bool) {
+        let isChange = state.withLock { state in
+            defer { state.hasUnusableTLSFiles = !areUsable }
+            return state.hasUnusableTLSFiles == areUsable
+        }
+        guard isChange else { return }
+        guard !areUsable else { return logger.notice("the TLS files of the upstream\(api.isEmpty ? "" : " of \(api)") can be used again") }
+        for (setting, reason) in settings.unusableTLSFiles {
+            logger.warning("\(setting)\(api.isEmpty ? "" : " of \(api)"): \(reason); the former files remain in use")
         }
     }
 
