@@ -57,8 +57,6 @@ public struct Crowds<Note: Sendable>: Sendable {
         var user: UInt64 = 0
         var time: Int64 = .min / 2
 
-        var clients: [Client] { user == 0 ? [.address(witness)] : [.address(witness), .user(user)] }
-
         func isOf(_ client: Client) -> Bool { client == .address(witness) || client == .user(user) }
 
         func isBesides(_ client: Client?, since start: Int64) -> Bool { time > start && client.map { !isOf($0) } ?? true }
@@ -246,9 +244,9 @@ public struct Crowds<Note: Sendable>: Sendable {
             guard members.count >= Self.leastRedirects else { return [] }
         } else {
             guard members.count >= Self.leastTargets, isShare(members.count, of: Self.share, now) else { return [] }
-            if !mostFrequent(in: members, now).allSatisfy({ othersAgree(besides: $0, members, now) }) {
-                only = sighting.clients.first { isAlone($0, now) }
-                guard only != nil else { return [] }
+            if let client = mostFrequent(in: members, now).first(where: { !othersAgree(besides: $0, members, now) }) {
+                guard sighting.isOf(client), isAlone(client, now) else { return [] }
+                only = client
             }
         }
         if open.count >= Self.crowdLimit, let oldest = open.min(by: { $0.value.time < $1.value.time })?.key { open[oldest] = nil }
@@ -272,7 +270,7 @@ public struct Crowds<Note: Sendable>: Sendable {
         return others >= Self.leastTargets || others * 2 > since
     }
 
-    /// Returns the two addresses and the two users that saw most of these targets.
+    /// Returns the two addresses and the two users that saw most of these targets, the addresses first.
     private func mostFrequent(in members: [Int], _ now: Int64) -> [Client] {
         var addresses: [Client: Int] = [:]
         var users: [Client: Int] = [:]

@@ -26,10 +26,10 @@ public struct StoredKey: Sendable {
         /// Names and values in order; the value is nil if the request did not have the field.
         public let selecting: [(name: String, value: String?)]
 
-        /// In place of a field's name in the key of what a marker replaced. No field has such a name.
-        public static let former = ":former"
-        /// Whether this is what the marker replaced.
-        public var isFormer: Bool { selecting.first?.name == Self.former }
+        /// In place of a field's name in the key of an item that the marker supersedes. No field has such a name.
+        public static let superseded = ":superseded"
+        /// Whether the marker supersedes this item.
+        public var isSuperseded: Bool { selecting.first?.name == Self.superseded }
     }
 
     /// nil if the bytes are not the key of a response or a marker.

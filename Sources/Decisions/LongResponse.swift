@@ -9,7 +9,7 @@ extension CollectedFor {
     /// response instead, a 304, or content without a coding that the client does not accept.
     /// - Parameters:
     ///   - mayRescue: whether the request's stored response may be served instead.
-    ///   - hasSharedRescue: whether a response stored without credentials may be served instead. Called only if needed.
+    ///   - hasSharedRescue: whether another stored response may be served instead: one without credentials, or a superseded one. Called only if needed.
     public func isForwarded(_ response: ResponseHead, to request: RequestHead, mayRescue: Bool, _ hasSharedRescue: () -> Bool) -> Bool {
         guard self == .store, !mayRescue, !request.contains(.ifNoneMatch), !request.contains(.ifModifiedSince),
             let coding = ContentCoding(response.fields), coding == .identity || AcceptedCoding.accepts(coding, in: request.fields)

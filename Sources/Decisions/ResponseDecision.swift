@@ -105,7 +105,7 @@ public struct ResponseFacts: ~Copyable {
     /// - Parameters:
     ///   - response: head without hop-by-hop fields.
     ///   - stored: head of the stored response; empty if there is none.
-    ///   - hasSharedRescue: whether a stored response without credentials may be served. Called only if the request has no stored response and
+    ///   - hasSharedRescue: whether a stored response without credentials, or a superseded one, may be served. Called only if the request has none and
     ///     the upstream reports trouble; other faults may concern this user only.
     ///   - seen: answers a question about an unexpected response. Called only if needed.
     public func judge(
@@ -141,7 +141,9 @@ public struct ResponseFacts: ~Copyable {
     ) -> UpstreamFault? {
         if request.method == .options { return LastGood.faultOfPreflight(response) }
         // For a range request, only trouble of the upstream justifies serving the range from the stored response.
-        if request.fields.contains(.range) { return LastGood.isTrouble(status) ? .serverError : nil }
+        if request.fields.contains(.range) {
+            return LastGood.isTrouble(status) && !(status == 429 && seen(.afterRefusal)) ? .serverError : nil
+        }
         let copy = LastGood.Copy(copy, head: stored, beside: response)
         if let fault = LastGood.faultOfHead(response, beside: copy, to: request, strictness: strictness) {
             // A client can provoke a rate limit, and would get data to which it has no right any more.

@@ -129,6 +129,12 @@ public final class RequestKeyMaker {
         return (own.isEmpty ? partition(parts) : own).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 
+    /// Returns a number for the credentials themselves, whatever user they belong to; 0 without credentials.
+    func credentialsNumber(of head: RequestHead) -> UInt64 {
+        let parts = credentials(of: head.fields)
+        return parts.isEmpty ? 0 : partition(parts).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+    }
+
     /// Returns the number of `user(of:)` for a request that was looked up.
     /// - Parameters:
     ///   - key: the request's own key.
@@ -167,7 +173,8 @@ public final class RequestKeyMaker {
         return one[start..<end].elementsEqual(other[start..<min(end, other.count)])
     }
 
-    private func user(inKey key: [UInt8]) -> UInt64 {
+    /// Returns a number for the partition of a key; 0 if it has none.
+    func user(inKey key: [UInt8]) -> UInt64 {
         let offset = partitionOffset
         guard offset + 8 <= key.count else { return 0 }
         return key.withUnsafeBytes { bytes in

@@ -26,7 +26,9 @@ extension ResponseCache {
         if gone == nil, surprise == .notFound || surprise == .forbidden { return false }
         guard request.keys.unknownFields?.isOtherSpelling != true else { return false }
         let isEvidence = RequestLikeness.isNegotiated(found.metadata, by: request.head.fields)
-        let (isReplaced, notes) = state.surprises.odd(surprise, found.key, by: witness, isEvidence: isEvidence, now: time.monotonic)
+        let user = userOwning(found, request.keys)
+        let (isReplaced, notes) = state.surprises.odd(
+            surprise, found.key, by: witness, of: user, isEvidence: isEvidence, now: time.monotonic)
         for note in notes { gone?.lift(note) }
         if isReplaced, surprise == .notFound { gone?.count(.disbelieved) }
         return isReplaced
@@ -39,19 +41,28 @@ extension ResponseCache {
 
     /// Records that the resource of this stored response exists at the upstream. Removes a record that it is gone.
     public func notePresent(
-        _ found: FoundResponse, _ response: ResponseHead, _ recency: Recency, for head: RequestHead, by witness: UInt64, at time: CacheTime
+        _ found: FoundResponse, _ response: ResponseHead, _ recency: Recency, for head: RequestHead, at keys: TargetKeys,
+        by witness: UInt64, at time: CacheTime
     ) {
         let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
         let accept = LastGood.isOfOtherType(response, than: copy) ? nil : Self.accepted(by: head.fields)
-        state.surprises.found(found.key, accept: accept, by: witness, now: time.monotonic)
+        state.surprises.found(found.key, accept: accept, by: witness, of: userOwning(found, keys), now: time.monotonic)
+        state.surprises.noteAccepted(found.key, keyMaker.credentialsNumber(of: head))
         gone?.lift(found.key, by: recency)
     }
 
-    /// Records that the upstream refused the credentials (401) to which this stored response belongs, until their next good response.
-    public func noteRefused(_ found: FoundResponse) { state.surprises.noteRefused(found.key) }
+    /// Records that the upstream refused a request's credentials (401), if this stored response belongs to their user.
+    public func noteRefused(_ head: RequestHead, beside found: FoundResponse, at keys: TargetKeys) {
+        if userOwning(found, keys) != 0 { state.surprises.noteRefused(found.key, keyMaker.credentialsNumber(of: head)) }
+    }
 
-    /// Whether the upstream has refused these credentials since their last good response.
-    public func hasRefused(_ found: FoundResponse) -> Bool { state.surprises.hasRefused(found.key) }
+    /// Whether the upstream has refused a request's credentials since the last good response to the refused request.
+    public func hasRefused(_ head: RequestHead) -> Bool { state.surprises.hasRefused(keyMaker.credentialsNumber(of: head)) }
+
+    /// Returns a number for the user to whom a stored response belongs; 0 if it belongs to several.
+    private func userOwning(_ found: FoundResponse, _ keys: TargetKeys) -> UInt64 {
+        keys.isPartitioned && !keys.isCommon(found.key) ? keyMaker.user(inKey: keys.own) : 0
+    }
 
     private static func accepted(by request: Fields) -> UInt64 {
         let accept = request.combined(.accept) ?? []

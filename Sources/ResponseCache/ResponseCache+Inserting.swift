@@ -352,8 +352,7 @@ extension ResponseCache {
             }
             guard !isOutdated, isInTheWay != true else { return .outdated }
             let generation = recency.order.number
-            keepForNoOrigin(seen.item, at: key, generation, named: new.names)
-            keepFormer(seen.item, at: key, generation)
+            if !keepForNoOrigin(seen.item, at: key, generation, named: new.names) { keepSuperseded(seen.item, at: key, generation) }
             let inserted = insert(generation)
             guard inserted == .stored else { return inserted }
             if let marked = mark(generation, seen, recency, replaced: latest, best: worth) { return marked }

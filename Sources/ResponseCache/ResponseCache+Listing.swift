@@ -87,10 +87,10 @@ extension ResponseCache {
         }
     }
 
-    /// Returns whether a variant belongs to its marker's generation. What a marker replaced is found only while the upstream fails.
+    /// Returns whether a variant belongs to its marker's generation. Superseded items are found only while the upstream fails.
     private func isLed(to key: StoredKey, _ bytes: [UInt8]) -> Bool {
         guard let variant = key.variant else { return true }
-        guard !variant.isFormer else { return false }
+        guard !variant.isSuperseded else { return false }
         let base = Array(bytes[..<key.markerCount])
         guard let marker = store.see(base.span).item, StoredMetadata.kind(of: marker.metadata.span) == .varyMarker else { return false }
         return StoredMetadata.number(in: marker.metadata.span) == variant.generation

@@ -26,13 +26,15 @@ extension ResponseCache {
     /// Keeps a stored response, before a marker for variants by Origin replaces it, as the variant for requests without Origin. It is
     /// reachable only through that marker, and is lost if a purge happens meanwhile.
     /// - Parameter generation: generation of the variants.
-    func keepForNoOrigin(_ stored: StoredItem?, at key: [UInt8], _ generation: UInt64, named names: [[UInt8]]) {
+    /// - Returns: whether the response was kept.
+    func keepForNoOrigin(_ stored: StoredItem?, at key: [UInt8], _ generation: UInt64, named names: [[UInt8]]) -> Bool {
         guard names == Self.byOrigin, let stored, StoredMetadata.kind(of: stored.metadata.span) == .response,
             let metadata = StoredMetadata(stored.metadata.span), metadata.flags.contains(.boundToOrigin), !metadata.isNegative,
             StoredHead.parse(stored.head.span)?.fields.contains(.accessControlAllowOrigin) == false
-        else { return }
+        else { return false }
         var variant = key
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: selecting(names.map { $0[...] }, in: Fields()))
         keep(stored, under: variant, Reuse.mayRescue(metadata, strictness: strictness) ? .mayRescue : .whenUsed)
+        return true
     }
 }

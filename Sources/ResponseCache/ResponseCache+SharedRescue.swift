@@ -55,6 +55,11 @@ extension ResponseCache {
         return FoundSharedRescue(found: found, age: age, ttl: ttl, permission: former.permission)
     }
 
+    /// Whether a stored response may be served to a request because the upstream fails.
+    public func mayRescue(_ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, now: Timestamp) -> Bool {
+        if case .allowed = rescue(found, head, directives, now: now) { true } else { false }
+    }
+
     private func rescue(_ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, now: Timestamp) -> RescueDecision {
         Reuse.rescue(found.metadata, directives, strictness: strictness, staleFor: policy(for: head).settings.freshness.staleFor, now: now)
     }

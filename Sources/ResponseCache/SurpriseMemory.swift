@@ -13,11 +13,11 @@ public final class SurpriseMemory: Sendable {
         var crowds: Crowds<StoredItemID>
         var forms: OtherForms
         var writes: RecentWrites
-        /// Partitions whose credentials the upstream has refused since their last good response.
-        var refused: Set<UInt64> = []
+        /// Credentials that the upstream has refused, with the target that it refused last.
+        var refused: [UInt64: UInt64] = [:]
     }
 
-    /// Maximum number of partitions in `refused`. Only credentials with a stored response are recorded.
+    /// Maximum number of `refused`. Only credentials with a stored response are recorded.
     private static let refusedLimit = 4_096
 
     /// - Parameter window: milliseconds (`failure.window`).
@@ -28,13 +28,14 @@ public final class SurpriseMemory: Sendable {
     /// Records an unexpected response.
     /// - Parameters:
     ///   - key: key of the stored response.
+    ///   - user: number for the user to whom the stored response belongs; 0 if it belongs to several.
     ///   - isEvidence: whether the request is like the one that fetched the stored response.
     ///   - now: milliseconds of the monotonic clock.
     /// - Returns: whether the stored response is served instead, and the 404 records of the targets in a crowd that opens now.
     func odd(
-        _ surprise: Surprise, _ key: [UInt8], by witness: UInt64, isEvidence: Bool, now: Int64
+        _ surprise: Surprise, _ key: [UInt8], by witness: UInt64, of user: UInt64, isEvidence: Bool, now: Int64
     ) -> (isReplaced: Bool, notes: [StoredItemID]) {
-        let (number, user) = (Self.number(key), Self.user(key))
+        let number = Self.number(key)
         return state.withLock { $0.crowds.odd(surprise, number, by: witness, of: user, isEvidence: isEvidence, now: now) }
     }
 
@@ -57,31 +58,39 @@ public final class SurpriseMemory: Sendable {
 
     /// Records a good response for a target with a stored response.
     /// - Parameter accept: hash of the request's Accept field; nil for a response of another type than the stored one.
-    func found(_ key: [UInt8], accept: UInt64?, by witness: UInt64, now: Int64) {
-        let (number, user) = (Self.number(key), Self.user(key))
+    func found(_ key: [UInt8], accept: UInt64?, by witness: UInt64, of user: UInt64, now: Int64) {
+        let number = Self.number(key)
         state.withLock { state in
             state.crowds.found(number, by: witness, of: user, now: now)
-            state.refused.remove(user)
             if let accept { state.forms.found(number, accept: accept, now: now) }
         }
     }
 
     // MARK: Refused credentials
 
-    /// Records that the upstream refused the credentials of a stored response.
-    func noteRefused(_ key: [UInt8]) {
-        let user = Self.user(key)
-        guard user != 0 else { return }
+    /// Records that the upstream refused these credentials for a target with a stored response.
+    func noteRefused(_ key: [UInt8], _ credentials: UInt64) {
+        let number = Self.number(key)
         state.withLock { state in
-            if state.refused.count >= Self.refusedLimit { state.refused.removeFirst() }
-            state.refused.insert(user)
+            if state.refused.count >= Self.refusedLimit, let other = state.refused.keys.first { state.refused[other] = nil }
+            state.refused[credentials] = number
         }
     }
 
-    func hasRefused(_ key: [UInt8]) -> Bool {
-        let user = Self.user(key)
-        return user != 0 && state.withLock { $0.refused.contains(user) }
+    /// Records a good response. Another target may not depend on credentials, so only the refused one shows that they are accepted again.
+    func noteAccepted(_ key: [UInt8], _ credentials: @autoclosure () -> UInt64) {
+        guard hasRefusedAny else { return }
+        let (number, credentials) = (Self.number(key), credentials())
+        state.withLock { if $0.refused[credentials] == number { $0.refused[credentials] = nil } }
     }
+
+    func hasRefused(_ credentials: @autoclosure () -> UInt64) -> Bool {
+        guard hasRefusedAny else { return false }
+        let credentials = credentials()
+        return state.withLock { $0.refused[credentials] != nil }
+    }
+
+    private var hasRefusedAny: Bool { state.withLock { !$0.refused.isEmpty } }
 
     // MARK: Writes
 
@@ -89,12 +98,6 @@ public final class SurpriseMemory: Sendable {
     public func noteWrite(_ writer: UInt64, now: Int64) { state.withLock { $0.writes.note(writer, now: now) } }
 
     public func hasWritten(_ writer: UInt64, now: Int64) -> Bool { state.withLock { $0.writes.contains(writer, now: now) } }
-
-    /// Number for the partition of a key; 0 if it has none.
-    private static func user(_ key: [UInt8]) -> UInt64 {
-        guard let partition = StoredKey.partition(of: key), !partition.isEmpty else { return 0 }
-        return max(1, ContentHash.number(of: partition.span))
-    }
 
     private static func number(_ key: [UInt8]) -> UInt64 { max(1, ContentHash.number(of: key.span)) }
 }

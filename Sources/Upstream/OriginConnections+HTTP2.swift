@@ -72,9 +72,10 @@ extension OriginConnections {
     private func serveSeparately(_ transfer: Transfer) {
         let goesOverHTTP1 = settings.http2 == .auto && (transfer.needsHTTP1 || offer.isHTTP1Known)
         transfer.needsHTTP1 = goesOverHTTP1
-        if !goesOverHTTP1, !transfer.needsNewConnection, let own = multiplexed.first(where: { $0.isApart && $0.isUnused && $0.hasCapacity })
-        {
-            return own.begin(transfer)
+        if !transfer.needsNewConnection {
+            if goesOverHTTP1, let idle = takeIdle(isForWrite: !transfer.request.isRepeatable) { return idle.choose(for: transfer) }
+            let own = multiplexed.first { $0.isApart && $0.isUnused && $0.hasCapacity && isAlive($0, for: transfer) }
+            if !goesOverHTTP1, let own { return own.begin(transfer) }
         }
         guard makeSpace() else { return failForCapacity(transfer) }
         makeConnection(for: transfer)
@@ -125,12 +126,17 @@ extension OriginConnections {
     }
 
     private func isFitting(_ connection: HTTP2OriginConnection, for transfer: Transfer) -> Bool {
-        guard connection.mayCarry(transfer), !connection.isApart, !connection.isSilent(at: client.coarseNow) else { return false }
+        guard connection.mayCarry(transfer), !connection.isApart, isAlive(connection, for: transfer) else { return false }
         // After finding a dead connection, the request uses a newer one that has had no response yet. Older or used connections may be
         // dead too.
         if let dead = transfer.newestWhenFoundDead, connection.wasUsed || connection.number <= dead { return false }
-        let isForWrite = !transfer.request.isRepeatable
-        return !isForWrite || client.coarseNow - connection.heardAt <= settings.idleForWrites.wholeMilliseconds
+        return true
+    }
+
+    /// Whether the upstream was heard so recently that it will not have ended the connection.
+    private func isAlive(_ connection: HTTP2OriginConnection, for transfer: Transfer) -> Bool {
+        guard !connection.isSilent(at: client.coarseNow) else { return false }
+        return transfer.request.isRepeatable || client.coarseNow - connection.heardAt <= settings.idleForWrites.wholeMilliseconds
     }
 
     /// Closes connections that were idle for too long or have ended.

@@ -244,7 +244,7 @@ final class OriginConnections {
     /// no bytes have arrived (RFC 9112 §9.2).
     /// - Parameter isForWrite: whether the request must not be sent again if the connection turns out to be dead. It then gets a
     ///   connection that was used so recently that the upstream will not have closed it; older ones are left for other requests.
-    private func takeIdle(isForWrite: Bool) -> OriginConnection? {
+    func takeIdle(isForWrite: Bool) -> OriginConnection? {
         let now = now
         while let connection = idle.last {
             let unused = now - connection.idleSince

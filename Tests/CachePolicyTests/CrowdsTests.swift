@@ -67,6 +67,10 @@ struct CrowdsTests {
         #expect(areReplaced(1..<11, of: 1, at: 1) && areReplaced(1..<2, of: 1, at: 2))
         crowds.found(100, by: 8, of: 2, now: 3)
         #expect(!areReplaced(1..<2, of: 1, at: 4))
+        // Clients that share a key are not one client.
+        crowds = Crowds<Int>(window: window)
+        for target in 100..<120 as Range<UInt64> { crowds.found(target, by: 8, of: 1, now: 1) }
+        for target in 1..<20 as Range<UInt64> { #expect(!crowds.odd(.notFound, target, by: 7, of: 1, now: 2).isReplaced) }
     }
 
     @Test("an expected response of one of its targets ends a crowd, and ten new targets open another")

@@ -41,9 +41,13 @@ struct ChangingVaryTests {
     /// Clients send requests in a random order, then the upstream fails.
     private struct Walk {
         let play: ProxyPlay
+        let fails: Bool
         var served: Set<String> = []
 
-        init() throws { play = try ProxyPlay(ChangingVaryTests.origin()) }
+        init(_ random: inout SeededGenerator) throws {
+            play = try ProxyPlay(ChangingVaryTests.origin())
+            fails = random.isTrue()
+        }
 
         mutating func step(_ random: inout SeededGenerator) throws {
             let kind = random.pick(ChangingVaryTests.kinds)
@@ -53,7 +57,7 @@ struct ChangingVaryTests {
         }
 
         func end() throws {
-            play.origin.down()
+            if fails { play.origin.react { _ in [.json("{}", status: "503 Unavailable")] } } else { play.origin.down() }
             for kind in ChangingVaryTests.kinds where served.contains(kind.name) {
                 let response = try play.get("/a", kind.fields)
                 // The response must match the request by its own Vary (RFC 9111 §4.1).
@@ -65,8 +69,8 @@ struct ChangingVaryTests {
 
     @Test("every client that had a good response gets one when the upstream fails")
     func walk() throws {
-        RandomSchedules.run(12, steps: 8) { _ in
-            try Walk()
+        RandomSchedules.run(12, steps: 8) {
+            try Walk(&$0)
         } step: {
             try $0.step(&$1)
         } end: { walk in

@@ -292,7 +292,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     private func storedNow(for ending: Ending, _ cache: ResponseCache) throws(NotInMemory) -> StoredNow<FoundResponse> {
         var stored = StoredNow<FoundResponse>()
-        if let found = request.found, ending.mayBeProvoked, cache.hasRefused(found) { return stored }
+        if ending.mayBeProvoked, cache.hasRefused(head) { return stored }
         stored.found = request.found.map { ($0, $0.metadata) }
         guard request.mode != .record else { return stored }
         if ending.isFailure, let basis = request.basis, cache.state.holds(basis, now: context.loop.now) {
@@ -312,7 +312,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             stored.found = nil
         }
         if stored.latest == nil, let keys = request.lookedUp?.keys {
-            stored.current = try cache.findFormer(head, at: keys).map { ($0, $0.metadata) }
+            stored.current = try cache.findSuperseded(head, at: keys).map { ($0, $0.metadata) }
         }
         if let latest = stored.latest {
             stored.gone = try cache.gone(beside: latest.response).map { ($0, $0.metadata) }

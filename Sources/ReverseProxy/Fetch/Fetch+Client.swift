@@ -114,7 +114,7 @@ extension Fetch {
     /// Forwards the response from now on, unless it must be held.
     func startForwarding() {
         guard case .collecting(let purpose) = machine.state, let response, let receiver,
-            purpose.isForwarded(response, to: subject.head, mayRescue: subject.mayRescue, hasSharedRescue)
+            purpose.isForwarded(response, to: subject.head, mayRescue: subject.mayRescue, hasOtherRescue)
         else { return }
         guard receiver.streamBegan(response, length: response.contentLength, notStored: nil) else { return }
         forwarded = 0

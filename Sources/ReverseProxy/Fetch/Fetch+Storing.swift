@@ -102,23 +102,28 @@ extension Fetch {
         return mayHaveChanged && cache.state.hasUnwrittenMarks
     }
 
-    /// Whether the stored response without credentials may be served instead, if the request has no stored response of its partition.
-    func hasSharedRescue() -> Bool {
-        guard let target = subject.lookedUp, target.isPartitioned, let cache = context.cache else { return false }
+    /// Whether another stored response may be served if the request found none: a superseded one, or that without credentials.
+    func hasOtherRescue() -> Bool {
+        guard let target = subject.lookedUp, let cache = context.cache else { return false }
+        let (head, keys, now) = (subject.head, target.keys, context.loop.now)
         // The data was in memory when the request was looked up.
-        let result = try? cache.waiting { () throws(NotInMemory) in
-            try cache.sharedRescue(
-                for: subject.head, at: target.keys, subject.directives, context.rules.sharedRescueMode(subject.head),
-                now: context.loop.now)
+        let isThere = try? cache.waiting { () throws(NotInMemory) in
+            if let found = try cache.findSuperseded(head, at: keys), cache.mayRescue(found, head, subject.directives, now: now) {
+                return true
+            }
+            let mode = context.rules.sharedRescueMode(head)
+            guard target.isPartitioned, case .found = try cache.sharedRescue(for: head, at: keys, subject.directives, mode, now: now)
+            else { return false }
+            return true
         }
-        if case .found = result { return true }
-        return false
+        return isThere ?? false
     }
 
     // MARK: Unexpected responses and deleted resources
 
     /// Whether other responses, or the client's own requests, show that an unexpected response is intended.
     func hasSeen(_ unexpected: UnexpectedResponse) -> Bool {
+        if unexpected == .afterRefusal { return context.cache?.hasRefused(subject.head) ?? false }
         guard let found = subject.found, let storableExchange, let cache = context.cache else { return false }
         return switch unexpected {
         case .surprise(let surprise):
@@ -126,7 +131,7 @@ extension Fetch {
                 surprise, insteadOf: found, for: storableExchange, by: subject.scopes.client, at: context.loop.cacheTime)
         case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.loop.cacheTime)
         case .afterOwnWrite: context.coordination.hasJustWritten(subject)
-        case .afterRefusal: cache.hasRefused(found)
+        case .afterRefusal: false
         }
     }
 
@@ -149,7 +154,8 @@ extension Fetch {
 
     /// Records that the resource exists at the upstream. Removes an earlier record that it is gone.
     func notePresent(_ response: ResponseHead) {
-        guard let found = subject.found, let cache = context.cache else { return }
-        cache.notePresent(found, response, recency, for: subject.head, by: subject.scopes.client, at: context.loop.cacheTime)
+        guard let found = subject.found, let keys = subject.lookedUp?.keys, let cache = context.cache else { return }
+        cache.notePresent(
+            found, response, recency, for: subject.head, at: keys, by: subject.scopes.client, at: context.loop.cacheTime)
     }
 }

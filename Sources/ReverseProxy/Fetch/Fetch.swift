@@ -160,7 +160,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         identityWrite?.isRejected = head.status.rawValue / 100 == 4
         identityWrite = nil
         context.forgetIdentities(of: subject.head, after: head)
-        if head.status == 401, let found = subject.found { context.cache?.noteRefused(found) }
+        if head.status == 401, let found = subject.found, let keys = subject.lookedUp?.keys {
+            context.cache?.noteRefused(subject.head, beside: found, at: keys)
+        }
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
         status = head.status
@@ -275,7 +277,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             response.status == 101 || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: isStreamRoute)
         facts.upstream = context.rules.origin
         func judge(_ head: Span<UInt8>) -> ResponseDecision? {
-            facts.judge(response, beside: head, hasSharedRescue: hasSharedRescue, hasSeen)
+            facts.judge(response, beside: head, hasSharedRescue: hasOtherRescue, hasSeen)
         }
         let decision = if let found = subject.found { found.withHead(judge) } else { judge(Span()) }
         if let decision { return decision }
