@@ -45,7 +45,7 @@ public enum Surprise: Sendable, Hashable {
 /// target's crowd opens.
 public struct Crowds<Note: Sendable>: Sendable {
     /// A client by its address, or by its credentials.
-    private enum Client: Hashable, Sendable {
+    private enum Client: Equatable, Sendable {
         case address(UInt64)
         case user(UInt64)
     }
@@ -53,7 +53,7 @@ public struct Crowds<Note: Sendable>: Sendable {
     /// A request for a target, with the time.
     private struct Sighting: Sendable {
         var witness: UInt64 = 0
-        /// 0 if the request's credentials did not matter.
+        /// The user to whom the target's stored response belongs; 0 if it belongs to several.
         var user: UInt64 = 0
         var time: Int64 = .min / 2
 
@@ -136,7 +136,7 @@ public struct Crowds<Note: Sendable>: Sendable {
     /// - Parameters:
     ///   - target: hash of the target and its partition; never 0.
     ///   - witness: number for the client's address.
-    ///   - user: number for the partition of the stored response; 0 if it has none.
+    ///   - user: number for the user to whom the stored response belongs; 0 if it belongs to several.
     public mutating func found(_ target: UInt64, by witness: UInt64, of user: UInt64 = 0, now: Int64) {
         let sighting = Sighting(witness: witness, user: user, time: now)
         let index = index(of: target, now)
@@ -272,12 +272,16 @@ public struct Crowds<Note: Sendable>: Sendable {
 
     /// Returns the two addresses and the two users that saw most of these targets, the addresses first.
     private func mostFrequent(in members: [Int], _ now: Int64) -> [Client] {
-        var addresses: [Client: Int] = [:]
-        var users: [Client: Int] = [:]
+        var addresses: [UInt64: Int] = [:]
+        var users: [UInt64: Int] = [:]
         for sighting in members.flatMap({ [slots[$0].last, slots[$0].other] }) where sighting.time > now - window {
-            addresses[.address(sighting.witness), default: 0] += 1
-            if sighting.user != 0 { users[.user(sighting.user), default: 0] += 1 }
+            addresses[sighting.witness, default: 0] += 1
+            if sighting.user != 0 { users[sighting.user, default: 0] += 1 }
         }
-        return [addresses, users].flatMap { $0.sorted { $0.value > $1.value }.prefix(2).map(\.key) }
+        // Of equal counts, the higher number is first, so that a random schedule can be repeated.
+        func highest(_ counts: [UInt64: Int]) -> [UInt64] {
+            counts.sorted { ($0.value, $0.key) > ($1.value, $1.key) }.prefix(2).map(\.key)
+        }
+        return highest(addresses).map { .address($0) } + highest(users).map { .user($0) }
     }
 }

@@ -315,7 +315,7 @@ struct ConnectionQueue<Element> {
 
     private mutating func find(_ name: ConnectionShare.Name) -> Share? {
         let place = place(of: name)
-        if let latest = recent[place], latest.name == name { return latest.share }
+        if let known = recent[place], known.name == name { return known.share }
         guard let known = shares[name] else { return nil }
         recent[place] = (name, known)
         return known

@@ -24,7 +24,7 @@ extension OriginConnections {
         return others.isEmpty ? known : others
     }
 
-    /// Whether a request whose connection attempt has failed tries another address of the name.
+    /// Whether a request tries another address of the name after its connection attempt has failed.
     func mayTryOther(_ transfer: Transfer, after attempt: ConnectionAttempt) -> Bool {
         transfer.exclude(attempt.peer) && lastAddresses.contains { !transfer.failedAddresses.contains($0) }
     }

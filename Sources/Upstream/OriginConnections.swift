@@ -452,8 +452,8 @@ struct IdleCloses {
     private var outlasted = 0
 
     private static let doublingTime: Int64 = 60_000
-    /// Number of connections that must stay open longer than the shortest time. Then it doubles before its minute is over. This limits the
-    /// effect of a restart of the upstream, and of one client whose requests break connections.
+    /// Number of connections that must stay open longer than the shortest time. Then it doubles before its minute is over. A restart of
+    /// the upstream, or one client that breaks connections, therefore has a limited effect.
     private static let outlastedBeforeDoubling = 16
 
     init(standard: Int64) { self.standard = standard }

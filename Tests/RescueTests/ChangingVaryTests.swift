@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Responses with different Vary lists", .play)
+@Suite("Responses with different Vary lists", .play, .clientProtocols)
 struct ChangingVaryTests {
     /// A client, recognized by its fields, and the Vary list of its responses.
     private struct Kind {

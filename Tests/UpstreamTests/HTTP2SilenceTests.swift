@@ -1,4 +1,4 @@
-// An HTTP/2 connection whose peer sends nothing more, while new connections work.
+// Tests an HTTP/2 connection on which the upstream becomes silent, while new connections work.
 
 import Figures
 import HTTPCore
