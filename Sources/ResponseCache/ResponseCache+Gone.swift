@@ -46,8 +46,10 @@ extension ResponseCache {
     ) {
         let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
         let accept = LastGood.isOfOtherType(response, than: copy) ? nil : Self.accepted(by: head.fields)
-        state.surprises.found(found.key, accept: accept, by: witness, of: userOwning(found, keys), now: time.monotonic)
-        state.surprises.noteAccepted(found.key, keyMaker.credentialsNumber(of: head))
+        let user = userOwning(found, keys)
+        if state.surprises.found(found.key, accept: accept, by: witness, of: user, now: time.monotonic) {
+            state.surprises.noteAccepted(found.key, keyMaker.credentialsNumber(of: head))
+        }
         gone?.lift(found.key, by: recency)
     }
 

@@ -58,11 +58,13 @@ public final class SurpriseMemory: Sendable {
 
     /// Records a good response for a target with a stored response.
     /// - Parameter accept: hash of the request's Accept field; nil for a response of another type than the stored one.
-    func found(_ key: [UInt8], accept: UInt64?, by witness: UInt64, of user: UInt64, now: Int64) {
+    /// - Returns: whether `noteAccepted` must be called, because credentials were refused.
+    func found(_ key: [UInt8], accept: UInt64?, by witness: UInt64, of user: UInt64, now: Int64) -> Bool {
         let number = Self.number(key)
-        state.withLock { state in
+        return state.withLock { state in
             state.crowds.found(number, by: witness, of: user, now: now)
             if let accept { state.forms.found(number, accept: accept, now: now) }
+            return !state.refused.isEmpty
         }
     }
 
@@ -78,19 +80,12 @@ public final class SurpriseMemory: Sendable {
     }
 
     /// Records a good response. Another target may not depend on credentials, so only the refused one shows that they are accepted again.
-    func noteAccepted(_ key: [UInt8], _ credentials: @autoclosure () -> UInt64) {
-        guard hasRefusedAny else { return }
-        let (number, credentials) = (Self.number(key), credentials())
+    func noteAccepted(_ key: [UInt8], _ credentials: UInt64) {
+        let number = Self.number(key)
         state.withLock { if $0.refused[credentials] == number { $0.refused[credentials] = nil } }
     }
 
-    func hasRefused(_ credentials: @autoclosure () -> UInt64) -> Bool {
-        guard hasRefusedAny else { return false }
-        let credentials = credentials()
-        return state.withLock { $0.refused[credentials] != nil }
-    }
-
-    private var hasRefusedAny: Bool { state.withLock { !$0.refused.isEmpty } }
+    func hasRefused(_ credentials: UInt64) -> Bool { state.withLock { $0.refused[credentials] != nil } }
 
     // MARK: Writes
 
