@@ -48,10 +48,11 @@ struct ServiceTests {
 
     @Test("a SIGTERM during startup causes an orderly shutdown")
     func whileItStarts() throws {
-        // Sends the signal as soon as it is blocked or handled.
+        // Sends the signal as soon as the program blocks or ignores it. The shell's copy before it blocks it for a moment, too.
         let script = """
             \(CommandLineTool.path) serve --upstream http://127.0.0.1:\(origin.port) --listen 127.0.0.1:0 --cache-dir \(directory)/cache & \
-            until grep -Eq 'Sig(Ign|Blk):.*[4-7c-f]...$' /proc/$!/status; do :; done; kill $!; wait $!
+            until grep -q '^Name:.*cistern' /proc/$!/status && grep -Eq 'Sig(Ign|Blk):.*[4-7c-f]...$' /proc/$!/status; do :; done
+            kill $!; wait $!
             """
         let outcome = try CommandLineTool.run(program: "timeout 20 bash -c \"\(script.replacing("$", with: "\\$"))\"")
         #expect(outcome.status == 0 && outcome.text.contains("stopping"), "\(outcome.text)")
