@@ -20,10 +20,12 @@ let strict = settings(isHot: true)
 enum Kind { case pure, hot, cold }
 
 func module(
-    _ name: String, _ kind: Kind, _ dependencies: [Target.Dependency] = [], readMe: [String] = [], resources: [Resource] = []
+    _ name: String, _ kind: Kind, _ dependencies: [Target.Dependency] = [], readMe: [String] = [], resources: [Resource] = [],
+    libraries: [String] = []
 ) -> Target {
     .target(
-        name: name, dependencies: dependencies, exclude: readMe, resources: resources, swiftSettings: settings(isHot: kind != .cold))
+        name: name, dependencies: dependencies, exclude: readMe, resources: resources, swiftSettings: settings(isHot: kind != .cold),
+        linkerSettings: libraries.map { .linkedLibrary($0) })
 }
 
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -47,8 +49,9 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
     ],
     targets: [
-        // libcurl, OpenSSL, nghttp2, Brotli, Zstandard and zlib are shared libraries: libcurl's package brings them all. The module maps of
-        // CYAML, CHash and CHiredis name static libraries, so that the program needs no other packages.
+        // libcurl, OpenSSL, nghttp2, Brotli, Zstandard and zlib are shared libraries: libcurl's package brings them all. The other libraries
+        // are static, so that the program needs no other packages. The modules that use them name them: the linker's optimization does not
+        // find static libraries that a module map names.
         .systemLibrary(name: "CLibcurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
         .systemLibrary(name: "CYAML", providers: [.apt(["libyaml-dev"])]),
         .systemLibrary(name: "CHash", providers: [.apt(["libsodium-dev", "libxxhash-dev"])]),
@@ -66,10 +69,10 @@ let package = Package(
         module(
             "Upstream", .hot, ["CLibcurl", "CSystem", "CTLS", "CachePolicy", "Figures", "HTTP2", "HTTPCore", "Reactor"],
             readMe: ["README.md"]),
-        module("Engine", .hot, ["CHiredis", "CSystem", "CTLS", "Reactor"], readMe: ["README.md"]),
+        module("Engine", .hot, ["CHiredis", "CSystem", "CTLS", "Reactor"], readMe: ["README.md"], libraries: [":libhiredis.a"]),
         module("OwnRequests", .cold, ["CLibcurl"]),
         // Pure decisions, parsers and state machines.
-        module("HTTPCore", .pure, ["CHash"], readMe: ["README.md"]),
+        module("HTTPCore", .pure, ["CHash"], readMe: ["README.md"], libraries: [":libsodium.a", ":libxxhash.a"]),
         module("JSON", .pure, ["HTTPCore"]),
         module("Addresses", .pure, ["HTTPCore"], readMe: ["README.md"]),
         module("Forwarding", .pure, ["HTTPCore"]),
@@ -130,7 +133,7 @@ let package = Package(
             [
                 "Addresses", "Administration", "CYAML", "CachePolicy", "Downstream", "Figures", "Forwarding", "HTTPCore", "Identity",
                 "JSON", "Notifications", "ResponseCache", "ReverseProxy", "Tracing", "Upstream", logging,
-            ]),
+            ], libraries: [":libyaml.a"]),
         module(
             "Server", .cold,
             [
