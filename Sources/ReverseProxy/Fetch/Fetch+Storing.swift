@@ -4,6 +4,7 @@
 import CachePolicy
 import Decisions
 import Explanation
+import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
@@ -38,7 +39,8 @@ extension Fetch {
         let control = control(response, for: cache)
         let hasLifetime =
             control.maxAge != nil || control.sharedMaxAge != nil || (!control.hidesExpires && response.fields.contains(.expires))
-        guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
+        guard response.status == 200, hasLifetime, !subject.head.fields.containsAny(of: UpstreamRequestFields.methodOverrides),
+            let location = response.fields.first(.contentLocation),
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: context.rules.origin)
         else { return }
         keysOfGet = cache.keysOfGet(for: subject.head, by: subject.client)
