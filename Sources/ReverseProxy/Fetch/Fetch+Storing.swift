@@ -90,18 +90,30 @@ extension Fetch {
     }
 
     /// Invalidates what a write has changed.
-    /// - Parameter isRefused: whether the content reports errors in place of a result.
+    /// - Parameters:
+    ///   - head: nil if no response arrived, although a part of the request was sent.
+    ///   - isRefused: whether the content reports errors in place of a result.
     /// - Returns: whether the response must wait until the marks are in the store's files.
-    func invalidate(after head: ResponseHead, isRefused: Bool = false) -> Bool {
+    func invalidate(after head: ResponseHead?, isRefused: Bool = false) -> Bool {
         guard !subject.head.method.isSafe, subject.fetchTarget == nil else { return false }
-        if head.status.isSuccessful || head.status.isRedirection { context.coordination.noteWrite(subject) }
+        let hasSucceeded = head.map { $0.status.isSuccessful || $0.status.isRedirection } ?? false
+        if hasSucceeded { context.coordination.noteWrite(subject, hasFailed: false) }
         let invalidation = context.rules.invalidation(by: subject.head)
         guard let cache = context.cache else { return false }
         lastAnnouncedBefore = context.coordination.marks.lastAnnounced
         let mayHaveChanged = cache.invalidate(
             after: head, isRefused: isRefused, to: subject.head, sparingTarget: invalidation.sparesTarget,
             withCollection: invalidation.hasCollection, at: recency.responseTime)
+        if mayHaveChanged, !hasSucceeded { context.coordination.noteWrite(subject, hasFailed: true) }
         return mayHaveChanged && cache.state.hasUnwrittenMarks
+    }
+
+    /// Invalidates what a write may have changed that ends without a response, unless nothing of it was sent.
+    /// - Returns: whether the end must wait for the marks.
+    func invalidateAfterLoss(_ transfer: Transfer) -> Bool {
+        guard !subject.head.method.isSafe, subject.fetchTarget == nil, status == nil, transfer.times.sent >= 0 else { return false }
+        recency.responseTime = context.loop.now
+        return mustHold(hasUnwrittenMarks: invalidate(after: nil))
     }
 
     /// Whether another stored response may be served if the request found none: a superseded one, or that without credentials.

@@ -194,6 +194,13 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
         if let held { return end(held, .failed(error)) }
+        guard !invalidateAfterLoss(transfer) else {
+            return context.coordination.marks.wait(since: lastAnnouncedBefore) { _, _ in self.failed(error) }
+        }
+        failed(error)
+    }
+
+    private func failed(_ error: UpstreamError) {
         context.reporting.countUpstreamError(error)
         // The end of a stream is no evidence about other requests.
         if !report.isStream { note(error) }
@@ -429,6 +436,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     private func stop() {
         if held?.isUnjudged == true, let response { _ = invalidate(after: response) }
+        if let transfer { _ = invalidateAfterLoss(transfer) }
         slot = nil
         receiver = nil
         endSpan(isAbandoned: true)
