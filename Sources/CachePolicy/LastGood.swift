@@ -112,6 +112,8 @@ public enum LastGood {
         guard strictness == .rescue, copy.status.isSuccessful else { return nil }
         guard response.status.isSuccessful else { return .status }
         if response.status == 204 || response.status == 205 { return copy.hasContent ? .noContent : nil }
+        // A 201 or 202 with a lifetime reports the progress of an operation, and not the content of the resource.
+        if copy.status == 200 || copy.status == 203, response.status != 200, response.status != 203 { return .status }
         if isLenient, copy.isJSON, !copy.isLenient { return .invalidJSON }
         return isOfOtherType(response, than: copy) ? .contentType : nil
     }

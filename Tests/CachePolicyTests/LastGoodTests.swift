@@ -211,8 +211,10 @@ struct LastGoodTests {
             (505, json, held(), .status),
             (410, json, held(), .status), (403, json, held(), .status), (200, json, held(), nil), (203, json, held(), nil),
             (200, "X: 1", held(), nil), (200, csv, held(), .contentType), (200, html, held(), .contentType),
-            (204, "X: 1", held(), .noContent),
-            (200, html, held { $0.isHTML = false }, .contentType), (200, html, held { $0.isHTML = true }, nil),
+            (204, "X: 1", held(), .noContent), (201, json, held(), .status), (202, json, held(), .status),
+            (202, json, held { $0.status = 203 }, .status), (202, json, held { $0.status = 202 }, nil),
+            (200, json, held { $0.status = 202 }, nil), (200, html, held { $0.isHTML = false }, .contentType),
+            (200, html, held { $0.isHTML = true }, nil),
             (200, csv, held { $0.isHTML = false }, nil), (204, "X: 1", held { $0.status = 204 }, nil),
             // A stored response without a success status may be replaced.
             (404, html, held { $0.status = 404 }, nil), (200, html, held { ($0.status, $0.isJSON) = (404, true) }, nil),
