@@ -142,6 +142,12 @@ public final class UpstreamRequestFields {
         return fields
     }
 
+    /// Returns whether a request that changes no data loses a field in which the client names another method.
+    public func removesMethodOverride(from head: RequestHead) -> Bool {
+        guard head.fields.containsAny(of: Self.methodOverrides) else { return false }
+        return head.fields.entries.contains { Self.methodOverrides.holds($0) && overrides.known.holds($0) }
+    }
+
     /// Adds the client certificate, if it is forwarded (RFC 9440 §2.2). Fields of clients with this name were removed.
     private func addCertificate(to fields: inout Fields, source: Fields) {
         guard let value = source.all(named: Self.certificateName.span).first, let space = value.firstIndex(of: 0x20) else { return }
