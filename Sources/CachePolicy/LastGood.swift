@@ -103,6 +103,12 @@ public enum LastGood {
         }
     }
 
+    /// Returns where a redirect to a login leads; nil if the response is none. In response to a request with credentials, such a redirect
+    /// states that the session has ended, as a 401 does.
+    public static func login(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> LoginRedirect? {
+        response.status.isRedirection ? Redirection.login(response, to: request, at: upstream) : nil
+    }
+
     /// Why a storable response does not replace this stored response; nil if it may. A good response is kept if the new one is worse. It is
     /// also kept if the new one is intended but different: the resource is gone, moved, or has another representation.
     /// - Parameter isLenient: whether the response is JSON that violates RFC 8259; false if only its head is known.

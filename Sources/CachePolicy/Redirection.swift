@@ -3,12 +3,31 @@
 
 import HTTPCore
 
+/// Where a redirect to a login leads.
+public enum LoginRedirect: Sendable {
+    /// To a login of this upstream.
+    case own
+    /// To a login of another origin, or to a start page. A gateway that fails redirects there too.
+    case uncertain
+}
+
 enum Redirection {
     /// Returns whether a reference leads to a resource of this upstream that does not look like a login.
     static func staysWithin(_ upstream: UpstreamOrigin, _ location: ArraySlice<UInt8>, from request: RequestHead) -> Bool {
         guard let target = target(of: location, upstream, from: request) else { return false }
         let way = Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) })
         return !looksLikeLogin(target, way, [], from: request, upstream)
+    }
+
+    /// Returns where a redirect to a login leads; nil if it leads elsewhere.
+    static func login(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> LoginRedirect? {
+        guard let location = response.fields.first(.location), leads(location, elsewhereThan: request.pathAndQuery) else { return nil }
+        let own = target(of: location, upstream, from: request)
+        let target = own ?? foreignTarget(of: location)
+        let way = Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) })
+        let origin = own == nil ? location.dropLast(target.count).map(\.asciiLowercased) : []
+        if looksLikeLogin(target, way, origin, from: request, upstream) { return own == nil ? .uncertain : .own }
+        return way.isRoot && response.status != 303 ? .uncertain : nil
     }
 
     /// Classifies a redirect. Returns nil if it has no Location, or if it leads to the requested path, possibly with another host or other

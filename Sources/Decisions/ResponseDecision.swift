@@ -62,7 +62,7 @@ public enum UnexpectedResponse: Sendable, Equatable {
     case otherForm
     /// Has the client just written to the target?
     case afterOwnWrite
-    /// Has the upstream refused the request's credentials (401) since their last good response?
+    /// Has the upstream refused the request's credentials since their last good response?
     case afterRefusal
 }
 
@@ -78,6 +78,8 @@ public struct ResponseFacts: ~Copyable {
     public var mayRescue: Bool
     /// Whether the response is a stream (`StreamedResponse`).
     public var isStream = false
+    /// Whether the response refuses the credentials to which the stored response belongs.
+    public var isRefusal = false
     /// Whether the response has a cache key.
     public var isLookedUp: Bool
     /// The operator's requirements for responses if there is a stored one; nil if there are none.
@@ -150,7 +152,7 @@ public struct ResponseFacts: ~Copyable {
             let isAnswer = fault == .unexpectedType && seen(.otherForm) || fault == .rateLimited && seen(.afterRefusal)
             return isAnswer ? nil : fault
         }
-        if let surprise = LastGood.surprise(response, beside: copy, to: request, at: upstream, strictness: strictness) {
+        if !isRefusal, let surprise = LastGood.surprise(response, beside: copy, to: request, at: upstream, strictness: strictness) {
             return !seen(.afterOwnWrite) && seen(.surprise(surprise)) ? surprise.fault : nil
         }
         return good?.faultOfHead(response)

@@ -47,15 +47,24 @@ extension ResponseCache {
         let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
         let accept = LastGood.isOfOtherType(response, than: copy) ? nil : Self.accepted(by: head.fields)
         let user = userOwning(found, keys)
-        if state.surprises.found(found.key, accept: accept, by: witness, of: user, now: time.monotonic) {
+        let requester = keys.isPartitioned ? keyMaker.user(inKey: keys.own) : 0
+        if state.surprises.found(found.key, accept: accept, by: witness, of: user, requestedBy: requester, now: time.monotonic) {
             state.surprises.noteAccepted(found.key, keyMaker.credentialsNumber(of: head))
         }
         gone?.lift(found.key, by: recency)
     }
 
-    /// Records that the upstream refused a request's credentials (401), if this stored response belongs to their user.
-    public func noteRefused(_ head: RequestHead, beside found: FoundResponse, at keys: TargetKeys) {
-        if userOwning(found, keys) != 0 { state.surprises.noteRefused(found.key, keyMaker.credentialsNumber(of: head)) }
+    /// Records that the upstream refused a request's credentials, if this stored response belongs to their user.
+    /// - Parameters:
+    ///   - isCertain: false if a failing gateway may have sent the response. It then counts only if another user or a request without
+    ///     credentials got a good response within the window.
+    ///   - now: milliseconds of the monotonic clock.
+    /// - Returns: whether it was recorded.
+    public func noteRefused(_ head: RequestHead, beside found: FoundResponse, at keys: TargetKeys, isCertain: Bool, now: Int64) -> Bool {
+        let user = userOwning(found, keys)
+        guard user != 0, isCertain || state.surprises.isGood(besides: user, now: now) else { return false }
+        state.surprises.noteRefused(found.key, keyMaker.credentialsNumber(of: head))
+        return true
     }
 
     /// Whether the upstream has refused a request's credentials since the last good response to the refused request.

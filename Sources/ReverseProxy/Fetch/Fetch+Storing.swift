@@ -135,6 +135,16 @@ extension Fetch {
         }
     }
 
+    /// Records that a response refuses the request's credentials: a 401, or a redirect to a login.
+    /// - Returns: whether the stored response belongs to these credentials.
+    func noteRefusal(_ response: ResponseHead) -> Bool {
+        guard let found = subject.found, let keys = subject.lookedUp?.keys, let cache = context.cache else { return false }
+        let login = LastGood.login(response, to: subject.head, at: context.rules.origin)
+        guard response.status == 401 || login != nil else { return false }
+        return cache.noteRefused(
+            subject.head, beside: found, at: keys, isCertain: login != .uncertain, now: context.loop.cacheTime.monotonic)
+    }
+
     /// Whether the response head shows that the resource is gone.
     /// - Parameter decision: if the response is stored normally, the result is false.
     func saysGone(_ response: ResponseHead, _ decision: StorageDecision) -> Bool {
