@@ -117,9 +117,19 @@ public enum LastGood {
     ) -> NotStoredReason? {
         guard strictness == .rescue, copy.status.isSuccessful else { return nil }
         guard response.status.isSuccessful else { return .status }
-        if response.status == 204 || response.status == 205 { return copy.hasContent ? .noContent : nil }
+        if hasNothing(response) { return copy.hasContent ? .noContent : nil }
         if isLenient, copy.isJSON, !copy.isLenient { return .invalidJSON }
         return isOfOtherType(response, than: copy) ? .contentType : nil
+    }
+
+    /// Returns whether the response states that there is nothing to send: a 204 or 205, or a 200 with the length 0 and without a type.
+    /// Frameworks send such a 200 if the application returns nothing.
+    public static func hasNothing(_ response: ResponseHead) -> Bool {
+        switch response.status {
+        case 204, 205: true
+        case 200: response.contentLength == 0 && !response.fields.contains(.contentType)
+        default: false
+        }
     }
 
     /// Quality of a stored response for `obstacle`, in ascending order. A Vary marker records that of its best variant.

@@ -35,14 +35,14 @@ extension Fetch {
 
     func noteWhole() {
         noteSuccess()
-        if let response, isPresent(response.status) { notePresent(response) }
+        if let response, isPresent(response) { notePresent(response) }
     }
 
-    /// Whether the status shows that the resource of the stored response exists. A 204 or 205 shows it only if the stored response has that
-    /// status.
-    func isPresent(_ status: Status) -> Bool {
-        guard status == 204 || status == 205 else { return status.isSuccessful }
-        return subject.found?.metadata.status == status
+    /// Whether the response shows that the resource of the stored response exists. A response without content shows it only if the stored
+    /// response is also without content.
+    func isPresent(_ response: ResponseHead) -> Bool {
+        guard LastGood.hasNothing(response), subject.head.method != .head else { return response.status.isSuccessful }
+        return subject.found?.metadata.status == response.status && (response.status != 200 || subject.found?.contentBytes == 0)
     }
 
     private func noteFailure(_ cause: FailureCause) {

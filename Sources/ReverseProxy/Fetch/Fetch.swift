@@ -407,8 +407,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     /// Whether the content is checked as JSON. If Content-Type is missing, the stored response determines that.
     func isJSON(_ head: ResponseHead) -> Bool {
-        // Only the fields of a preflight's response matter, not its content type. A 205 has no content (RFC 9110 §15.3.6).
-        subject.head.method != .options && head.status != 205
+        // Only the fields of a preflight's response matter, not its content type.
+        subject.head.method != .options && !LastGood.hasNothing(head)
             && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
     }
 
