@@ -236,6 +236,9 @@ extension UpstreamFault {
         }
     }
 
+    /// Whether content that persists is accepted as intended (`Crowds`).
+    public var isOfContent: Bool { self == .invalidJSON || self == .emptyContent || self == .unexpectedType }
+
     /// The corresponding reason why the response was not stored.
     public var notStored: NotStoredReason {
         switch self {

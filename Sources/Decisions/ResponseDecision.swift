@@ -58,6 +58,8 @@ public enum WholeDecision: Sendable, Equatable {
 public enum UnexpectedResponse: Sendable, Equatable {
     /// Does a gateway fail in this way for many targets?
     case surprise(Surprise)
+    /// Has the target had such content, and no good response, for long, although other targets have good responses?
+    case lasting
     /// Is it a separate representation that the upstream has for this Accept field?
     case otherForm
     /// Has the client just written to the target?
@@ -149,7 +151,12 @@ public struct ResponseFacts: ~Copyable {
         let copy = LastGood.Copy(copy, head: stored, beside: response)
         if let fault = LastGood.faultOfHead(response, beside: copy, to: request, strictness: strictness) {
             // A client can provoke a rate limit, and would get data to which it has no right any more.
-            let isAnswer = fault == .unexpectedType && seen(.otherForm) || fault == .rateLimited && seen(.afterRefusal)
+            let isAnswer =
+                switch fault {
+                case .unexpectedType: seen(.otherForm) || seen(.lasting)
+                case .rateLimited: seen(.afterRefusal)
+                default: false
+                }
             return isAnswer ? nil : fault
         }
         if !isRefusal, let surprise = LastGood.surprise(response, beside: copy, to: request, at: upstream, strictness: strictness) {

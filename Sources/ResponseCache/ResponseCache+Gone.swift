@@ -34,6 +34,13 @@ extension ResponseCache {
         return isReplaced
     }
 
+    /// Records content that is not good. Returns whether it is intended, because it has lasted for long while other targets had good
+    /// responses.
+    public func isLasting(_ found: FoundResponse, at keys: TargetKeys, by witness: UInt64, at time: CacheTime) -> Bool {
+        let user = userOwning(found, keys)
+        return !state.surprises.odd(.content, found.key, by: witness, of: user, isEvidence: true, now: time.monotonic).isReplaced
+    }
+
     /// Returns whether a response of another type than the stored one is a separate representation for requests with this Accept field.
     public func isOtherForm(of found: FoundResponse, for head: RequestHead, at time: CacheTime) -> Bool {
         state.surprises.isOtherForm(found.key, accept: Self.accepted(by: head.fields), now: time.monotonic)

@@ -76,7 +76,7 @@ public final class SurpriseMemory: Sendable {
     ) -> Bool {
         let number = Self.number(key)
         return state.withLock { state in
-            state.crowds.found(number, by: witness, of: user, now: now)
+            state.crowds.found(number, by: witness, of: user, isAlike: accept != nil, now: now)
             if let accept {
                 state.forms.found(number, accept: accept, now: now)
                 state.noteGood(requester, now)

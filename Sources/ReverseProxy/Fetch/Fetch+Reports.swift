@@ -64,11 +64,11 @@ extension Fetch {
         if !error.isOwn, isFaulted || !error.isFailureToReach { noteFailure(.transfer(error)) }
     }
 
-    /// Whether the failure shows an outage of the upstream, or that its responses are unreliable. A redirect or an unexpected response may
-    /// be intended, and errors of Cistern show nothing.
+    /// Whether the failure shows an outage of the upstream, or that its responses are unreliable. A redirect, an unexpected response or
+    /// other content may be intended, and errors of Cistern show nothing.
     func isOutage(_ failure: FetchFailure) -> Bool {
         switch failure {
-        case .fault(let fault, _): fault != .redirected && fault != .crowd
+        case .fault(let fault, _): fault != .redirected && fault != .crowd && !fault.isOfContent
         case .transfer(let error): !error.isOwn
         case .stopped, .slow, .tooManyStreams: false
         }

@@ -129,6 +129,8 @@ extension Fetch {
         case .surprise(let surprise):
             cache.isReplaced(
                 surprise, insteadOf: found, for: storableExchange, by: subject.scopes.client, at: context.loop.cacheTime)
+        case .lasting:
+            subject.lookedUp.map { cache.isLasting(found, at: $0.keys, by: subject.scopes.client, at: context.loop.cacheTime) } ?? false
         case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.loop.cacheTime)
         case .afterOwnWrite: context.coordination.hasJustWritten(subject)
         case .afterRefusal: false
