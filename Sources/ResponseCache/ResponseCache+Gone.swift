@@ -57,6 +57,7 @@ extension ResponseCache {
         let requester = keys.isPartitioned ? keyMaker.user(inKey: keys.own) : 0
         if state.surprises.found(found.key, accept: accept, by: witness, of: user, requestedBy: requester, now: time.monotonic) {
             state.surprises.noteAccepted(found.key, keyMaker.credentialsNumber(of: head))
+            state.surprises.noteAcceptedTarget(keys.own)
         }
         gone?.lift(found.key, by: recency)
     }
@@ -74,8 +75,14 @@ extension ResponseCache {
         return true
     }
 
-    /// Whether the upstream has refused a request's credentials since the last good response to the refused request.
-    public func hasRefused(_ head: RequestHead) -> Bool { state.surprises.hasRefused(keyMaker.credentialsNumber(of: head)) }
+    /// Records a 401 to a request without known credentials, for its target. The URL or an unknown field may contain them.
+    public func noteRefusedTarget(_ keys: TargetKeys) { state.surprises.noteRefusedTarget(keys.own) }
+
+    /// Whether the upstream has refused a request's credentials, or its target, since the last good response to the refused request.
+    public func hasRefused(_ head: RequestHead, at keys: TargetKeys?) -> Bool {
+        if let keys, !keys.isPartitioned { return state.surprises.hasRefusedTarget(keys.own) }
+        return state.surprises.hasRefused(keyMaker.credentialsNumber(of: head))
+    }
 
     /// Returns a number for the user to whom a stored response belongs; 0 if it belongs to several.
     private func userOwning(_ found: FoundResponse, _ keys: TargetKeys) -> UInt64 {

@@ -16,6 +16,8 @@ public final class SurpriseMemory: Sendable {
         var writes: RecentWrites
         /// Credentials that the upstream has refused, with the target that it refused last.
         var refused: [UInt64: UInt64] = [:]
+        /// Targets that the upstream has refused to requests without known credentials. The URL or an unknown field may contain them.
+        var refusedTargets: Set<UInt64> = []
         /// The last good response, and the last one of another user. 0 is the user of requests without credentials.
         var good: (user: UInt64, time: Int64) = (0, .min / 2)
         var otherGood: Int64 = .min / 2
@@ -26,7 +28,7 @@ public final class SurpriseMemory: Sendable {
         }
     }
 
-    /// Maximum number of `refused`. Only credentials with a stored response are recorded.
+    /// Maximum number of `refused`, and of `refusedTargets`. Only requests with a stored response are recorded.
     private static let refusedLimit = 4_096
 
     /// - Parameter window: milliseconds (`failure.window`).
@@ -81,7 +83,7 @@ public final class SurpriseMemory: Sendable {
                 state.forms.found(number, accept: accept, now: now)
                 state.noteGood(requester, now)
             }
-            return !state.refused.isEmpty
+            return !state.refused.isEmpty || !state.refusedTargets.isEmpty
         }
     }
 
@@ -108,6 +110,25 @@ public final class SurpriseMemory: Sendable {
     }
 
     func hasRefused(_ credentials: UInt64) -> Bool { state.withLock { $0.refused[credentials] != nil } }
+
+    /// - Parameter key: the request's own key.
+    func noteRefusedTarget(_ key: [UInt8]) {
+        let number = Self.number(key)
+        state.withLock { state in
+            if state.refusedTargets.count >= Self.refusedLimit { state.refusedTargets.removeFirst() }
+            state.refusedTargets.insert(number)
+        }
+    }
+
+    func noteAcceptedTarget(_ key: [UInt8]) {
+        let number = Self.number(key)
+        state.withLock { _ = $0.refusedTargets.remove(number) }
+    }
+
+    func hasRefusedTarget(_ key: [UInt8]) -> Bool {
+        let number = Self.number(key)
+        return state.withLock { $0.refusedTargets.contains(number) }
+    }
 
     // MARK: Writes
 

@@ -55,6 +55,27 @@ struct RefusedCredentialsTests {
         #expect(client.readResponse()?.status == 401)
     }
 
+    @Test(
+        "a 401 is remembered for a target whose URL, or an unknown field, has the credentials",
+        arguments: [("/a?api_key=K123456", ""), ("/a?access_token=K123456", ""), ("/a", "X-Foo")])
+    func ownTarget(target: String, name: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"id\":1}")] })
+        let fields = name.isEmpty ? [] : [(name, "K")]
+        for (target, fields) in [(target, fields), ("/b", [])] { #expect(try play.get(target, fields).status == 200) }
+        play.origin.react(status("401 Unauthorized"))
+        #expect(try play.get(target, fields).status == 401)
+        play.origin.react(status("429 Too Many Requests"))
+        #expect(try play.get(target, fields).status == 429)
+        #expect(try play.get("/b").status == 200)
+        play.origin.react(status("503 Service Unavailable"))
+        #expect(try play.get(target, fields).status == 200)
+        play.time.advance(by: .seconds(60))
+        play.origin.react { _ in [.json("{\"id\":2}")] }
+        #expect(try play.get(target, fields).text == "{\"id\":2}")
+        play.origin.react(status("429 Too Many Requests"))
+        #expect(try play.get(target, fields).text == "{\"id\":2}")
+    }
+
     // MARK: Redirects to a login
 
     static func moved(_ location: String) -> OriginStep {

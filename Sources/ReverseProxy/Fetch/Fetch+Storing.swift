@@ -123,7 +123,7 @@ extension Fetch {
 
     /// Whether other responses, or the client's own requests, show that an unexpected response is intended.
     func hasSeen(_ unexpected: UnexpectedResponse) -> Bool {
-        if unexpected == .afterRefusal { return context.cache?.hasRefused(subject.head) ?? false }
+        if unexpected == .afterRefusal { return context.cache?.hasRefused(subject.head, at: subject.lookedUp?.keys) ?? false }
         guard let found = subject.found, let storableExchange, let cache = context.cache else { return false }
         return switch unexpected {
         case .surprise(let surprise):
@@ -143,6 +143,10 @@ extension Fetch {
         guard let found = subject.found, let keys = subject.lookedUp?.keys, let cache = context.cache else { return false }
         let login = LastGood.login(response, to: subject.head, at: context.rules.origin)
         guard response.status == 401 || login != nil else { return false }
+        guard keys.isPartitioned else {
+            if response.status == 401 { cache.noteRefusedTarget(keys) }
+            return false
+        }
         return cache.noteRefused(
             subject.head, beside: found, at: keys, isCertain: login != .uncertain, now: context.loop.cacheTime.monotonic)
     }
