@@ -54,13 +54,18 @@ extension ResponseCache {
         let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
         let accept = LastGood.isOfOtherType(response, than: copy) ? nil : Self.accepted(by: head.fields)
         let user = userOwning(found, keys)
-        let requester = keys.isPartitioned ? keyMaker.user(inKey: keys.own) : 0
-        if state.surprises.found(found.key, accept: accept, by: witness, of: user, requestedBy: requester, now: time.monotonic) {
+        if state.surprises.found(found.key, accept: accept, by: witness, of: user, requestedBy: requester(keys), now: time.monotonic) {
             state.surprises.noteAccepted(found.key, keyMaker.credentialsNumber(of: head))
             state.surprises.noteAcceptedTarget(keys.own)
         }
         gone?.lift(found.key, by: recency)
     }
+
+    /// Records a good response for a target without a stored response.
+    public func noteGood(at keys: TargetKeys, now: Int64) { state.surprises.noteGood(requester(keys), now: now) }
+
+    /// Returns a number for the user who sent a request; 0 without credentials.
+    private func requester(_ keys: TargetKeys) -> UInt64 { keys.isPartitioned ? keyMaker.user(inKey: keys.own) : 0 }
 
     /// Records that the upstream refused a request's credentials, if this stored response belongs to their user.
     /// - Parameters:

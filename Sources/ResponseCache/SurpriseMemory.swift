@@ -87,6 +87,10 @@ public final class SurpriseMemory: Sendable {
         }
     }
 
+    /// Records a good response for a target without a stored response.
+    /// - Parameter requester: number for the user who sent the request; 0 without credentials.
+    func noteGood(_ requester: UInt64, now: Int64) { state.withLock { $0.noteGood(requester, now) } }
+
     // MARK: Refused credentials
 
     /// Records that the upstream refused these credentials for a target with a stored response.

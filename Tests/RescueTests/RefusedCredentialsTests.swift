@@ -107,6 +107,14 @@ struct RefusedCredentialsTests {
         #expect(try play.get("/b", Self.other).status == 200)
     }
 
+    @Test("another user's first good response distinguishes a redirect to another host's login from a failure of a gateway")
+    func firstResponse() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"id\":1}")] })
+        for fields in [Self.own, Self.other] { #expect(try play.get("/a", fields).status == 200) }
+        play.origin.react { _ in [Self.moved("https://sso.test/auth")] }
+        #expect(try play.get("/a", Self.own).status == 302)
+    }
+
     @Test("a redirect to another host's login is a failure of a gateway if no other request has a good response, as one to an error page")
     func gateway() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"id\":1}")] })

@@ -170,7 +170,11 @@ extension Fetch {
 
     /// Records that the resource exists at the upstream. Removes an earlier record that it is gone.
     func notePresent(_ response: ResponseHead) {
-        guard let found = subject.found, let keys = subject.lookedUp?.keys, let cache = context.cache else { return }
+        guard let keys = subject.lookedUp?.keys, let cache = context.cache else { return }
+        guard let found = subject.found else {
+            if MediaType.isJSON(response.fields, orElse: false) { cache.noteGood(at: keys, now: context.loop.cacheTime.monotonic) }
+            return
+        }
         cache.notePresent(
             found, response, recency, for: subject.head, at: keys, by: subject.scopes.client, at: context.loop.cacheTime)
     }
