@@ -137,16 +137,32 @@ extension Fetch {
 
     /// Whether other responses, or the client's own requests, show that an unexpected response is intended.
     func hasSeen(_ unexpected: UnexpectedResponse) -> Bool {
-        if unexpected == .afterRefusal { return context.cache?.hasRefused(subject.head) ?? false }
+        if unexpected == .afterRefusal { return context.cache?.hasRefused(subject.head, at: subject.lookedUp?.keys) ?? false }
         guard let found = subject.found, let storableExchange, let cache = context.cache else { return false }
         return switch unexpected {
         case .surprise(let surprise):
             cache.isReplaced(
                 surprise, insteadOf: found, for: storableExchange, by: subject.scopes.client, at: context.loop.cacheTime)
+        case .lasting:
+            subject.lookedUp.map { cache.isLasting(found, at: $0.keys, by: subject.scopes.client, at: context.loop.cacheTime) } ?? false
         case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.loop.cacheTime)
         case .afterOwnWrite: context.coordination.hasJustWritten(subject)
         case .afterRefusal: false
         }
+    }
+
+    /// Records that a response refuses the request's credentials: a 401, or a redirect to a login.
+    /// - Returns: whether the stored response belongs to these credentials.
+    func noteRefusal(_ response: ResponseHead) -> Bool {
+        guard let found = subject.found, let keys = subject.lookedUp?.keys, let cache = context.cache else { return false }
+        let login = LastGood.login(response, to: subject.head, at: context.rules.origin)
+        guard response.status == 401 || login != nil else { return false }
+        guard keys.isPartitioned else {
+            if response.status == 401 { cache.noteRefusedTarget(keys) }
+            return false
+        }
+        return cache.noteRefused(
+            subject.head, beside: found, at: keys, isCertain: login != .uncertain, now: context.loop.cacheTime.monotonic)
     }
 
     /// Whether the response head shows that the resource is gone.
@@ -168,7 +184,11 @@ extension Fetch {
 
     /// Records that the resource exists at the upstream. Removes an earlier record that it is gone.
     func notePresent(_ response: ResponseHead) {
-        guard let found = subject.found, let keys = subject.lookedUp?.keys, let cache = context.cache else { return }
+        guard let keys = subject.lookedUp?.keys, let cache = context.cache else { return }
+        guard let found = subject.found else {
+            if MediaType.isJSON(response.fields, orElse: false) { cache.noteGood(at: keys, now: context.loop.cacheTime.monotonic) }
+            return
+        }
         cache.notePresent(
             found, response, recency, for: subject.head, at: keys, by: subject.scopes.client, at: context.loop.cacheTime)
     }
