@@ -1,5 +1,5 @@
 // Removes stored responses, or marks them stale: one by ID, all, or those that meet all given conditions. The reply is sent after the purge
-// is on disk, so the purge survives a crash.
+// is on disk, so the purge survives a crash, or it says that the disk refused the purge.
 
 import CachePolicy
 import HTTPCore
@@ -23,8 +23,9 @@ enum Purging {
         task.server.afterEachLoop {
             task.interface.later {
                 let count = isAboutStore ? group.purgeStore(isSoft: purge.isSoft) : group.purge(wanted, isSoft: purge.isSoft)
-                guard let announced else { return finish(task, purge, group, Result(count, purge)) }
-                announced.publish { finish(task, purge, group, Result(count, purge, $0)) }
+                let isWritten = group.synchronize()
+                guard let announced else { return finish(task, purge, group, Result(count, purge, isWritten: isWritten)) }
+                announced.publish { finish(task, purge, group, Result(count, purge, $0, isWritten: isWritten)) }
             }
         }
     }
@@ -38,7 +39,9 @@ enum Purging {
                 result.erased = try group.erase(purge.wanted)
                 task.reply(result.response)
             } catch {
-                let purged = "\(result.count) responses were purged, but their bytes were not erased from the disk"
+                let purged =
+                    "\(result.count) responses were purged\(result.isWritten ? "" : " in memory only"), but their bytes were not erased from "
+                    + "the disk"
                 task.reply(AdminResponse(AdminProblem.unavailable("\(purged): \(error.sentence).")))
             }
         }
@@ -49,13 +52,15 @@ enum Purging {
         private let purge: PurgeRequest
         /// nil if nothing is shared with other nodes.
         private let reach: PurgeReach?
+        /// Whether the disk has taken the purge, so that it survives a restart.
+        let isWritten: Bool
         var erased: ErasedResponses?
 
-        init(_ count: Int, _ purge: PurgeRequest, _ reach: PurgeReach? = nil) {
-            (self.count, self.purge, self.reach) = (count, purge, reach)
+        init(_ count: Int, _ purge: PurgeRequest, _ reach: PurgeReach? = nil, isWritten: Bool = true) {
+            (self.count, self.purge, self.reach, self.isWritten) = (count, purge, reach, isWritten)
         }
 
-        /// 202 if other nodes will apply the purge later.
+        /// 202 if other nodes will apply the purge later, or if the disk has not taken it.
         var response: AdminResponse {
             var (nodes, reason): (String?, JSONValue?) = (nil, nil)
             switch reach {
@@ -66,13 +71,13 @@ enum Purging {
             }
             let response = AdminResponse([
                 "purged": .integer(count), "soft": .bool(purge.isSoft), "dry_run": purge.isDryRun ? true : nil,
-                "nodes": nodes.map { .string($0) }, "reason": reason,
+                "disk": isWritten ? nil : "not_written", "nodes": nodes.map { .string($0) }, "reason": reason,
                 "erased": erased.map {
                     ["files": .integer($0.files), "bytes": .integer($0.bytes), "in_use": .integer($0.inUse)]
                 }, "incomplete": purge.doubt == nil ? nil : true,
                 "note": (purge.doubt ?? (count == 0 ? purge.hint : nil)).map { .string($0) },
             ])
-            guard let reach, reach != .durable else { return response }
+            guard !isWritten || reach.map({ $0 != .durable }) ?? false else { return response }
             var pending = response
             pending.status = 202
             return pending

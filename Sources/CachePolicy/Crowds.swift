@@ -6,6 +6,7 @@
 //     odd                 the same kind of response                odd, since the first; replaced while its crowd is open
 //     odd                 another kind of response                 odd, from now on
 //     odd                 a good response                          good; the crowd of its kind closes
+//     odd: page, content  a failure of the upstream                good
 //     odd                 `longest` after its first                intended: forwarded, counts for no crowd until a good response
 //
 //     state of a crowd    event                                    next state
@@ -18,7 +19,8 @@
 // clients is excluded. They saw a twentieth of their targets turn odd, and either ten of them, or more than half of those requested since
 // the first turned. If only one client sends requests, the crowd applies to that client alone. The addresses of one user count as one
 // client: a user may delete many resources.
-// For redirects, two targets that lead to one address suffice. A redirect to a login or error page needs no crowd.
+// For redirects, two targets that lead to one address suffice. A redirect to a login or error page, and content that is not good, need no
+// crowd. Content that is not good becomes intended only while a tenth of the requested targets, and at least one, have good responses.
 // A request unlike the one that fetched the stored response changes no state; an open crowd applies to it.
 
 /// Kind of an unexpected response for a target with a stored response.
@@ -32,11 +34,23 @@ public enum Surprise: Sendable, Hashable {
     case redirect(address: UInt64)
     /// A redirect that appears to lead to a login, error or maintenance page.
     case page(address: UInt64)
+    /// Content that is not good: of another type than the stored response, invalid JSON, or none.
+    case content
 
-    public var fault: UpstreamFault {
+    /// nil for `content`, which has several.
+    public var fault: UpstreamFault? {
         switch self {
         case .notFound, .forbidden: .crowd
         case .redirect, .page: .redirected
+        case .content: nil
+        }
+    }
+
+    /// Whether a response is replaced without a crowd.
+    fileprivate var needsNoCrowd: Bool {
+        switch self {
+        case .page, .content: true
+        case .notFound, .forbidden, .redirect: false
         }
     }
 }
@@ -74,6 +88,8 @@ public struct Crowds<Note: Sendable>: Sendable {
         var since: Int64 = 0
         /// Time when the target began to count for a crowd; nil if it does not count.
         var turned: Int64?
+        /// Time of the last good response; the distant past if something else followed.
+        var goodAt = Int64.min / 2
         var note: Note?
 
         /// - Returns: whether this client is new for the target.
@@ -137,15 +153,18 @@ public struct Crowds<Note: Sendable>: Sendable {
     ///   - target: hash of the target and its partition; never 0.
     ///   - witness: number for the client's address.
     ///   - user: number for the user to whom the stored response belongs; 0 if it belongs to several.
-    public mutating func found(_ target: UInt64, by witness: UInt64, of user: UInt64 = 0, now: Int64) {
+    ///   - isAlike: whether the response is of the stored response's type.
+    public mutating func found(_ target: UInt64, by witness: UInt64, of user: UInt64 = 0, isAlike: Bool = true, now: Int64) {
         let sighting = Sighting(witness: witness, user: user, time: now)
         let index = index(of: target, now)
         guard slots[index].target == target else {
             // A slot that counts for a crowd takes precedence over a good target.
             guard !counts(slots[index], now) else { return }
-            slots[index] = Slot(target: target, last: sighting)
+            slots[index] = Slot(target: target, last: sighting, goodAt: now)
             return
         }
+        guard isAlike || slots[index].surprise != .content else { return }
+        slots[index].goodAt = now
         if let surprise = slots[index].surprise {
             end(surprise, of: slots[index], now)
             (slots[index].surprise, slots[index].turned, slots[index].note) = (nil, nil, nil)
@@ -153,10 +172,13 @@ public struct Crowds<Note: Sendable>: Sendable {
         _ = slots[index].note(sighting)
     }
 
-    /// Records a failure of the upstream for this target. An earlier redirect to a page may have been the beginning of the failure.
+    /// Records a failure of the upstream for this target. An earlier redirect to a page, or other content, may have been the beginning of
+    /// the failure.
     public mutating func failed(_ target: UInt64, now: Int64) {
         let index = index(of: target, now)
-        guard slots[index].target == target, case .page = slots[index].surprise, now - slots[index].since < longest else { return }
+        guard slots[index].target == target else { return }
+        slots[index].goodAt = .min / 2
+        guard slots[index].surprise?.needsNoCrowd == true, now - slots[index].since < longest else { return }
         slots[index].surprise = nil
     }
 
@@ -169,16 +191,15 @@ public struct Crowds<Note: Sendable>: Sendable {
     ) -> (isReplaced: Bool, notes: [Note]) {
         let sighting = Sighting(witness: witness, user: user, time: now)
         let index = index(of: target, now)
-        let isPage = if case .page = surprise { true } else { false }
-        if !isPage, !isEvidence {
+        if !surprise.needsNoCrowd, !isEvidence {
             let slot = slots[index]
             let isIntended = slot.target == target && slot.surprise == surprise && now - slot.since >= longest
             return (!isIntended && isOpen(surprise, for: sighting), [])
         }
         let isNew = turn(index, surprise, target, by: sighting)
-        let isOverdue = now - slots[index].since >= longest
+        let isOverdue = now - slots[index].since >= longest && (surprise != .content || areOthersGood(now))
         if isOverdue { slots[index].since = .min / 2 }
-        if isPage { return (!isOverdue, []) }
+        if surprise.needsNoCrowd { return (!isOverdue, []) }
         let notes = isNew ? openIfFull(surprise, by: sighting) : []
         return (!isOverdue && isOpen(surprise, for: sighting), notes)
     }
@@ -206,7 +227,7 @@ public struct Crowds<Note: Sendable>: Sendable {
     }
 
     private func hasBeenSilent(_ slot: Slot, _ now: Int64) -> Bool {
-        guard case .page = slot.surprise, slot.since > .min / 2 else { return false }
+        guard slot.surprise?.needsNoCrowd == true, slot.since > .min / 2 else { return false }
         return now - slot.last.time > window * Self.longestSilence
     }
 
@@ -259,6 +280,12 @@ public struct Crowds<Note: Sendable>: Sendable {
     private func isShare(_ count: Int, of part: Int, without client: Client? = nil, _ now: Int64) -> Bool {
         let clientCount = slots.all.count { $0.target != 0 && $0.isSeen(besides: client, since: now - window) }
         return count * part >= clientCount
+    }
+
+    /// Returns whether the upstream sends good responses for other targets. A few of them, such as a health check, do not suffice.
+    private func areOthersGood(_ now: Int64) -> Bool {
+        let count = slots.all.count { $0.target != 0 && now - $0.goodAt < window }
+        return count > 0 && isShare(count, of: Self.share, now)
     }
 
     /// Returns whether the clients other than this one are sufficient evidence together.

@@ -45,14 +45,19 @@ public enum Invalidation {
         /// Stored responses are removed, because they predate a change.
         case takesOut
         /// Stored responses become stale and remain. The response may come from a login page or a captive portal, so it is unknown whether
-        /// the upstream received the request. Or the upstream refused the write, or may not know its method.
+        /// the upstream received the request. Or it may have performed the write although it failed. Or it refused the write, or may not
+        /// know its method.
         case makesStale
     }
 
-    /// - Parameter isRefused: whether the content reports errors in place of a result.
+    /// - Parameters:
+    ///   - response: nil if none arrived, although a part of the request was sent.
+    ///   - isRefused: whether the content reports errors in place of a result.
     public static func effect(
-        of response: ResponseHead, isRefused: Bool = false, to request: RequestHead, origin: UpstreamOrigin, _ settings: CachePolicySettings
+        of response: ResponseHead?, isRefused: Bool = false, to request: RequestHead, origin: UpstreamOrigin,
+        _ settings: CachePolicySettings
     ) -> Effect {
+        guard let response, !isUnclear(response.status) else { return isWrite(request.method) ? .makesStale : .nothing }
         guard isSuccess(response, to: request.method) else { return .nothing }
         guard settings.strictness == .rescue else { return .takesOut }
         if isRefused { return .makesStale }
@@ -76,7 +81,17 @@ public enum Invalidation {
     }
 
     private static func isSuccess(_ response: ResponseHead, to method: Method) -> Bool {
-        !method.isSafe && !registeredSafe.contains(method) && (response.status.isSuccessful || response.status.isRedirection)
+        isWrite(method) && (response.status.isSuccessful || response.status.isRedirection)
+    }
+
+    private static func isWrite(_ method: Method) -> Bool { !method.isSafe && !registeredSafe.contains(method) }
+
+    /// Whether the upstream may have performed the request although it failed: errors of servers and gateways, and of CDNs (520 to 530).
+    private static func isUnclear(_ status: Status) -> Bool {
+        switch status.rawValue {
+        case 500, 502...504, 520...530, 598...: true
+        default: false
+        }
     }
 
     /// Methods that the IANA registry lists as safe, and that Cistern forwards like any other method.

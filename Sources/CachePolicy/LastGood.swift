@@ -103,6 +103,12 @@ public enum LastGood {
         }
     }
 
+    /// Returns where a redirect to a login leads; nil if the response is none. In response to a request with credentials, such a redirect
+    /// states that the session has ended, as a 401 does.
+    public static func login(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> LoginRedirect? {
+        response.status.isRedirection ? Redirection.login(response, to: request, at: upstream) : nil
+    }
+
     /// Why a storable response does not replace this stored response; nil if it may. A good response is kept if the new one is worse. It is
     /// also kept if the new one is intended but different: the resource is gone, moved, or has another representation.
     /// - Parameter isLenient: whether the response is JSON that violates RFC 8259; false if only its head is known.
@@ -111,9 +117,21 @@ public enum LastGood {
     ) -> NotStoredReason? {
         guard strictness == .rescue, copy.status.isSuccessful else { return nil }
         guard response.status.isSuccessful else { return .status }
-        if response.status == 204 || response.status == 205 { return copy.hasContent ? .noContent : nil }
+        if hasNothing(response) { return copy.hasContent ? .noContent : nil }
+        // A 201 or 202 with a lifetime reports the progress of an operation, and not the content of the resource.
+        if copy.status == 200 || copy.status == 203, response.status != 200, response.status != 203 { return .status }
         if isLenient, copy.isJSON, !copy.isLenient { return .invalidJSON }
         return isOfOtherType(response, than: copy) ? .contentType : nil
+    }
+
+    /// Returns whether the response states that there is nothing to send: a 204 or 205, or a 200 with the length 0 and without a type.
+    /// Frameworks send such a 200 if the application returns nothing.
+    public static func hasNothing(_ response: ResponseHead) -> Bool {
+        switch response.status {
+        case 204, 205: true
+        case 200: response.contentLength == 0 && !response.fields.contains(.contentType)
+        default: false
+        }
     }
 
     /// Quality of a stored response for `obstacle`, in ascending order. A Vary marker records that of its best variant.
@@ -219,6 +237,9 @@ extension UpstreamFault {
         case .serverError, .rateLimited, .unexpectedStatus, .crowd, .unexpectedSize, .missingValue, .unwantedValue, .shrunk: false
         }
     }
+
+    /// Whether content that persists is accepted as intended (`Crowds`).
+    public var isOfContent: Bool { self == .invalidJSON || self == .emptyContent || self == .unexpectedType }
 
     /// The corresponding reason why the response was not stored.
     public var notStored: NotStoredReason {

@@ -3,11 +3,31 @@
 
 import HTTPCore
 
+/// Where a redirect to a login leads.
+public enum LoginRedirect: Sendable {
+    /// To a login of this upstream.
+    case own
+    /// To a login of another origin, or to a start page. A gateway that fails redirects there too.
+    case uncertain
+}
+
 enum Redirection {
     /// Returns whether a reference leads to a resource of this upstream that does not look like a login.
     static func staysWithin(_ upstream: UpstreamOrigin, _ location: ArraySlice<UInt8>, from request: RequestHead) -> Bool {
         guard let target = target(of: location, upstream, from: request) else { return false }
-        return !looksLikeLogin(target, Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) }), [])
+        let way = Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) })
+        return !looksLikeLogin(target, way, [], from: request, upstream)
+    }
+
+    /// Returns where a redirect to a login leads; nil if it leads elsewhere.
+    static func login(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> LoginRedirect? {
+        guard let location = response.fields.first(.location), leads(location, elsewhereThan: request.pathAndQuery) else { return nil }
+        let own = target(of: location, upstream, from: request)
+        let target = own ?? foreignTarget(of: location)
+        let way = Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) })
+        let origin = own == nil ? location.dropLast(target.count).map(\.asciiLowercased) : []
+        if looksLikeLogin(target, way, origin, from: request, upstream) { return own == nil ? .uncertain : .own }
+        return way.isRoot && response.status != 303 ? .uncertain : nil
     }
 
     /// Classifies a redirect. Returns nil if it has no Location, or if it leads to the requested path, possibly with another host or other
@@ -20,7 +40,7 @@ enum Redirection {
         let way = Way(path, from: request.pathAndQuery.prefix { !isMark($0) })
         let origin = own == nil ? location.dropLast(target.count).map(\.asciiLowercased) : []
         // 303 means that the response to this request is elsewhere (RFC 9110 §15.4.4). Servers do not use it for error pages.
-        let isPage = looksLikeLogin(target, way, origin) || (response.status != 303 && looksLikePage(way))
+        let isPage = looksLikeLogin(target, way, origin, from: request, upstream) || (response.status != 303 && looksLikePage(way))
         var hasher = Hasher()
         hasher.combine(origin)
         hasher.combine(path)
@@ -95,43 +115,78 @@ enum Redirection {
 
     // MARK: Login and error pages
 
-    /// A path segment or an argument name that contains one of these looks like a login.
-    static let loginParts = [
-        "login", "log-in", "log_in", "logon", "signin", "sign-in", "sign_in", "session", "oauth", "openid", "saml", "authenticat",
-        "authoriz", "authoris",
+    /// Names of login pages: last path segments without hyphens and underscores, names of arguments, and parts of host names. Other
+    /// resources have names that only contain these words, such as `/designing-apis` and `/docs/authorization`.
+    private static let logins: Set<String> = [
+        "login", "logon", "signin", "signon", "relogin", "userlogin", "adminlogin", "servicelogin", "wplogin", "loginform", "loginpage",
+        "signinpage", "auth", "auth0", "authenticate", "authentication", "authorize", "authorise", "oauth", "oauth2", "openid", "oidc",
+        "saml", "saml2", "sso", "idp", "cas", "adfs", "wsfed", "sessionexpired", "sessiontimeout",
     ]
-    /// Words that indicate a login only as whole words, because other words contain them (`authors`, `lessons`).
-    static let loginWords = ["auth", "auth0", "sso", "oidc", "idp", "cas", "wsfed"]
+    /// First path segments of login services. All of their resources count.
+    private static let loginServices: Set<String> = [
+        "login", "signin", "oauth2", "openid", "openidconnect", "oidc", "saml", "saml2", "simplesaml", "shibboleth.sso", "sso", "idp",
+        "cas", "adfs", "auth0", "wsfed",
+    ]
+    /// Last two path segments of a form for a new session.
+    private static let sessions: Set<String> = ["session", "sessions", "usersession", "usersessions"]
+    private static let newSessions: Set<String> = ["new", "expired", "timeout"]
+    /// Names of arguments with the URI to which a login page returns.
+    private static let returns: Set<String> = [
+        "next", "return", "returnto", "returnurl", "returnuri", "returnpath", "redirect", "redirectto", "redirecturl", "redirecturi",
+        "continue", "continueurl", "continueto", "goto", "rd", "backurl", "backto", "dest", "destination", "originalurl", "origurl",
+        "targeturl", "relaystate", "wctx",
+    ]
 
-    /// Parts and words in paths that indicate a page of a gateway or a server, for example an error page.
-    static let pageParts = ["maintenance", "unavailable", "captcha"]
-    static let pageWords = ["error", "errors", "sorry", "challenge", "blocked", "expired", "50x"]
+    /// Names of pages of a gateway or a server, for example an error page: last path segments without hyphens and underscores.
+    private static let pages: Set<String> = [
+        "maintenance", "maintenancemode", "maintenancepage", "undermaintenance", "unavailable", "serviceunavailable",
+        "temporarilyunavailable", "outage", "captcha", "challenge", "error", "errors", "errorpage", "sorry", "blocked", "accessblocked",
+        "expired", "linkexpired", "50x",
+    ]
+    /// First path segments of a gateway's own pages.
+    private static let pageServices: Set<String> = ["captcha", "cdncgi"]
+    private static let errors: Set<String> = ["error", "errors"]
 
     /// The path of a redirect compared with the requested path.
     private struct Way {
-        /// The redirect's path segments, percent-decoded, without those that both paths begin with.
+        /// The redirect's path segments as words, without those that both paths begin with.
         let segments: [String]
-        /// Last segment of the redirect's path; nil if there is none or the path ends with a slash.
-        let last: String?
+        /// Whether `segments` are the whole path.
+        let isWhole: Bool
+        /// Whether the path has one segment only.
+        let isShort: Bool
         let isRoot: Bool
-        let ownLast: String?
+        /// Whether the path ends with the name of an HTML file, and the requested path does not.
+        let isHTML: Bool
 
         init(_ path: ArraySlice<UInt8>, from own: ArraySlice<UInt8>) {
             let (target, own) = (Self.segments(of: path), Self.segments(of: own))
-            isRoot = target.isEmpty
-            last = path.last == UInt8(ascii: "/") ? nil : target.last
-            ownLast = own.last
-            segments = Array(target.dropFirst(zip(target, own).prefix { $0 == $1 }.count))
+            let common = zip(target, own).prefix { $0 == $1 }.count
+            (isWhole, isShort, isRoot) = (common == 0, target.count == 1, target.isEmpty)
+            isHTML =
+                path.last != UInt8(ascii: "/") && target.last.map(Self.isHTML) ?? false && !(own.last.map(Self.isHTML) ?? false)
+            var rest = target.dropFirst(common).map { word($0) }
+            if let last = rest.popLast() { rest.append(Self.withoutEnding(last)) }
+            // The index of a directory is the directory.
+            if rest.count > 1, rest.last == "index" { rest.removeLast() }
+            segments = rest
         }
 
         private static func segments(of path: ArraySlice<UInt8>) -> [String] {
             path.split(separator: UInt8(ascii: "/")).reduce(into: []) { segments, segment in
-                switch plain(segment) {
+                // Java servers append path parameters, such as a session's identifier.
+                switch plain(segment.prefix { $0 != UInt8(ascii: ";") }) {
                 case ".": break
                 case "..": _ = segments.popLast()
                 case let segment: segments.append(segment)
                 }
             }
+        }
+
+        private static func isHTML(_ segment: String) -> Bool { segment.hasSuffix(".html") || segment.hasSuffix(".htm") }
+
+        private static func withoutEnding(_ segment: String) -> String {
+            segment.lastIndex(of: ".").map { String(segment[..<$0]) } ?? segment
         }
     }
 
@@ -141,28 +196,63 @@ enum Redirection {
         return String(decoding: bytes.map(\.asciiLowercased), as: UTF8.self)
     }
 
+    /// Returns the text without hyphens and underscores: `sign_in` is `signin`.
+    private static func word(_ text: some StringProtocol) -> String { String(text.filter { $0 != "-" && $0 != "_" }) }
+
     /// - Parameter origin: another upstream's origin; its host name may also indicate a login. Empty for the own upstream.
-    private static func looksLikeLogin(_ target: [UInt8], _ way: Way, _ origin: [UInt8]) -> Bool {
+    private static func looksLikeLogin(
+        _ target: [UInt8], _ way: Way, _ origin: [UInt8], from request: RequestHead, _ upstream: UpstreamOrigin?
+    ) -> Bool {
+        if let last = way.segments.last {
+            if logins.contains(last) { return true }
+            if way.segments.count > 1, newSessions.contains(last), sessions.contains(way.segments[way.segments.count - 2]) { return true }
+        }
+        if way.isWhole, let first = way.segments.first, loginServices.contains(first) { return true }
+        // Parts of a host name: `sso.example.com`, `auth-eu.example.com`.
+        if plain(origin[...]).split(whereSeparator: { !($0.isLetter || $0.isNumber) }).contains(where: { logins.contains(String($0)) }) {
+            return true
+        }
         // Arguments, and the fragment, which single-page applications use as a path.
         let rest = target[target.prefix { !isMark($0) }.endIndex...]
-        let arguments = rest.split { isEnd($0) || $0 == UInt8(ascii: "&") || $0 == UInt8(ascii: ";") }.map(plain)
-        // WS-Federation has no distinctive argument name.
-        if arguments.contains(where: { $0.hasPrefix("wa=wsignin") }) { return true }
-        let names = arguments.map { String($0.prefix { $0 != "=" }) }
-        return (way.segments + names + [plain(origin[...])]).contains { has($0, loginParts, loginWords) }
+        let arguments = rest.split { isMark($0) || $0 == UInt8(ascii: "&") || $0 == UInt8(ascii: ";") }
+        return arguments.contains { argument in
+            let name = argument.prefix { $0 != UInt8(ascii: "=") }
+            let value = argument.dropFirst(name.count + 1)
+            if name.split(separator: UInt8(ascii: "/")).contains(where: { isLogin(plain($0), hasValue: !value.isEmpty) }) { return true }
+            let plainValue = plain(value)
+            switch word(plain(name)) {
+            // WS-Federation has no distinctive argument name.
+            case "wa": return plainValue.hasPrefix("wsignin")
+            case "session": return newSessions.contains(plainValue)
+            case let name: return returns.contains(name) && leadsBack(Array(plainValue.utf8), to: request.pathAndQuery, upstream)
+            }
+        }
+    }
+
+    /// Whether an argument or a part of a fragment indicates a login. A signed URL may have a value for `auth`.
+    private static func isLogin(_ name: String, hasValue: Bool) -> Bool {
+        let word = word(name)
+        if !hasValue { return logins.contains(word) }
+        return ["login", "logon", "signin", "samlrequest"].contains(word) || name.hasPrefix("openid.")
+    }
+
+    /// Whether a URI names the requested path. A login page returns there.
+    private static func leadsBack(_ reference: [UInt8], to target: ArraySlice<UInt8>, _ upstream: UpstreamOrigin?) -> Bool {
+        let own = plain(target.prefix { !isMark($0) })
+        let path = foreignTarget(of: reference[...]).prefix { !isMark($0) }
+        return own != "/" && (plain(path) == own || plain(Self.path(path, upstream)[...]) == own)
     }
 
     /// Returns whether the target may be a page for people: an error page or a start page.
     private static func looksLikePage(_ way: Way) -> Bool {
-        if way.isRoot { return true }
-        if let last = way.last, isPage(last), !(way.ownLast.map(isPage) ?? false) { return true }
-        return way.segments.contains { has($0, pageParts, pageWords) }
+        guard let last = way.segments.last else { return way.isRoot }
+        if pages.contains(last) { return true }
+        if way.isHTML, way.isShort || isErrorStatus(last) { return true }
+        guard way.isWhole, let first = way.segments.first else { return false }
+        return pageServices.contains(first) || way.segments.count == 2 && errors.contains(first) && isErrorStatus(last)
     }
 
-    private static func isPage(_ segment: String) -> Bool { segment.hasSuffix(".html") || segment.hasSuffix(".htm") }
-
-    private static func has(_ text: String, _ parts: [String], _ words: [String]) -> Bool {
-        if parts.contains(where: { text.contains($0) }) { return true }
-        return text.split { !($0.isASCII && ($0.isLetter || $0.isNumber)) }.contains { words.contains(String($0)) }
+    private static func isErrorStatus(_ segment: String) -> Bool {
+        segment.count == 3 && (400...599).contains(Int(segment) ?? 0)
     }
 }

@@ -427,7 +427,9 @@ public final class ResponseStore: @unchecked Sendable {
     func waitUntilIdle() { writer.waitUntilIdle() }
 
     /// Returns when all changes that were queued before are synchronized to disk, except contents that are being encoded.
-    public func synchronize() { writer.synchronize(self) }
+    /// - Returns: false if the disk has refused removals or marks.
+    @discardableResult
+    public func synchronize() -> Bool { writer.synchronize(self) }
 
     /// Writes all waiting items and a snapshot of the index, which makes the next start fast, and releases the directory's lock. The store
     /// must not be changed afterwards.

@@ -119,7 +119,9 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     /// Synchronizes all written segments. Waits for the disk on the caller's thread, so that the writer's queue is not blocked.
-    func synchronize(_ store: ResponseStore) {
+    /// - Returns: whether the disk has taken all removals and marks.
+    @discardableResult
+    func synchronize(_ store: ResponseStore) -> Bool {
         let (segments, newest) = serial.sync {
             drain(store)
             return (store.state.withLock { $0.segments }.filter { $0.number >= firstUnsynchronized }, position.segment)
@@ -128,13 +130,14 @@ final class StoreWriter: @unchecked Sendable {
         for segment in segments {
             do throws(Segment.WriteError) { try segment.synchronize() } catch { failure = failure ?? error }
         }
-        serial.sync {
+        return serial.sync {
             guard let failure else {
                 firstUnsynchronized = max(firstUnsynchronized, newest)
-                return
+                return waiting.withLock { $0.isWritten }
             }
             retireActive(store)
             note(.failedWrite(fault(failure)), store)
+            return false
         }
     }
 

@@ -58,11 +58,13 @@ public enum WholeDecision: Sendable, Equatable {
 public enum UnexpectedResponse: Sendable, Equatable {
     /// Does a gateway fail in this way for many targets?
     case surprise(Surprise)
+    /// Has the target had such content, and no good response, for long, although other targets have good responses?
+    case lasting
     /// Is it a separate representation that the upstream has for this Accept field?
     case otherForm
     /// Has the client just written to the target?
     case afterOwnWrite
-    /// Has the upstream refused the request's credentials (401) since their last good response?
+    /// Has the upstream refused the request's credentials since their last good response?
     case afterRefusal
 }
 
@@ -78,6 +80,8 @@ public struct ResponseFacts: ~Copyable {
     public var mayRescue: Bool
     /// Whether the response is a stream (`StreamedResponse`).
     public var isStream = false
+    /// Whether the response refuses the credentials to which the stored response belongs.
+    public var isRefusal = false
     /// Whether the response has a cache key.
     public var isLookedUp: Bool
     /// The operator's requirements for responses if there is a stored one; nil if there are none.
@@ -147,10 +151,15 @@ public struct ResponseFacts: ~Copyable {
         let copy = LastGood.Copy(copy, head: stored, beside: response)
         if let fault = LastGood.faultOfHead(response, beside: copy, to: request, strictness: strictness) {
             // A client can provoke a rate limit, and would get data to which it has no right any more.
-            let isAnswer = fault == .unexpectedType && seen(.otherForm) || fault == .rateLimited && seen(.afterRefusal)
+            let isAnswer =
+                switch fault {
+                case .unexpectedType: seen(.otherForm) || seen(.lasting)
+                case .rateLimited: seen(.afterRefusal)
+                default: false
+                }
             return isAnswer ? nil : fault
         }
-        if let surprise = LastGood.surprise(response, beside: copy, to: request, at: upstream, strictness: strictness) {
+        if !isRefusal, let surprise = LastGood.surprise(response, beside: copy, to: request, at: upstream, strictness: strictness) {
             return !seen(.afterOwnWrite) && seen(.surprise(surprise)) ? surprise.fault : nil
         }
         return good?.faultOfHead(response)

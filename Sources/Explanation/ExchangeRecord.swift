@@ -60,6 +60,8 @@ public struct ExchangeRecord: Sendable {
     public struct Reasons: Sendable {
         /// Whether the request required validation, and the operator's settings ignored that.
         public var isClientIgnored = false
+        /// Whether the upstream did not receive a field in which the client named another method.
+        public var isMethodOverrideRemoved = false
         public var bypass: BypassReason?
         public var validation: ValidationReason?
         /// Why the stored response counts as stale because of other nodes; nil if it does not.

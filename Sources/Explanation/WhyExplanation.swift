@@ -140,6 +140,9 @@ public struct WhyExplanation {
         if exchange.reasons.isClientIgnored {
             sentences.append("The request demanded a request to the upstream, but client_directives is ignore.")
         }
+        if exchange.reasons.isMethodOverrideRemoved {
+            sentences.append("The request named another method in a field, which was removed (forwarding.override_fields).")
+        }
         if exchange.upstream.isFaulted {
             sentences.append("A fault was injected for a drill, so this result does not show the upstream's state (see cistern drill ls).")
         }

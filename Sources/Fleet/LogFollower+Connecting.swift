@@ -44,6 +44,7 @@ extension LogFollower {
         remembers = isFilled && !isOtherLog
         if !remembers {
             isFilled = false
+            if isOtherLog { formerSeen = seen }
             seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
             actions.append(.startAnew(epoch: info.epoch, floor: info.floor))
         }

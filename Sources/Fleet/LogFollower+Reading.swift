@@ -31,7 +31,9 @@ extension LogFollower {
             return
         }
         guard positioned.entry.message.kind != .hello else { return }
-        if next <= storeApplied || positioned.entry.origin?.node == node {
+        // A repeated entry that was applied when it was sent must not remove responses that were stored since then.
+        let isRepeated = positioned.entry.origin.map { formerSeen.contains($0) } ?? false
+        if next <= storeApplied || positioned.entry.origin?.node == node || isRepeated {
             actions.append(.note(positioned))
             return
         }

@@ -123,6 +123,8 @@ public struct LogFollower: Hashable, Sendable {
     /// Whether entries that are read again are recognized.
     var remembers = false
     var seen: SeenSequences
+    /// Entries of the last log before this one. A node repeats its last entries in a new log.
+    var formerSeen: SeenSequences
     var connectedLog: LogInfo?
     /// Whether the log comes from a primary that was not read to its end before.
     var isPrimaryUnread = false
@@ -166,6 +168,7 @@ public struct LogFollower: Hashable, Sendable {
         reached?.ceiling = .beginning
         highest = kept?.position ?? .beginning
         seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
+        formerSeen = seen
         (echo, losses) = (Echo(last: now), Losses(kept: kept?.position))
     }
 

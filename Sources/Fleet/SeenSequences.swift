@@ -43,6 +43,12 @@ struct SeenSequences: Hashable, Sendable {
         return true
     }
 
+    /// Returns whether an entry was seen.
+    func contains(_ origin: LogOrigin) -> Bool {
+        guard let node = young[origin.node] ?? old[origin.node] else { return false }
+        return node.first <= origin.sequence && origin.sequence <= node.last && missing[origin] == nil
+    }
+
     private mutating func keep(_ node: Node, of name: UInt64) {
         if young[name] == nil, young.count >= nodeLimit {
             for origin in missing.keys where old[origin.node] != nil && young[origin.node] == nil {

@@ -100,17 +100,26 @@ public final class UpstreamRequestFields {
         .xRealIP,
     ]
 
+    /// Fields in which clients name another method.
+    public static let methodOverrides: KnownFieldSet = [.xHTTPMethod, .xHTTPMethodOverride, .xMethodOverride]
+
     /// - Parameters:
     ///   - head: the client's request.
+    ///   - keepsMethodOverride: whether the upstream receives another method that the client names in a field. Without it, the upstream
+    ///     would perform another operation. Only for requests whose responses are not stored.
     ///   - rules: the operator's changes for the request's path.
-    public func make(from head: RequestHead, client: Client, _ rules: UpstreamFieldRules) -> Fields {
+    public func make(
+        from head: RequestHead, client: Client, keepsMethodOverride: Bool = false, _ rules: UpstreamFieldRules
+    ) -> Fields {
         let overrides = client.isTrusted ? overrides : overridesOfStrangers
         var fields = constant
         fields.reserve(bytes: head.fields.bytes.count + 256, lines: head.fields.count + 8)
         if settings.preserveHost { fields.append(.host, client.host.span) }
         let source = head.fields.removingHopByHop()
         fields.append(contentsOf: source) { entry in
-            entry.known.map { !isDropped($0, overrides) } ?? !isOtherOverride(source.bytes.span.extracting(entry.nameRange), overrides)
+            if keepsMethodOverride, let known = entry.known, Self.methodOverrides.contains(known) { return true }
+            return entry.known.map { !isDropped($0, overrides) }
+                ?? !isOtherOverride(source.bytes.span.extracting(entry.nameRange), overrides)
         }
         switch client.isTrusted || settings.forwarded == .off ? settings.forwarded : .replace {
         case .off: break
@@ -131,6 +140,12 @@ public final class UpstreamRequestFields {
         if settings.via { fields.append(.via, viaValue(head.version)) }
         rules.apply(to: &fields)
         return fields
+    }
+
+    /// Returns whether a request that changes no data loses a field in which the client names another method.
+    public func removesMethodOverride(from head: RequestHead) -> Bool {
+        guard head.fields.containsAny(of: Self.methodOverrides) else { return false }
+        return head.fields.entries.contains { Self.methodOverrides.holds($0) && overrides.known.holds($0) }
     }
 
     /// Adds the client certificate, if it is forwarded (RFC 9440 §2.2). Fields of clients with this name were removed.

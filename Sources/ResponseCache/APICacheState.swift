@@ -117,7 +117,9 @@ public final class APICacheState: Sendable {
     public func whenMarksWritten(_ then: @escaping @Sendable (_ isWritten: Bool) -> Void) { store.whenMarksWritten(then) }
 
     /// Waits until all removals and marks are written to the files and synchronized to the disk.
-    public func synchronize() { store.synchronize() }
+    /// - Returns: false if the disk has refused some of them.
+    @discardableResult
+    public func synchronize() -> Bool { store.synchronize() }
 
     /// Writes pending records and closes the store.
     public func close() {

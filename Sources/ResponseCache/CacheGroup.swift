@@ -75,12 +75,11 @@ public struct CacheGroup: Sendable {
 
     // MARK: Purging
 
-    /// Purges responses. Returns, once the purge is on disk, the number of responses that clients could have received.
+    /// Purges responses. Returns the number of responses that clients could have received. Call `synchronize` afterwards.
     /// - Parameters:
     ///   - wanted: selection for each API, by index. An id, or all, applies to every API.
     ///   - isSoft: whether responses are marked stale instead of removed.
     public func purge(_ wanted: [PurgeSelection], isSoft: Bool) -> Int {
-        defer { store.synchronize() }
         if case .id(let id) = wanted[0] { return purge(id, isSoft: isSoft) }
         return purge(selections: wanted.map(\.entries), isSoft: isSoft).count { $0.fit == .counts }
     }
@@ -90,6 +89,11 @@ public struct CacheGroup: Sendable {
         defer { store.synchronize() }
         return purge(selections: selections, isSoft: false).count
     }
+
+    /// Returns when all purges are on disk.
+    /// - Returns: false if the disk has refused them. After a restart, purged responses may then be served again.
+    @discardableResult
+    public func synchronize() -> Bool { store.synchronize() }
 
     /// Erases purged and replaced responses from the disk. Waits for the disk.
     /// - Parameter wanted: the purge that was performed.
@@ -110,9 +114,8 @@ public struct CacheGroup: Sendable {
         return selection.mayContain(key) || selection.mayContainElsewhere(key)
     }
 
-    /// Purges the whole store, including APIs that no longer exist.
+    /// Purges the whole store, including APIs that no longer exist. Call `synchronize` afterwards.
     public func purgeStore(isSoft: Bool) -> Int {
-        defer { store.synchronize() }
         var count = 0
         store.visitAll { listed in
             let bytes = Array(listed.key)

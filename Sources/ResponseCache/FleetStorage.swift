@@ -43,7 +43,7 @@ public protocol FleetStorage: AnyObject {
     /// Publishes that a write has invalidated responses, to all nodes.
     /// - Parameters:
     ///   - marks: keys of the local marks of this write. They contain no credentials.
-    ///   - isDoubtful: whether a login or a captive portal answered the write. Stored responses then become stale and are kept.
+    ///   - isDoubtful: whether the outcome of the write is unclear. Stored responses then become stale and are kept.
     func invalidated(_ marks: [[UInt8]], isDoubtful: Bool)
 
     /// Number of the last published write of this loop.

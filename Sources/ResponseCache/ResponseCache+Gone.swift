@@ -34,6 +34,13 @@ extension ResponseCache {
         return isReplaced
     }
 
+    /// Records content that is not good. Returns whether it is intended, because it has lasted for long while other targets had good
+    /// responses.
+    public func isLasting(_ found: FoundResponse, at keys: TargetKeys, by witness: UInt64, at time: CacheTime) -> Bool {
+        let user = userOwning(found, keys)
+        return !state.surprises.odd(.content, found.key, by: witness, of: user, isEvidence: true, now: time.monotonic).isReplaced
+    }
+
     /// Returns whether a response of another type than the stored one is a separate representation for requests with this Accept field.
     public func isOtherForm(of found: FoundResponse, for head: RequestHead, at time: CacheTime) -> Bool {
         state.surprises.isOtherForm(found.key, accept: Self.accepted(by: head.fields), now: time.monotonic)
@@ -47,19 +54,40 @@ extension ResponseCache {
         let copy = LastGood.Copy(found.metadata, head: found.head.span, beside: response)
         let accept = LastGood.isOfOtherType(response, than: copy) ? nil : Self.accepted(by: head.fields)
         let user = userOwning(found, keys)
-        if state.surprises.found(found.key, accept: accept, by: witness, of: user, now: time.monotonic) {
+        if state.surprises.found(found.key, accept: accept, by: witness, of: user, requestedBy: requester(keys), now: time.monotonic) {
             state.surprises.noteAccepted(found.key, keyMaker.credentialsNumber(of: head))
+            state.surprises.noteAcceptedTarget(keys.own)
         }
         gone?.lift(found.key, by: recency)
     }
 
-    /// Records that the upstream refused a request's credentials (401), if this stored response belongs to their user.
-    public func noteRefused(_ head: RequestHead, beside found: FoundResponse, at keys: TargetKeys) {
-        if userOwning(found, keys) != 0 { state.surprises.noteRefused(found.key, keyMaker.credentialsNumber(of: head)) }
+    /// Records a good response for a target without a stored response.
+    public func noteGood(at keys: TargetKeys, now: Int64) { state.surprises.noteGood(requester(keys), now: now) }
+
+    /// Returns a number for the user who sent a request; 0 without credentials.
+    private func requester(_ keys: TargetKeys) -> UInt64 { keys.isPartitioned ? keyMaker.user(inKey: keys.own) : 0 }
+
+    /// Records that the upstream refused a request's credentials, if this stored response belongs to their user.
+    /// - Parameters:
+    ///   - isCertain: false if a failing gateway may have sent the response. It then counts only if another user or a request without
+    ///     credentials got a good response within the window.
+    ///   - now: milliseconds of the monotonic clock.
+    /// - Returns: whether it was recorded.
+    public func noteRefused(_ head: RequestHead, beside found: FoundResponse, at keys: TargetKeys, isCertain: Bool, now: Int64) -> Bool {
+        let user = userOwning(found, keys)
+        guard user != 0, isCertain || state.surprises.isGood(besides: user, now: now) else { return false }
+        state.surprises.noteRefused(found.key, keyMaker.credentialsNumber(of: head))
+        return true
     }
 
-    /// Whether the upstream has refused a request's credentials since the last good response to the refused request.
-    public func hasRefused(_ head: RequestHead) -> Bool { state.surprises.hasRefused(keyMaker.credentialsNumber(of: head)) }
+    /// Records a 401 to a request without known credentials, for its target. The URL or an unknown field may contain them.
+    public func noteRefusedTarget(_ keys: TargetKeys) { state.surprises.noteRefusedTarget(keys.own) }
+
+    /// Whether the upstream has refused a request's credentials, or its target, since the last good response to the refused request.
+    public func hasRefused(_ head: RequestHead, at keys: TargetKeys?) -> Bool {
+        if let keys, !keys.isPartitioned { return state.surprises.hasRefusedTarget(keys.own) }
+        return state.surprises.hasRefused(keyMaker.credentialsNumber(of: head))
+    }
 
     /// Returns a number for the user to whom a stored response belongs; 0 if it belongs to several.
     private func userOwning(_ found: FoundResponse, _ keys: TargetKeys) -> UInt64 {

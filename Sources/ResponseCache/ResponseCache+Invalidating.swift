@@ -7,16 +7,16 @@ import CacheStore
 import HTTPCore
 
 extension ResponseCache {
-    /// Invalidates the stored responses that a successful write may have changed.
+    /// Invalidates the stored responses that a write may have changed.
     /// - Parameters:
-    ///   - response: response to the write.
+    ///   - response: response to the write; nil if none arrived, although a part of the request was sent.
     ///   - isRefused: whether its content reports errors in place of a result.
     ///   - sparingTarget: whether the route declares that writes do not invalidate the target itself.
     ///   - withCollection: whether the route declares that a write to a member invalidates its collection.
     /// - Returns: whether the write may have changed anything.
     @discardableResult
     public func invalidate(
-        after response: ResponseHead, isRefused: Bool = false, to head: RequestHead, sparingTarget: Bool = false, withCollection: Bool,
+        after response: ResponseHead?, isRefused: Bool = false, to head: RequestHead, sparingTarget: Bool = false, withCollection: Bool,
         at now: Timestamp
     ) -> Bool {
         // A write by one scheme also invalidates the responses of the other scheme, including those that are unreachable while there is
@@ -26,6 +26,7 @@ extension ResponseCache {
         switch Invalidation.effect(of: response, isRefused: isRefused, to: head, origin: settings.upstream, settings.policy) {
         case .nothing: return false
         case .takesOut:
+            guard let response else { return false }
             let targets = Invalidation.targets(
                 method: head.method, target: head.pathAndQuery, response: response, origin: settings.upstream, sparingTarget: sparingTarget)
             // A client may choose where a redirect leads, as in `/login?next=/a`. So the response there remains as a rescue.
@@ -121,7 +122,7 @@ extension ResponseCache {
         return false
     }
 
-    /// Returns whether a login or a captive portal has answered a write since a stored response was requested.
+    /// Returns whether a write with an unclear outcome was made since a stored response was requested.
     /// - Parameters:
     ///   - credentialFreeKeys: shared keys of the target, with and without the key's other parts.
     ///   - collection: shared key of the target without arguments, if writes to members invalidate collections.

@@ -8,6 +8,7 @@ import Reactor
 
 public final class SurpriseMemory: Sendable {
     private let state: Mutex<State>
+    private let window: Int64
 
     private struct State {
         var crowds: Crowds<StoredItemID>
@@ -15,13 +16,24 @@ public final class SurpriseMemory: Sendable {
         var writes: RecentWrites
         /// Credentials that the upstream has refused, with the target that it refused last.
         var refused: [UInt64: UInt64] = [:]
+        /// Targets that the upstream has refused to requests without known credentials. The URL or an unknown field may contain them.
+        var refusedTargets: Set<UInt64> = []
+        /// The last good response, and the last one of another user. 0 is the user of requests without credentials.
+        var good: (user: UInt64, time: Int64) = (0, .min / 2)
+        var otherGood: Int64 = .min / 2
+
+        mutating func noteGood(_ user: UInt64, _ now: Int64) {
+            if good.user != user { otherGood = good.time }
+            good = (user, now)
+        }
     }
 
-    /// Maximum number of `refused`. Only credentials with a stored response are recorded.
+    /// Maximum number of `refused`, and of `refusedTargets`. Only requests with a stored response are recorded.
     private static let refusedLimit = 4_096
 
     /// - Parameter window: milliseconds (`failure.window`).
     init(window: Int64) {
+        self.window = window
         state = Mutex(State(crowds: Crowds(window: window), forms: OtherForms(window: window), writes: RecentWrites(window: window)))
     }
 
@@ -57,16 +69,27 @@ public final class SurpriseMemory: Sendable {
     }
 
     /// Records a good response for a target with a stored response.
-    /// - Parameter accept: hash of the request's Accept field; nil for a response of another type than the stored one.
+    /// - Parameters:
+    ///   - accept: hash of the request's Accept field; nil for a response of another type than the stored one.
+    ///   - requester: number for the user who sent the request; 0 without credentials.
     /// - Returns: whether `noteAccepted` must be called, because credentials were refused.
-    func found(_ key: [UInt8], accept: UInt64?, by witness: UInt64, of user: UInt64, now: Int64) -> Bool {
+    func found(
+        _ key: [UInt8], accept: UInt64?, by witness: UInt64, of user: UInt64, requestedBy requester: UInt64, now: Int64
+    ) -> Bool {
         let number = Self.number(key)
         return state.withLock { state in
-            state.crowds.found(number, by: witness, of: user, now: now)
-            if let accept { state.forms.found(number, accept: accept, now: now) }
-            return !state.refused.isEmpty
+            state.crowds.found(number, by: witness, of: user, isAlike: accept != nil, now: now)
+            if let accept {
+                state.forms.found(number, accept: accept, now: now)
+                state.noteGood(requester, now)
+            }
+            return !state.refused.isEmpty || !state.refusedTargets.isEmpty
         }
     }
+
+    /// Records a good response for a target without a stored response.
+    /// - Parameter requester: number for the user who sent the request; 0 without credentials.
+    func noteGood(_ requester: UInt64, now: Int64) { state.withLock { $0.noteGood(requester, now) } }
 
     // MARK: Refused credentials
 
@@ -79,6 +102,11 @@ public final class SurpriseMemory: Sendable {
         }
     }
 
+    /// Whether another user, or a request without credentials, got a good response within the window.
+    func isGood(besides user: UInt64, now: Int64) -> Bool {
+        state.withLock { now - ($0.good.user == user ? $0.otherGood : $0.good.time) < window }
+    }
+
     /// Records a good response. Another target may not depend on credentials, so only the refused one shows that they are accepted again.
     func noteAccepted(_ key: [UInt8], _ credentials: UInt64) {
         let number = Self.number(key)
@@ -86,6 +114,25 @@ public final class SurpriseMemory: Sendable {
     }
 
     func hasRefused(_ credentials: UInt64) -> Bool { state.withLock { $0.refused[credentials] != nil } }
+
+    /// - Parameter key: the request's own key.
+    func noteRefusedTarget(_ key: [UInt8]) {
+        let number = Self.number(key)
+        state.withLock { state in
+            if state.refusedTargets.count >= Self.refusedLimit { state.refusedTargets.removeFirst() }
+            state.refusedTargets.insert(number)
+        }
+    }
+
+    func noteAcceptedTarget(_ key: [UInt8]) {
+        let number = Self.number(key)
+        state.withLock { _ = $0.refusedTargets.remove(number) }
+    }
+
+    func hasRefusedTarget(_ key: [UInt8]) -> Bool {
+        let number = Self.number(key)
+        return state.withLock { $0.refusedTargets.contains(number) }
+    }
 
     // MARK: Writes
 

@@ -49,7 +49,10 @@ final class FleetOrderApplier: FleetOrderReceiver {
         let caches = caches
         switch order {
         case .mark: break
-        case .everything(let isSoft): _ = CacheGroup(caches, meaning: Array(caches.indices)).purgeStore(isSoft: isSoft)
+        case .everything(let isSoft):
+            let group = CacheGroup(caches, meaning: Array(caches.indices))
+            _ = group.purgeStore(isSoft: isSoft)
+            group.synchronize()
         case .purge(let selection, let isSoft):
             // The selection may also name APIs that this node does not serve at present.
             guard selection.kind != .nothing, !caches.isEmpty else { return }
@@ -61,6 +64,7 @@ final class FleetOrderApplier: FleetOrderReceiver {
             }
             let group = CacheGroup(caches, meaning: meant, named: selection.apis)
             _ = group.purge(wanted, isSoft: isSoft)
+            group.synchronize()
             if selection.criteria?.erases == true { erase(wanted, group) }
         }
     }

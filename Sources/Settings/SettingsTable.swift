@@ -405,7 +405,7 @@ public enum SettingsTable {
         Setting(
             path: "forwarding.override_fields", binding: .list(\.proxy.forwarding.overrideFields),
             help:
-                "Request fields that are removed because they could change the upstream's route, host or method. X-Forwarded-* are removed too. Empty for none.",
+                "Request fields that are removed because they could change the upstream's route, host or method. X-Forwarded-* are removed too. X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override remain in unsafe requests, unless their responses are stored. Empty for none.",
             changes: .names),
         Setting(
             path: "forwarding.address_fields", binding: .list(\.proxy.forwarding.addressFields),

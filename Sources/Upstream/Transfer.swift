@@ -217,9 +217,11 @@ public final class Transfer {
         return true
     }
 
-    /// Called before the request waits for another connection. If it was sent, content that is still buffered is sent again.
+    /// Called before the request waits for another connection. If it was sent, content that is still buffered is sent again. The upstream
+    /// has not processed an unsafe request then.
     func queueAgain() {
         note(.queuedAgain)
+        times.sent = -1
         content.rewind()
     }
 

@@ -157,6 +157,29 @@ struct CrowdsTests {
         #expect(isReplaced(3, 22, 30, 40, 50, 51) && !isReplaced(3, 52))
     }
 
+    @Test("other content is accepted after thirty windows while a tenth of the targets have good responses", arguments: [0, 1, 2, 10])
+    func content(others: UInt64) {
+        var crowds = Crowds<Int>(window: window)
+        for step in 0...30 as ClosedRange<Int64> {
+            for target in 1...10 as ClosedRange<UInt64> {
+                let now = step * window + Int64(target)
+                let isReplaced = crowds.odd(.content, target, by: 1, now: now).isReplaced
+                #expect(isReplaced == (step < 30 || others < 2), "\(step)")
+                for other in 0..<others { crowds.found(100 + other, by: 2, now: now) }
+            }
+        }
+        // Good responses end; then many targets have other content, and one has a good response.
+        let later = window * 40
+        #expect(crowds.odd(.content, 1, by: 1, now: later).isReplaced)
+        for target in 2...20 as ClosedRange<UInt64> { _ = crowds.odd(.content, target, by: 1, now: later) }
+        crowds.found(100, by: 2, now: later)
+        #expect(crowds.odd(.content, 1, by: 1, now: later).isReplaced)
+        // A failure is no good response, and content of another type does not end the period.
+        crowds.failed(100, now: later)
+        crowds.found(1, by: 1, isAlike: false, now: later)
+        #expect(crowds.odd(.content, 1, by: 1, now: later).isReplaced)
+    }
+
     @Test("memory is bounded, and targets with expected responses do not evict unexpected ones", .slow)
     func bounded() {
         var crowds = Crowds<Int>(window: window)

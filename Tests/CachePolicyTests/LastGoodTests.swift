@@ -113,7 +113,7 @@ struct LastGoodTests {
         .redirect("https://other.test/maintenance", 302, isMeant: false), .redirect("http://portal.test", 307, isMeant: false),
         // Login pages.
         .redirect("/login", isMeant: false), .redirect("/users/SignIn?next=/jobs/1", isMeant: false),
-        .redirect("/account/log-in", isMeant: false), .redirect("/auth", isMeant: false), .redirect("/auth-service/start", isMeant: false),
+        .redirect("/account/log-in", isMeant: false), .redirect("/auth", isMeant: false), .redirect("/auth-service/start", isMeant: true),
         .redirect("/sso.php", isMeant: false), .redirect("/oauth2/authorize", isMeant: false), .redirect("/saml2/redirect", isMeant: false),
         .redirect("/session_expired", isMeant: false), .redirect("/start?session=new", isMeant: false),
         .redirect("/?login", isMeant: false), .redirect("/#/login", isMeant: false), .redirect("login.html", isMeant: false),
@@ -133,7 +133,7 @@ struct LastGoodTests {
     private static let errorPages: [FaultRow] =
         [
             "/maintenance", "/Maintenance-Mode", "/m%61intenance", "/error", "/errors/503", "/service_unavailable", "/sorry", "/captcha/1",
-            "/cdn-cgi/challenge-platform/h", "/blocked", "/link-expired", "/50x", "/50x.html", "/results/1.html", "/results/1.HTM?x=1",
+            "/cdn-cgi/challenge-platform/h", "/blocked", "/link-expired", "/50x", "/50x.html", "/start.html", "/start.HTM?x=1",
             "/index%2Ehtml", "/", "/?x=1", "/#/start", "http://api.test:81/", "http://api.test:81", "../", "/results/..",
         ].flatMap { location in
             [302, 307].map { .redirect(location, $0, isMeant: false) } + [.redirect(location, isMeant: true)]
@@ -149,13 +149,43 @@ struct LastGoodTests {
     private static let logins: [FaultRow] = [
         .redirect("/cas/start", isMeant: false), .redirect("/wsfed", isMeant: false), .redirect("/cassettes/1", isMeant: true),
         .redirect("/adfs/ls?wtrealm=x&wa=wsignin1.0", isMeant: false), .redirect("/results/1?wa=wide", isMeant: true),
-        .redirect("/l%6Fgin", isMeant: false), .redirect("/%73so", 302, isMeant: false), .redirect("/start?%73ession=1", isMeant: false),
+        .redirect("/l%6Fgin", isMeant: false), .redirect("/%73so", 302, isMeant: false),
+        .redirect("/start?%73ession=expired", isMeant: false),
         .redirect("/users/../login", isMeant: false), .redirect("/results/1%", isMeant: true),
     ]
 
+    /// Login and error pages of frameworks, servers and gateways.
+    private static let knownPages: [FaultRow] =
+        [
+            "/login", "/login/", "/login.html", "/login.php?x=1", "/login/index.php", "/login;jsessionid=1A", "/login/github",
+            "/Account/Login", "/users/sign_in", "/signin", "/session/new", "/user_sessions/new", "/session/expired", "/auth/login",
+            "/accounts/login/?next=/jobs/1", "/wp-login.php", "/oauth/authorize", "/oauth2/authorization/google",
+            "/oauth2/start?rd=%2Fjobs%2F1", "/sso", "/sso/start", "/saml", "/saml/init",
+            "/auth/realms/a/protocol/openid-connect/auth?client_id=1",
+            "/welcome?next=/jobs/1",
+            "/welcome?return_to=%2Fjobs%2F1%3Fx%3D1", "/welcome?ReturnUrl=http%3A%2F%2Fapi.test%3A81%2Fjobs%2F1", "/welcome?SAMLRequest=ab",
+            "https://accounts.test/o/oauth2/v2/auth?a=1", "https://auth-eu.test/x", "https://a.auth0.com/u/start", "/app#!/login",
+        ].map { .redirect($0, isMeant: false) }
+        + [
+            "/error", "/error.jsp", "/errors/500", "/errors/404.html", "/static/503.html", "/500.html", "/maintenance", "/maintenance.html",
+            "/static/maintenance.html", "/under-maintenance", "/index.html", "/errors/index.html",
+        ].map { .redirect($0, 302, isMeant: false) }
+
+    /// Redirects to other resources, with words of login and error pages in their names.
+    private static let resources: [FaultRow] = [
+        "/courses/designing-apis", "/tasks/assigning/5", "/blogindex", "/catalogin/5", "/obsession/5", "/obsession", "/users/5/sessions/9",
+        "/events/1/sessions/keynote", "/yoga-sessions/5", "/next-session/3", "/sessions/9", "/session", "/oauth-apps/5",
+        "/oauth/applications/5", "/docs/authorization", "/audit/auth/2026", "/stats/login/2026", "/posts/error-handling",
+        "/posts/how-to-login", "/crash/errors/77", "/crash/errors/503", "/maintenance-windows/3", "/maintenance/3", "/reports/index.html",
+        "/results/1.html", "/results/1.HTM?x=1", "/results/1?next=/jobs/2", "/results/1?job=/jobs/1", "/results/1?session=5",
+        "/results/1?sessionId=5", "/results/1?authorId=5",
+        "https://pipelines.test/1/signedlogcontent?urlExpires=x&urlSigningMethod=HMACV1&urlSignature=x", "https://files.test/1?auth=ab",
+        "https://files.test/f?token=ABC", "https://designing.test/1", "https://catalogin.test/1",
+    ].map { .redirect($0, 302, isMeant: true) }
+
     @Test(
-        "a failure is recognized by status, content type and redirect target", arguments: statuses + types + redirects + errorPages + logins
-    )
+        "a failure is recognized by status, content type and redirect target",
+        arguments: statuses + types + redirects + errorPages + logins + knownPages + resources)
     func faults(_ row: FaultRow) {
         #expect(row.fault() == row.expected)
         #expect(row.fault(.strict) == (row.status == 500 ? .serverError : nil))
@@ -211,8 +241,10 @@ struct LastGoodTests {
             (505, json, held(), .status),
             (410, json, held(), .status), (403, json, held(), .status), (200, json, held(), nil), (203, json, held(), nil),
             (200, "X: 1", held(), nil), (200, csv, held(), .contentType), (200, html, held(), .contentType),
-            (204, "X: 1", held(), .noContent),
-            (200, html, held { $0.isHTML = false }, .contentType), (200, html, held { $0.isHTML = true }, nil),
+            (204, "X: 1", held(), .noContent), (201, json, held(), .status), (202, json, held(), .status),
+            (202, json, held { $0.status = 203 }, .status), (202, json, held { $0.status = 202 }, nil),
+            (200, json, held { $0.status = 202 }, nil), (200, html, held { $0.isHTML = false }, .contentType),
+            (200, html, held { $0.isHTML = true }, nil),
             (200, csv, held { $0.isHTML = false }, nil), (204, "X: 1", held { $0.status = 204 }, nil),
             // A stored response without a success status may be replaced.
             (404, html, held { $0.status = 404 }, nil), (200, html, held { ($0.status, $0.isJSON) = (404, true) }, nil),

@@ -48,6 +48,78 @@ struct InvalidationTests {
         #expect(isHit(try play.get("/a")))
     }
 
+    /// How the upstream ends a write, and whether it may have performed it.
+    struct End: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let steps: [OriginStep]
+        let isUnclear: Bool
+
+        init(_ description: String, _ steps: [OriginStep], isUnclear: Bool) {
+            (testDescription, self.steps, self.isUnclear) = (description, steps, isUnclear)
+        }
+
+        static func status(_ status: String, isUnclear: Bool) -> End { End(status, [.json("{}", status: status)], isUnclear: isUnclear) }
+    }
+
+    private static let ends =
+        [
+            End("closed", [.close], isUnclear: true), End("reset", [.reset], isUnclear: true),
+            End("garbage", [.send("garbage\r\n\r\n"), .close], isUnclear: true),
+            End("part of a head", [.send("HTTP/1.1 200 OK\r\nContent-"), .close], isUnclear: true),
+        ] + ["500 A", "502 A", "503 A", "504 A", "520 A"].map { End.status($0, isUnclear: true) }
+        + ["400 A", "404 A", "409 A", "429 A", "501 A"].map { End.status($0, isUnclear: false) }
+
+    @Test(
+        "a write without a definite response makes stored responses stale and keeps them for outages; a rejected write does not",
+        arguments: ends)
+    func unclear(_ end: End) throws {
+        let isDown = Mutex(false)
+        let origin = ScriptedOrigin { request in
+            guard request.method == "GET" else { return end.steps }
+            return isDown.withLock { $0 }
+                ? [.json("{}", status: "503 Service Unavailable")] : [.json("1", ["Cache-Control: max-age=600"])]
+        }
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/a").status == 200)
+        #expect(isHit(try play.get("/a")))
+        #expect(try play.request("PUT", "/a", content: "{}").status >= 400)
+        isDown.withLock { $0 = true }
+        let rescued = try play.get("/a")
+        #expect(rescued.status == 200 && isHit(rescued) == !end.isUnclear)
+    }
+
+    @Test("a write that times out, or whose upload breaks off, makes stored responses stale", arguments: ["timeout", "upload"])
+    func unfinished(how: String) throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { [$0.method == "GET" ? .json("1", ["Cache-Control: max-age=6000"]) : .hang] })
+        #expect(try play.get("/a").status == 200)
+        var client: TestClient? = try play.client()
+        client?.send("PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: \(how == "timeout" ? 2 : 9_000_000)\r\n\r\n{}")
+        // Content that exceeds the buffer is sent before it is complete.
+        if how == "upload" { client?.send(String(repeating: " ", count: 200_000)) }
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        #expect(isHit(try play.get("/a")))
+        if how == "timeout" {
+            play.time.advance(by: .seconds(300))
+            #expect(client?.readResponse()?.status == 504)
+        } else {
+            client = nil
+            #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+        }
+        #expect(!isHit(try play.get("/a")))
+        #expect(isHit(try play.get("/a")))
+    }
+
+    @Test("a write that was not sent changes nothing")
+    func unsent() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=600", "Connection: close"]), .close] })
+        #expect(try play.get("/a").status == 200)
+        play.origin.down()
+        for _ in 0..<2 { #expect(try play.request("PUT", "/a", content: "{}").status == 502) }
+        #expect(isHit(try play.get("/a")))
+    }
+
     @Test("a write also invalidates responses keyed by request content", arguments: [("QUERY", "/a"), ("POST", "/search")])
     func byContent(method: String, target: String) throws {
         let play = try readingPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] })

@@ -95,7 +95,7 @@ struct WrittenMarksTests {
         #expect(try play.metric(early) == 1)
     }
 
-    @Test("a failed write invalidates nothing and does not wait for the disk", arguments: ["404 Not Found", "500 Internal Server Error"])
+    @Test("a rejected write invalidates nothing and does not wait for the disk", arguments: ["404 Not Found", "501 Not Implemented"])
     func unchanged(status: String) throws {
         let disk = Disk()
         let play = try ProxyPlay(Self.origin(status)) { disk.hold(&$0) }

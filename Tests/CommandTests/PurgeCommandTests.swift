@@ -1,11 +1,13 @@
 // Tests of `cistern purge` with the real binary: users, partitions, patterns, ages, dry runs, erasing, and mistakes.
 
-import CacheStore
 import Glibc
 import JSON
+import Reactor
+import ReverseProxy
 import TestSupport
 import Testing
 
+@testable import CacheStore
 @testable import cistern
 
 @Suite("cistern purge", .play)
@@ -67,6 +69,24 @@ struct PurgeCommandTests {
         let outcome = try tool.run("purge --user \(path)")
         #expect(outcome.status == 0 && outcome.text.hasSuffix("purged\n"), "\(outcome)")
         #expect(try left(tool) == 0)
+    }
+
+    @Test("a purge that the disk refuses is reported, with exit code 1")
+    func refusedByDisk() throws {
+        let error = Mutex<Int32>(0)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }) {
+            $0.store?.write = { descriptor, bytes, offset in
+                let error = error.withLock { $0 }
+                return error != 0 || WholeWrite.write(bytes, to: descriptor, at: offset) == bytes.count ? error : EIO
+            }
+        }
+        _ = try play.get("/a")
+        play.flushStore()
+        error.withLock { $0 = EIO }
+        let outcome = try CommandLineTool(play: play).run("purge /a")
+        #expect(outcome.status == 1 && outcome.text.contains("purged in memory only"), "\(outcome)")
+        #expect(try CommandLineTool(play: play).run("purge /a --json").text.contains("\"disk\":\"not_written\""))
+        error.withLock { $0 = 0 }
     }
 
     @Test("a partition, a pattern and an age are combined")

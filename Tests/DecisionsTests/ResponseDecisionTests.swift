@@ -86,6 +86,7 @@ struct ResponseDecisionTests {
             $0.sent = ["Accept: text/html"]
         },
         HeadRow("another type than stored, requested with Accept", 200, ["Content-Type: text/csv"], nil) { $0.sent = ["Accept: text/csv"] },
+        HeadRow("HTML instead of JSON for long", 200, ["Content-Type: text/html"], nil) { $0.seen = [.lasting] },
         HeadRow("a redirect to another resource", 303, ["Location: /results/1"], nil),
         HeadRow("a 204 where content is stored is forwarded, also while many targets return 404", 204, [], nil) {
             $0.seen = [.surprise(.notFound)]

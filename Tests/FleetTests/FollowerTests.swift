@@ -161,6 +161,17 @@ struct FollowerTests {
             ])
     }
 
+    @Test("an entry that is repeated in a new log is not applied again, and one that was not read before is")
+    func repeatedInNewLog() {
+        var play = Play.upToDate()
+        _ = play.when(.entries([entry(101, .target, 5, 2)]))
+        _ = play.when(.epoch(nil))
+        _ = play.when(.connected(info(0, 2, 1, nil, 0, 0, 0), fleetMilliseconds: nil))
+        let repeated = [entry(50, .target, 5, 2), entry(51, .target, 5, 3), entry(52, .target, 6, 2)]
+        #expect(
+            play.when(.entries(repeated)).prefix(3) == [.note(repeated[0]), .apply(repeated[1]), .apply(repeated[2])])
+    }
+
     @Test("a log that returns after a replacement gets a new epoch, also in a later process that read the kept position")
     func epochIsBack() {
         var play = Play.upToDate()

@@ -13,6 +13,8 @@ import Testing
 struct HealthyUpstreamTests {
     private static let good = "{\"id\":1}"
     private static let noContent = OriginStep.send("HTTP/1.1 204 No Content\r\n\r\n")
+    /// How Spring and Express respond if there is nothing to send.
+    private static let nothing = OriginStep.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
     private static let notFound = OriginStep.json("{}", status: "404 Not Found")
     private static let page = OriginStep.answer("<p>", type: "text/html", status: "403 Forbidden")
 
@@ -45,7 +47,7 @@ struct HealthyUpstreamTests {
     @Test(
         "a response that the client can use is passed on at once, and the stored response is kept",
         arguments: [
-            noContent, .send("HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n"), moved("https://files.test/1?sig=a"),
+            noContent, nothing, .send("HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n"), moved("https://files.test/1?sig=a"),
             moved("/results/1"), page, notFound, .json("{}", status: "401 Unauthorized"),
         ])
     func usableResponses(_ step: OriginStep) throws {
@@ -87,17 +89,34 @@ struct HealthyUpstreamTests {
         #expect(try play.get("/3").status == 200 && play.get("/4").text != Self.good)
     }
 
-    @Test("clients that poll queues receive each 204, also beside a failing gateway")
-    func emptyQueues() throws {
+    @Test("clients that poll queues receive each 204 and empty 200, also beside a failing gateway", arguments: [noContent, nothing])
+    func emptyQueues(_ empty: OriginStep) throws {
         let play = try play()
         for target in 0..<20 { _ = try play.get("/\(target)", from(target % 2)) }
         play.time.advance(by: .seconds(60))
-        play.origin.react { _ in [Self.noContent] }
-        for target in 0..<40 { #expect(try play.get("/\(target % 20)", from(target % 2)).status == 204) }
-        play.origin.react { [$0.target == "/0" ? Self.noContent : Self.notFound] }
+        play.origin.react { _ in [empty] }
+        for target in 0..<40 { #expect(try play.get("/\(target % 20)", from(target % 2)).text.isEmpty) }
+        #expect(try play.metric("cistern_failure_scopes{scope=\"key\"}") == 0)
+        play.origin.react { [$0.target == "/0" ? empty : Self.notFound] }
         let replaced = try (1..<20).map { try play.get("/\($0)", from($0 % 2)).text == Self.good }
         #expect(replaced.last == true)
-        #expect(try play.get("/0", from(0)).status == 204)
+        #expect(try play.get("/0", from(0)).text.isEmpty)
+        play.origin.down()
+        #expect(try play.get("/0", from(0)).text == Self.good)
+    }
+
+    @Test(
+        "empty content with a type, or without a length, is a failure",
+        arguments: [
+            [.json("")], [.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")],
+            [.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"), .close],
+        ] as [[OriginStep]])
+    func emptyFailures(_ steps: [OriginStep]) throws {
+        let play = try play()
+        _ = try play.get("/a")
+        play.origin.react { _ in steps }
+        #expect(try play.get("/a").text == Self.good)
+        #expect(try play.metric("cistern_rescued_requests_total{cause=\"empty_content\"}") == 1)
     }
 
     @Test("failures seen by one client alone do not count as a gateway failure")

@@ -214,4 +214,45 @@ struct LastGoodTests {
         }
         #expect(try play.get("/a").status == (status == nil ? 302 : 200))
     }
+
+    // MARK: Changed content
+
+    @Test(
+        "other content that persists for thirty windows is accepted as intended while other targets have good responses",
+        arguments: [.json("{\"a\":NaN}"), .json(""), .answer("a,b", type: "text/csv"), .answer("<p>", type: "text/html")] as [OriginStep],
+        [true, false])
+    func lastingContent(_ step: OriginStep, areOthersGood: Bool) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
+        let isGood = { (target: String) in try play.get(target).text == Self.good }
+        for target in ["/a", "/b"] { #expect(try isGood(target)) }
+        play.time.advance(by: .seconds(20))
+        play.origin.react { [$0.target == "/a" || !areOthersGood ? step : .json(Self.good)] }
+        for _ in 0..<30 {
+            #expect(try isGood("/b") && isGood("/a"))
+            play.time.advance(by: .seconds(10))
+        }
+        #expect(try isGood("/b"))
+        for _ in 0..<3 { #expect(try isGood("/a") == !areOthersGood) }
+        // During an outage of the whole upstream, the stored response is served again.
+        play.origin.react { _ in [step] }
+        play.time.advance(by: .seconds(20))
+        for _ in 0..<2 { #expect(try isGood("/a")) }
+        play.origin.down()
+        #expect(try isGood("/a"))
+    }
+
+    @Test("a failure or a good response begins a new period of other content", arguments: ["503 Service Unavailable", "200 OK"])
+    func interrupted(status: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
+        for target in ["/a", "/b"] { _ = try play.get(target) }
+        for step in 0..<40 {
+            let isInterrupted = step == 20
+            play.origin.react { request in
+                guard request.target == "/a" else { return [.json(Self.good)] }
+                return [isInterrupted ? .json(Self.good, status: status) : .answer("<p>", type: "text/html")]
+            }
+            #expect(try play.get("/b").status == 200 && play.get("/a").text == Self.good)
+            play.time.advance(by: .seconds(10))
+        }
+    }
 }

@@ -41,6 +41,24 @@ struct RefusingStoreTests {
         return value?["exchanges"]?.array?.first?["explanation"]?.array?.compactMap(\.string).joined(separator: " ") ?? content
     }
 
+    @Test("a purge that the disk refuses is effective in memory and is reported as not written", arguments: ["target=/a", "all=true"])
+    func purge(selection: String) throws {
+        let disk = Disk()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }) { disk.fail(&$0) }
+        for target in ["/a", "/b"] { #expect(try play.get(target).status == 200) }
+        play.flushStore()
+        disk.error.withLock { $0 = EROFS }
+        for soft in ["1", "0"] {
+            let refused = try play.admin("POST", "/-/purge?\(selection)&soft=\(soft)")
+            #expect(refused.status == 202 && refused.text.contains("not_written"), "\(refused.text)")
+        }
+        #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == false)
+        disk.error.withLock { $0 = 0 }
+        #expect(try play.waitFor("cistern_store_writable", 1))
+        let written = try play.admin("POST", "/-/purge?\(selection)")
+        #expect(written.status == 200 && !written.text.contains("not_written"), "\(written.text)")
+    }
+
     @Test(
         "unwritten responses are not reported as stored, and every output gives the reason until a write succeeds",
         arguments: [

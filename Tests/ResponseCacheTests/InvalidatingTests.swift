@@ -93,7 +93,34 @@ struct InvalidatingTests {
         #expect(try test.found("/a/1?v", german)?.metadata.flags.contains(.markedStale) == false)
     }
 
-    @Test("a write also invalidates the targets of Location and Content-Location; failed and safe requests invalidate nothing")
+    @Test(
+        "a write whose outcome is unclear makes responses stale, also in strict mode and in its collection", arguments: Strictness.allCases)
+    func unclearWrite(strictness: Strictness) throws {
+        for (status, isUnclear) in [
+            (nil, true), (500, true), (502, true), (503, true), (504, true), (400, false), (412, false), (501, false),
+        ]
+            as [(Status?, Bool)]
+        {
+            let test = try TestCache {
+                $0.checksCollections = true
+                $0.policy.strictness = strictness
+            }
+            for target in ["/a/1", "/a", "/b"] { try test.fetch(target) }
+            test.now += 1
+            for method in [HTTPCore.Method.get, .other(Array("REPORT".utf8)), .put] {
+                #expect(try test.found("/a/1")?.metadata.flags.contains(.markedStale) == false)
+                test.cache.invalidate(
+                    after: status.map { TestCache.response($0, []) }, to: TestCache.request("/a/1", method: method), withCollection: true,
+                    at: test.time.wall)
+            }
+            for target in ["/a/1", "/a"] {
+                #expect(try test.found(target)?.metadata.flags.contains(.markedStale) == isUnclear, "\(status?.rawValue ?? 0)")
+            }
+            #expect(try test.found("/b")?.metadata.flags.contains(.markedStale) == false)
+        }
+    }
+
+    @Test("a write also invalidates the targets of Location and Content-Location; failed and safe requests remove nothing")
     func named() throws {
         let test = try cache()
         for target in ["/a", "/b", "/c"] { try test.fetch(target) }

@@ -3,6 +3,7 @@
 import CachePolicy
 import Downstream
 import Forwarding
+import HTTPCore
 import Reactor
 import ReverseProxy
 import TestSupport
@@ -152,6 +153,34 @@ struct ProxyingTests {
         #expect(try seen { $0.forwarding.overrideFields = ["x-mine"] } == Set(names).subtracting(["X-Forwarded-Server"]))
         #expect(try seen { $0.forwarding.overrideFields = [] } == Set(names + ["X-Mine"]).subtracting(["X-Forwarded-Server"]))
         #expect(try seen { $0.forwarding.forwarded = .trust } == ["X-Mine", "X-Forwarded-Server", "X-Forwarded-Uri"])
+    }
+
+    @Test(
+        "an unsafe request names its method to the upstream; a request that the store may answer does not",
+        arguments: ["X-HTTP-Method-Override", "X-HTTP-Method", "x-method-override"])
+    func methodOverrides(name: String) throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                [.json(request[name].map { "\"\($0)\"" } ?? "0", ["Cache-Control: max-age=60", "Content-Location: \(request.target)"])]
+            }
+        ) {
+            var route = Route()
+            route.name = "search"
+            route.pattern = RoutePattern("/search")
+            route.methods = [.post]
+            $0.routes = [route]
+        }
+        let fields = [(name, "DELETE"), ("X-Original-URL", "/admin")]
+        #expect(try play.get("/a", fields).text == "0")
+        #expect(try play.admin("GET", "/-/why?last=1").text.contains("The request named another method in a field, which was removed"))
+        for method in ["POST", "PUT", "FROB"] {
+            #expect(try play.request(method, "/a", fields, content: "{}").text == "\"DELETE\"", "\(method)")
+        }
+        #expect(play.origin.requests.allSatisfy { $0["X-Original-URL"] == nil })
+        // The write has invalidated the target, and its response is not stored for it.
+        let next = try play.get("/a")
+        #expect(next.text == "0" && next["Cache-Status"]?.contains("hit") == false)
+        #expect(try play.request("POST", "/search", fields, content: "{}").text == "0")
     }
 
     @Test("a field name with _ instead of - is dropped like its equivalent (RFC 3875 §4.1.18)")

@@ -38,9 +38,9 @@ final class Coordination {
     // MARK: Collapsed requests
 
     /// Records a successful write.
-    func noteWrite(_ request: DecidedRequest) {
+    func noteWrite(_ request: DecidedRequest, hasFailed: Bool) {
         collapsed.noteWrite(by: keys.maker.userWithoutForgeryTokens(of: request.head, orElse: request.scopes.user))
-        surprises?.noteWrite(writer(of: request), now: loop.batchMilliseconds)
+        if !hasFailed { surprises?.noteWrite(writer(of: request), now: loop.batchMilliseconds) }
     }
 
     /// Whether the client of this request wrote to its target recently.

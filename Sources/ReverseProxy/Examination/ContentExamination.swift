@@ -78,7 +78,12 @@ extension Fetch {
     func decide(_ purpose: CollectedFor, by findings: ContentExamination.Findings) -> WholeDecision {
         collected.findings = findings
         // After a client's own write, an empty response is intended.
-        let isWanted = findings.fault == .emptyContent && subject.mayRescue && hasSeen(.afterOwnWrite)
+        let isWanted =
+            if let fault = findings.fault, subject.mayRescue {
+                fault == .emptyContent && hasSeen(.afterOwnWrite) || fault.isOfContent && hasSeen(.lasting)
+            } else {
+                false
+            }
         return purpose.decide(
             findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings),
             mayFail: forwarded == nil ? subject.mayRescue && !isWanted : findings.isCut, context.rules.strictness)

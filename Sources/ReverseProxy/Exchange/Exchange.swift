@@ -172,6 +172,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         startTimer()
         awaitContinue()
         context.reporting.count(.requestBytes, by: body.bytes.count)
+        record.reasons.isMethodOverrideRemoved = request.isReading && context.requests.fields.removesMethodOverride(from: request.head)
         let sent = context.requests.make(for: request, body, client: client)
         fetch.start(consume sent, leads: leads ? flight : nil)
         if stream.hasPeerEnded { clientEnded() }
@@ -292,7 +293,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     private func storedNow(for ending: Ending, _ cache: ResponseCache) throws(NotInMemory) -> StoredNow<FoundResponse> {
         var stored = StoredNow<FoundResponse>()
-        if ending.mayBeProvoked, cache.hasRefused(head) { return stored }
+        if ending.mayBeProvoked, cache.hasRefused(head, at: request.lookedUp?.keys) { return stored }
         stored.found = request.found.map { ($0, $0.metadata) }
         guard request.mode != .record else { return stored }
         if ending.isFailure, let basis = request.basis, cache.state.holds(basis, now: context.loop.now) {

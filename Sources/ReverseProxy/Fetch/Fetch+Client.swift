@@ -82,7 +82,7 @@ extension Fetch {
                 ? .failed(.fault(.serverError, response.status)) : reason == .memoryLimit ? .overtaken : .unshareable)
         // Whether the response is good is known only at its end, which may be much later.
         context.coordination.health.reach(now: clock)
-        if isPresent(response.status) { notePresent(response) }
+        if isPresent(response) { notePresent(response) }
         body = .none
         observeUnstored(response, reason)
         transfer?.forwards(true)

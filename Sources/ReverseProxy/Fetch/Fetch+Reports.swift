@@ -35,14 +35,14 @@ extension Fetch {
 
     func noteWhole() {
         noteSuccess()
-        if let response, isPresent(response.status) { notePresent(response) }
+        if let response, isPresent(response) { notePresent(response) }
     }
 
-    /// Whether the status shows that the resource of the stored response exists. A 204 or 205 shows it only if the stored response has that
-    /// status.
-    func isPresent(_ status: Status) -> Bool {
-        guard status == 204 || status == 205 else { return status.isSuccessful }
-        return subject.found?.metadata.status == status
+    /// Whether the response shows that the resource of the stored response exists. A response without content shows it only if the stored
+    /// response is also without content.
+    func isPresent(_ response: ResponseHead) -> Bool {
+        guard LastGood.hasNothing(response), subject.head.method != .head else { return response.status.isSuccessful }
+        return subject.found?.metadata.status == response.status && (response.status != 200 || subject.found?.contentBytes == 0)
     }
 
     private func noteFailure(_ cause: FailureCause) {
@@ -64,11 +64,11 @@ extension Fetch {
         if !error.isOwn, isFaulted || !error.isFailureToReach { noteFailure(.transfer(error)) }
     }
 
-    /// Whether the failure shows an outage of the upstream, or that its responses are unreliable. A redirect or an unexpected response may
-    /// be intended, and errors of Cistern show nothing.
+    /// Whether the failure shows an outage of the upstream, or that its responses are unreliable. A redirect, an unexpected response or
+    /// other content may be intended, and errors of Cistern show nothing.
     func isOutage(_ failure: FetchFailure) -> Bool {
         switch failure {
-        case .fault(let fault, _): fault != .redirected && fault != .crowd
+        case .fault(let fault, _): fault != .redirected && fault != .crowd && !fault.isOfContent
         case .transfer(let error): !error.isOwn
         case .stopped, .slow, .tooManyStreams: false
         }

@@ -4,6 +4,7 @@
 import CachePolicy
 import Decisions
 import Explanation
+import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
@@ -38,7 +39,8 @@ extension Fetch {
         let control = control(response, for: cache)
         let hasLifetime =
             control.maxAge != nil || control.sharedMaxAge != nil || (!control.hidesExpires && response.fields.contains(.expires))
-        guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
+        guard response.status == 200, hasLifetime, !subject.head.fields.containsAny(of: UpstreamRequestFields.methodOverrides),
+            let location = response.fields.first(.contentLocation),
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: context.rules.origin)
         else { return }
         keysOfGet = cache.keysOfGet(for: subject.head, by: subject.client)
@@ -88,18 +90,30 @@ extension Fetch {
     }
 
     /// Invalidates what a write has changed.
-    /// - Parameter isRefused: whether the content reports errors in place of a result.
+    /// - Parameters:
+    ///   - head: nil if no response arrived, although a part of the request was sent.
+    ///   - isRefused: whether the content reports errors in place of a result.
     /// - Returns: whether the response must wait until the marks are in the store's files.
-    func invalidate(after head: ResponseHead, isRefused: Bool = false) -> Bool {
+    func invalidate(after head: ResponseHead?, isRefused: Bool = false) -> Bool {
         guard !subject.head.method.isSafe, subject.fetchTarget == nil else { return false }
-        if head.status.isSuccessful || head.status.isRedirection { context.coordination.noteWrite(subject) }
+        let hasSucceeded = head.map { $0.status.isSuccessful || $0.status.isRedirection } ?? false
+        if hasSucceeded { context.coordination.noteWrite(subject, hasFailed: false) }
         let invalidation = context.rules.invalidation(by: subject.head)
         guard let cache = context.cache else { return false }
         lastAnnouncedBefore = context.coordination.marks.lastAnnounced
         let mayHaveChanged = cache.invalidate(
             after: head, isRefused: isRefused, to: subject.head, sparingTarget: invalidation.sparesTarget,
             withCollection: invalidation.hasCollection, at: recency.responseTime)
+        if mayHaveChanged, !hasSucceeded { context.coordination.noteWrite(subject, hasFailed: true) }
         return mayHaveChanged && cache.state.hasUnwrittenMarks
+    }
+
+    /// Invalidates what a write may have changed that ends without a response, unless nothing of it was sent.
+    /// - Returns: whether the end must wait for the marks.
+    func invalidateAfterLoss(_ transfer: Transfer) -> Bool {
+        guard !subject.head.method.isSafe, subject.fetchTarget == nil, status == nil, transfer.times.sent >= 0 else { return false }
+        recency.responseTime = context.loop.now
+        return mustHold(hasUnwrittenMarks: invalidate(after: nil))
     }
 
     /// Whether another stored response may be served if the request found none: a superseded one, or that without credentials.
@@ -123,16 +137,32 @@ extension Fetch {
 
     /// Whether other responses, or the client's own requests, show that an unexpected response is intended.
     func hasSeen(_ unexpected: UnexpectedResponse) -> Bool {
-        if unexpected == .afterRefusal { return context.cache?.hasRefused(subject.head) ?? false }
+        if unexpected == .afterRefusal { return context.cache?.hasRefused(subject.head, at: subject.lookedUp?.keys) ?? false }
         guard let found = subject.found, let storableExchange, let cache = context.cache else { return false }
         return switch unexpected {
         case .surprise(let surprise):
             cache.isReplaced(
                 surprise, insteadOf: found, for: storableExchange, by: subject.scopes.client, at: context.loop.cacheTime)
+        case .lasting:
+            subject.lookedUp.map { cache.isLasting(found, at: $0.keys, by: subject.scopes.client, at: context.loop.cacheTime) } ?? false
         case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.loop.cacheTime)
         case .afterOwnWrite: context.coordination.hasJustWritten(subject)
         case .afterRefusal: false
         }
+    }
+
+    /// Records that a response refuses the request's credentials: a 401, or a redirect to a login.
+    /// - Returns: whether the stored response belongs to these credentials.
+    func noteRefusal(_ response: ResponseHead) -> Bool {
+        guard let found = subject.found, let keys = subject.lookedUp?.keys, let cache = context.cache else { return false }
+        let login = LastGood.login(response, to: subject.head, at: context.rules.origin)
+        guard response.status == 401 || login != nil else { return false }
+        guard keys.isPartitioned else {
+            if response.status == 401 { cache.noteRefusedTarget(keys) }
+            return false
+        }
+        return cache.noteRefused(
+            subject.head, beside: found, at: keys, isCertain: login != .uncertain, now: context.loop.cacheTime.monotonic)
     }
 
     /// Whether the response head shows that the resource is gone.
@@ -154,7 +184,11 @@ extension Fetch {
 
     /// Records that the resource exists at the upstream. Removes an earlier record that it is gone.
     func notePresent(_ response: ResponseHead) {
-        guard let found = subject.found, let keys = subject.lookedUp?.keys, let cache = context.cache else { return }
+        guard let keys = subject.lookedUp?.keys, let cache = context.cache else { return }
+        guard let found = subject.found else {
+            if MediaType.isJSON(response.fields, orElse: false) { cache.noteGood(at: keys, now: context.loop.cacheTime.monotonic) }
+            return
+        }
         cache.notePresent(
             found, response, recency, for: subject.head, at: keys, by: subject.scopes.client, at: context.loop.cacheTime)
     }

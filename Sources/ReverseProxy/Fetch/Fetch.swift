@@ -58,6 +58,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     var collected = CollectedContent()
     /// With content that was examined before and had the data of the stored response; nil if the response cannot repeat it.
     var comparison: ContentComparison?
+    /// Whether the response refuses the credentials to which the stored response belongs.
+    private var isRefusal = false
     /// Number of the response head for comparison with later ones; nil if it is processed in full.
     var headNumber: UInt64?
     var repetition = Repetition.nothing
@@ -160,9 +162,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         identityWrite?.isRejected = head.status.rawValue / 100 == 4
         identityWrite = nil
         context.forgetIdentities(of: subject.head, after: head)
-        if head.status == 401, let found = subject.found, let keys = subject.lookedUp?.keys {
-            context.cache?.noteRefused(subject.head, beside: found, at: keys)
-        }
+        isRefusal = noteRefusal(head)
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
         status = head.status
@@ -194,6 +194,13 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
         if let held { return end(held, .failed(error)) }
+        guard !invalidateAfterLoss(transfer) else {
+            return context.coordination.marks.wait(since: lastAnnouncedBefore) { _, _ in self.failed(error) }
+        }
+        failed(error)
+    }
+
+    private func failed(_ error: UpstreamError) {
         context.reporting.countUpstreamError(error)
         // The end of a stream is no evidence about other requests.
         if !report.isStream { note(error) }
@@ -275,7 +282,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         let isStreamRoute = context.rules.routes.stream(subject.head.pathAndQuery)
         facts.isStream =
             response.status == 101 || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: isStreamRoute)
-        facts.upstream = context.rules.origin
+        (facts.upstream, facts.isRefusal) = (context.rules.origin, isRefusal)
         func judge(_ head: Span<UInt8>) -> ResponseDecision? {
             facts.judge(response, beside: head, hasSharedRescue: hasOtherRescue, hasSeen)
         }
@@ -407,8 +414,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     /// Whether the content is checked as JSON. If Content-Type is missing, the stored response determines that.
     func isJSON(_ head: ResponseHead) -> Bool {
-        // Only the fields of a preflight's response matter, not its content type. A 205 has no content (RFC 9110 §15.3.6).
-        subject.head.method != .options && head.status != 205
+        // Only the fields of a preflight's response matter, not its content type.
+        subject.head.method != .options && !LastGood.hasNothing(head)
             && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
     }
 
@@ -429,6 +436,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     private func stop() {
         if held?.isUnjudged == true, let response { _ = invalidate(after: response) }
+        if let transfer { _ = invalidateAfterLoss(transfer) }
         slot = nil
         receiver = nil
         endSpan(isAbandoned: true)

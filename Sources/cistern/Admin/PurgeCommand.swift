@@ -105,7 +105,7 @@ struct Purge: AdminCommand {
         // Erasing rewrites files, which takes minutes on a slow disk.
         let response = try client.value("POST", "purge", arguments, content: content, patienceSeconds: erase ? 3_600 : nil)
         if json { StandardOutput.write(response.serialized() + [0x0a]) } else { printResult(response, client) }
-        guard response["incomplete"]?.bool != true else { throw ExitCode.failure }
+        guard response["incomplete"]?.bool != true, response["disk"] == nil else { throw ExitCode.failure }
         guard let nodes = response["nodes"]?.string else { return }
         switch (nodes, response["reason"]?.string) {
         case ("durable", _) where partition != nil, (_, "no_replica") where partition != nil: throw ExitCode.failure
@@ -132,6 +132,11 @@ struct Purge: AdminCommand {
         let hint = count > 0 || all ? "" : ": no stored response matches (see cistern ls)"
         let done = dryRun ? "would be \(soft ? "marked as stale" : "purged")" : soft ? "marked as stale" : "purged"
         print("\(count) \(count == 1 ? "response" : "responses") \(done)\(hint)")
+        if response["disk"] != nil {
+            print(
+                "purged in memory only: the disk does not take writes (cistern status), so the responses may return after a restart; purge again"
+            )
+        }
         if let note = response["note"]?.string { print("note: \(note)") }
         if let erased = response["erased"] {
             let (files, inUse) = (erased["files"]?.integer ?? 0, erased["in_use"]?.integer ?? 0)
