@@ -1,5 +1,5 @@
 // Removes stored responses, or marks them stale: one by ID, all, or those that meet all given conditions. The reply is sent after the purge
-// is on disk, so the purge survives a crash, or it says that the disk refused the purge.
+// is on disk, so the purge survives a crash. If the disk rejected the purge, the reply says so.
 
 import CachePolicy
 import HTTPCore
@@ -52,7 +52,7 @@ enum Purging {
         private let purge: PurgeRequest
         /// nil if nothing is shared with other nodes.
         private let reach: PurgeReach?
-        /// Whether the disk has taken the purge, so that it survives a restart.
+        /// Whether the purge is on disk, so that it survives a restart.
         let isWritten: Bool
         var erased: ErasedResponses?
 
@@ -60,7 +60,7 @@ enum Purging {
             (self.count, self.purge, self.reach, self.isWritten) = (count, purge, reach, isWritten)
         }
 
-        /// 202 if other nodes will apply the purge later, or if the disk has not taken it.
+        /// 202 if other nodes will apply the purge later, or if the disk rejected it.
         var response: AdminResponse {
             var (nodes, reason): (String?, JSONValue?) = (nil, nil)
             switch reach {

@@ -140,8 +140,8 @@ private struct KeyWriter {
         var isNameless: Bool { name == end }
     }
 
-    /// Appends the arguments ordered by name, each as its length and canonical text. Values of one name keep their order, and so do
-    /// arguments without `=`.
+    /// Appends the arguments ordered by name, each as its length and canonical text. Values of one name or array keep their order, and so
+    /// do arguments without `=`.
     private func appendArguments(_ query: Span<UInt8>, _ isOfTarget: Bool, to out: inout OutputSpan<UInt8>) {
         let first = out.count
         var last: Piece?
@@ -227,7 +227,18 @@ private struct KeyWriter {
     /// Arguments without `=` come first and keep their order: they have no name, so their position may be significant.
     private static func isLess(_ left: Piece, _ right: Piece, in out: Span<UInt8>) -> Bool {
         if left.isNameless || right.isNameless { return left.isNameless && !right.isNameless }
-        return out.extracting(left.text..<left.name).precedes(out.extracting(right.text..<right.name))
+        return out.extracting(left.text..<endOfOrder(left, in: out)).precedes(out.extracting(right.text..<endOfOrder(right, in: out)))
+    }
+
+    /// Returns the end of the part of a name that determines its order: its first `[]`. Servers add to an array there, so the order of
+    /// `a[][x]` and `a[][y]` determines which of their values form one element.
+    private static func endOfOrder(_ piece: Piece, in out: Span<UInt8>) -> Int {
+        var start = piece.text
+        while let percent = out.first(UInt8(ascii: "%"), from: start), percent + 6 <= piece.name {
+            if out.extracting(percent..<(percent + 6)).equals("%5B%5D") { return percent + 6 }
+            start = percent + 3
+        }
+        return piece.name
     }
 
     /// Appends `name=value` in canonical form. `name` without `=` stays different from `name=`.

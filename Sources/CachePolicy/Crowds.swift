@@ -46,6 +46,8 @@ public enum Surprise: Sendable, Hashable {
         }
     }
 
+    fileprivate var isPage: Bool { if case .page = self { true } else { false } }
+
     /// Whether a response is replaced without a crowd.
     fileprivate var needsNoCrowd: Bool {
         switch self {
@@ -191,10 +193,12 @@ public struct Crowds<Note: Sendable>: Sendable {
     ) -> (isReplaced: Bool, notes: [Note]) {
         let sighting = Sighting(witness: witness, user: user, time: now)
         let index = index(of: target, now)
-        if !surprise.needsNoCrowd, !isEvidence {
+        if !isEvidence, !surprise.isPage {
             let slot = slots[index]
-            let isIntended = slot.target == target && slot.surprise == surprise && now - slot.since >= longest
-            return (!isIntended && isOpen(surprise, for: sighting), [])
+            // Content that was found to be intended has the time `.min / 2`.
+            let limit = surprise == .content ? Int64.max / 4 : longest
+            let isIntended = slot.target == target && slot.surprise == surprise && now - slot.since >= limit
+            return (!isIntended && (surprise == .content || isOpen(surprise, for: sighting)), [])
         }
         let isNew = turn(index, surprise, target, by: sighting)
         let isOverdue = now - slots[index].since >= longest && (surprise != .content || areOthersGood(now))

@@ -45,8 +45,8 @@ public enum Invalidation {
         /// Stored responses are removed, because they predate a change.
         case takesOut
         /// Stored responses become stale and remain. The response may come from a login page or a captive portal, so it is unknown whether
-        /// the upstream received the request. Or it may have performed the write although it failed. Or it refused the write, or may not
-        /// know its method.
+        /// the upstream received the request. Or it may have performed the write although it failed. Or it refused the write, may not know
+        /// its method, or may have performed a read that a field names.
         case makesStale
     }
 
@@ -59,6 +59,7 @@ public enum Invalidation {
     ) -> Effect {
         guard let response, !isUnclear(response.status) else { return isWrite(request.method) ? .makesStale : .nothing }
         guard isSuccess(response, to: request.method) else { return .nothing }
+        if namesOtherRead(request) { return .makesStale }
         guard settings.strictness == .rescue else { return .takesOut }
         if isRefused { return .makesStale }
         // Many servers respond to a method that they do not know as to GET, so nothing may have changed, unless the response names targets.
@@ -84,9 +85,21 @@ public enum Invalidation {
         isWrite(method) && (response.status.isSuccessful || response.status.isRedirection)
     }
 
-    private static func isWrite(_ method: Method) -> Bool { !method.isSafe && !registeredSafe.contains(method) }
+    /// Returns whether a method may change data.
+    public static func isWrite(_ method: Method) -> Bool { !method.isSafe && !registeredSafe.contains(method) }
 
-    /// Whether the upstream may have performed the request although it failed: errors of servers and gateways, and of CDNs (520 to 530).
+    /// Returns whether a field names another method that may be a read, such as GET. Clients that may not write can send such a POST.
+    private static func namesOtherRead(_ request: RequestHead) -> Bool {
+        let writes: [StaticString] = ["POST", "PUT", "PATCH", "DELETE", "MERGE"]
+        return request.fields.containsAny(of: UpstreamRequestFields.methodOverrides)
+            && request.fields.entries.contains { entry in
+                guard UpstreamRequestFields.methodOverrides.holds(entry) else { return false }
+                return !writes.contains { request.fields.bytes[entry.valueRange].equalsIgnoringCase($0) }
+            }
+    }
+
+    /// Whether the upstream may have performed the request although it failed: errors of servers and gateways, those of CDNs (520 to 530),
+    /// and statuses that do not exist (598 and above).
     private static func isUnclear(_ status: Status) -> Bool {
         switch status.rawValue {
         case 500, 502...504, 520...530, 598...: true

@@ -103,10 +103,13 @@ public enum LastGood {
         }
     }
 
-    /// Returns where a redirect to a login leads; nil if the response is none. In response to a request with credentials, such a redirect
-    /// states that the session has ended, as a 401 does.
+    /// Returns where a redirect to a login leads; nil if the response is no such redirect. In response to a request with credentials, it
+    /// states that the session has ended, as a 401 does. A permanent redirect states that the resource has moved.
     public static func login(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> LoginRedirect? {
-        response.status.isRedirection ? Redirection.login(response, to: request, at: upstream) : nil
+        switch response.status {
+        case 302, 303, 307: Redirection.login(response, to: request, at: upstream)
+        default: nil
+        }
     }
 
     /// Why a storable response does not replace this stored response; nil if it may. A good response is kept if the new one is worse. It is

@@ -17,9 +17,10 @@ enum MultipartForm {
             if let rules, !rules.keeps(part.name.span) { continue }
             parts.append(part)
         }
-        // Values of one name keep their order.
+        // Values of one name keep their order, and so do those of one array, as in a query.
+        let names = parts.map { part in part.name.firstRange(of: "%5B%5D".utf8).map { part.name[..<$0.upperBound] } ?? part.name[...] }
         let order = parts.indices.sorted {
-            parts[$0].name == parts[$1].name ? $0 < $1 : parts[$0].name.lexicographicallyPrecedes(parts[$1].name)
+            names[$0] == names[$1] ? $0 < $1 : names[$0].lexicographicallyPrecedes(names[$1])
         }
         var canonical: [UInt8] = []
         for index in rules?.sorts ?? true ? order : Array(parts.indices) { parts[index].append(to: &canonical) }

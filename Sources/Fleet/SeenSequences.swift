@@ -15,6 +15,8 @@ struct SeenSequences: Hashable, Sendable {
     private var missing: [LogOrigin: LogPosition] = [:]
     /// Position of the last entry that revealed a gap beyond the limit.
     private var abandoned: LogPosition?
+    /// Whether some missing entries are no longer recorded as missing.
+    private var hasForgotten = false
 
     init(nodes: Int, missing: Int) { (nodeLimit, missingLimit) = (max(1, nodes / 2), missing) }
 
@@ -43,9 +45,9 @@ struct SeenSequences: Hashable, Sendable {
         return true
     }
 
-    /// Returns whether an entry was seen.
+    /// Returns whether an entry was certainly seen.
     func contains(_ origin: LogOrigin) -> Bool {
-        guard let node = young[origin.node] ?? old[origin.node] else { return false }
+        guard !hasForgotten, abandoned == nil, let node = young[origin.node] ?? old[origin.node] else { return false }
         return node.first <= origin.sequence && origin.sequence <= node.last && missing[origin] == nil
     }
 
@@ -71,6 +73,7 @@ struct SeenSequences: Hashable, Sendable {
     /// - Returns: position of the last entry that revealed a gap; nil if nothing is missing.
     mutating func abandonMissing() -> LogPosition? {
         let last = missing.values.reduce(abandoned) { max($0 ?? $1, $1) }
+        hasForgotten = hasForgotten || last != nil
         (missing, abandoned) = ([:], nil)
         return last
     }

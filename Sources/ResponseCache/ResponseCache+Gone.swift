@@ -36,9 +36,12 @@ extension ResponseCache {
 
     /// Records content that is not good. Returns whether it is intended, because it has lasted for long while other targets had good
     /// responses.
-    public func isLasting(_ found: FoundResponse, at keys: TargetKeys, by witness: UInt64, at time: CacheTime) -> Bool {
+    public func isLasting(
+        _ found: FoundResponse, for head: RequestHead, at keys: TargetKeys, by witness: UInt64, at time: CacheTime
+    ) -> Bool {
+        let isEvidence = RequestLikeness.isNegotiated(found.metadata, by: head.fields)
         let user = userOwning(found, keys)
-        return !state.surprises.odd(.content, found.key, by: witness, of: user, isEvidence: true, now: time.monotonic).isReplaced
+        return !state.surprises.odd(.content, found.key, by: witness, of: user, isEvidence: isEvidence, now: time.monotonic).isReplaced
     }
 
     /// Returns whether a response of another type than the stored one is a separate representation for requests with this Accept field.
@@ -69,8 +72,8 @@ extension ResponseCache {
 
     /// Records that the upstream refused a request's credentials, if this stored response belongs to their user.
     /// - Parameters:
-    ///   - isCertain: false if a failing gateway may have sent the response. It then counts only if another user or a request without
-    ///     credentials got a good response within the window.
+    ///   - isCertain: false if a failing gateway may have sent the response. It then counts only if another user got a good response within
+    ///     the window.
     ///   - now: milliseconds of the monotonic clock.
     /// - Returns: whether it was recorded.
     public func noteRefused(_ head: RequestHead, beside found: FoundResponse, at keys: TargetKeys, isCertain: Bool, now: Int64) -> Bool {

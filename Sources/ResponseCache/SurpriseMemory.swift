@@ -18,11 +18,13 @@ public final class SurpriseMemory: Sendable {
         var refused: [UInt64: UInt64] = [:]
         /// Targets that the upstream has refused to requests without known credentials. The URL or an unknown field may contain them.
         var refusedTargets: Set<UInt64> = []
-        /// The last good response, and the last one of another user. 0 is the user of requests without credentials.
+        /// The last good response to a request with credentials, and the last one to another user.
         var good: (user: UInt64, time: Int64) = (0, .min / 2)
         var otherGood: Int64 = .min / 2
 
         mutating func noteGood(_ user: UInt64, _ now: Int64) {
+            // Public data may be available while the gateway that checks credentials fails.
+            guard user != 0 else { return }
             if good.user != user { otherGood = good.time }
             good = (user, now)
         }
@@ -102,7 +104,7 @@ public final class SurpriseMemory: Sendable {
         }
     }
 
-    /// Whether another user, or a request without credentials, got a good response within the window.
+    /// Whether another user got a good response within the window.
     func isGood(besides user: UInt64, now: Int64) -> Bool {
         state.withLock { now - ($0.good.user == user ? $0.otherGood : $0.good.time) < window }
     }

@@ -157,6 +157,20 @@ struct CrowdsTests {
         #expect(isReplaced(3, 22, 30, 40, 50, 51) && !isReplaced(3, 52))
     }
 
+    @Test("content for a request unlike the one that fetched the stored response changes no state")
+    func contentWithoutEvidence() {
+        var crowds = Crowds<Int>(window: window)
+        func isReplaced(_ step: Int64, isEvidence: Bool) -> Bool {
+            for other in 100..<120 as Range<UInt64> { crowds.found(other, by: 2, now: step * window) }
+            return crowds.odd(.content, 1, by: 1, isEvidence: isEvidence, now: step * window).isReplaced
+        }
+        for step in 0...40 as ClosedRange<Int64> { #expect(isReplaced(step, isEvidence: false)) }
+        for step in 41...71 as ClosedRange<Int64> {
+            #expect(isReplaced(step, isEvidence: true) == (step < 71))
+            #expect(isReplaced(step, isEvidence: false) == (step < 71))
+        }
+    }
+
     @Test("other content is accepted after thirty windows while a tenth of the targets have good responses", arguments: [0, 1, 2, 10])
     func content(others: UInt64) {
         var crowds = Crowds<Int>(window: window)

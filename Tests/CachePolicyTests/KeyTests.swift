@@ -142,6 +142,24 @@ struct KeyTests {
         }
     }
 
+    /// Rack reads `f[][k]=1&f[][v]=2&f[][k]=3` as two elements, and another order as other elements.
+    @Test("names of one array keep their order, and other names are sorted", arguments: ["[]", "%5b%5D", "[x][]"])
+    func arrays(brackets: String) {
+        let array = ["f\(brackets)[k]=1", "f\(brackets)[v]=2", "f\(brackets)[k]=3", "f\(brackets)=4"]
+        func ordered(_ order: [String], at position: Int) -> [UInt8] {
+            var arguments = order + ["f=2", "z[]=1"]
+            arguments.insert("a=1", at: position)
+            return key("/p?" + arguments.joined(separator: "&"))
+        }
+        let expected = ordered(array, at: 0)
+        for position in array.indices { #expect(ordered(array, at: position) == expected) }
+        var orders: Set<[UInt8]> = [expected]
+        for other in [[1, 0, 2, 3], [0, 2, 1, 3], [3, 0, 1, 2]] {
+            let turned = other.map { array[$0] }
+            #expect(orders.insert(ordered(turned, at: 2)).inserted)
+        }
+    }
+
     @Test("every byte allowed in a target gives a distinct key, in the path and in an argument")
     func everyByte() {
         var seen: Set<[UInt8]> = []

@@ -33,6 +33,7 @@ struct MultipartFormTests {
         arguments: [
             (part("x", "1"), part("x", "2")), (part("x", "1"), part("y", "1")),
             (part("x", "1") + part("x", "2"), part("x", "2") + part("x", "1")),
+            (part("x[][a]", "1") + part("x[][b]", "2"), part("x[][b]", "2") + part("x[][a]", "1")),
             (part("f", "1"), part("f", "1", "; filename=\"a\"")), (part("f", "1", "; filename=\"b\""), part("f", "1", "; filename=\"a\"")),
             (part("f", "1", "; filename=\"\""), part("f", "1")),
             (part("f", "1", fields: "Content-Type: text/plain\r\n"), part("f", "1", fields: "Content-Type: image/png\r\n")),

@@ -115,12 +115,24 @@ struct RefusedCredentialsTests {
         #expect(try play.get("/a", Self.own).status == 302)
     }
 
-    @Test("a redirect to another host's login is a failure of a gateway if no other request has a good response, as one to an error page")
+    @Test("a permanent redirect to a login states that the resource has moved, and refuses no credentials", arguments: [301, 308])
+    func moved(status: Int) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"id\":1}", ["Cache-Control: private"])] })
+        for target in ["/v1/auth", "/b"] { #expect(try play.get(target, Self.own).status == 200) }
+        play.origin.react { _ in [.send("HTTP/1.1 \(status) Moved\r\nLocation: /v2/auth\r\nContent-Length: 0\r\n\r\n")] }
+        #expect(try play.get("/v1/auth", Self.own).status == status)
+        play.origin.react { _ in [.json("{}", status: "429 Too Many Requests")] }
+        #expect(try play.get("/b", Self.own).status == 200)
+    }
+
+    @Test("a redirect to another host's login is a failure of a gateway if no other user has a good response, as one to an error page")
     func gateway() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"id\":1}")] })
         for fields in [Self.own, Self.other] { #expect(try play.get("/a", fields).status == 200) }
         play.time.advance(by: .seconds(11))
-        play.origin.react { _ in [Self.moved("https://sso.test/auth")] }
+        play.origin.react { $0["Authorization"] == nil ? [.json("{\"id\":3}")] : [Self.moved("https://sso.test/auth")] }
+        // Public data are available without the gateway that checks credentials.
+        #expect(try play.get("/public").status == 200)
         for fields in [Self.own, Self.other, Self.own, Self.other] { #expect(try play.get("/a", fields).status == 200) }
         play.time.advance(by: .seconds(60))
         play.origin.react { $0["Authorization"] == "Bearer 2" ? [.json("{\"id\":2}")] : [Self.moved("/maintenance")] }

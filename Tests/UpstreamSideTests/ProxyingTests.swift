@@ -176,6 +176,8 @@ struct ProxyingTests {
         for method in ["POST", "PUT", "FROB"] {
             #expect(try play.request(method, "/a", fields, content: "{}").text == "\"DELETE\"", "\(method)")
         }
+        // This method is safe, so its response invalidates nothing.
+        #expect(try play.request("SEARCH", "/a", fields, content: "{}").text == "0")
         #expect(play.origin.requests.allSatisfy { $0["X-Original-URL"] == nil })
         // The write has invalidated the target, and its response is not stored for it.
         let next = try play.get("/a")

@@ -37,7 +37,8 @@ final class Coordination {
 
     // MARK: Collapsed requests
 
-    /// Records a successful write.
+    /// Records a write that may have changed data.
+    /// - Parameter hasFailed: whether it ended with an error, or without a response.
     func noteWrite(_ request: DecidedRequest, hasFailed: Bool) {
         collapsed.noteWrite(by: keys.maker.userWithoutForgeryTokens(of: request.head, orElse: request.scopes.user))
         if !hasFailed { surprises?.noteWrite(writer(of: request), now: loop.batchMilliseconds) }

@@ -57,7 +57,8 @@ final class UpstreamRequests {
             shares.append(contentsOf: .streamedContent(of: request.scopes.client, connections: maximumConnections))
         }
         var fields = self.fields.make(
-            from: head, client: client, keepsMethodOverride: !request.isReading, routes.upstreamFields.rules(for: head.pathAndQuery))
+            from: head, client: client, keepsMethodOverride: !request.isReading && Invalidation.isWrite(head.method),
+            routes.upstreamFields.rules(for: head.pathAndQuery))
         fields.translateTags(in: .ifMatch, current: fetches.cache?.currentTag(for: head))
         fields.translateTags(in: .ifNoneMatch)
         if let name = name(of: head) { fields.set(.xRequestID, name) }

@@ -91,7 +91,7 @@ extension Fetch {
 
     /// Invalidates what a write has changed.
     /// - Parameters:
-    ///   - head: nil if no response arrived, although a part of the request was sent.
+    ///   - head: nil if no response arrived, although the request may have been sent.
     ///   - isRefused: whether the content reports errors in place of a result.
     /// - Returns: whether the response must wait until the marks are in the store's files.
     func invalidate(after head: ResponseHead?, isRefused: Bool = false) -> Bool {
@@ -108,7 +108,7 @@ extension Fetch {
         return mayHaveChanged && cache.state.hasUnwrittenMarks
     }
 
-    /// Invalidates what a write may have changed that ends without a response, unless nothing of it was sent.
+    /// Invalidates what a write may have changed that ends without a response, unless it was never assigned to a connection.
     /// - Returns: whether the end must wait for the marks.
     func invalidateAfterLoss(_ transfer: Transfer) -> Bool {
         guard !subject.head.method.isSafe, subject.fetchTarget == nil, status == nil, transfer.times.sent >= 0 else { return false }
@@ -144,7 +144,9 @@ extension Fetch {
             cache.isReplaced(
                 surprise, insteadOf: found, for: storableExchange, by: subject.scopes.client, at: context.loop.cacheTime)
         case .lasting:
-            subject.lookedUp.map { cache.isLasting(found, at: $0.keys, by: subject.scopes.client, at: context.loop.cacheTime) } ?? false
+            subject.lookedUp.map {
+                cache.isLasting(found, for: subject.head, at: $0.keys, by: subject.scopes.client, at: context.loop.cacheTime)
+            } ?? false
         case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.loop.cacheTime)
         case .afterOwnWrite: context.coordination.hasJustWritten(subject)
         case .afterRefusal: false

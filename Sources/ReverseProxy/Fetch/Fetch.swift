@@ -436,7 +436,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     private func stop() {
         if held?.isUnjudged == true, let response { _ = invalidate(after: response) }
-        if let transfer { _ = invalidateAfterLoss(transfer) }
         slot = nil
         receiver = nil
         endSpan(isAbandoned: true)

@@ -134,7 +134,7 @@ struct Purge: AdminCommand {
         print("\(count) \(count == 1 ? "response" : "responses") \(done)\(hint)")
         if response["disk"] != nil {
             print(
-                "purged in memory only: the disk does not take writes (cistern status), so the responses may return after a restart; purge again"
+                "purged in memory only: the disk rejects writes (cistern status), so the responses may return after a restart; purge again"
             )
         }
         if let note = response["note"]?.string { print("note: \(note)") }
