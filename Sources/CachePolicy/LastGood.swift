@@ -103,12 +103,12 @@ public enum LastGood {
         }
     }
 
-    /// Returns where a redirect to a login leads; nil if the response is no such redirect. In response to a request with credentials, it
-    /// states that the session has ended, as a 401 does. A permanent redirect states that the resource has moved.
-    public static func login(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> LoginRedirect? {
+    /// Returns whether a response redirects to a login. In response to a request with credentials, it may state that the session has ended,
+    /// as a 401 does. A permanent redirect states that the resource has moved.
+    public static func isLogin(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> Bool {
         switch response.status {
-        case 302, 303, 307: Redirection.login(response, to: request, at: upstream)
-        default: nil
+        case 302, 303, 307: Redirection.isLogin(response, to: request, at: upstream)
+        default: false
         }
     }
 

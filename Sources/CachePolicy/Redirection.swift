@@ -3,14 +3,6 @@
 
 import HTTPCore
 
-/// Where a redirect to a login leads.
-public enum LoginRedirect: Sendable {
-    /// To a login of this upstream.
-    case own
-    /// To a login of another origin, or to a start page. A gateway that fails redirects there too.
-    case uncertain
-}
-
 enum Redirection {
     /// Returns whether a reference leads to a resource of this upstream that does not look like a login.
     static func staysWithin(_ upstream: UpstreamOrigin, _ location: ArraySlice<UInt8>, from request: RequestHead) -> Bool {
@@ -19,15 +11,14 @@ enum Redirection {
         return !looksLikeLogin(target, way, [], from: request, upstream)
     }
 
-    /// Returns where a redirect to a login leads; nil if it leads elsewhere.
-    static func login(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> LoginRedirect? {
-        guard let location = response.fields.first(.location), leads(location, elsewhereThan: request.pathAndQuery) else { return nil }
+    /// Returns whether a redirect leads to a login or a start page.
+    static func isLogin(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> Bool {
+        guard let location = response.fields.first(.location), leads(location, elsewhereThan: request.pathAndQuery) else { return false }
         let own = target(of: location, upstream, from: request)
         let target = own ?? foreignTarget(of: location)
         let way = Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) })
         let origin = own == nil ? location.dropLast(target.count).map(\.asciiLowercased) : []
-        if looksLikeLogin(target, way, origin, from: request, upstream) { return own == nil ? .uncertain : .own }
-        return way.isRoot && response.status != 303 ? .uncertain : nil
+        return looksLikeLogin(target, way, origin, from: request, upstream) || way.isRoot && response.status != 303
     }
 
     /// Classifies a redirect. Returns nil if it has no Location, or if it leads to the requested path, possibly with another host or other

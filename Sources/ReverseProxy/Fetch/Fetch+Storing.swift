@@ -157,14 +157,13 @@ extension Fetch {
     /// - Returns: whether the stored response belongs to these credentials.
     func noteRefusal(_ response: ResponseHead) -> Bool {
         guard let found = subject.found, let keys = subject.lookedUp?.keys, let cache = context.cache else { return false }
-        let login = LastGood.login(response, to: subject.head, at: context.rules.origin)
-        guard response.status == 401 || login != nil else { return false }
+        guard response.status == 401 || LastGood.isLogin(response, to: subject.head, at: context.rules.origin) else { return false }
         guard keys.isPartitioned else {
             if response.status == 401 { cache.noteRefusedTarget(keys) }
             return false
         }
         return cache.noteRefused(
-            subject.head, beside: found, at: keys, isCertain: login != .uncertain, now: context.loop.cacheTime.monotonic)
+            subject.head, beside: found, at: keys, isCertain: response.status == 401, now: context.loop.cacheTime.monotonic)
     }
 
     /// Whether the response head shows that the resource is gone.
