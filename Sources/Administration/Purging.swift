@@ -77,7 +77,7 @@ enum Purging {
                 }, "incomplete": purge.doubt == nil ? nil : true,
                 "note": (purge.doubt ?? (count == 0 ? purge.hint : nil)).map { .string($0) },
             ])
-            guard !isWritten || reach.map({ $0 != .durable }) ?? false else { return response }
+            guard !isWritten || reach ?? .durable != .durable else { return response }
             var pending = response
             pending.status = 202
             return pending

@@ -195,9 +195,9 @@ public struct Crowds<Note: Sendable>: Sendable {
         let index = index(of: target, now)
         if !isEvidence, !surprise.isPage {
             let slot = slots[index]
-            // Content that was found to be intended has the time `.min / 2`.
-            let limit = surprise == .content ? Int64.max / 4 : longest
-            let isIntended = slot.target == target && slot.surprise == surprise && now - slot.since >= limit
+            // Time alone does not show that content is intended: other targets must have had good responses.
+            let hasLasted = surprise == .content ? slot.since == .min / 2 : now - slot.since >= longest
+            let isIntended = slot.target == target && slot.surprise == surprise && hasLasted
             return (!isIntended && (surprise == .content || isOpen(surprise, for: sighting)), [])
         }
         let isNew = turn(index, surprise, target, by: sighting)

@@ -13,23 +13,17 @@ enum Redirection {
 
     /// Returns whether a redirect leads to a login or a start page.
     static func isLogin(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> Bool {
-        guard let location = response.fields.first(.location), leads(location, elsewhereThan: request.pathAndQuery) else { return false }
-        let own = target(of: location, upstream, from: request)
-        let target = own ?? foreignTarget(of: location)
+        guard let (target, origin) = destination(of: response, from: request, upstream) else { return false }
         let way = Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) })
-        let origin = own == nil ? location.dropLast(target.count).map(\.asciiLowercased) : []
         return looksLikeLogin(target, way, origin, from: request, upstream) || way.isRoot && response.status != 303
     }
 
     /// Classifies a redirect. Returns nil if it has no Location, or if it leads to the requested path, possibly with another host or other
     /// arguments.
     static func surprise(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> Surprise? {
-        guard let location = response.fields.first(.location), leads(location, elsewhereThan: request.pathAndQuery) else { return nil }
-        let own = target(of: location, upstream, from: request)
-        let target = own ?? foreignTarget(of: location)
+        guard let (target, origin) = destination(of: response, from: request, upstream) else { return nil }
         let path = target.prefix { !isMark($0) }
         let way = Way(path, from: request.pathAndQuery.prefix { !isMark($0) })
-        let origin = own == nil ? location.dropLast(target.count).map(\.asciiLowercased) : []
         // 303 means that the response to this request is elsewhere (RFC 9110 §15.4.4). Servers do not use it for error pages.
         let isPage = looksLikeLogin(target, way, origin, from: request, upstream) || (response.status != 303 && looksLikePage(way))
         var hasher = Hasher()
@@ -37,6 +31,17 @@ enum Redirection {
         hasher.combine(path)
         let address = UInt64(truncatingIfNeeded: hasher.finalize())
         return isPage ? .page(address: address) : .redirect(address: address)
+    }
+
+    /// Returns the target and the origin of a redirect's Location; the origin is empty for this upstream. nil if there is no Location, or if
+    /// it leads to the requested path.
+    private static func destination(
+        of response: ResponseHead, from request: RequestHead, _ upstream: UpstreamOrigin?
+    ) -> (target: [UInt8], origin: [UInt8])? {
+        guard let location = response.fields.first(.location), leads(location, elsewhereThan: request.pathAndQuery) else { return nil }
+        if let own = target(of: location, upstream, from: request) { return (own, []) }
+        let target = foreignTarget(of: location)
+        return (target, location.dropLast(target.count).map(\.asciiLowercased))
     }
 
     /// Returns path and query of another origin's URI.

@@ -427,7 +427,7 @@ public final class ResponseStore: @unchecked Sendable {
     func waitUntilIdle() { writer.waitUntilIdle() }
 
     /// Returns when all changes that were queued before are synchronized to disk, except contents that are being encoded.
-    /// - Returns: false if the disk has refused removals or marks.
+    /// - Returns: false if the disk rejected removals or marks.
     @discardableResult
     public func synchronize() -> Bool { writer.synchronize(self) }
 

@@ -119,7 +119,7 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     /// Synchronizes all written segments. Waits for the disk on the caller's thread, so that the writer's queue is not blocked.
-    /// - Returns: whether the disk has taken all removals and marks.
+    /// - Returns: whether all removals and marks are on disk.
     @discardableResult
     func synchronize(_ store: ResponseStore) -> Bool {
         let (segments, newest) = serial.sync {

@@ -105,8 +105,8 @@ public final class UpstreamRequestFields {
 
     /// - Parameters:
     ///   - head: the client's request.
-    ///   - keepsMethodOverride: whether the upstream receives another method that the client names in a field. Without it, the upstream
-    ///     would perform another operation. Only for requests whose responses are not stored.
+    ///   - keepsMethodOverride: whether the upstream receives fields in which the client names another method. False if the response may be
+    ///     stored.
     ///   - rules: the operator's changes for the request's path.
     public func make(
         from head: RequestHead, client: Client, keepsMethodOverride: Bool = false, _ rules: UpstreamFieldRules
@@ -142,7 +142,7 @@ public final class UpstreamRequestFields {
         return fields
     }
 
-    /// Returns whether a request that changes no data loses a field in which the client names another method.
+    /// Returns whether `make` removes a field in which the client names another method, unless it keeps these fields.
     public func removesMethodOverride(from head: RequestHead) -> Bool {
         guard head.fields.containsAny(of: Self.methodOverrides) else { return false }
         return head.fields.entries.contains { Self.methodOverrides.holds($0) && overrides.known.holds($0) }

@@ -117,7 +117,7 @@ public final class APICacheState: Sendable {
     public func whenMarksWritten(_ then: @escaping @Sendable (_ isWritten: Bool) -> Void) { store.whenMarksWritten(then) }
 
     /// Waits until all removals and marks are written to the files and synchronized to the disk.
-    /// - Returns: false if the disk has refused some of them.
+    /// - Returns: false if the disk rejected some of them.
     @discardableResult
     public func synchronize() -> Bool { store.synchronize() }
 

@@ -91,7 +91,7 @@ public struct CacheGroup: Sendable {
     }
 
     /// Returns when all purges are on disk.
-    /// - Returns: false if the disk has refused them. After a restart, purged responses may then be served again.
+    /// - Returns: false if the disk rejected them. After a restart, purged responses may then be served again.
     @discardableResult
     public func synchronize() -> Bool { store.synchronize() }
 

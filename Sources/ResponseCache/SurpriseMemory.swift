@@ -17,6 +17,7 @@ public final class SurpriseMemory: Sendable {
         /// Credentials that the upstream has refused, with the target that it refused last.
         var refused: [UInt64: UInt64] = [:]
         /// Targets that the upstream has refused to requests without known credentials. The URL or an unknown field may contain them.
+        /// Separate from `refused`, so that such requests cannot displace credentials.
         var refusedTargets: Set<UInt64> = []
         /// The last good response to a request with credentials, and the last one to another user.
         var good: (user: UInt64, time: Int64) = (0, .min / 2)

@@ -149,7 +149,7 @@ struct RefusedCredentialsTests {
     }
 }
 
-/// A user whose session ends and begins again, beside another user, while the upstream has failures.
+/// Random schedules: one user's session ends and begins again, another user stays logged in, and the upstream has failures.
 private struct LoginWalk {
     private static let targets = ["/a", "/b", "/c"]
     private static let own = [("Authorization", "Bearer 1")]
@@ -159,7 +159,7 @@ private struct LoginWalk {
     private let location: String
     private var hasEnded = false
     /// Whether a client has received the redirect since the session ended.
-    private var isTold = false
+    private var hasSeenRedirect = false
     /// Number of redirects, and of other requests, that followed a redirect.
     private(set) var (redirects, others) = (0, 0)
 
@@ -185,9 +185,9 @@ private struct LoginWalk {
         // Another user's good response distinguishes the redirect from a failure of a gateway.
         _ = try play.get(random.pick(Self.targets), Self.other)
         switch random.below(10) {
-        case 0: (hasEnded, isTold) = (true, false)
+        case 0: (hasEnded, hasSeenRedirect) = (true, false)
         case 1:
-            (hasEnded, isTold) = (false, false)
+            (hasEnded, hasSeenRedirect) = (false, false)
             react()
             for target in Self.targets { _ = try play.get(target, Self.own) }
         case 2, 3:
@@ -221,13 +221,13 @@ private struct LoginWalk {
     }
 
     private mutating func check(_ status: Int, _ what: String) throws {
-        if isTold {
+        if hasSeenRedirect {
             others += 1
             try demand(status != 200, "read after the redirect: \(what), \(location)")
         }
         guard hasEnded, status == 302 else { return }
         redirects += 1
-        isTold = true
+        hasSeenRedirect = true
     }
 }
 

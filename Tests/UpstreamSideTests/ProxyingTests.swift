@@ -178,6 +178,7 @@ struct ProxyingTests {
         }
         // This method is safe, so its response invalidates nothing.
         #expect(try play.request("SEARCH", "/a", fields, content: "{}").text == "0")
+        #expect(try play.admin("GET", "/-/why?last=1").text.contains("The request named another method in a field, which was removed"))
         #expect(play.origin.requests.allSatisfy { $0["X-Original-URL"] == nil })
         // The write has invalidated the target, and its response is not stored for it.
         let next = try play.get("/a")

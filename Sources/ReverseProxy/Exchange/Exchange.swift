@@ -172,7 +172,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         startTimer()
         awaitContinue()
         context.reporting.count(.requestBytes, by: body.bytes.count)
-        record.reasons.isMethodOverrideRemoved = request.isReading && context.requests.fields.removesMethodOverride(from: request.head)
+        record.reasons.isMethodOverrideRemoved = context.requests.removesMethodOverride(request)
         let sent = context.requests.make(for: request, body, client: client)
         fetch.start(consume sent, leads: leads ? flight : nil)
         if stream.hasPeerEnded { clientEnded() }

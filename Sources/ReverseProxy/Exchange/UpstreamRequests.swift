@@ -45,6 +45,14 @@ final class UpstreamRequests {
         Fetch(fetches, subject: request, body: body, receiver: receiver)
     }
 
+    /// Whether the upstream receives fields in which the client names another method.
+    private func keepsMethodOverride(_ request: DecidedRequest) -> Bool { !request.isReading && Invalidation.isWrite(request.head.method) }
+
+    /// Whether the upstream does not receive a field in which the client named another method.
+    func removesMethodOverride(_ request: DecidedRequest) -> Bool {
+        fields.removesMethodOverride(from: request.head) && !keepsMethodOverride(request)
+    }
+
     func make(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
         let head = request.head
         var target = arguments.sent(head.pathAndQuery)
@@ -57,7 +65,7 @@ final class UpstreamRequests {
             shares.append(contentsOf: .streamedContent(of: request.scopes.client, connections: maximumConnections))
         }
         var fields = self.fields.make(
-            from: head, client: client, keepsMethodOverride: !request.isReading && Invalidation.isWrite(head.method),
+            from: head, client: client, keepsMethodOverride: keepsMethodOverride(request),
             routes.upstreamFields.rules(for: head.pathAndQuery))
         fields.translateTags(in: .ifMatch, current: fetches.cache?.currentTag(for: head))
         fields.translateTags(in: .ifNoneMatch)

@@ -157,11 +157,11 @@ extension Fetch {
     /// - Returns: whether the stored response belongs to these credentials.
     func noteRefusal(_ response: ResponseHead) -> Bool {
         guard let found = subject.found, let keys = subject.lookedUp?.keys, let cache = context.cache else { return false }
-        guard response.status == 401 || LastGood.isLogin(response, to: subject.head, at: context.rules.origin) else { return false }
         guard keys.isPartitioned else {
             if response.status == 401 { cache.noteRefusedTarget(keys) }
             return false
         }
+        guard response.status == 401 || LastGood.isLogin(response, to: subject.head, at: context.rules.origin) else { return false }
         return cache.noteRefused(
             subject.head, beside: found, at: keys, isCertain: response.status == 401, now: context.loop.cacheTime.monotonic)
     }
@@ -187,7 +187,10 @@ extension Fetch {
     func notePresent(_ response: ResponseHead) {
         guard let keys = subject.lookedUp?.keys, let cache = context.cache else { return }
         guard let found = subject.found else {
-            if MediaType.isJSON(response.fields, orElse: false) { cache.noteGood(at: keys, now: context.loop.cacheTime.monotonic) }
+            // Only good responses to users are evidence (`noteRefused`). Most others take no lock here.
+            if keys.isPartitioned, MediaType.isJSON(response.fields, orElse: false) {
+                cache.noteGood(at: keys, now: context.loop.cacheTime.monotonic)
+            }
             return
         }
         cache.notePresent(
