@@ -105,6 +105,14 @@ public struct CredentialCookies: Sendable {
         }
     }
 
+    /// Whether a response sets a cookie that identifies a session.
+    public func areSessionsSet(by response: Fields) -> Bool {
+        response.all(.setCookie).contains { line in
+            guard let pair = Self.pair(line.prefix { $0 != UInt8(ascii: ";") }.trimmed) else { return true }
+            return isCounted(pair) && UserCredentials.isSessionLike(pair.value)
+        }
+    }
+
     func isCounted(_ pair: Pair) -> Bool {
         guard countsAll || counted.contains(where: { $0.matches(pair.name) }) else { return !Self.isPlain(pair.value) }
         guard ignored.contains(where: { $0.matches(pair.name) }) else { return true }

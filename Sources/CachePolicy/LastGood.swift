@@ -75,6 +75,9 @@ public enum LastGood {
         case let status where isTrouble(status): return .serverError
         // May be intended: queues and long polls use it for "nothing new".
         case 204, 205: return nil
+        // RFC 9110 §15.3.7: a part in bytes must be requested. A response in another unit is complete in itself: PostgREST and others send
+        // pages as `items 0-9/20`.
+        case 206 where response.fields.first(.contentRange).map { !$0.trimmed.prefix(5).equalsIgnoringCase("bytes") } ?? false: return nil
         case 206, 304: return .unexpectedStatus
         // An unknown coding that was not requested, and that the stored response does not have.
         case let status where status.isSuccessful && !copy.isCoded && ContentCoding(response.fields) == nil: return .undecodable

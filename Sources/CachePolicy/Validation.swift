@@ -37,15 +37,10 @@ public enum Validation {
         fields.remove(.ifModifiedSince)
     }
 
-    /// Returns whether a 206 or 304 responds to a request without a range or condition (RFC 9110 §15.3.7, §15.4.5). Such a response is
-    /// invalid.
+    /// Returns whether a 304 responds to a request without a condition (RFC 9110 §15.4.5). Such a response is invalid.
     /// - Parameter request: the fields that were sent.
     public static func isUnasked(_ status: Status, request: KnownFieldSet) -> Bool {
-        switch status {
-        case 206: !request.contains(.range)
-        case 304: !request.contains(.ifNoneMatch) && !request.contains(.ifModifiedSince)
-        default: false
-        }
+        status == 304 && !request.contains(.ifNoneMatch) && !request.contains(.ifModifiedSince)
     }
 
     /// Returns whether a 304 applies to this stored response (§4.3.4). Its entity tag, or without one its Last-Modified, must match; a 304

@@ -115,8 +115,8 @@ public struct ResponseFacts: ~Copyable {
     public func judge(
         _ response: ResponseHead, beside stored: Span<UInt8>, hasSharedRescue: () -> Bool, _ seen: (UnexpectedResponse) -> Bool
     ) -> ResponseDecision? {
-        // Without the store, the client learns what the upstream answered, whatever it is. GET and HEAD define 206 and 304.
-        if Validation.isUnasked(status, request: sent), request.method.isRead || isLookedUp { return .fail(.unexpectedStatus) }
+        // Without the store, the client learns what the upstream answered, whatever it is.
+        if Validation.isUnasked(status, request: sent), isLookedUp { return .fail(.unexpectedStatus) }
         // Checked before the stored response, which is never a stream.
         if isStream { return .stream(.stream) }
         if let answered = answersConditions(response, stored) { return answered }
@@ -154,6 +154,7 @@ public struct ResponseFacts: ~Copyable {
             let isAnswer =
                 switch fault {
                 case .unexpectedType: seen(.otherForm) || seen(.lasting)
+                case .unexpectedStatus: seen(.lasting)
                 case .rateLimited: seen(.afterRefusal)
                 default: false
                 }

@@ -16,13 +16,13 @@ public enum EntityTag {
         out.append(weakenedEnd)
     }
 
-    /// Returns the weak tag of canonical JSON.
-    public static func own(of json: Span<UInt8>) -> [UInt8] {
+    /// Returns the weak tag of the digest of a JSON text.
+    public static func own(of digest: Span<UInt8>) -> [UInt8] {
         var tag: [UInt8] = []
         tag.reserveCapacity(48)
         tag.append(weakStart)
         tag.append(ownStart)
-        ContentHash.appendHex(of: json, to: &tag)
+        ContentHash.appendHex(of: digest, to: &tag)
         tag.append(0x22)
         return tag
     }

@@ -19,13 +19,18 @@ public enum ContentHash {
         return (hash.high64, hash.low64)
     }
 
+    /// A 128-bit hash, equal on every machine and after every restart (XXH3).
+    public static func numbers(of bytes: Span<UInt8>) -> (high: UInt64, low: UInt64) {
+        let hash = bytes.withUnsafeBufferPointer { XXH3_128bits($0.baseAddress, $0.count) }
+        return (hash.high64, hash.low64)
+    }
+
     /// Number of digits that `appendHex` appends.
     public static let hexDigits = 32
 
-    /// Appends 32 hexadecimal digits, equal on every machine and after every restart (XXH3, 128 bits).
+    /// Appends the 32 hexadecimal digits of `numbers(of:)`.
     public static func appendHex(of bytes: Span<UInt8>, to out: inout [UInt8]) {
-        let hash = bytes.withUnsafeBufferPointer { XXH3_128bits($0.baseAddress, $0.count) }
-        let (high, low) = (hash.high64, hash.low64)
+        let (high, low) = numbers(of: bytes)
         let digits = (
             HexDigits.of(UInt32(high >> 32)), HexDigits.of(UInt32(truncatingIfNeeded: high)),
             HexDigits.of(UInt32(low >> 32)), HexDigits.of(UInt32(truncatingIfNeeded: low))

@@ -18,14 +18,19 @@ public enum CanonicalJSON {
     /// - Parameter text: text that `JSONTextChecker` accepted as valid.
     public static func make(checked text: Span<UInt8>) -> [UInt8]? { form(ofChecked: text) { Array(copying: $0) } }
 
-    /// Passes the canonical form of a checked text to `body`.
-    public static func form<Result>(
-        ofChecked text: Span<UInt8>, keepsNumbers: Bool = false, _ body: (Span<UInt8>) -> Result
+    /// Passes bytes to `body` that are equal for texts with equal canonical forms, and differ for others except by a collision of 128-bit
+    /// hashes. They cost a third less than the canonical form, because the members of small objects are not sorted.
+    public static func digest<Result>(ofChecked text: Span<UInt8>, _ body: (Span<UInt8>) -> Result) -> Result? {
+        form(ofChecked: text, hashesMembers: true, body)
+    }
+
+    private static func form<Result>(
+        ofChecked text: Span<UInt8>, keepsNumbers: Bool = false, hashesMembers: Bool = false, _ body: (Span<UInt8>) -> Result
     ) -> Result? {
         text.withUnsafeBufferPointer { text in
             // RFC 8785 does not permit a byte order mark.
             guard text.first != 0xef else { return nil }
-            var writer = CanonicalWriter(text, keepsNumbers: keepsNumbers)
+            var writer = CanonicalWriter(text, keepsNumbers: keepsNumbers, hashesMembers: hashesMembers)
             return writer.write() ? writer.out.withBytes(body) : nil
         }
     }
@@ -34,6 +39,7 @@ public enum CanonicalJSON {
 private struct CanonicalWriter: ~Copyable {
     private let text: UnsafeBufferPointer<UInt8>
     private let keepsNumbers: Bool
+    private let hashesMembers: Bool
     private(set) var out: OutputBuffer<UInt8>
     private var open = OutputBuffer<Container>(capacity: usualCount)
     /// The innermost open container, which is the last of `open`.
@@ -76,8 +82,8 @@ private struct CanonicalWriter: ~Copyable {
         var name: Range<Int> { Range(uncheckedBounds: (nameStart, nameEnd)) }
     }
 
-    init(_ text: UnsafeBufferPointer<UInt8>, keepsNumbers: Bool) {
-        (self.text, self.keepsNumbers) = (text, keepsNumbers)
+    init(_ text: UnsafeBufferPointer<UInt8>, keepsNumbers: Bool, hashesMembers: Bool) {
+        (self.text, self.keepsNumbers, self.hashesMembers) = (text, keepsNumbers, hashesMembers)
         out = OutputBuffer(capacity: text.count + OutputBuffer<UInt8>.slack)
     }
 
@@ -123,7 +129,12 @@ private struct CanonicalWriter: ~Copyable {
         guard open.count > 0 else { return false }
         if container.isObject {
             endMember()
-            guard sortMembers(from: container.firstMember, in: container.start) else { return false }
+            let hashes = hashesMembers && members.count - container.firstMember <= Self.fewMembers
+            guard
+                hashes
+                    ? hashMembers(from: container.firstMember, in: container.start)
+                    : sortMembers(from: container.firstMember, in: container.start)
+            else { return false }
             members.removeLast(members.count - container.firstMember)
         }
         out.append(bracket)
@@ -173,7 +184,25 @@ private struct CanonicalWriter: ~Copyable {
         return true
     }
 
-    /// Maximum number of members that are sorted without allocation; nearly all objects are smaller.
+    /// Replaces the members by the sum of their hashes, which does not depend on their order.
+    /// - Returns: false if a name is repeated.
+    private mutating func hashMembers(from first: Int, in start: Int) -> Bool {
+        guard members.count > first else { return true }
+        var (high, low): (UInt64, UInt64) = (0, 0)
+        for index in first..<members.count {
+            let member = members[index]
+            for former in first..<index where members[former].prefix == member.prefix {
+                guard out.order(members[former].name, member.name) != 0 else { return false }
+            }
+            let hash = out.withBytes { ContentHash.numbers(of: $0.extracting(member.name.lowerBound..<member.end)) }
+            (high, low) = (high &+ hash.high, low &+ hash.low)
+        }
+        out.removeLast(out.count - start)
+        for number in [high, low] { out.append(littleEndian: number) }
+        return true
+    }
+
+    /// Maximum number of members that are sorted or hashed without allocation; nearly all objects are smaller.
     private static let fewMembers = 24
 
     private mutating func insertionSort(from first: Int) {

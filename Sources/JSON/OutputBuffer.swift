@@ -51,6 +51,12 @@ extension OutputBuffer where Element == UInt8 {
 
     func withBytes<Result>(_ body: (Span<UInt8>) -> Result) -> Result { body(UnsafeBufferPointer(start: base, count: count).span) }
 
+    mutating func append(littleEndian number: UInt64) {
+        if capacity - count < 8 { grow(by: 8) }
+        UnsafeMutableRawPointer(base + count).storeBytes(of: number.littleEndian, as: UInt64.self)
+        count += 8
+    }
+
     /// Compares two ranges byte by byte. Returns a value less than, equal to or greater than 0.
     func order(_ one: Range<Int>, _ other: Range<Int>) -> Int {
         precondition(one.lowerBound >= 0 && one.upperBound <= count && other.lowerBound >= 0 && other.upperBound <= count)

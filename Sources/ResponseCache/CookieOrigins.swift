@@ -17,8 +17,8 @@ public final class CookieOrigins: Sendable {
     private let allowance = Mutex((records: CookieOrigins.burst, time: Int64.min))
     private let left = Atomic<Int>(0)
 
-    /// Maximum number of targets for each set of cookies; the oldest are dropped.
-    private static let targetLimit = 16
+    /// Maximum number of targets and responses for each set of cookies; the oldest are dropped.
+    private static let targetLimit = 32
     /// Rate limit: maximum burst, and records per second. Protects stored responses from eviction by a crowd of new clients.
     private static let burst = 1_000
     private static let perSecond: Int64 = 20
@@ -37,9 +37,10 @@ public final class CookieOrigins: Sendable {
         return Self.targets(in: try cache.item(key(cookies), &basis)).contains(hash(target))
     }
 
-    /// Records that a client without credentials requested `target` and received these cookies. Waits for the disk if the existing record
+    /// Records that a client without credentials requested a target and received these cookies. Waits for the disk if the existing record
     /// is not in memory.
-    func remember(_ cookies: [UInt8], target: [UInt8], now: Int64) { add([hash(target)], to: cookies, now: now) }
+    /// - Parameter targets: key of the target, and number of the response if that may be used for these cookies only.
+    func remember(_ cookies: [UInt8], targets: [[UInt8]], now: Int64) { add(targets.map(hash), to: cookies, now: now) }
 
     /// Records that a client's cookies were replaced. The targets of the earlier cookies apply to the new ones.
     func remember(_ cookies: [UInt8], after earlier: [UInt8], now: Int64) {

@@ -45,7 +45,9 @@ extension ResponseCache {
     ) -> (confirmation: Confirmation, result: ConfirmationResult, changedNothing: Bool)? {
         guard let found = request.found, let fresh = freshened(found, by: response, recency, for: request.head) else { return nil }
         let (result, changedNothing) = storeConfirmed(found, fresh, by: response, for: request, recency, now: time.wall)
-        if result == .stored, response.fields.contains(.setCookie) { noteCookies(setBy: response.fields, to: request.head, at: time) }
+        if result == .stored, response.fields.contains(.setCookie) {
+            noteCookies(setBy: response.fields, to: request.head, storedAs: fresh.metadata, fresh.bytes.span, at: time)
+        }
         let cookies = response.fields.all(.setCookie)
         let stale = StaleField.ofUpstream(response.fields)
         let confirmation = Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies, stale: stale)
@@ -123,9 +125,14 @@ extension ResponseCache {
         var response = keepingReferences(response)
         // Via of the 304 replaces the stored one, so Cistern's entry must be added again.
         if response.fields.contains(.via), let via = via(of: response) { response.fields.append(.via, via) }
-        let fresh = Validation.freshened(
+        var fresh = Validation.freshened(
             found.metadata, head: found.head.span, contentBytes: found.contentBytes, by: response, recency,
             settings: policy(for: head).settings)
+        // The data are valid for another client without a session.
+        if fresh?.metadata.flags.contains(.startsSession) == true {
+            fresh?.metadata.flags.subtract(.startsSession)
+            fresh?.metadata.flags.insert(.sameForSessions)
+        }
         guard let fresh, let parsed = StoredHead.parse(fresh.bytes.span) else { return nil }
         return FreshHead(bytes: fresh.bytes, metadata: fresh.metadata, response: parsed)
     }
@@ -237,7 +244,11 @@ extension ResponseCache {
 
     /// Compares data, because different bytes may encode equal JSON.
     private static func isSameData(_ new: NewResponse, _ found: FoundResponse) -> Bool {
-        found.metadata.flags.contains(.ownTag) && new.head[new.metadata.etag].elementsEqual(found.head[found.metadata.etag])
+        found.metadata.flags.contains(.ownTag) && haveEqualTags(new, found)
+    }
+
+    static func haveEqualTags(_ new: NewResponse, _ found: FoundResponse) -> Bool {
+        new.head[new.metadata.etag].elementsEqual(found.head[found.metadata.etag])
     }
 
     /// Returns whether the response that was found is still stored.

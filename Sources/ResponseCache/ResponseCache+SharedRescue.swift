@@ -32,12 +32,13 @@ extension ResponseCache {
             return .found(copy)
         }
         guard head.method.isRead, let found = try find(head, at: keysOfAll).found,
-            case .allowed(let age, let ttl) = rescue(found, head, directives, now: now)
+            case let hasOwnCookies = setting == .own ? try hasOwnCookies(head, for: found) : false,
+            case .allowed(let age, let ttl) = rescue(found, head, directives, ofOwnSession: hasOwnCookies, now: now)
         else { return .nothing }
         guard try gone(beside: found) == nil else { return .forbidden(.gone) }
         let decision = SharedRescue.decide(
-            setting, stored: found.metadata, varies: variesByCredentials(found, head),
-            hasOwnCookies: setting == .own ? try hasOwnCookies(head) : false, strictness: strictness)
+            setting, stored: found.metadata, varies: variesByCredentials(found, head), hasOwnCookies: hasOwnCookies,
+            strictness: strictness)
         switch decision {
         case .forbidden(let reason): return .forbidden(reason)
         case .allowed(let permission): return .found(FoundSharedRescue(found: found, age: age, ttl: ttl, permission: permission))
@@ -60,8 +61,14 @@ extension ResponseCache {
         if case .allowed = rescue(found, head, directives, now: now) { true } else { false }
     }
 
-    private func rescue(_ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, now: Timestamp) -> RescueDecision {
-        Reuse.rescue(found.metadata, directives, strictness: strictness, staleFor: policy(for: head).settings.freshness.staleFor, now: now)
+    /// - Parameter ofOwnSession: whether the session that the response started is the request's own.
+    private func rescue(
+        _ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, ofOwnSession: Bool = false, now: Timestamp
+    ) -> RescueDecision {
+        var metadata = found.metadata
+        if ofOwnSession { metadata.flags.remove(.startsSession) }
+        return Reuse.rescue(
+            metadata, directives, strictness: strictness, staleFor: policy(for: head).settings.freshness.staleFor, now: now)
     }
 
     private func variesByCredentials(_ found: FoundResponse, _ head: RequestHead) -> Bool {
@@ -71,11 +78,22 @@ extension ResponseCache {
         }
     }
 
-    private func hasOwnCookies(_ head: RequestHead) throws(NotInMemory) -> Bool {
+    private func hasOwnCookies(_ head: RequestHead, for found: FoundResponse) throws(NotInMemory) -> Bool {
         guard let origins = state.cookieOrigins, !keyMaker.hasOtherCredentials(head.fields),
             let cookies = keyMaker.cookiePartition(of: head.fields)
         else { return false }
-        return try origins.contains(cookies, target: targetKey(head), in: self)
+        let target = targetKey(head)
+        let startsSession = found.metadata.flags.contains(.startsSession)
+        return try origins.contains(
+            cookies, target: startsSession ? Self.number(of: found.metadata, found.head.span, for: target) : target, in: self)
+    }
+
+    /// Distinguishes a response from the others of its target.
+    private static func number(of metadata: StoredMetadata, _ head: Span<UInt8>, for target: [UInt8]) -> [UInt8] {
+        var number = target
+        number.append(littleEndian: UInt64(bitPattern: metadata.requestTime.milliseconds))
+        number.append(copying: head.extracting(metadata.etag))
+        return number
     }
 
     /// The target's key, regardless of No-Vary-Search.
@@ -94,16 +112,23 @@ extension ResponseCache {
     }
 
     /// Records cookies after a response was stored or has confirmed a stored one.
-    func noteCookies(setBy response: Fields, to head: RequestHead, at time: CacheTime) {
+    /// - Parameters:
+    ///   - metadata: metadata of the stored response.
+    ///   - storedHead: its head.
+    func noteCookies(
+        setBy response: Fields, to head: RequestHead, storedAs metadata: StoredMetadata, _ storedHead: Span<UInt8>, at time: CacheTime
+    ) {
         guard let origins = state.cookieOrigins, let change = cookieChange(by: response, to: head, now: time.wall) else { return }
         if let sent = change.sent {
             origins.remember(change.given, after: sent, now: time.monotonic)
         } else {
-            origins.remember(change.given, target: targetKey(head), now: time.monotonic)
+            let target = targetKey(head)
+            let responses = metadata.flags.contains(.startsSession) ? [Self.number(of: metadata, storedHead, for: target)] : []
+            origins.remember(change.given, targets: [target] + responses, now: time.monotonic)
         }
     }
 
-    /// Returns the keys of the records that `noteCookies(setBy:to:at:)` reads.
+    /// Returns the keys of the records that `noteCookies(setBy:to:storedAs:_:at:)` reads.
     func cookieKeys(setBy response: Fields, to head: RequestHead, now: Timestamp) -> [[UInt8]] {
         guard let origins = state.cookieOrigins, let change = cookieChange(by: response, to: head, now: now) else { return [] }
         return ([change.given] + (change.sent.map { [$0] } ?? [])).map(origins.key)

@@ -193,11 +193,16 @@ extension ResponseCache {
     public func store(
         _ response: WholeResponse, for request: StorableExchange, at time: CacheTime
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata, changedNothing: Bool) {
-        let new = make(response, for: request)
+        var new = make(response, for: request)
+        if new.metadata.flags.contains(.startsSession), let found = request.found,
+            found.metadata.flags.contains(.sameForSessions) || !new.metadata.etag.isEmpty && Self.haveEqualTags(new, found)
+        {
+            new.metadata.flags = new.metadata.flags.subtracting(.startsSession).union(.sameForSessions)
+        }
         let recorded = recordEqualData(new, response, beside: request.found)
         let result = recorded == nil ? put(new, response, for: request, now: time.wall) : .stored
         if result == .stored, request.head.method != .options, response.head.fields.contains(.setCookie) {
-            noteCookies(setBy: response.head.fields, to: request.head, at: time)
+            noteCookies(setBy: response.head.fields, to: request.head, storedAs: new.metadata, new.head.span, at: time)
         }
         return (result, new.head, new.metadata, recorded == .times)
     }
@@ -229,6 +234,7 @@ extension ResponseCache {
         if !response.isAuthorized, isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned) {
             metadata.flags.insert(.isOpen)
         }
+        if startsSession(response.head.fields, metadata, at: request.keys) { metadata.flags.insert(.startsSession) }
         if response.isLenient { metadata.flags.insert(.isLenient) }
         // The content is stored as received if it had a coding. Otherwise the writer compresses it if that makes it shorter. Short content is
         // not coded.
@@ -261,6 +267,15 @@ extension ResponseCache {
         guard !isPartitioned, !response.contains(.setCookie), !request.fields.contains(.authorization) else { return false }
         // If keys have no partitions, a missing partition does not prove the absence of credentials.
         return concealed.isEmpty || !keyMaker.hasCredentials(request.fields)
+    }
+
+    /// Returns whether a response to a client without credentials may contain data of the session that it starts. Its lifetime would permit
+    /// to share it.
+    private func startsSession(_ response: Fields, _ metadata: StoredMetadata, at keys: TargetKeys) -> Bool {
+        guard response.contains(.setCookie), !keys.isPartitioned, metadata.freshnessLifetime ?? 0 <= 0,
+            metadata.flags.isDisjoint(with: [.isPublic, .sharedMaxAge])
+        else { return false }
+        return keyMaker.cookies?.areSessionsSet(by: response) ?? false
     }
 
     /// nil if the content is not coded.

@@ -66,7 +66,9 @@ struct LastGoodTests {
         FaultRow(500, "X: 1", .serverError), FaultRow(501, "X: 1", nil), FaultRow(429, "X: 1", .rateLimited), FaultRow(404, "X: 1", nil),
         FaultRow(401, "X: 1", nil), FaultRow(301, "Location: /b", nil), FaultRow(511, "X: 1", .serverError),
         FaultRow(522, "X: 1", .serverError), FaultRow(505, "X: 1", nil), FaultRow(506, "X: 1", nil), FaultRow(999, "X: 1", .serverError),
-        FaultRow(204, "X: 1", nil), FaultRow(206, "X: 1", .unexpectedStatus), FaultRow(304, "X: 1", .unexpectedStatus),
+        FaultRow(204, "X: 1", nil), FaultRow(206, "X: 1", .unexpectedStatus),
+        FaultRow(206, "Content-Range: bytes 0-1/9", .unexpectedStatus), FaultRow(206, "Content-Range: items 0-1/9", nil),
+        FaultRow(206, "Content-Range: 0-1/9", nil), FaultRow(304, "X: 1", .unexpectedStatus),
     ]
 
     private static let types: [FaultRow] = [

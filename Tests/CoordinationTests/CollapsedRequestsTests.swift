@@ -4,6 +4,7 @@ import CachePolicy
 import Decisions
 import HTTPCore
 import Reactor
+import TestSupport
 import Testing
 import Upstream
 
@@ -207,16 +208,54 @@ struct CollapsedRequestsTests {
         #expect(own.woken == ["stored of another"] && next.woken == ["stored of another"])
     }
 
-    @Test("a slow fetch gets no new followers, and the fetch that ends first wakes all waiting ones")
+    @Test("whatever is slow, a client has at most two fetches for a flight, and one more in ten seconds")
+    func fetchesOfOneClient() {
+        RandomSchedules.run(300) {
+            $0
+        } end: { random in
+            let requests = CollapsedRequests()
+            var (now, led): (Int64, [UInt64: [Int64]]) = (0, [:])
+            var flights: [(follower: Follower, isLeader: Bool)] = []
+            func lead(_ follower: Follower) throws {
+                let former = led[follower.clientNumber] ?? []
+                let isAllowed = former.count < 2 || now - (former.last ?? 0) >= 10_000
+                try demand(isAllowed, "\(follower.clientNumber) leads again at \(now), after \(former)")
+                led[follower.clientNumber] = former + [now]
+            }
+            for _ in 0..<60 {
+                now += Int64(random.below(1_500))
+                switch random.below(4) {
+                case 0...1:
+                    let follower = Follower(client: UInt64(random.below(4)))
+                    let role = follower.join(requests, now: now)
+                    if role == "leader" { try lead(follower) }
+                    flights.append((follower, role == "leader"))
+                case 2:
+                    if let flight = flights.last?.follower.flight { requests.noteSlow(flight) }
+                default:
+                    guard let index = flights.indices.last(where: { !flights[$0].isLeader }), let flight = flights[index].follower.flight
+                    else { continue }
+                    if requests.leadToo(flight, flights[index].follower, after: 700, now: now) {
+                        try lead(flights[index].follower)
+                        flights[index].isLeader = true
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("a slow fetch gets no new followers of other clients, and the fetch that ends first wakes all waiting ones")
     func slow() {
         let requests = CollapsedRequests()
-        let (first, waiting, second, third) = (Follower(), Follower(), Follower(), Follower())
-        _ = [first, waiting].map { $0.join(requests) }
+        let (first, waiting, second, third) = (Follower(client: 1), Follower(client: 2), Follower(client: 3), Follower(client: 4))
+        #expect([first, waiting].map { $0.join(requests) } == ["leader", "follower"])
         if let flight = first.flight { requests.noteSlow(flight) }
-        #expect(second.join(requests) == "leader")
-        #expect(third.join(requests) == "follower")
+        #expect(Follower(client: 1).join(requests) == "leader")
+        if let flight = first.flight { requests.noteSlow(flight) }
+        #expect(Follower(client: 1).join(requests) == "follower")
+        #expect([second, third].map { $0.join(requests) } == ["leader", "follower"])
         second.end(requests, .stored)
-        #expect(waiting.woken == ["stored"] && third.woken == ["stored"])
+        #expect(waiting.woken == ["stored of another"] && third.woken == ["stored of another"])
         // The end of the slower fetch wakes no follower of another fetch.
         let (next, last) = (Follower(), Follower())
         #expect([next, last].map { $0.join(requests) } == ["leader", "follower"])

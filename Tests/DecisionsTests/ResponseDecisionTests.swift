@@ -22,6 +22,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     var method = Method.get
     var sent: [String] = []
     var hasCopy = true
+    var usesStore = true
     var hasSharedRescue = false
     var mayRescue = true
     var strictness = Strictness.rescue
@@ -49,7 +50,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
         var facts = ResponseFacts(
             request, sent: fields(sent).known, status, copy: hasCopy ? Self.copy.metadata : nil, strictness: strictness)
         facts.mayRescue = hasCopy && mayRescue
-        facts.isLookedUp = method != .post
+        facts.isLookedUp = method != .post && usesStore
         facts.isStream = isStream
         return body(facts, response)
     }
@@ -69,7 +70,12 @@ struct ResponseDecisionTests {
         HeadRow("a 304 to a write without conditions is passed on", 304, [], nil) { ($0.method, $0.hasCopy) = (.post, false) },
         HeadRow("a 206 to a write without Range is passed on", 206, [json], nil) { ($0.method, $0.hasCopy) = (.post, false) },
         HeadRow("a 304 to the client's condition", 304, [], nil) { ($0.sent, $0.hasCopy) = ([asked], false) },
-        HeadRow("a 206 to a request without Range", 206, [], .fail(.unexpectedStatus)),
+        HeadRow("a 304 to a request that does not use the store", 304, [], nil) { ($0.usesStore, $0.hasCopy) = (false, false) },
+        HeadRow("a 206 to a request without Range", 206, ["Content-Range: bytes 0-1/9"], .fail(.unexpectedStatus)),
+        HeadRow("a 206 to a request without Range, for long", 206, [], nil) { $0.seen = [.lasting] },
+        HeadRow("a 206 to a request without Range, nothing is stored", 206, [json], nil) { $0.hasCopy = false },
+        HeadRow("a 206 in a unit of the API to a request without Range", 206, [json, "Content-Range: 0-4/20"], nil),
+        HeadRow("a 206 in items to a request without Range", 206, [json, "Content-Range: items 0-4/20"], nil),
         HeadRow("a 412 to the cache's own condition", 412, [], .fetchUnconditionally) { ($0.method, $0.sent) = (.query, [asked]) },
         HeadRow("a 412 of the application", 412, [json], nil) { $0.method = .query },
         HeadRow("a 503, a response is stored", 503, [json], .fail(.serverError)),

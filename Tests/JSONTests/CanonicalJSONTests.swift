@@ -1,5 +1,6 @@
 // Tests of the canonical form: a table, and random texts compared with a reference implementation that builds a tree.
 
+import HTTPCore
 import JSON
 import TestSupport
 import Testing
@@ -55,6 +56,31 @@ struct CanonicalJSONTests {
             let form = CanonicalJSON.make(text.span)
             try demand(form == TreeCanonicalForm.make(text), String(decoding: text, as: UTF8.self))
             if let form { try demand(CanonicalJSON.make(form.span) == form) }
+        }
+    }
+
+    @Test("texts have equal digests exactly if they have equal canonical forms")
+    func digests() {
+        func digest(of text: [UInt8]) -> [UInt8]? {
+            [.valid, .validScalar].contains(JSONTextChecker.check(text.span))
+                ? CanonicalJSON.digest(ofChecked: text.span) { Array(copying: $0) } : nil
+        }
+        RandomSchedules.run(300) {
+            RandomJSON($0)
+        } end: { random in
+            var forms: [[UInt8]: [UInt8]] = [:]
+            var digests: [[UInt8]: [UInt8]] = [:]
+            for _ in 0..<30 {
+                let (text, other) = random.texts()
+                for text in [text, other, random.bent()] {
+                    let (form, digest) = (CanonicalJSON.make(text.span), digest(of: text))
+                    try demand((form == nil) == (digest == nil), String(decoding: text, as: UTF8.self))
+                    guard let form, let digest else { continue }
+                    try demand(forms[digest, default: form] == form, String(decoding: text, as: UTF8.self))
+                    try demand(digests[form, default: digest] == digest, String(decoding: text, as: UTF8.self))
+                    (forms[digest], digests[form]) = (form, digest)
+                }
+            }
         }
     }
 

@@ -17,7 +17,13 @@ struct RandomJSON {
     ]
     private static let spaces = ["", "", "", " ", "\n  ", "\t", "\r\n           "]
 
-    mutating func text() -> [UInt8] { Array((space() + value(depth: 0) + space()).utf8) }
+    mutating func text() -> [UInt8] { texts().one }
+
+    /// Two texts that differ in the order of members only.
+    mutating func texts() -> (one: [UInt8], other: [UInt8]) {
+        let (before, value, after) = (space(), value(depth: 0), space())
+        return (Array((before + value.one + after).utf8), Array((before + value.other + after).utf8))
+    }
 
     /// A damaged text, which is probably invalid.
     mutating func bent() -> [UInt8] {
@@ -37,17 +43,33 @@ struct RandomJSON {
 
     private mutating func space() -> String { Self.spaces[below(Self.spaces.count)] }
 
-    private mutating func value(depth: Int) -> String {
+    private mutating func value(depth: Int) -> (one: String, other: String) {
         switch below(depth > 5 ? 6 : 10) {
-        case 0...5: return Self.scalars[below(Self.scalars.count)]
-        case 6...7:
-            let items = (0..<below(5)).map { _ in space() + value(depth: depth + 1) + space() }
-            return "[" + items.joined(separator: ",") + space() + "]"
+        case 0...5:
+            let scalar = Self.scalars[below(Self.scalars.count)]
+            return (scalar, scalar)
+        case 6...7: return list("[", "]", (0..<below(5)).map { _ in item("", depth) }, isOrdered: true)
         default:
             let members = (0..<below(4)).map { _ in
-                space() + "\"" + Self.names[below(Self.names.count)] + "\"" + space() + ":" + space() + value(depth: depth + 1) + space()
+                item(space() + "\"" + Self.names[below(Self.names.count)] + "\"" + space() + ":", depth)
             }
-            return "{" + members.joined(separator: ",") + space() + "}"
+            return list("{", "}", members, isOrdered: false)
         }
+    }
+
+    private mutating func item(_ start: String, _ depth: Int) -> (one: String, other: String) {
+        let (before, value, after) = (start + space(), value(depth: depth + 1), space())
+        return (before + value.one + after, before + value.other + after)
+    }
+
+    private mutating func list(
+        _ start: String, _ end: String, _ items: [(one: String, other: String)], isOrdered: Bool
+    ) -> (one: String, other: String) {
+        let others = items.map(\.other)
+        let end = space() + end
+        return (
+            start + items.map(\.one).joined(separator: ",") + end,
+            start + (isOrdered ? others : others.shuffled(using: &generator)).joined(separator: ",") + end
+        )
     }
 }

@@ -72,7 +72,8 @@ public final class CollapsedRequests: Sendable {
     private struct Waiting {
         /// Followers to wake. A request that stops waiting is removed, so that its memory is released before a slow upstream responds.
         var followers: [ObjectIdentifier: any FlightFollower] = [:]
-        /// True if the fetch has taken too long: the next request becomes a leader too. The fetch that ends first wakes all followers.
+        /// True if the fetch has taken too long: the next request becomes a leader too, if its client may lead. The fetch that ends first wakes
+        /// all followers.
         var isSlow = false
         /// True if the fetch waits for other requests of its client: the next request of another client becomes a leader too.
         var isClientLimited = false
@@ -82,11 +83,24 @@ public final class CollapsedRequests: Sendable {
         var client: UInt64
         /// Start of the last leader's fetch.
         var ledSince: Int64
+        /// Clients that led before, with the start of the last fetch of each.
+        private var formerLeaders: [UInt64: Int64] = [:]
         /// Number of writes before the flight began.
         let writes: UInt64
 
+        init(leader: SpanContext, client: UInt64, ledSince: Int64, writes: UInt64) {
+            (self.leader, self.client, self.ledSince, self.writes) = (leader, client, ledSince, writes)
+        }
+
         mutating func lead(_ client: UInt64, now: Int64) {
+            formerLeaders[self.client] = ledSince
             (self.client, ledSince, isClientLimited) = (client, now, false)
+        }
+
+        /// Whether a client may send another fetch: a second one, and one more in each interval.
+        func mayLead(_ client: UInt64, now: Int64) -> Bool {
+            guard let former = formerLeaders[client] else { return true }
+            return now - (client == self.client ? ledSince : former) >= CollapsedRequests.leadAgainMilliseconds
         }
     }
 
@@ -96,6 +110,9 @@ public final class CollapsedRequests: Sendable {
 
     /// Maximum number of users with a separate record of their last write.
     private static let memoryLimit = 4_096
+    /// Minimum milliseconds between later fetches of one client in a flight. The first may have a dead connection, so the second is not
+    /// delayed. More would overload an upstream that is slow.
+    private static let leadAgainMilliseconds: Int64 = 10_000
 
     /// Assigns a request to a flight: as leader, as follower, or alone.
     /// - Parameters:
@@ -115,7 +132,7 @@ public final class CollapsedRequests: Sendable {
                 max(state.lastWrites[user] ?? 0, state.lastForgotten) <= waiting.writes
             else { return (.leader, state.begin(key, leader: span, client: client, now: now), .none) }
             let flight = Flight(key: key, number: number)
-            guard !waiting.isSlow, !waiting.isClientLimited || waiting.client == client else {
+            guard !waiting.isSlow || !waiting.mayLead(client, now: now), !waiting.isClientLimited || waiting.client == client else {
                 state.flights[number]?.isSlow = false
                 state.flights[number]?.lead(client, now: now)
                 if span.isRecorded { state.flights[number]?.leader = span }
@@ -136,12 +153,12 @@ public final class CollapsedRequests: Sendable {
 
     /// Makes a follower a second leader after a long wait for another client's fetch. The fetch that ends first wakes all other followers.
     /// - Parameter least: minimum milliseconds since the last leader began.
-    /// - Returns: whether the follower became a leader. False if leader and follower are requests of one client.
+    /// - Returns: whether the follower became a leader. False if the last leader is a request of its client, or a leader was shortly before.
     public func leadToo(_ flight: Flight, _ follower: any FlightFollower, after least: Int64, now: Int64) -> Bool {
         let client = follower.clientNumber
         return state.withLock { state in
-            guard let waiting = state.flights[flight.number], waiting.client != client, now - waiting.ledSince >= least,
-                waiting.followers[ObjectIdentifier(follower)] != nil
+            guard let waiting = state.flights[flight.number], waiting.client != client, waiting.mayLead(client, now: now),
+                now - waiting.ledSince >= least, waiting.followers[ObjectIdentifier(follower)] != nil
             else { return false }
             state.flights[flight.number]?.followers[ObjectIdentifier(follower)] = nil
             state.flights[flight.number]?.lead(client, now: now)
@@ -193,7 +210,7 @@ public final class CollapsedRequests: Sendable {
     /// Number of requests that currently wait for the fetch of another request.
     public var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
-    /// Marks a flight as slow: the next request becomes a leader too instead of waiting.
+    /// Marks a flight as slow: the next request becomes a leader too instead of waiting, if its client may lead.
     public func noteSlow(_ flight: Flight) {
         state.withLock { $0.flights[flight.number]?.isSlow = true }
     }

@@ -220,7 +220,7 @@ public struct ContentExamination: Sendable {
             findings.obstacle = .graphQLError
         }
         // A weak entity tag of the canonical JSON: clients get a 304 if only the spelling has changed.
-        if demands.makesTag, isJSON { findings.ownTag = CanonicalJSON.form(ofChecked: plain.span) { EntityTag.own(of: $0) } }
+        if demands.makesTag, isJSON { findings.ownTag = CanonicalJSON.digest(ofChecked: plain.span) { EntityTag.own(of: $0) } }
         return findings
     }
 }
