@@ -31,6 +31,7 @@ public struct RoutePattern: Sendable, Equatable {
     /// Returns what is wrong with a pattern, as a clause; nil if it is valid.
     public static func mistake(in text: String) -> String? {
         guard text.hasPrefix("/") else { return "the path must begin with /" }
+        if text.contains("?") || text.contains("#") { return "the path must not contain ? or #: it is compared without arguments" }
         let segments = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
         if segments.contains(where: { $0.contains("*") && $0 != "*" && $0 != "**" }) {
             return "* must be a whole segment, as in /users/*"
@@ -49,6 +50,16 @@ public struct RoutePattern: Sendable, Equatable {
             }
         }
         return begins && (path.isEmpty || takesRest || segments.count >= wanted.count)
+    }
+
+    /// Returns whether this pattern matches all paths that the other one matches.
+    public func covers(_ other: RoutePattern) -> Bool {
+        guard takesRest ? segments.count <= other.segments.count : !other.takesRest && segments.count == other.segments.count else {
+            return false
+        }
+        return zip(segments, other.segments).allSatisfy { mine, other in
+            if case .literal([], _) = other { mine == other } else { mine == .any || mine == other }
+        }
     }
 
     /// - Parameter reading: percent-decoded segments of a reading.

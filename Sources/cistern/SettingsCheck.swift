@@ -221,7 +221,22 @@ enum SettingsCheck {
         }
     }
 
+    /// Reports routes that no request can reach.
+    /// - Parameters:
+    ///   - path: of the list in the settings, with a final dot.
+    ///   - subject: begins the message.
+    static func checkOrder(_ routes: [CisternSettings.Route], _ path: String, _ subject: String, _ reader: inout SettingsReader) {
+        for (index, route) in routes.enumerated() where RoutePattern.mistake(in: route.path) == nil {
+            let pattern = RoutePattern(route.path)
+            guard let earlier = routes[..<index].first(where: { RoutePattern($0.path).covers(pattern) }) else { continue }
+            reader.add(
+                about: "\(path)\(route.name).path",
+                "\(subject)route \(route.name): route \(earlier.name) before it matches all its requests (\(earlier.path)): put it first")
+        }
+    }
+
     private static func checkRoutes(_ reader: inout SettingsReader) {
+        checkOrder(reader.settings.routes, "routes.", "", &reader)
         for route in reader.settings.routes {
             let report = { (reader: inout SettingsReader, path: String, sentence: String) in
                 reader.add(about: "routes.\(route.name).\(path)", "route \(route.name): \(sentence)")

@@ -46,6 +46,26 @@ struct RouteTests {
         #expect(RoutePattern(target).text == target)
     }
 
+    @Test("a pattern covers another one exactly if it matches all paths that the other one matches")
+    func covering() {
+        let segments = ["", "a", "b", "%61", "*"]
+        let patterns = segments.flatMap { first in
+            ["/\(first)", "/\(first)/**"] + segments.flatMap { ["/\(first)/\($0)", "/\(first)/\($0)/**"] }
+        }
+        let parts = ["", "a", "b", "c"]
+        var paths = parts.map { "/\($0)" }
+        for _ in 0..<2 { paths += paths.flatMap { path in parts.map { "\(path)/\($0)" } } }
+        let matched = (patterns + ["/**"]).map { text in
+            let pattern = RoutePattern(text)
+            return (pattern, Set(paths.filter { pattern.matches(Array($0.utf8)[...]) }))
+        }
+        for (one, paths) in matched {
+            for (other, others) in matched {
+                #expect(one.covers(other) == others.isSubset(of: paths), "\(one.text) \(other.text)")
+            }
+        }
+    }
+
     @Test(
         "a pattern may match below a given path",
         arguments: [

@@ -191,9 +191,9 @@ struct CheckTests {
                 upstream: http://127.0.0.1:1
                 routes:
                   - {name: in, path: "/c/big/**"}
-                  - {name: all, path: "/**"}
                   - name: out
                     path: /big/**
+                  - {name: all, path: "/**"}
               - {name: left, path: /left, upstream: "http://127.0.0.1:1"}
               - {name: socket, host: d.test, upstream: ["http://127.0.0.1:1", "http://127.0.0.1:2"], unix_socket: /s}
               - {name: proxied, host: e.test, upstream: ["https://127.0.0.1:1", "http://127.0.0.1:2"], proxy: "http://127.0.0.1:3"}
@@ -206,13 +206,33 @@ struct CheckTests {
             outcome.lines == [
                 "3: API a: host names A.TEST. twice",
                 "4: API b: a has the same host and path, so no request for a.test would reach this API: change one of them",
-                "14: API c: route out: /big/** is outside the API's path /c/, so no request would match it: "
+                "13: API c: route out: /big/** is outside the API's path /c/, so no request would match it: "
                     + "a route's path must begin with the API's path",
                 "15: API left gets no requests: it has no host, and other APIs have all hosts of forwarding.names",
                 "16: API socket: upstream.unix_socket connects to a single upstream: give one URL",
                 "17: API proxied: failover does not work for http URLs through an http forward proxy, because the proxy answers "
                     + "for an unreachable upstream: use https URLs or a socks proxy",
                 "20: API twice: upstream names http://127.0.0.1:1 twice",
+            ])
+    }
+
+    @Test("routes that no request reaches are mistakes")
+    func unreachedRoutes() throws {
+        let routes = """
+            routes:
+              - {name: users, path: "/users/*"}
+              - {name: first, path: /users/1, cache: off}
+              - {name: pay, path: "/pay?card"}
+              - {name: all, path: "/**"}
+              - {name: admin, path: "/admin/**", deny: [0.0.0.0/0]}
+            """
+        let outcome = try check("upstream: {url: \"http://127.0.0.1:1\"}\n\(routes)")
+        #expect(outcome.status == 78)
+        #expect(
+            outcome.lines == [
+                "4: route first: route users before it matches all its requests (/users/*): put it first",
+                "5: route pay: the path must not contain ? or #: it is compared without arguments",
+                "7: route admin: route all before it matches all its requests (/**): put it first",
             ])
     }
 
