@@ -2,7 +2,8 @@
 // responses; this machine decides what follows, also after the client has left. `Fetch` drives it.
 //
 //     awaitingHead ► collecting ► examining ► loading ► ended      to be stored, or to be checked before forwarding
-//        ▲         ► confirming ────────────► loading ► ended      a 304 to Cistern's own conditions
+//        ▲              └───────► streaming                        too long, or a stream
+//        │         ► confirming ────────────► loading ► ended      a 304 to Cistern's own conditions
 //        ├ misled ◄┤                                               requested again, without conditions
 //                  ► streaming ───────────────────────► ended      forwarded as it arrives
 //                  ► discarding ──────────────────────► ended      failed
@@ -42,6 +43,9 @@ public struct FetchMachine {
         case decided(ResponseDecision)
         /// - Parameter fits: whether the bytes can be buffered in addition to those already buffered.
         case contentArrived(bytes: Int, fits: Bool)
+        /// The content shows that the response is a stream.
+        /// - Parameter isAdmitted: whether the limit on streams permits it.
+        case recognizedAsStream(isAdmitted: Bool)
         /// The response is complete.
         case transferEnded(isDelimited: Bool)
         /// The response was truncated or missing, or the request could not be sent.
@@ -49,7 +53,7 @@ public struct FetchMachine {
         case examined(WholeDecision)
         /// The records needed for storing the response are in memory.
         case loaded
-        /// The client cannot receive what is forwarded.
+        /// The client cannot receive what is forwarded, or has left a stream.
         case unwanted
         /// The client has disconnected.
         /// - Parameter mayBeStopped: whether the request may be cancelled, as long as no response has arrived.
@@ -66,8 +70,8 @@ public struct FetchMachine {
         case stream(NotStoredReason)
         /// Forward content of a stream.
         case forward
-        /// The content exceeds the buffer: forward the buffered part, then the rest as it arrives.
-        case forwardBuffered
+        /// The content exceeds the buffer, or is a stream: forward the buffered part, then the rest as it arrives.
+        case forwardBuffered(isStream: Bool)
         case endStream
         case breakStream(UpstreamError)
         case examine(CollectedFor, isDelimited: Bool)
@@ -108,7 +112,8 @@ public struct FetchMachine {
             case .transferFailed(let error): transferFailed(error)
             case .examined(let decision): examined(decision)
             case .loaded: if case .loading(let step) = state { (.ended, .updateCache(step)) } else { (state, .nothing) }
-            case .unwanted: state == .streaming ? (.ended, .stop) : (state, .nothing)
+            case .recognizedAsStream(let isAdmitted): recognizedAsStream(isAdmitted: isAdmitted)
+            case .unwanted: state == .streaming || isCollecting ? (.ended, .stop) : (state, .nothing)
             case .abandoned(let mayBeStopped): abandoned(mayBeStopped: mayBeStopped)
             }
         state = next.state
@@ -131,7 +136,7 @@ public struct FetchMachine {
 
     private func contentArrived(_ count: Int, fits: Bool) -> (State, Action) {
         switch state {
-        case .collecting: return fits ? (state, .buffer) : (.streaming, .forwardBuffered)
+        case .collecting: return fits ? (state, .buffer) : (.streaming, .forwardBuffered(isStream: false))
         case .streaming: return (state, .forward)
         case .discarding(let before):
             let bytes = before + count
@@ -141,6 +146,11 @@ public struct FetchMachine {
             return bytes <= Self.discardLimitBytes ? (.misled(discardedBytes: bytes), .nothing) : (.ended, .failAndStop(.unexpectedStatus))
         case .awaitingHead, .examining, .confirming, .loading, .ended: return (state, .nothing)
         }
+    }
+
+    private func recognizedAsStream(isAdmitted: Bool) -> (State, Action) {
+        guard isCollecting else { return (state, .nothing) }
+        return isAdmitted ? (.streaming, .forwardBuffered(isStream: true)) : (.ended, .rejectStream)
     }
 
     private func transferEnded(isDelimited: Bool) -> (State, Action) {

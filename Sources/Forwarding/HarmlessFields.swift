@@ -18,7 +18,7 @@ extension WellKnownNames {
         "priority", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "proxy-connection", "purpose", "range",
         "referer", "rtt", "save-data", "service-worker", "service-worker-navigation-preload", "te", "trailer", "transfer-encoding",
         "upgrade", "upgrade-insecure-requests", "user-agent", "via", "viewport-width", "want-content-digest", "want-digest",
-        "want-repr-digest", "warning", "width", "x-idempotency-key", "x-moz", "x-purpose", "x-requested-with",
+        "want-repr-digest", "warning", "width", "x-idempotency-key", "x-moz", "x-purpose",
         "cistern-key", "cistern-mode", "cistern-why",
     ]
 
@@ -61,8 +61,9 @@ extension WellKnownNames {
             "x-envoy-peer-metadata", "x-envoy-peer-metadata-id", "x-appengine-request-log-id", "x-appengine-timeout-ms",
         ]
 
-    /// Fields in which CDNs name the place and the device of a client, and a locale. Servers may select a representation by them, as by
-    /// Accept-Language, and any client can send them.
+    /// Fields in which CDNs name the place and the device of a client, a locale, and whether a script sent the request. Servers may select a
+    /// representation by them, as by Accept-Language, and any client can send them. They have few values, unlike User-Agent and Referer, so
+    /// most requests have equal ones.
     public static let locationFields = [
         "cf-ipcountry", "cf-ipcontinent", "cf-ipcity", "cf-iplatitude", "cf-iplongitude", "cf-region", "cf-region-code",
         "cf-metro-code", "cf-postal-code", "cf-timezone", "x-akamai-edgescape", "cloudfront-viewer-country",
@@ -73,7 +74,7 @@ extension WellKnownNames {
         "x-vercel-ip-country", "x-vercel-ip-country-region", "x-vercel-ip-city", "x-vercel-ip-continent", "x-vercel-ip-latitude",
         "x-vercel-ip-longitude", "x-vercel-ip-postal-code", "x-vercel-ip-timezone", "fly-region", "x-sucuri-country",
         "x-appengine-country", "x-appengine-region", "x-appengine-city", "x-appengine-citylatlong", "x-client-geo-location",
-        "x-firebase-locale",
+        "x-firebase-locale", "x-requested-with",
     ]
 
     /// Fields in which client libraries describe themselves, their retries and their timeouts.

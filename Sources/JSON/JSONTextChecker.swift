@@ -42,6 +42,8 @@ public struct JSONTextChecker: Sendable {
     private var markAt = 0
     private let reading: JSONReading
     private var isLenient = false
+    /// Whether an object or array follows the end of the text, as in a stream of values.
+    public private(set) var hasSecondValue = false
     /// The remaining bytes of an extension, and the state after them.
     private var pending: (bytes: ArraySlice<UInt8>, then: JSONState) = ([], .afterValue)
 
@@ -117,6 +119,7 @@ public struct JSONTextChecker: Sendable {
             if state >= JSONState.firstAction {
                 state = act(state)
                 guard state == JSONState.failed.rawValue else { continue }
+                if former == JSONState.afterValue.rawValue, depth == 0, byte == 0x7b || byte == 0x5b { hasSecondValue = true }
                 guard let known = recover(from: former, byte), let position = readPending(buffer, from: known.isRead ? index : index - 1)
                 else { return false }
                 (state, index) = (known.state, position)

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Content negotiation without Vary", .play, .http1Protocols)
 struct NegotiationPlays {
-    static let fields = ["Accept", "Accept-Charset", "Accept-Language", "CF-IPCountry"]
+    static let fields = ["Accept", "Accept-Charset", "Accept-Language", "CF-IPCountry", "X-Requested-With"]
     private static let values = ["application/vnd.v1+json", "application/vnd.v2+json"]
 
     /// Responds with the value of the field, and confirms every conditional request.

@@ -57,6 +57,21 @@ struct JSONTextCheckerTests {
     }
 
     @Test(
+        "an object or array after a complete text is a second value, also if it arrives byte by byte",
+        arguments: [
+            ("{}{", true), ("{}\n[", true), ("1 {", true), ("\"a\" \n{", true), ("[{},{}]", false), ("{}", false), ("{} x{", false),
+            ("{}\n1", false),
+            ("1{", false), ("[1 {", false), ("{\"a\":1 {", false), ("x{}{", false),
+        ])
+    func secondValue(text: String, expected: Bool) {
+        let bytes = Array(text.utf8)
+        var (whole, slow) = (JSONTextChecker(.extensions), JSONTextChecker())
+        _ = whole.consume(bytes.span)
+        for byte in bytes { _ = slow.consume([byte].span) }
+        #expect(whole.hasSecondValue == expected && slow.hasSecondValue == expected)
+    }
+
+    @Test(
         "invalid UTF-8 is invalid JSON",
         arguments: [[0x80], [0xc0, 0x80], [0xc3], [0xed, 0xa0, 0x80], [0xf5, 0x80, 0x80, 0x80], [0xe0, 0x80, 0x80], [0xff]] as [[UInt8]])
     func invalidUTF8(bytes: [UInt8]) {

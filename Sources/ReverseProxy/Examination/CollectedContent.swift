@@ -44,6 +44,9 @@ public struct CollectedContent {
 
     public mutating func removeAll() { (bytes, memory) = ([], nil) }
 
+    /// Whether an object or array follows the end of the JSON text.
+    var hasSecondValue: Bool { isChecked && checker.hasSecondValue }
+
     /// Verdict on JSON without a content coding; nil if it was not checked.
     public mutating func verdict() -> JSONVerdict? { isChecked ? checker.finish() : nil }
 }

@@ -85,8 +85,14 @@ extension Fetch {
                 false
             }
         return purpose.decide(
-            findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings),
+            findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings) ?? (isLongStream ? .stream : nil),
             mayFail: forwarded == nil ? subject.mayRescue && !isWanted : findings.isCut, context.rules.strictness)
+    }
+
+    /// Whether the response seemed to be a stream, and took longer than other responses may.
+    private var isLongStream: Bool {
+        let limit = context.rules.totalLimit
+        return report.isStream && limit > 0 && clock - began >= limit
     }
 
     /// JSON that RFC 8259 rejects never replaces a stored response with valid JSON.

@@ -144,7 +144,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
         let user = coordination.keys.maker.userWithoutForgeryTokens(of: head, orElse: request.scopes.user)
         let joined = coordination.collapsed.join(
-            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self, mayWait: now < waitEnd)
+            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self, mayWait: now < waitEnd,
+            in: request.found == nil ? request.directory : nil)
         flight = joined.flight
         handle(.joined(joined.role))
     }

@@ -70,7 +70,7 @@ final class UpstreamRequests {
         fields.translateTags(in: .ifMatch, current: fetches.cache?.currentTag(for: head))
         fields.translateTags(in: .ifNoneMatch)
         if let name = name(of: head) { fields.set(.xRequestID, name) }
-        if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request.found, head, fetchTarget) }
+        if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request, head, fetchTarget) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         if body.framing == .tunnel, let offered = routes.upgrade(head) {
             fields.append(.connection, "Upgrade")
@@ -93,8 +93,8 @@ final class UpstreamRequests {
         return shares
     }
 
-    private func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ head: RequestHead, _ fetchTarget: FetchTarget) {
-        let method = head.method
+    private func prepareForStore(_ fields: inout Fields, _ request: DecidedRequest, _ head: RequestHead, _ fetchTarget: FetchTarget) {
+        let (method, found) = (head.method, request.found)
         // A 304 need not contain the CORS fields of the response that it confirms.
         if let found, found.metadata.flags.contains(.ofOtherOrigin) {
             Validation.removeConditions(from: &fields)
@@ -109,7 +109,9 @@ final class UpstreamRequests {
         } else if found != nil {
             // The response to a POST with a failed precondition is 412 (RFC 9110 §13.1.2).
             Validation.removeConditions(from: &fields)
-        } else if head.asksForChange, !unstorable.contains(fetchTarget.keys) {
+        } else if head.asksForChange, !unstorable.contains(fetchTarget.keys),
+            !coordination.collapsed.isUnstored(request.directory, for: request.scopes.client)
+        {
             // A 304 cannot be stored. The client's preconditions are evaluated here (RFC 9111 §4.3.2).
             Validation.removeConditions(from: &fields)
         }

@@ -1,12 +1,13 @@
-// A fetch and its client: events of the client, and responses that are forwarded while they arrive. A long response is forwarded while it
-// is collected for the store. The piece that completes its length, or its end, waits for the result of the examination, so that the client
-// never takes truncated content for complete.
+// A fetch and its client: events of the client, and responses that are forwarded while they arrive. A long or slow response is forwarded
+// while it is collected for the store. The piece that completes its length, or its end, waits for the result of the examination, so that
+// the client never takes truncated content for complete.
 
 import CachePolicy
 import Decisions
 import Explanation
 import Forwarding
 import HTTPCore
+import JSON
 import Reactor
 import Tracing
 import Upstream
@@ -59,7 +60,7 @@ extension Fetch {
     func abandon(isRequestWhole: Bool, to successor: BackgroundRecord) {
         (receiver, self.successor) = (nil, successor)
         transfer?.forwards(false)
-        handle(.abandoned(mayBeStopped: !isRequestWhole || mayLeaveQueue))
+        handle(report.isStream ? .unwanted : .abandoned(mayBeStopped: !isRequestWhole || mayLeaveQueue))
         self.successor = nil
     }
 
@@ -90,8 +91,8 @@ extension Fetch {
         return isWanted ? nil : .unwanted
     }
 
-    func streamBuffered(followedBy content: Span<UInt8>) -> FetchMachine.Event? {
-        let (buffered, reason) = (collected.bytes, fits(content.count) ? NotStoredReason.memoryLimit : .tooLarge)
+    func streamBuffered(followedBy content: Span<UInt8>, _ reason: NotStoredReason) -> FetchMachine.Event? {
+        let buffered = collected.bytes
         collected.removeAll()
         if let unwanted = stream(length: nil, reason) { return unwanted }
         receiver?.streamBrought(buffered.span.extracting((forwarded.take() ?? 0)...))
@@ -109,7 +110,35 @@ extension Fetch {
         finish { $0.streamBroke(error) }
     }
 
-    // MARK: Long responses
+    /// Forwards JSON that has a second value, so that it cannot be stored. If a stored response could replace it, it is forwarded only if
+    /// it takes long: it is then a stream, and no failure.
+    func forwardStream() {
+        guard case .collecting(.store) = machine.state, collected.hasSecondValue, response?.contentLength == nil,
+            takesLong || !subject.mayRescue && !hasOtherRescue()
+        else { return }
+        handle(.recognizedAsStream(isAdmitted: becomeStream()))
+    }
+
+    /// Lifts the limits on the transfer if there are connections for another stream.
+    private func becomeStream() -> Bool {
+        guard !report.isStream else { return true }
+        report.isStream = transfer?.becomeStream() ?? false
+        if report.isStream, !collected.bytes.isEmpty { noteSuccess() }
+        return report.isStream
+    }
+
+    // MARK: Long and slow responses
+
+    func transferTakesLong(_ transfer: Transfer) {
+        takesLong = true
+        forwardStream()
+        if forwarded == nil { startForwarding() }
+        guard forwarded != nil else { return }
+        if collected.bytes.count != response?.contentLength { forwardAll() }
+        // No value is incomplete, but the response has not ended: it may be a stream. It is stored if it ends after one value.
+        guard response?.contentLength == nil, let verdict = collected.verdict(), verdict != .incomplete, verdict != .invalid else { return }
+        if becomeStream(), verdict != .empty { endFlight(.unshareable) }
+    }
 
     /// Forwards the response from now on, unless it must be held.
     func startForwarding() {

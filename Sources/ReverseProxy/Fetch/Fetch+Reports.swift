@@ -95,6 +95,9 @@ extension Fetch {
         let (collapsed, client) = (context.coordination.collapsed, subject.scopes.client)
         // A follower takes over an abandoned fetch together with the lease.
         if outcome != .abandoned || flight.map(collapsed.hasFollowers) != true { endLease(leaseEnd(after: outcome)) }
+        if let fetchTarget = subject.fetchTarget, outcome == .stored || outcome == .unshareable && hasStoredNothing {
+            collapsed.note(fetchTarget.flight, in: subject.directory, isStored: outcome == .stored, by: client)
+        }
         let outcome = outcome == .stored && givesCookie ? .unshareable : outcome
         // If there is a stored response, the failure memory applies, and no wait exceeds the soft deadline.
         let isRemembered = outcome == .unshareable || subject.found == nil
@@ -104,6 +107,9 @@ extension Fetch {
             collapsed.note(outcome, of: fetchTarget.flight, upstream: clock - began, by: client, now: clock, isRemembered: isRemembered)
         }
     }
+
+    /// Whether a good response, for which none was stored before, could not be stored.
+    private var hasStoredNothing: Bool { subject.found == nil && status?.isSuccessful == true }
 
     /// Whether the response sets a cookie and permits no reuse by other clients (`public`, or a positive lifetime). Followers then send
     /// their own requests.

@@ -23,7 +23,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         var isTrouble = false
         /// A failure has been reported. It is reported once.
         var hasFailed = false
-        /// The response is a stream. Its head counts as success.
+        /// The response is a stream, or seems to be one. Its failure is no evidence.
         var isStream = false
     }
 
@@ -65,6 +65,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     var repetition = Repetition.nothing
     /// Number of collected bytes that the client has received; nil if the response is held until it is complete.
     var forwarded: Int?
+    /// Whether the content takes longer than usual.
+    var takesLong = false
     /// Index of the upstream address that responded.
     var address = 0
     /// Exists until the response to an unsafe request has arrived.
@@ -227,7 +229,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         case .buffer: buffer(content)
         case .stream(let reason): return stream(length: response?.contentLength, reason)
         case .forward: receiver?.streamBrought(content)
-        case .forwardBuffered: return streamBuffered(followedBy: content)
+        case .forwardBuffered(let isStream):
+            return streamBuffered(followedBy: content, isStream ? .stream : fits(content.count) ? .memoryLimit : .tooLarge)
         case .endStream: endStream()
         case .breakStream(let error): breakStream(error)
         case .examine(let purpose, let isDelimited): return examine(purpose, isDelimited: isDelimited)
@@ -339,8 +342,10 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     private func buffer(_ content: Span<UInt8>) {
-        let before = collected.bytes.count
+        let (before, hadSecondValue) = (collected.bytes.count, collected.hasSecondValue)
         collected.append(content, limit: context.rules.bufferLimitBytes)
+        // Content that ends in this batch is no stream.
+        if collected.hasSecondValue, !hadSecondValue { context.loop.atEndOfBatch { self.forwardStream() } }
         if !isTooLongForNodes(before), isTooLongForNodes(collected.bytes.count) { endLease(.eachNode) }
         forwardCollected(since: before)
     }
