@@ -54,7 +54,7 @@ extension ResponseCache {
         return entry
     }
 
-    /// Returns whether the entry is stale because of a write that a login or a captive portal answered.
+    /// Returns whether the entry is stale because of a write with an unclear outcome.
     private func isDoubted(_ entry: StoredEntry, _ bytes: [UInt8]) -> Bool {
         let key = entry.key
         guard state.storeMemory.doubts.mayConcern(entry.metadata.requestTime), let extra = KeyExtra(key.extra, keyMaker.extraShape),
