@@ -37,7 +37,7 @@ final class BackgroundFetches {
 
     func addUse(to limits: inout LimitUse) {
         let most = max(slots.taken, lookUpSlots.taken)
-        limits.note("cache.background_limit", most, of: limit)
+        limits.note("background_fetches", most, of: limit)
     }
 
     var mayCheck: Bool { checking < checkLimit }
