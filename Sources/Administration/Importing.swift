@@ -56,9 +56,8 @@ enum Importing {
         _ archived: ArchivedResponse, in cache: ResponseCache, _ api: any AdministeredAPI, at time: CacheTime
     ) -> String? {
         let judgement = api.judge(archived)
-        let isLenient = judgement.isLenient
-        switch cache.take(
-            archived, good: judgement.good, flaw: judgement.flaw, ownTag: judgement.ownTag, isLenient: isLenient, at: time)
+        switch cache.importArchived(
+            archived, good: judgement.good, flaw: judgement.flaw, ownTag: judgement.ownTag, isLenient: judgement.isLenient, at: time)
         {
         case .stored, .rememberedAsGone: return nil
         case .notStored(let reason): return reason.rawValue

@@ -120,7 +120,7 @@ extension StatusView {
     /// The stored responses that can rescue requests. It has no chart.
     private static func stored(_ store: CacheFigures) -> Tile {
         Tile(
-            title: "Stored copies ready", value: NumberText.count(store.entries), note: "\(NumberText.bytes(store.bytes)) for rescues",
+            title: "Stored responses", value: NumberText.count(store.entries), note: "\(NumberText.bytes(store.bytes)) for rescues",
             points: [],
             lineWords: "")
     }

@@ -200,9 +200,8 @@ public struct ExchangeMachine {
         case .waiting, .fetching:
             state = .ending
             return .leaveAndDecide(.failed(.slow))
-        // `Exchange` aborts the stream; the client may have received nothing of it.
-        case .streaming: return .nothing
-        case .entering, .ending, .finished: return .nothing
+        // `Exchange` aborts a stream; the client may have received nothing of it.
+        case .entering, .streaming, .ending, .finished: return .nothing
         }
     }
 }

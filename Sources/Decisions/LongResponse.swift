@@ -9,11 +9,11 @@ extension CollectedFor {
     /// response instead, a 304, or content without a coding that the client does not accept.
     /// - Parameters:
     ///   - mayRescue: whether the request's stored response may be served instead.
-    ///   - hasSharedRescue: whether another stored response may be served instead: one without credentials, or a superseded one. Called only if needed.
-    public func isForwarded(_ response: ResponseHead, to request: RequestHead, mayRescue: Bool, _ hasSharedRescue: () -> Bool) -> Bool {
+    ///   - hasOtherRescue: whether a response without credentials, or a superseded one, may be served instead. Called only if needed.
+    public func isForwarded(_ response: ResponseHead, to request: RequestHead, mayRescue: Bool, _ hasOtherRescue: () -> Bool) -> Bool {
         guard self == .store, !mayRescue, !request.contains(.ifNoneMatch), !request.contains(.ifModifiedSince),
             let coding = ContentCoding(response.fields), coding == .identity || AcceptedCoding.accepts(coding, in: request.fields)
         else { return false }
-        return !hasSharedRescue()
+        return !hasOtherRescue()
     }
 }

@@ -109,11 +109,11 @@ public struct ResponseFacts: ~Copyable {
     /// - Parameters:
     ///   - response: head without hop-by-hop fields.
     ///   - stored: head of the stored response; empty if there is none.
-    ///   - hasSharedRescue: whether a stored response without credentials, or a superseded one, may be served. Called only if the request has none and
-    ///     the upstream reports trouble; other faults may concern this user only.
+    ///   - hasOtherRescue: whether a stored response without credentials, or a superseded one, may be served. Called only if the request
+    ///     has none and the upstream reports trouble; other faults may concern this user only.
     ///   - seen: answers a question about an unexpected response. Called only if needed.
     public func judge(
-        _ response: ResponseHead, beside stored: Span<UInt8>, hasSharedRescue: () -> Bool, _ seen: (UnexpectedResponse) -> Bool
+        _ response: ResponseHead, beside stored: Span<UInt8>, hasOtherRescue: () -> Bool, _ seen: (UnexpectedResponse) -> Bool
     ) -> ResponseDecision? {
         // Without the store, the client learns what the upstream answered, whatever it is.
         if Validation.isUnasked(status, request: sent), isLookedUp { return .fail(.unexpectedStatus) }
@@ -121,7 +121,7 @@ public struct ResponseFacts: ~Copyable {
         if isStream { return .stream(.stream) }
         if let answered = answersConditions(response, stored) { return answered }
         guard let copy else {
-            return status != 429 && LastGood.isTrouble(status) && hasSharedRescue() ? .fail(.serverError) : nil
+            return status != 429 && LastGood.isTrouble(status) && hasOtherRescue() ? .fail(.serverError) : nil
         }
         guard mayRescue else { return nil }
         return fault(response, beside: copy, stored, seen).map { .fail($0) }
@@ -221,11 +221,11 @@ extension CollectedFor {
     public func decide(
         _ fault: UpstreamFault?, obstacle: NotStoredReason? = nil, mayFail: Bool, _ strictness: Strictness
     ) -> WholeDecision {
-        if case .gone(let reason) = self { return .rememberGone(reason) }
-        if let fault { return mayFail && strictness == .rescue ? .fail(fault) : .passOn(fault.notStored, fault: fault) }
-        switch self {
-        case .store: return obstacle.map { .passOn($0, fault: nil) } ?? .store
-        case .check(let reason), .gone(let reason): return .passOn(reason, fault: nil)
+        switch (self, fault) {
+        case (.gone(let reason), _): .rememberGone(reason)
+        case (_, let fault?): mayFail && strictness == .rescue ? .fail(fault) : .passOn(fault.notStored, fault: fault)
+        case (.store, nil): obstacle.map { .passOn($0, fault: nil) } ?? .store
+        case (.check(let reason), nil): .passOn(reason, fault: nil)
         }
     }
 }

@@ -128,6 +128,7 @@ public struct ExchangeRecord: Sendable {
     public var api: UInt16 = 0
     /// For a request that belongs to none of several APIs.
     public static let noAPI = UInt16.max
+    public var hasAPI: Bool { api != Self.noAPI }
     /// Index of the route in its API, or `noRoute`.
     public var route = noRoute
     /// For a request that was answered before its route was determined.

@@ -1,14 +1,14 @@
 // Used share of each limit. If each event loop, API or address has its own limit, the largest share counts.
 
-/// Used shares by setting.
+/// Used shares by limit.
 public struct LimitUse: Sendable {
-    /// Shares from 0 to 1, by the path of the setting.
+    /// Shares from 0 to 1, by the path of the setting, or the name in `Concepts/Limits.md` of another limit.
     private(set) var ratios: [String: Double] = [:]
 
     public init() {}
 
     /// - Parameters:
-    ///   - setting: path of the setting, or another name of the limit.
+    ///   - setting: path of the setting, or the name of another limit.
     ///   - limit: 0 if it is disabled.
     public mutating func note(_ setting: String, _ used: Int, of limit: Int) {
         guard limit > 0 else { return }

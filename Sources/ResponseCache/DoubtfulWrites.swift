@@ -1,6 +1,6 @@
-// Writes that were answered by a login page or a captive portal, or that failed after they were sent: it is unknown whether the upstream
-// performed them. Separate marks make affected responses stale and keep them for rescues. While all stored responses are newer than the
-// last such write, these marks are not looked up.
+// Writes with an unclear outcome (`Invalidation.Effect.makesStale`): it is unknown whether the upstream performed them. Separate marks make
+// affected responses stale and keep them for rescues. While all stored responses are newer than the last such write, these marks are not
+// looked up.
 
 import CachePolicy
 import CacheStore

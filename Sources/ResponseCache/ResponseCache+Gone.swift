@@ -17,17 +17,17 @@ extension ResponseCache {
 
     // MARK: Unexpected responses
 
-    /// Returns whether the stored response is served instead of an unexpected response, because a gateway returns such responses for many
-    /// targets.
+    /// Records an unexpected response. Returns whether the stored response is served instead, because a gateway returns such responses for
+    /// many targets.
     /// - Parameter witness: number for the client's address.
-    public func isReplaced(
+    public func noteSurprise(
         _ surprise: Surprise, insteadOf found: FoundResponse, for request: StorableExchange, by witness: UInt64, at time: CacheTime
     ) -> Bool {
         if gone == nil, surprise == .notFound || surprise == .forbidden { return false }
         guard request.keys.unknownFields?.isOtherSpelling != true else { return false }
         let isEvidence = RequestLikeness.isNegotiated(found.metadata, by: request.head.fields)
         let user = userOwning(found, request.keys)
-        let (isReplaced, notes) = state.surprises.odd(
+        let (isReplaced, notes) = state.surprises.note(
             surprise, found.key, by: witness, of: user, isEvidence: isEvidence, now: time.monotonic)
         for note in notes { gone?.lift(note) }
         if isReplaced, surprise == .notFound { gone?.count(.disbelieved) }
@@ -36,17 +36,17 @@ extension ResponseCache {
 
     /// Records content that is not good. Returns whether it is intended, because it has lasted for long while other targets had good
     /// responses.
-    public func isLasting(
+    public func noteBadContent(
         _ found: FoundResponse, for head: RequestHead, at keys: TargetKeys, by witness: UInt64, at time: CacheTime
     ) -> Bool {
         let isEvidence = RequestLikeness.isNegotiated(found.metadata, by: head.fields)
         let user = userOwning(found, keys)
-        return !state.surprises.odd(.content, found.key, by: witness, of: user, isEvidence: isEvidence, now: time.monotonic).isReplaced
+        return !state.surprises.note(.content, found.key, by: witness, of: user, isEvidence: isEvidence, now: time.monotonic).isReplaced
     }
 
-    /// Returns whether a response of another type than the stored one is a separate representation for requests with this Accept field.
-    public func isOtherForm(of found: FoundResponse, for head: RequestHead, at time: CacheTime) -> Bool {
-        state.surprises.isOtherForm(found.key, accept: Self.accepted(by: head.fields), now: time.monotonic)
+    /// Records a response of another type. Returns whether it is a separate representation for requests with this Accept field.
+    public func noteOtherForm(of found: FoundResponse, for head: RequestHead, at time: CacheTime) -> Bool {
+        state.surprises.noteOtherForm(found.key, accept: Self.accepted(by: head.fields), now: time.monotonic)
     }
 
     /// Records that the resource of this stored response exists at the upstream. Removes a record that it is gone.

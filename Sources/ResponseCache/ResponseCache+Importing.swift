@@ -55,7 +55,7 @@ extension ResponseCache {
     ///   - good: `good` of the route.
     ///   - flaw: why the content is not stored; nil if it may be.
     ///   - ownTag: entity tag computed from the content, for a response without a validator; nil if there is none.
-    public func take(
+    public func importArchived(
         _ archived: ArchivedResponse, good: GoodResponse, flaw: NotStoredReason?, ownTag: [UInt8]?, isLenient: Bool = false,
         at time: CacheTime
     ) -> ImportResult {
@@ -63,11 +63,10 @@ extension ResponseCache {
         let keys = keysOfGet(for: head)
         let control = control(archived.response)
         // An unsuccessful response may be stored next to a successful one.
-        let isGood = archived.response.status.isSuccessful
-        let found = isGood ? nil : (try? waiting { () throws(NotInMemory) in try find(head, from: keys) })?.result.found
+        let found = archived.response.status.isSuccessful ? nil : findWaiting(head, from: keys)
         let decision = decideStoring(archived.response, for: StorableExchange(head, keys: keys, found: found), good: good)
         let recency = Recency(
-            order: state.sent.take(), isImported: true, requestTime: min(archived.requestTime, time.wall),
+            order: state.sent.next(), isImported: true, requestTime: min(archived.requestTime, time.wall),
             responseTime: archived.responseTime)
         var whole = WholeResponse(
             archived.response, control, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency,
@@ -83,21 +82,19 @@ extension ResponseCache {
         if archived.origin.isAuthorized, isForOne, !Storing.mayShare(control) {
             return .notStored(.authorized)
         }
-        switch store(whole, for: StorableExchange(head, keys: keys, found: nil), at: time).result {
-        case .stored:
-            if archived.origin.isStale { markStale(head, keys) }
+        let result = store(whole, for: StorableExchange(head, keys: keys, found: nil), at: time).result
+        switch (result, result.decision) {
+        case (.outdated, _): return .olderThanStored
+        case (.invalidated, _): return .invalidated
+        case (_, .forbidden(let reason)): return .notStored(reason)
+        case (_, .allowed):
+            if archived.origin.isStale, let found = findWaiting(head, from: keys) { _ = store.markStale(store.id(of: found.key)) }
             return .stored
-        case .outdated: return .olderThanStored
-        case .invalidated: return .invalidated
-        case .tooLarge: return .notStored(.tooLarge)
-        case .refused: return .notStored(.storeRefused)
-        case .changingField: return .notStored(.changingField)
         }
     }
 
-    private func markStale(_ head: RequestHead, _ keys: TargetKeys) {
-        guard let found = (try? waiting { () throws(NotInMemory) in try find(head, from: keys) })?.result.found else { return }
-        _ = store.markStale(store.id(of: found.key))
+    private func findWaiting(_ head: RequestHead, from keys: TargetKeys) -> FoundResponse? {
+        (try? waiting { () throws(NotInMemory) in try find(head, from: keys) })?.result.found
     }
 
     /// Stores a record that a resource is gone. Many such archived responses are no evidence of a failing gateway, because the import is
@@ -105,8 +102,8 @@ extension ResponseCache {
     private func rememberGone(
         _ response: WholeResponse, to head: RequestHead, _ keys: TargetKeys, isFaulty: Bool, at time: CacheTime
     ) -> Bool {
-        guard let found = (try? waiting { () throws(NotInMemory) in try find(head, from: keys) })?.result.found,
-            Self.saysGone(response.head, instead: found), response.head.status == 410 || !isFaulty
+        guard let found = findWaiting(head, from: keys), Self.saysGone(response.head, instead: found),
+            response.head.status == 410 || !isFaulty
         else { return false }
         return rememberGone(response, for: StorableExchange(head, keys: keys, found: found), at: time)
     }

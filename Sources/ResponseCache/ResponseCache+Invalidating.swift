@@ -53,7 +53,7 @@ extension ResponseCache {
         return true
     }
 
-    /// Shared keys of a target: its own, and the one under the No-Vary-Search of its path.
+    /// Credential-free keys of a target: its own, and the one under the No-Vary-Search of its path.
     private func credentialFreeKeys(of target: [UInt8], for head: RequestHead) -> [[UInt8]] {
         let own = credentialFreeKey(of: target[...], for: head)
         guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target[...], for: head)) else {
@@ -82,8 +82,8 @@ extension ResponseCache {
         for key in credentialFreeKeys(of: target, for: head) { invalidate(key, at: now, &marks) }
     }
 
-    /// Invalidates a shared key, in every partition and for every variant and content. The mark is stored first: a concurrent store
-    /// operation then either sees the mark, or its response is removed.
+    /// Invalidates a credential-free key, in every partition and for every variant and content. The mark is stored first: a concurrent
+    /// store operation then either sees the mark, or its response is removed.
     private func invalidate(_ credentialFreeKey: [UInt8], at now: Timestamp, _ marks: inout [[UInt8]]) {
         // The time is part of keys, so it must differ from that of the last write: several writes may happen within one millisecond.
         var time = now
@@ -107,8 +107,8 @@ extension ResponseCache {
 
     /// Returns whether an unsafe request has invalidated a stored response since it was requested.
     /// - Parameters:
-    ///   - credentialFreeKey: the target's key without partition, if the response's key has one. The mark for all partitions is stored next to it.
-    ///   - collection: shared key of the target without arguments, if writes to members invalidate collections.
+    ///   - credentialFreeKey: the target's key without partition, if the response's key has one. The mark is stored next to it.
+    ///   - collection: credential-free key of the target without arguments, if writes to members invalidate collections.
     func isInvalid(
         _ metadata: StoredMetadata, _ head: Span<UInt8>, credentialFreeKey: [UInt8]?, collection: [UInt8]?,
         _ basis: inout FindingBasis
@@ -124,8 +124,8 @@ extension ResponseCache {
 
     /// Returns whether a write with an unclear outcome was made since a stored response was requested.
     /// - Parameters:
-    ///   - credentialFreeKeys: shared keys of the target, with and without the key's other parts.
-    ///   - collection: shared key of the target without arguments, if writes to members invalidate collections.
+    ///   - credentialFreeKeys: credential-free keys of the target, with and without the key's other parts.
+    ///   - collection: credential-free key of the target without arguments, if writes to members invalidate collections.
     func isDoubted(
         _ metadata: StoredMetadata, credentialFreeKeys: [[UInt8]], collection: [UInt8]?, _ basis: inout FindingBasis
     ) throws(NotInMemory) -> Bool {
@@ -137,7 +137,7 @@ extension ResponseCache {
     }
 
     /// Returns whether another node has purged a target's preflights since this one was requested.
-    /// - Parameter credentialFreeKey: shared key of the target without the preflight's identity.
+    /// - Parameter credentialFreeKey: credential-free key of the target without the preflight's identity.
     func isPurged(preflight metadata: StoredMetadata, credentialFreeKey: [UInt8], _ basis: inout FindingBasis) throws(NotInMemory) -> Bool {
         try isMarked(Self.preflightsKey(credentialFreeKey), since: metadata.requestTime, &basis)
     }

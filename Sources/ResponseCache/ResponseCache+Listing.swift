@@ -54,7 +54,7 @@ extension ResponseCache {
         return entry
     }
 
-    /// Returns whether the entry is stale because of a write that a login or a captive portal answered.
+    /// Returns whether the entry is stale because of a write with an unclear outcome.
     private func isDoubted(_ entry: StoredEntry, _ bytes: [UInt8]) -> Bool {
         let key = entry.key
         guard state.storeMemory.doubts.mayConcern(entry.metadata.requestTime), let extra = KeyExtra(key.extra, keyMaker.extraShape),
@@ -109,12 +109,12 @@ extension ResponseCache {
         return content.suffix(8).elementsEqual(Self.invalidationPart(time))
     }
 
-    /// Returns the shared key of the target without the request's content.
+    /// Returns the credential-free key of the target without the request's content.
     private static func targetKey(_ key: StoredKey, _ extra: KeyExtra, _ bytes: [UInt8]) -> [UInt8] {
         CacheKey.prefix(authority: key.authority, extra: extra.ofTarget) + bytes[key.targetOffset..<key.baseCount]
     }
 
-    /// Returns the shared key of the target without arguments.
+    /// Returns the credential-free key of the target without arguments.
     private static func pathKey(_ key: StoredKey, _ extra: KeyExtra) -> [UInt8] {
         var path = CacheKey.prefix(authority: key.authority, extra: extra.ofTarget)
         CacheKey.appendPart(Array(key.target[...].withoutQuery), to: &path)

@@ -11,11 +11,11 @@ struct StorageLocation {
     var key: [UInt8]
     /// Other keys under which a response for this request may be stored (No-Vary-Search). Only one of them is used.
     var others: [[UInt8]] = []
-    /// The shared keys next to which a mark for all partitions of the target is stored.
+    /// The credential-free keys next to which a mark for all partitions of the target is stored.
     var credentialFreeKeys: [[UInt8]]
-    /// Shared key of the collection; nil if no route's writes invalidate collections.
+    /// Credential-free key of the collection; nil if no route's writes invalidate collections.
     var collection: [UInt8]?
-    /// Shared key of the target, if the response's key may contain the request's content. A write stores its mark next to it.
+    /// Credential-free key of the target, if the response's key may contain the request's content. A write stores its mark next to it.
     var target: [UInt8]?
     /// Whether the key belongs to the common partition (`TargetKeys.common`).
     var isCommon = false
@@ -53,7 +53,7 @@ extension ResponseCache {
                 try item(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head)), &basis))
         else { return nil }
         let keys = keys(for: head, target: Array(head.pathAndQuery), variance, unknown: unknown)
-        let varied = try find(head, at: keys, &basis)
+        let varied = try findExact(head, at: keys, &basis)
         if let known = exact.found?.metadata {
             // Compared by Date, as §4 requires. Of two with equal times, the one for the exact target is used.
             guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else {

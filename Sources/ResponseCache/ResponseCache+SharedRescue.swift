@@ -31,7 +31,7 @@ extension ResponseCache {
         if let former = keys.former, let copy = try formerUsersCopy(head, at: former, keys, directives, now: now) {
             return .found(copy)
         }
-        guard head.method.isRead, let found = try find(head, at: keysOfAll).found,
+        guard head.method.isRead, let found = try findExact(head, at: keysOfAll).found,
             case let hasOwnCookies = setting == .own ? try hasOwnCookies(head, for: found) : false,
             case .allowed(let age, let ttl) = rescue(found, head, directives, ofOwnSession: hasOwnCookies, now: now)
         else { return .nothing }
@@ -49,7 +49,7 @@ extension ResponseCache {
     private func formerUsersCopy(
         _ head: RequestHead, at former: FormerKey, _ keys: TargetKeys, _ directives: RequestCacheControl, now: Timestamp
     ) throws(NotInMemory) -> FoundSharedRescue? {
-        guard head.method.isRead, let found = try find(head, at: keys.at(former.key)).found,
+        guard head.method.isRead, let found = try findExact(head, at: keys.at(former.key)).found,
             try gone(beside: found) == nil,
             case .allowed(let age, let ttl) = rescue(found, head, directives, now: now)
         else { return nil }

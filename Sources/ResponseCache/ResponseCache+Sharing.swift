@@ -102,7 +102,7 @@ extension ResponseCache {
 
     /// Offers a response that was stored here to the other nodes.
     func offer(_ item: NewItem, _ recency: Recency, at location: StorageLocation) {
-        guard let key = credentialFreeKey(at: location, recency, item.body.count) else { return }
+        guard let key = fleetKey(at: location, recency, item.body.count) else { return }
         level.offer(item, as: key, recency)
     }
 
@@ -112,21 +112,21 @@ extension ResponseCache {
     ///   - values: values of these fields in the request.
     func offerVariant(_ item: NewItem, _ recency: Recency, at location: StorageLocation, named names: [UInt8], _ values: [UInt8]) {
         let list = SelectingFields.decode(names.span)
-        guard let key = credentialFreeKey(at: location, recency, item.body.count), isOpen(list) else { return }
+        guard let key = fleetKey(at: location, recency, item.body.count), isOpen(list) else { return }
         let metadata = StoredMetadata.varyMarker(generation: 0, recency)
         level.offer(NewItem(key: location.key, metadata: metadata, head: names, body: [], retention: .mayRescue), as: key, recency)
         level.offer(item, as: Self.fleetVariantKey(key, named: names, values), recency)
     }
 
-    /// Returns the shared key for a local key; nil if the response is not shared.
-    private func credentialFreeKey(at location: StorageLocation, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
+    /// Returns the key in the shared level for a local key; nil if the response is not shared.
+    private func fleetKey(at location: StorageLocation, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
         guard let rules = sharingRules, let request = location.request, !recency.isImported,
             contentBytes <= level.contentLimitBytes, level.mayOffer()
         else { return nil }
-        return credentialFreeKey(at: location, of: request).map { rules.named($0, for: request) }
+        return fleetKey(at: location, of: request).map { rules.named($0, for: request) }
     }
 
-    private func credentialFreeKey(at location: StorageLocation, of request: RequestHead) -> [UInt8]? {
+    private func fleetKey(at location: StorageLocation, of request: RequestHead) -> [UInt8]? {
         if keyMaker.isPlain(location.key), location.unknownFields == nil { return location.key }
         guard let maker = fleetKeyMakers.first else { return nil }
         // Keys under No-Vary-Search are known only to nodes that received the field, and keys with a request's content are not shared.
@@ -148,7 +148,7 @@ extension ResponseCache {
     /// Stores a response from another node.
     /// - Parameter responseTime: when that node received the response, by this node's clock. The times in the record are by the other
     ///   node's clock.
-    public func take(
+    public func takeFromNode(
         _ record: FleetRecord, of responseTime: Timestamp, at location: FleetLocation, for lookUp: FleetLookUp
     ) -> TakingResult {
         guard record.key == location.key else { return .notTaken }
@@ -172,7 +172,7 @@ extension ResponseCache {
         metadata.shift(by: responseTime.milliseconds - metadata.responseTime.milliseconds)
         metadata.flags.insert(.imported)
         metadata.flags.subtract(.countsAsStale)
-        metadata.order = state.sent.take()
+        metadata.order = state.sent.next()
         let head = StoredHead.withoutUnstoredFields(response, &metadata, settings: settings.policy) ?? record.head
         let new = NewResponse(
             head: head, metadata: metadata, body: record.body,

@@ -181,7 +181,7 @@ extension ResponseCache {
         }
         guard isUpdate else { return nil }
         do throws(NotInMemory) {
-            _ = try find(head, at: keys)
+            _ = try findExact(head, at: keys)
             return nil
         } catch {
             return error

@@ -129,18 +129,18 @@ public final class ResponseCache: @unchecked Sendable {
     }
 
     private func find(_ head: RequestHead, from keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> Finding {
-        let exact = try find(head, at: keys, &basis)
+        let exact = try findExact(head, at: keys, &basis)
         let (keys, result) = try findVaried(exact, head, unknown: keys.unknownFields, &basis) ?? (keys, exact)
         return Finding(keys: keys, result: result, basis: basis)
     }
 
-    /// Looks up exactly these keys, and the variant if there is one.
-    public func find(_ head: RequestHead, at keys: TargetKeys) throws(NotInMemory) -> LookUpResult {
+    /// Looks up exactly these keys without regard to No-Vary-Search, and the variant if there is one.
+    public func findExact(_ head: RequestHead, at keys: TargetKeys) throws(NotInMemory) -> LookUpResult {
         var basis = FindingBasis()
-        return try find(head, at: keys, &basis)
+        return try findExact(head, at: keys, &basis)
     }
 
-    func find(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
+    func findExact(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
         try keys.unknownFields == nil ? findInPartitions(head, at: keys, &basis) : findByUnknownFields(head, at: keys, &basis)
     }
 
@@ -191,7 +191,7 @@ public final class ResponseCache: @unchecked Sendable {
 
     /// Looks up keys after their records were loaded. Waits for a record that is nevertheless not in memory.
     func findWaiting(_ head: RequestHead, at keys: TargetKeys) -> LookUpResult {
-        (try? waiting { () throws(NotInMemory) in try find(head, at: keys) }) ?? .nothing
+        (try? waiting { () throws(NotInMemory) in try findExact(head, at: keys) }) ?? .nothing
     }
 
     /// Time of the target's last invalidation, as part of keys that contain a request's content. Such keys cannot be enumerated for removal
@@ -247,7 +247,7 @@ public final class ResponseCache: @unchecked Sendable {
         {
             return true
         }
-        // A write immediately removes only the response under the shared key; others are checked against its mark.
+        // A write immediately removes only the response under the credential-free key; others are checked against its mark.
         let isElsewhere = keys.isPartitioned || keys.unknownFields != nil
         let (credentialFreeKey, collection) = (isElsewhere ? keys.credentialFree : nil, collectionKey(of: head))
         return try isInvalid(metadata, stored, credentialFreeKey: credentialFreeKey, collection: collection, &basis)

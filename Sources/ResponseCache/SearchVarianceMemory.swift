@@ -50,7 +50,7 @@ final class SearchVarianceMemory: Sendable {
     var isEmpty: Bool { !sign.isSet }
 
     /// Returns the record of a path; nil if there is none. May wait for the disk.
-    /// - Parameter path: shared key of the target without arguments.
+    /// - Parameter path: credential-free key of the target without arguments.
     func variance(of path: [UInt8]) -> RememberedVariance? {
         store.lookUp(Self.key(path).span).flatMap(Self.remembered)
     }

@@ -47,7 +47,7 @@ public final class SurpriseMemory: Sendable {
     ///   - isEvidence: whether the request is like the one that fetched the stored response.
     ///   - now: milliseconds of the monotonic clock.
     /// - Returns: whether the stored response is served instead, and the 404 records of the targets in a crowd that opens now.
-    func odd(
+    func note(
         _ surprise: Surprise, _ key: [UInt8], by witness: UInt64, of user: UInt64, isEvidence: Bool, now: Int64
     ) -> (isReplaced: Bool, notes: [StoredItemID]) {
         let number = Self.number(key)
@@ -60,7 +60,7 @@ public final class SurpriseMemory: Sendable {
         state.withLock { $0.crowds.attach(item, to: number, now: now) }
     }
 
-    func isOtherForm(_ key: [UInt8], accept: UInt64, now: Int64) -> Bool {
+    func noteOtherForm(_ key: [UInt8], accept: UInt64, now: Int64) -> Bool {
         let number = Self.number(key)
         return state.withLock { $0.forms.other(number, accept: accept, now: now) }
     }

@@ -72,7 +72,7 @@ public final class Shard: @unchecked Sendable {
         snapshot.figures.add(records.figures)
         snapshot.figures.add(connections.counters)
         addHandshakes(to: &snapshot)
-        if let tls = connections.tls { snapshot.limits.note("limits.handshakes", tls.running, of: tls.handshakeLimit) }
+        if let tls = connections.tls { snapshot.limits.note("handshakes", tls.running, of: tls.handshakeLimit) }
     }
 
     private func addHandshakes(to snapshot: inout MetricsSnapshot) {

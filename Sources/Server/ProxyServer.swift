@@ -330,8 +330,8 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.figures[.heldResponseBytes] = responses.heldBytes
         snapshot.figures[.heldResponseLimitBytes] = responses.limitBytes
         snapshot.limits.note("limits.connections", budget.open, of: budget.limit)
-        snapshot.limits.note("limits.unsent", budget.unsentBytes, of: budget.unsentLimitBytes)
-        snapshot.limits.note("limits.request_buffers", content.heldBytes, of: content.rules.totalBytes)
+        snapshot.limits.note("unsent_responses", budget.unsentBytes, of: budget.unsentLimitBytes)
+        snapshot.limits.note("request_content", content.heldBytes, of: content.rules.totalBytes)
         snapshot.limits.note("responses", responses.heldBytes, of: responses.limitBytes)
         snapshot.limits.note("descriptors", snapshot.process.openDescriptors, of: snapshot.process.maximumDescriptors)
     }

@@ -216,7 +216,8 @@ extension ServedAPI: AdministeredAPI {
                 makesTag: settings.policy.makesEntityTags && CachePolicySettings.wantsOwnTag(archived.response),
                 limitBytes: settings.content.bufferLimitBytes))
         let findings = examination.findings()
-        return ArchiveJudgement(good: good, flaw: findings?.flaw, ownTag: findings?.ownTag, isLenient: findings?.isLenient ?? false)
+        let flaw = route.kept.faultOfHead(archived.response) == nil ? findings?.flaw : .notKept
+        return ArchiveJudgement(good: good, flaw: flaw, ownTag: findings?.ownTag, isLenient: findings?.isLenient ?? false)
     }
 }
 

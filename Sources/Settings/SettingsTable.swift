@@ -76,7 +76,7 @@ public enum SettingsTable {
         Setting(
             path: "upstream.retry_budget", binding: .count(\.proxy.upstream.retryBudget, 0...100),
             help:
-                "Maximum number of retries, in percent of the requests sent. Only safe requests without a byte of a response are retried. 0 disables retries."
+                "Maximum number of retries after a new connection failed, in percent of the requests sent. Safe requests, and POST on routes with methods, are retried if no byte of a response came. 0 disables these retries."
         ),
     ]
 

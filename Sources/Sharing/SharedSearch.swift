@@ -164,7 +164,7 @@ final class SharedSearch {
         else {
             return refuse(.clock)
         }
-        switch cache.take(versioned.record, of: Timestamp(milliseconds: responseTime), at: location, for: lookUp) {
+        switch cache.takeFromNode(versioned.record, of: Timestamp(milliseconds: responseTime), at: location, for: lookUp) {
         case .taken: hasTaken = true
         case .leads(let variant):
             let recordKeys = recordKeys(of: variant)

@@ -102,7 +102,7 @@ enum SpanText {
             $0.add("cistern.age", record.age.map { Int($0) })
             $0.add("cistern.partitioned", record.partition != 0)
             $0.add("cistern.mode", record.mode == .live ? nil : record.mode.rawValue)
-            $0.add("cistern.api", record.api == ExchangeRecord.noAPI || subject.api.isEmpty ? nil : subject.api)
+            $0.add("cistern.api", record.hasAPI && !subject.api.isEmpty ? subject.api : nil)
             $0.add("cistern.route", route?.name)
             $0.add("cistern.exchange", "\(subject.shard)-\(record.number)")
         }

@@ -14,6 +14,9 @@ public struct ConnectionSlots {
     /// Number of taken slots.
     public var taken: Int { queue.running }
 
+    /// Whether `take` would succeed.
+    public func hasCapacity(for shares: ConnectionShares) -> Bool { taken < count && shares.allSatisfy { queue.hasCapacity($0) } }
+
     /// - Returns: false if one of the shares has reached its limit, or no slot is free.
     public mutating func take(_ shares: ConnectionShares) -> Bool { taken < count && queue.take(shares) }
 

@@ -232,17 +232,18 @@ public struct FailureMemory: Sendable {
 
     // MARK: Results of attempts
 
-    /// Records a complete, good response.
+    /// Records a complete response without a failure.
     /// - Parameters:
     ///   - took: milliseconds since the request was sent.
     ///   - limit: how long a request with a stored response waits; 0 for no limit.
-    public mutating func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, now: Int64) {
+    ///   - provesUser: whether the upstream accepted the credentials. Refusals and redirects show only that it responds.
+    public mutating func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, provesUser: Bool, now: Int64) {
         guard settings.isOn else { return }
         let isQuick = limit == 0 || took < limit
         if isCalm, let last = lastSuccess, last == (scopes.key, scopes.client, isQuick, now) { return }
         lastSuccess = (scopes.key, scopes.client, isQuick, now)
         reach(now: now)
-        if scopes.user != 0, !provenUsers.contains(scopes.user) { provenUsers.change(scopes.user) { $0 = true } }
+        if provesUser, scopes.user != 0, !provenUsers.contains(scopes.user) { provenUsers.change(scopes.user) { $0 = true } }
         if upstream.succeed(scopes.key, now: now) { changes.append(Change(scope: .upstream, cause: nil)) }
         if let route = scopes.route, routes[route, default: WideScope()].succeed(scopes.key, now: now) {
             changes.append(Change(scope: .route(route), cause: nil))

@@ -9,7 +9,7 @@ import Settings
 
 struct SettingsOptions: ParsableArguments {
     @Option(
-        name: [.short, .long], help: "YAML file with settings; see Configuration/cistern.yaml. The variable CISTERN_CONFIG also sets it.")
+        name: [.short, .long], help: "YAML file with settings; see cistern.yaml(5). The variable CISTERN_CONFIG also sets it.")
     var config: String?
 
     @Option(help: "Base URL of the API, such as https://api.example.com.")

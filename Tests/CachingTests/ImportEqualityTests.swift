@@ -85,7 +85,7 @@ struct ImportEqualityTests {
         #expect(record.metadata?.flags.contains(.weakenedETag) == true)
     }
 
-    @Test("an import is skipped after a later write or fetch, or if the route calls it bad")
+    @Test("an import is skipped after a later write or fetch, or if the route calls it bad or does not keep it")
     func leftOut() throws {
         let origin = ScriptedOrigin { _ in [.json("{\"new\":1}")] }
         let play = try ProxyPlay(origin) {
@@ -93,7 +93,11 @@ struct ImportEqualityTests {
             route.name = "good"
             route.pattern = RoutePattern("/good")
             route.good.minimumBytes = 100
-            $0.routes = [route]
+            var keeping = Route()
+            keeping.name = "kept"
+            keeping.pattern = RoutePattern("/kept")
+            keeping.kept.contentTypes = ContentTypes(["text/csv"])
+            $0.routes = [route, keeping]
         }
         func reason(_ target: String) throws -> String? {
             let fields = [("Content-Type", "application/json")]
@@ -105,6 +109,7 @@ struct ImportEqualityTests {
         #expect(try reason("/fetched") == "older_than_stored")
         #expect(try reason("/written") == "invalidated")
         #expect(try reason("/good") == "not_good")
+        #expect(try reason("/kept") == "keep_if")
         // A purge does not prevent a later import.
         #expect(try play.admin("POST", "/-/purge?all=true").status == 200)
         #expect(try reason("/fetched") == nil)

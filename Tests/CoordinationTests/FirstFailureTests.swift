@@ -26,7 +26,9 @@ struct FirstFailureTests {
         health.fail(scopes(path), cause, began: now, now: now)
     }
 
-    private func succeed(_ path: String, at now: Int64) { health.succeed(scopes(path), took: 1, limit: 0, now: now) }
+    private func succeed(_ path: String, at now: Int64) {
+        health.succeed(scopes(path), took: 1, limit: 0, provesUser: true, now: now)
+    }
 
     private static let expired = UpstreamError(.tlsCertificateError, .certificate(10))
 

@@ -14,7 +14,7 @@ struct LongResponseTests {
         var coding = ""
         var sent: [(String, String)] = []
         var mayRescue = false
-        var hasSharedRescue = false
+        var hasOtherRescue = false
 
         init(_ name: String, _ isForwarded: Bool, _ change: (inout Row) -> Void = { _ in }) {
             (testDescription, self.isForwarded) = (name, isForwarded)
@@ -25,7 +25,7 @@ struct LongResponseTests {
     private static let rows: [Row] = [
         Row("to be stored, and nothing can replace it", true),
         Row("a stored response may be served instead", false) { $0.mayRescue = true },
-        Row("a response stored without credentials may be served instead", false) { $0.hasSharedRescue = true },
+        Row("a response stored without credentials may be served instead", false) { $0.hasOtherRescue = true },
         Row("checked for a rescue only", false) { ($0.purpose, $0.mayRescue) = (.check(.noStore), true) },
         Row("the resource is gone", false) { $0.purpose = .gone(.status) },
         Row("the client may get a 304 by its tag", false) { $0.sent = [("If-None-Match", "\"1\"")] },
@@ -43,7 +43,7 @@ struct LongResponseTests {
         let request = RequestHead(method: .get, target: Array("/a".utf8)[...], version: .http11, fields: sent)
         let response = ResponseHead(status: 200, reason: [], fields: fields)
         #expect(
-            row.purpose.isForwarded(response, to: request, mayRescue: row.mayRescue) { row.hasSharedRescue } == row.isForwarded)
+            row.purpose.isForwarded(response, to: request, mayRescue: row.mayRescue) { row.hasOtherRescue } == row.isForwarded)
     }
 
     @Test("content that was cut off is a failure for a client that has received a part of it; other faults are passed on")

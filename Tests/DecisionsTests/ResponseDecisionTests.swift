@@ -23,7 +23,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     var sent: [String] = []
     var hasCopy = true
     var usesStore = true
-    var hasSharedRescue = false
+    var hasOtherRescue = false
     var mayRescue = true
     var strictness = Strictness.rescue
     var isStream = false
@@ -81,10 +81,10 @@ struct ResponseDecisionTests {
         HeadRow("a 503, a response is stored", 503, [json], .fail(.serverError)),
         HeadRow("a 503, nothing is stored", 503, [json], nil) { $0.hasCopy = false },
         HeadRow("a 503, a public response may rescue", 503, [json], .fail(.serverError)) {
-            ($0.hasCopy, $0.hasSharedRescue) = (false, true)
+            ($0.hasCopy, $0.hasOtherRescue) = (false, true)
         },
-        HeadRow("a 429 to this user, a public response may rescue", 429, [json], nil) { ($0.hasCopy, $0.hasSharedRescue) = (false, true) },
-        HeadRow("a 403 to this user, a public response may rescue", 403, [json], nil) { ($0.hasCopy, $0.hasSharedRescue) = (false, true) },
+        HeadRow("a 429 to this user, a public response may rescue", 429, [json], nil) { ($0.hasCopy, $0.hasOtherRescue) = (false, true) },
+        HeadRow("a 403 to this user, a public response may rescue", 403, [json], nil) { ($0.hasCopy, $0.hasOtherRescue) = (false, true) },
         HeadRow("a 503, the stored response may not rescue", 503, [json], nil) { $0.mayRescue = false },
         HeadRow("HTML instead of JSON", 200, ["Content-Type: text/html"], .fail(.unexpectedType)),
         HeadRow("HTML instead of JSON in strict mode", 200, ["Content-Type: text/html"], nil) { $0.strictness = .strict },
@@ -127,7 +127,7 @@ struct ResponseDecisionTests {
     @Test("the head of a response gives the expected decision", arguments: heads)
     func head(_ row: HeadRow) {
         let decision = row.decide { facts, response in
-            facts.judge(response, beside: HeadRow.copy.bytes.span, hasSharedRescue: { row.hasSharedRescue }, row.seen.contains)
+            facts.judge(response, beside: HeadRow.copy.bytes.span, hasOtherRescue: { row.hasOtherRescue }, row.seen.contains)
         }
         #expect(decision == row.expected)
     }

@@ -62,7 +62,12 @@ struct LimitsDocumentTests {
             settings.notify = [NotificationTarget("t", .command(["/bin/true"]))]
         }
         let page = try play.get("/metrics").text
-        let metrics = Self.code(try Self.section()).filter { $0.hasPrefix("cistern_") }
+        let section = try Self.section()
+        for line in page.split(separator: "\n") where line.hasPrefix("cistern_limit_used_ratio{limit=") {
+            let limit = line.split(separator: "\"")[1]
+            #expect(SettingsTable.current.contains { $0.path == limit } || section.contains("`\(limit)`:"), "\(limit)")
+        }
+        let metrics = Self.code(section).filter { $0.hasPrefix("cistern_") }
         #expect(metrics.count > 25)
         for metric in metrics {
             let (name, label) = (metric.prefix { $0 != "{" }, metric.drop { $0 != "{" }.dropFirst().dropLast())

@@ -244,7 +244,7 @@ struct StatusTruthTests {
         #expect(page.contains("<span class=\"note\">copy 90 s old</span>") || page.contains("<span class=\"note\">copy 1 min old</span>"))
         #expect(
             page.contains("The stored response was 1 min old; it may be served in an outage for another 59 min (cache.stale_for: 60 min)."))
-        #expect(page.contains("<h3>Stored copies ready</h3>") && !page.contains("From the store"))
+        #expect(page.contains("<h3>Stored responses</h3>") && !page.contains("From the store"))
         #expect(page.contains("<bdi>/a</bdi>") && page.contains("<a href=\"#h-upstreams\">Upstreams</a>"))
     }
 

@@ -134,6 +134,19 @@ struct WhyTests {
         #expect(last["result"] == "error" && last["status"] == 502 && last["target"] == "/b?api_key=REDACTED")
     }
 
+    @Test("after a write with an unclear outcome, the request is explained by the write")
+    func unclearWrite() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                request.method == "GET"
+                    ? [.json("{}", ["Cache-Control: max-age=60"])] : [.json("{}", status: "502 Bad Gateway")]
+            })
+        for method in ["GET", "PUT", "GET"] { _ = try play.request(method, "/a", content: method == "PUT" ? "{}" : nil) }
+        let last = try why(play)
+        #expect(last["reason"] == "marked_stale")
+        #expect(last["explanation"]?.array?.contains { $0.string?.contains("a write with an unclear outcome") == true } == true)
+    }
+
     @Test("the upstream's total time is never less than the sum of its phases", .slow)
     func upstreamTime() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })

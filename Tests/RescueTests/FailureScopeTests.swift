@@ -251,6 +251,29 @@ struct FailureScopeTests {
         for client in clients { #expect(detail(try play.get("/6", client)) == "upstream_failing") }
     }
 
+    @Test(
+        "credentials that only got a refusal or another error do not make one address count as several clients",
+        arguments: [
+            ("200 OK", "upstream_failing"), ("401 Unauthorized", "server_error"), ("403 Forbidden", "server_error"),
+            ("302 Found", "server_error"),
+        ])
+    func refusedUsers(status: String, detail: String) throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let networks = try Self.believing()
+        let play = try ProxyPlay(origin) { $0.downstream.trustedProxies = networks }
+        // With credentials, because Cistern repeats a request without them as a health check, whose failure is evidence too.
+        let honest = [("X-Forwarded-For", "192.0.2.1"), ("Authorization", "Bearer honest")]
+        _ = try play.get("/6", honest)
+        origin.react { _ in [.json("{}", status: status)] }
+        let invented = (1...2).map { [("X-Forwarded-For", "198.51.100.9"), ("Authorization", "Bearer \($0)")] }
+        for user in invented { _ = try play.get("/login", user) }
+        play.time.advance(by: .seconds(11))
+        origin.react { _ in [.json("{}", status: Self.unavailable)] }
+        for number in 1...6 { _ = try play.get("/\(number)", invented[number % 2]) }
+        let seen = self.detail(try play.get("/6", honest))
+        #expect(seen == detail)
+    }
+
     @Test("a usually slow request gets twice its usual time, and why reports it")
     func longPoll() throws {
         let gates = (0..<25).map { _ in Gate() }

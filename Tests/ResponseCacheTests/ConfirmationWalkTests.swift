@@ -60,7 +60,7 @@ private struct ConfirmationWalk {
     }
 
     private func recency() -> Recency {
-        Recency(order: cache.state.sent.take(), isImported: false, requestTime: time.wall, responseTime: time.wall)
+        Recency(order: cache.state.sent.next(), isImported: false, requestTime: time.wall, responseTime: time.wall)
     }
 
     private func lines(_ isTagged: Bool) -> TestCache.Lines {

@@ -83,7 +83,7 @@ final class FleetCache {
             next += 1
             guard let (record, recency) = other.given.records[place.key] else { continue }
             let time = recency.responseTime.milliseconds - other.test.now + test.now
-            let result = test.cache.take(record, of: Timestamp(milliseconds: time), at: place, for: lookUp)
+            let result = test.cache.takeFromNode(record, of: Timestamp(milliseconds: time), at: place, for: lookUp)
             results.append(result)
             if case .leads(let variant) = result, !places.contains(variant) { places.append(variant) }
         }

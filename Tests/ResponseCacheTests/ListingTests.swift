@@ -129,7 +129,7 @@ private struct ListingWalk {
                 keys.append(cache.keys(for: head, target: Array(head.pathAndQuery), said, unknown: nil))
             }
         }
-        return try keys.compactMap { try cache.find(head, at: $0).found }
+        return try keys.compactMap { try cache.findExact(head, at: $0).found }
     }
 
     mutating func compare() throws -> Bool {

@@ -267,10 +267,10 @@ struct SharingLimitsTests {
         let coded = try TestContent.gzip(content)
         record.body = .coded(coded, ContentForm(coding: 1, plainBytes: content.utf8.count))
         let lookUp = try #require(try other.lookUp("/a", good: Self.having))
-        let result = other.test.cache.take(record, of: recency.responseTime, at: lookUp.locations[0], for: lookUp)
+        let result = other.test.cache.takeFromNode(record, of: recency.responseTime, at: lookUp.locations[0], for: lookUp)
         #expect(result == (content.contains("items") ? .taken : .notGood))
         record.body = .coded([1, 2, 3], ContentForm(coding: 1, plainBytes: 3))
-        #expect(other.test.cache.take(record, of: recency.responseTime, at: lookUp.locations[0], for: lookUp) == .notGood)
+        #expect(other.test.cache.takeFromNode(record, of: recency.responseTime, at: lookUp.locations[0], for: lookUp) == .notGood)
     }
 
     // MARK: Purges

@@ -95,7 +95,7 @@ struct SharingTests {
         let lookUp = try #require(try other.lookUp("/a"))
         let (location, given) = (lookUp.locations[0], try #require(one.given.records.values.first))
         let record = FleetRecord(key: location.key, metadata: given.record.metadata, head: given.record.head, body: given.record.body)
-        #expect(other.test.cache.take(record, of: given.recency.responseTime, at: location, for: lookUp) == .taken)
+        #expect(other.test.cache.takeFromNode(record, of: given.recency.responseTime, at: location, for: lookUp) == .taken)
         let found = try #require(try other.test.found("/a"))
         let head = String(decoding: Array(found.head), as: UTF8.self)
         #expect(!head.contains("RateLimit") && !head.contains("Server-Timing") && head.contains("X-Kept: 1\r\n"))
@@ -254,7 +254,7 @@ struct SharingTests {
         func result(_ change: (inout FleetRecord) -> Void) -> TakingResult {
             var record = given.record
             change(&record)
-            return other.test.cache.take(record, of: now, at: lookUp.locations[0], for: lookUp)
+            return other.test.cache.takeFromNode(record, of: now, at: lookUp.locations[0], for: lookUp)
         }
         #expect(result { $0.key = key + [0] } == .notTaken)
         #expect(result { $0.metadata = [] } == .notTaken)

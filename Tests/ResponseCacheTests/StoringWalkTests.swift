@@ -173,7 +173,7 @@ private struct StoringWalk {
         let expected = isExact ? reference.find(question) : nil
         flights.append(
             Flight(
-                question: question, order: real.cache.state.sent.take(), times: times, found: try real.find(question), expected: expected,
+                question: question, order: real.cache.state.sent.next(), times: times, found: try real.find(question), expected: expected,
                 version: "\(version)"))
     }
 
@@ -208,7 +208,7 @@ private struct StoringWalk {
         number += 1
         let asked = now - pick([0, 1, 5, 30])
         let times = WalkTimes(run: run, number: number, asked: asked, came: min(now, asked + pick([0, 1, 5])), isImported: true)
-        try store(WalkResponse(version: "\(version)", names: names, times: times), real.cache.state.sent.take(), question())
+        try store(WalkResponse(version: "\(version)", names: names, times: times), real.cache.state.sent.next(), question())
     }
 
     private mutating func write() {

@@ -18,7 +18,7 @@ extension TestCache {
         let head = Self.request(target)
         let request = StorableExchange(head, RequestCacheControl(head.fields), keys: try other.find(head, content: nil).keys, found: nil)
         let response = Self.response(200, lines)
-        let recency = Recency(order: other.state.sent.take(), isImported: false, requestTime: time.wall, responseTime: time.wall)
+        let recency = Recency(order: other.state.sent.next(), isImported: false, requestTime: time.wall, responseTime: time.wall)
         let whole = WholeResponse(response, other.control(response), Array("{}".utf8), isDecoded: false, recency)
         return other.store(whole, for: request, at: time).result.decision
     }

@@ -82,7 +82,7 @@ final class TestCache {
         let head = Self.request(target, lines, method: method)
         let finding = try cache.find(head, content: content.map { Array($0.utf8) })
         let request = StorableExchange(head, RequestCacheControl(head.fields), keys: finding.keys, found: finding.result.found)
-        return Sent(request: request, order: cache.state.sent.take(), time: cache.state.times.ofRequest(time.wall))
+        return Sent(request: request, order: cache.state.sent.next(), time: cache.state.times.ofRequest(time.wall))
     }
 
     private func recency(_ sent: Sent) -> Recency {
@@ -125,7 +125,7 @@ final class TestCache {
     func lose(_ sent: Sent, status: Status, _ lines: Lines = [], client: UInt64 = 0) -> Bool {
         let response = Self.response(status, lines)
         let isReplaced =
-            sent.request.found.map { cache.isReplaced(.notFound, insteadOf: $0, for: sent.request, by: client, at: time) } ?? false
+            sent.request.found.map { cache.noteSurprise(.notFound, insteadOf: $0, for: sent.request, by: client, at: time) } ?? false
         guard status != 404 || !isReplaced else { return false }
         guard cache.saysGone(response, .forbidden(.status), for: sent.request) else { return false }
         return cache.rememberGone(
@@ -164,6 +164,6 @@ final class TestCache {
         let archived = ArchivedResponse(
             request: Self.request(target, request), response: Self.response(status, response), content: Array(content.utf8),
             isDecoded: false, requestTime: moment, responseTime: moment)
-        return cache.take(archived, good: GoodResponse(), flaw: fault?.notStored, ownTag: ownTag.map { Array($0.utf8) }, at: time)
+        return cache.importArchived(archived, good: GoodResponse(), flaw: fault?.notStored, ownTag: ownTag.map { Array($0.utf8) }, at: time)
     }
 }

@@ -118,16 +118,16 @@ struct SelfObservationTests {
             settings.downstream.requestBuffersBytes = 4_000
         }
         #expect(try play.metric("cistern_request_content_limit_bytes") == 4_000)
-        #expect(try Self.ratio(play, "limits.request_buffers") == 0)
+        #expect(try Self.ratio(play, "request_content") == 0)
         let client = try play.client()
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 800\r\n\r\n" + String(repeating: "a", count: 400))
         #expect(try play.waitFor("cistern_request_content_held_bytes", 400))
-        #expect(try Self.ratio(play, "limits.request_buffers") == 0.1)
+        #expect(try Self.ratio(play, "request_content") == 0.1)
         #expect(play.reload { $0.settings.downstream.requestBuffersBytes = 8_000 }?.label == "applied")
-        #expect(try Self.ratio(play, "limits.request_buffers") == 0.05)
+        #expect(try Self.ratio(play, "request_content") == 0.05)
         client.send(String(repeating: "a", count: 400))
         #expect(client.readResponse()?.status == 200)
-        #expect(try Self.ratio(play, "limits.request_buffers") == 0)
+        #expect(try Self.ratio(play, "request_content") == 0)
     }
 
     @Test("unsent responses are shown as a ratio of their budget")
@@ -139,19 +139,19 @@ struct SelfObservationTests {
         #expect(try play.metric("cistern_unsent_limit_bytes") == Double(64 << 20))
         do {
             let client = try play.client(getting: "/a")
-            #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"limits.unsent\"}", atLeast: 0.001))
+            #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"unsent_responses\"}", atLeast: 0.001))
             client.endsWithReset()
         }
-        #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"limits.unsent\"}", 0))
+        #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"unsent_responses\"}", 0))
     }
 
     @Test("running TLS handshakes are shown as a ratio of their limit")
     func handshakes() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, clientProtocol: .tls) { $0.listening.tls.handshakeLimit = 10 }
-        #expect(try Self.ratio(play, "limits.handshakes") == 0)
+        #expect(try Self.ratio(play, "handshakes") == 0)
         let half = try TestClient(port: play.port)
         half.send([0x16, 3, 1, 2, 0, 1])
-        #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"limits.handshakes\"}", 0.1))
+        #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"handshakes\"}", 0.1))
     }
 
     @Test("background fetches are shown as a ratio of their limit")
@@ -164,9 +164,9 @@ struct SelfObservationTests {
         play.time.advance(by: .seconds(10))
         _ = try play.get("/a")
         asked.pass()
-        #expect(try Self.ratio(play, "cache.background_limit") == 0.25)
+        #expect(try Self.ratio(play, "background_fetches") == 0.25)
         gate.open()
-        #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"cache.background_limit\"}", 0))
+        #expect(try play.waitFor("cistern_limit_used_ratio{limit=\"background_fetches\"}", 0))
     }
 
     // MARK: Clocks

@@ -138,7 +138,7 @@ struct StatusPageTests {
     func narrow() {
         var view = StatusView()
         view.exchanges = [StatusView.Exchange(time: "", target: "", result: "hit", note: "", isFailed: false, sentences: [])]
-        view.tiles = [StatusView.Tile(title: "Stored copies ready", value: "3", note: "", points: [], lineWords: "")]
+        view.tiles = [StatusView.Tile(title: "Stored responses", value: "3", note: "", points: [], lineWords: "")]
         let page = page(view)
         #expect(page.contains("<details class=\"last\" id=\"last-all\" open><summary>1 exchange, newest first</summary>"))
         #expect(page.contains("(max-width: 46rem)") && !page.contains("<svg"))

@@ -196,7 +196,7 @@ final class FailureWalk {
         let asked = min(now, attempt.began + Self.rescueAfter)
         switch attempt.treatment {
         case .well:
-            memory.succeed(scopes, took: now - attempt.began, limit: Self.rescueAfter, now: now)
+            memory.succeed(scopes, took: now - attempt.began, limit: Self.rescueAfter, provesUser: true, now: now)
             keys[attempt.key].copyMadeAt = max(keys[attempt.key].copyMadeAt, now)
             if attempt.isWaitedFor {
                 answers.append(

@@ -45,7 +45,7 @@ final class Memory {
     }
 
     func good(_ target: String, client: UInt64 = 1, user: UInt64 = 0, route: Int? = nil, took: Int64 = 10) {
-        memory.succeed(Self.scopes(target, user: user, route: route, client: client), took: took, limit: 1_500, now: now)
+        memory.succeed(Self.scopes(target, user: user, route: route, client: client), took: took, limit: 1_500, provesUser: true, now: now)
     }
 
     func bad(

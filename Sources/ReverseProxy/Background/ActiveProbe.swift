@@ -84,7 +84,7 @@ final class ActiveProbe: TransferReceiver {
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         if let status, status == settings.status {
-            context.coordination.health.succeed(scopes, took: now - began, limit: 0, now: now)
+            context.coordination.health.succeed(scopes, took: now - began, limit: 0, provesUser: false, now: now)
         } else {
             context.coordination.health.fail(scopes, .status(status ?? 0), began: began, now: now)
         }

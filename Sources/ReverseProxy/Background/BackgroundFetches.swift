@@ -37,7 +37,7 @@ final class BackgroundFetches {
 
     func addUse(to limits: inout LimitUse) {
         let most = max(slots.taken, lookUpSlots.taken)
-        limits.note("cache.background_limit", most, of: limit)
+        limits.note("background_fetches", most, of: limit)
     }
 
     var mayCheck: Bool { checking < checkLimit }
@@ -45,11 +45,7 @@ final class BackgroundFetches {
     /// Whether a fetch for the request could be started, or is active already.
     func mayStart(_ request: DecidedRequest) -> Bool {
         guard let flight = request.fetchTarget?.flight else { return false }
-        if context.coordination.collapsed.isUnderWay(flight) { return true }
-        let shares = Self.shares(of: request.scopes)
-        guard slots.take(shares) else { return false }
-        slots.release(shares)
-        return true
+        return context.coordination.collapsed.isUnderWay(flight) || slots.hasCapacity(for: Self.shares(of: request.scopes))
     }
 
     /// Starts a background fetch for a client's request, unless one is active.
@@ -59,7 +55,8 @@ final class BackgroundFetches {
     func start(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64) {
         context.loop.assertOnLoop()
         let shares = Self.shares(of: request.scopes)
-        guard let flight = request.fetchTarget?.flight, slots.take(shares) else { return noteSkipped() }
+        guard let flight = request.fetchTarget?.flight else { return }
+        guard slots.take(shares) else { return noteSkipped() }
         let (collapsed, now) = (context.coordination.collapsed, context.loop.time.monotonicMilliseconds)
         guard let flight = collapsed.lead(flight, span: request.head.span, client: request.scopes.client, now: now)
         else { return slots.release(shares) }

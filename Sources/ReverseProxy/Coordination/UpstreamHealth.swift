@@ -92,9 +92,10 @@ public final class UpstreamHealth: Sendable {
     /// - Parameters:
     ///   - took: milliseconds since the request was sent.
     ///   - limit: maximum time that a request with a stored response waits, in milliseconds; 0 for no limit.
-    public func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, now: Int64) {
+    ///   - provesUser: whether the upstream accepted the credentials.
+    public func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, provesUser: Bool, now: Int64) {
         change(now: now) {
-            $0.memory.succeed(scopes, took: took, limit: limit, now: now)
+            $0.memory.succeed(scopes, took: took, limit: limit, provesUser: provesUser, now: now)
             $0.upstream.succeed(began: now - took, now: now)
         }
         if first.wantsSuccesses { first.noteSuccess(scopes.shownPath, now: now) }

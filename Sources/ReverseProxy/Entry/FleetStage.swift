@@ -47,7 +47,7 @@ extension RequestEntry {
         guard lookedUp.obstacle == nil else { return nil }
         let decision = facts.decide()
         guard decision.searchesFleet else { return nil }
-        if let fetchTarget = decision.copyAndTarget.fetchTarget,
+        if let fetchTarget = decision.fetchTarget,
             context.api.collapsed.isUnshareable(fetchTarget.flight, now: context.loop.batchMilliseconds)
         {
             lookedUp.obstacle = .unshareable

@@ -83,7 +83,7 @@ extension RequestEntry {
         let isFirst = progress.isFirst
         progress.isFirst = false
         var finding = try cache.find(
-            head, content: keyed.identity, by: stream.client.clientAddress.address.map(\.clientNumber) ?? 0, isFirst: isFirst)
+            head, content: keyed.identity, by: stream.client.clientAddress.number, isFirst: isFirst)
         if case .found(let found) = finding.result, isBound(found, head), isOfOtherOrigin(found, head) {
             finding.result = .found(found.ofOtherOrigin)
         }
@@ -167,7 +167,7 @@ extension RequestEntry {
     @inline(never)
     private func noteUnknownFields(of finding: Finding, _ stream: any ClientStream, _ cache: ResponseCache) -> UInt8 {
         guard settings.policy.strictness == .rescue else { return 0 }
-        let client = stream.client.clientAddress.address.map(\.clientNumber) ?? 0
+        let client = stream.client.clientAddress.number
         let (findings, field) = cache.state.unknownFields.note(finding, by: client)
         for finding in findings { context.api.process.logger.notice("\(finding.sentence(ofAPI: context.api.name))") }
         return field

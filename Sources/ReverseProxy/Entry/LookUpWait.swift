@@ -75,7 +75,7 @@ final class LookUpWait: ClientExchange, FleetWaiter, @unchecked Sendable {
         isAsking = false
     }
 
-    var clientNumber: UInt64 { stream.client.clientAddress.address.map(\.clientNumber) ?? 0 }
+    var clientNumber: UInt64 { stream.client.clientAddress.number }
 
     func fleetWaits() { hasWaited = true }
 

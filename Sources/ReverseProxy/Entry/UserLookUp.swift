@@ -26,7 +26,7 @@ extension RequestEntry {
         let target = (settings.strippedPath + path)[...]
         let scopes = RequestScopes(pathAndQuery: target, route: nil, user: 0)
         guard case .go = context.api.health.admit(scopes, .reading, now: context.loop.time.monotonicMilliseconds) else { return }
-        let number = address.address.map(\.clientNumber) ?? 0
+        let number = address.number
         guard context.background.fetches.takeLookUp(of: number) else { return }
         guard let started = identities.begin(identity.hash, token: token.hash, now: now.milliseconds) else {
             return context.background.fetches.giveBackLookUp(of: number)

@@ -63,7 +63,7 @@ final class DecidedRequest: @unchecked Sendable {
         (self.mayRescue, self.fetchTarget) = (mayRescue, fetchTarget)
         (refusal, forwardToken, notStored) = (decision.refusal, decision.forwardToken, decision.notStored)
         lookedUpAt = facts.now
-        self.client = client.address.map(\.clientNumber) ?? 0
+        self.client = client.number
         isOff = entry.routes.isOff(head.pathAndQuery)
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
         var identity: [UInt8]?
@@ -81,7 +81,7 @@ final class DecidedRequest: @unchecked Sendable {
         }
         scopes = entry.context.coordination.scopes(of: head, route: route, target, content: identity, client: client)
         if record.reasons.validation == .markedStale, let copy { record.reasons.doubt = entry.context.cache?.doubt(of: copy.metadata) }
-        if record.api != ExchangeRecord.noAPI { record.route = UInt16(clamping: route) }
+        if record.hasAPI { record.route = UInt16(clamping: route) }
         lookedUp = target
         if let target {
             record.partition = ExchangeRecord.partition(in: target.keys.own, at: entry.context.coordination.keys.partitionOffset)
@@ -198,10 +198,9 @@ extension Coordination {
                 keys.maker.user(of: head)
             }
         let host = isKeyedByHost ? head.host.map(\.asciiLowercased) : []
-        let client = client.address.map(\.clientNumber) ?? 0
         return RequestScopes(
             pathAndQuery: head.pathAndQuery, host: host, variant: Self.variant(head, target, content), route: own, user: user,
-            client: client)
+            client: client.number)
     }
 
     /// Returns a number for all parts of a request that may change the response, except its target and user.

@@ -23,15 +23,15 @@ extension Exchange {
             lines.append(age: age)
             context.messages.cacheStatus.forwarded(forwarding(isCollapsed: true), to: &lines)
             if head.method == .options { Preflight.appendMaxAge(found.metadata.freshnessLifetime.map { $0 - age }, to: &lines) }
-            found.withHead { send(found, head: $0, found.metadata, age: age, lines) }
-        case .rescue(let rescue, let failure): send(rescue, failure)
+            found.withHead { sendStored(found, head: $0, found.metadata, age: age, lines) }
+        case .rescue(let rescue, let failure): sendRescue(rescue, failure)
         case .refuse(let failure, let reason): refuse(failure, reason)
         // The state machine handles these outcomes itself.
         case .fetchAgain, .fetchAlone, .keepWaiting: break
         }
     }
 
-    private func send(_ rescue: Rescue<FoundResponse>, _ failure: FetchFailure) {
+    private func sendRescue(_ rescue: Rescue<FoundResponse>, _ failure: FetchFailure) {
         // A rescued request that belongs to a failing scope is repeated as a check. Also after a wait of `rescue_after`: otherwise an
         // upstream that never responds and gets few requests would never be checked.
         if request.isRepeatable, context.coordination.health.isFailing(request.scopes) {
@@ -65,7 +65,7 @@ extension Exchange {
         }
         context.messages.appendStale(age: rescue.age, failure.label, to: head, &lines)
         let found = rescue.response
-        found.withHead { send(found, head: $0, found.metadata, age: rescue.age, lines) }
+        found.withHead { sendStored(found, head: $0, found.metadata, age: rescue.age, lines) }
     }
 
     /// Responds with an error, because no stored response may be served.
@@ -76,13 +76,13 @@ extension Exchange {
         case .forbidden(let reason): record.reasons.notRescued = reason
         case .sharedRescueForbidden(let reason): record.reasons.sharedRescueRefusal = reason
         }
-        send(failure.refusal(reason).response(accept: head.fields.combined(.accept), name: context.rules.name))
+        sendOwn(failure.refusal(reason).response(accept: head.fields.combined(.accept), name: context.rules.name))
     }
 
     /// Sends a response of Cistern.
-    func send(_ response: OwnResponse) {
+    func sendOwn(_ response: OwnResponse) {
         var response = response
-        if record.api != ExchangeRecord.noAPI {
+        if record.hasAPI {
             record.reasons.carriesGrant = context.messages.appendGrant(ofPath: head, to: &response.fieldLines)
         }
         record.result = .error
@@ -102,14 +102,14 @@ extension Exchange {
         recording?.begin(response.head)
         recording?.add(response.content.span)
         recording?.end(at: context.loop.time.monotonicMilliseconds)
-        handle(.responseCame) { self.send(response) }
+        handle(.responseCame) { self.sendFetched(response) }
     }
 
     func fetchChallenged(_ transfer: Transfer) { context.requests.connections.setAside(transfer, on: stream) }
 
     func fetchConfirmed(_ confirmation: Confirmation) {
         noteUpstream()
-        handle(.responseCame) { self.send(confirmation) }
+        handle(.responseCame) { self.sendConfirmed(confirmation) }
     }
 
     func fetchFailed(_ failure: FetchFailure) {
@@ -177,7 +177,7 @@ extension Exchange {
 
     // MARK: Results of the fetch
 
-    func send(_ fetched: FetchedResponse) {
+    private func sendFetched(_ fetched: FetchedResponse) {
         noteKept(fetched.head.status, isKept: fetched.storage == .allowed)
         var response = fetched
         var lines: [UInt8] = []
@@ -194,7 +194,7 @@ extension Exchange {
         record.bodyBytes = response.content.count
         var bytes = context.messages.clientHead.make(response.head, date: context.messages.date)
         if let tag = response.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
-        if let produced { return send(produced, after: bytes, lines, status: response.head.status) }
+        if let produced { return sendProduced(produced, after: bytes, lines, status: response.head.status) }
         if !response.head.status.forbidsContent {
             bytes.append(atMost: ByteWriter.contentLengthBytes) { $0.put(contentLength: response.content.count) }
         }
@@ -270,7 +270,7 @@ extension Exchange {
         context.requests.note(fetchTarget.keys, isKept: isKept)
     }
 
-    func send(_ confirmation: Confirmation) {
+    private func sendConfirmed(_ confirmation: Confirmation) {
         record.result = .revalidated
         let age = Freshness.currentAge(of: confirmation.metadata, now: context.loop.now)
         var lines: [UInt8] = []
@@ -278,7 +278,7 @@ extension Exchange {
         context.messages.cacheStatus.forwarded(forwarding(status: 304), to: &lines)
         context.messages.appendStale(confirmation.stale, to: head, &lines)
         if context.rules.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
-        send(confirmation.found, head: confirmation.head.span, confirmation.metadata, age: age, lines)
+        sendStored(confirmation.found, head: confirmation.head.span, confirmation.metadata, age: age, lines)
     }
 
     /// Starts a streamed response.
@@ -363,7 +363,7 @@ extension Exchange {
     /// - Parameters:
     ///   - bytes: the stored head, which a validation may have updated.
     ///   - metadata: metadata of that head.
-    private func send(_ found: FoundResponse, head bytes: Span<UInt8>, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
+    private func sendStored(_ found: FoundResponse, head bytes: Span<UInt8>, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
         guard let cache = context.cache, !cache.isInMemory(found) else {
             return sendNow(found, head: bytes, metadata, age: age, lines)
         }
@@ -396,7 +396,7 @@ extension Exchange {
         finish(sent.status)
     }
 
-    private func send(_ content: ProducedContent, after bytes: [UInt8], _ lines: [UInt8], status: Status) {
+    private func sendProduced(_ content: ProducedContent, after bytes: [UInt8], _ lines: [UInt8], status: Status) {
         handle(.sent)
         var lines = lines
         appendWhy(to: &lines)

@@ -88,7 +88,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         guard let refusal = request.refusal else { return handle(.begun) }
         context.coordination.endLease(of: request.fetchTarget)
         if case .request(.access(let refusal)) = refusal { context.reporting.countRefused(refusal) }
-        send(refusal.response(accept: head.fields.combined(.accept), name: context.rules.name))
+        sendOwn(refusal.response(accept: head.fields.combined(.accept), name: context.rules.name))
     }
 
     // MARK: The machine
@@ -142,7 +142,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             flight = nil
             return handle(.joined(.alone))
         }
-        let user = coordination.keys.maker.userWithoutForgeryTokens(of: head, orElse: request.scopes.user)
+        let user = coordination.user(of: request)
         let joined = coordination.collapsed.join(
             fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self, mayWait: now < waitEnd,
             in: request.found == nil ? request.directory : nil)
@@ -196,30 +196,31 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             // The request may already have waited for another node.
             let deadline = self.deadline ?? (request.waitedSince ?? now) + softDeadline
             self.deadline = deadline
-            startTimer(deadline, sendingAt: deadline - softDeadline / 2, now)
+            startTimer(until: deadline, sendingAt: deadline - softDeadline / 2, now)
         } else if case .waiting = machine.state, let waitEnd {
             let now = context.loop.time.monotonicMilliseconds
-            startTimer(waitEnd, sendingAt: min(waitEnd, now + Self.otherClientMilliseconds), now, then: .waitedTooLong)
+            startTimer(until: waitEnd, sendingAt: min(waitEnd, now + Self.otherClientMilliseconds), now, then: .waitedTooLong)
         }
     }
 
     /// Maximum wait for another client's fetch alone, if there is no stored response.
     private static let otherClientMilliseconds: Int64 = 1_000
 
-    /// Another client's fetch may be slow because of that client. At `half`, this request is sent as well. If a request of a third client
-    /// was sent shortly before, this request waits for it once more.
+    /// Another client's fetch may be slow because of that client. At `sendTime`, this request is sent as well. If a request of a third
+    /// client was sent shortly before, this request waits for it once more.
     private func startTimer(
-        _ deadline: Int64, sendingAt half: Int64, _ now: Int64, then event: ExchangeMachine.Event = .softDeadlinePassed
+        until deadline: Int64, sendingAt sendTime: Int64, _ now: Int64, then event: ExchangeMachine.Event = .softDeadlinePassed
     ) {
-        guard case .waiting = machine.state, let flight, now < half else {
+        guard case .waiting = machine.state, let flight, now < sendTime else {
             timer = context.loop.schedule(after: .milliseconds(max(0, deadline - now))) { self.handle(event) }
             return
         }
-        timer = context.loop.schedule(after: .milliseconds(half - now)) { [self] in
-            let (least, again) = (half - now, max(half - now, Self.otherClientMilliseconds / 2))
+        timer = context.loop.schedule(after: .milliseconds(sendTime - now)) { [self] in
+            let waited = sendTime - now
             let now = context.loop.time.monotonicMilliseconds
-            if context.coordination.collapsed.leadToo(flight, self, after: least, now: now) { return handle(.leadsToo) }
-            startTimer(deadline, sendingAt: now + again < deadline ? now + again : .min, now, then: event)
+            if context.coordination.collapsed.leadToo(flight, self, after: waited, now: now) { return handle(.leadsToo) }
+            let next = now + max(waited, Self.otherClientMilliseconds / 2)
+            startTimer(until: deadline, sendingAt: next < deadline ? next : .min, now, then: event)
         }
     }
 
@@ -327,8 +328,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private func findSharedRescue(_ keys: TargetKeys, _ cache: ResponseCache) throws(NotInMemory)
         -> StoredNow<FoundResponse>.SharedRescueCandidate
     {
-        switch try cache.sharedRescue(for: head, at: keys, request.directives, context.rules.sharedRescueMode(head), now: context.loop.now)
-        {
+        let mode = context.rules.routes.sharedRescueMode(head.pathAndQuery)
+        return switch try cache.sharedRescue(for: head, at: keys, request.directives, mode, now: context.loop.now) {
         case .nothing: .nothing
         case .forbidden(let reason): .forbidden(reason)
         case .found(let copy): .allowed(Rescue(copy.found, age: copy.age, ttl: copy.ttl, .sharedRescue(copy.permission)))

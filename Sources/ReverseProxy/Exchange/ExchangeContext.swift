@@ -54,6 +54,4 @@ final class ExchangeRules {
     func rescueAfter(_ route: Int) -> Int64 { routes.all[route].rescueAfter }
 
     func staleFor(_ route: Int) -> Int64? { routes.all[route].freshness.staleFor }
-
-    func sharedRescueMode(_ head: RequestHead) -> SharedRescueMode { routes.sharedRescueMode(head.pathAndQuery) }
 }

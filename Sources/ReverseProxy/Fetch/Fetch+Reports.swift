@@ -29,7 +29,8 @@ extension Fetch {
         guard !report.isTrouble else { return }
         let now = clock
         context.coordination.health.succeed(
-            subject.scopes, took: now - began, limit: context.rules.routes.all[subject.route].rescueAfter, now: now)
+            subject.scopes, took: now - began, limit: context.rules.routes.all[subject.route].rescueAfter,
+            provesUser: status.map { $0.isSuccessful || $0 == 304 } ?? false, now: now)
         context.healthChecks?.note(subject, fails: false)
     }
 

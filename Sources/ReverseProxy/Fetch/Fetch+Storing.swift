@@ -125,7 +125,7 @@ extension Fetch {
             if let found = try cache.findSuperseded(head, at: keys), cache.mayRescue(found, head, subject.directives, now: now) {
                 return true
             }
-            let mode = context.rules.sharedRescueMode(head)
+            let mode = context.rules.routes.sharedRescueMode(head.pathAndQuery)
             guard target.isPartitioned, case .found = try cache.sharedRescue(for: head, at: keys, subject.directives, mode, now: now)
             else { return false }
             return true
@@ -141,13 +141,13 @@ extension Fetch {
         guard let found = subject.found, let storableExchange, let cache = context.cache else { return false }
         return switch unexpected {
         case .surprise(let surprise):
-            cache.isReplaced(
+            cache.noteSurprise(
                 surprise, insteadOf: found, for: storableExchange, by: subject.scopes.client, at: context.loop.cacheTime)
         case .lasting:
             subject.lookedUp.map {
-                cache.isLasting(found, for: subject.head, at: $0.keys, by: subject.scopes.client, at: context.loop.cacheTime)
+                cache.noteBadContent(found, for: subject.head, at: $0.keys, by: subject.scopes.client, at: context.loop.cacheTime)
             } ?? false
-        case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: context.loop.cacheTime)
+        case .otherForm: cache.noteOtherForm(of: found, for: subject.head, at: context.loop.cacheTime)
         case .afterOwnWrite: context.coordination.hasJustWritten(subject)
         case .afterRefusal: false
         }

@@ -127,7 +127,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Records the time when the request is sent. It may have waited for a connection, or be a retry.
     func transferBegins() {
         guard let store = context.cache?.state else { return }
-        (recency.requestTime, recency.order) = (store.times.ofRequest(context.loop.now), store.sent.take())
+        (recency.requestTime, recency.order) = (store.times.ofRequest(context.loop.now), store.sent.next())
     }
 
     var clock: Int64 { context.loop.batchMilliseconds }
@@ -287,7 +287,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             response.status == 101 || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: isStreamRoute)
         (facts.upstream, facts.isRefusal) = (context.rules.origin, isRefusal)
         func judge(_ head: Span<UInt8>) -> ResponseDecision? {
-            facts.judge(response, beside: head, hasSharedRescue: hasOtherRescue, hasSeen)
+            facts.judge(response, beside: head, hasOtherRescue: hasOtherRescue, hasSeen)
         }
         let decision = if let found = subject.found { found.withHead(judge) } else { judge(Span()) }
         if let decision { return decision }

@@ -55,8 +55,8 @@ public final class Reporting {
         (record.wall, record.client, record.version) = (loop.batchWallMilliseconds, client.address, head.version)
         if !isAlone {
             if record.reasons.refusal?.isOfNoAPI == true { record.api = ExchangeRecord.noAPI }
-            if record.api != ExchangeRecord.noAPI { record.api = api.index }
-            if record.api != ExchangeRecord.noAPI { records.apis[apiIndex].figures.recordOfAPI(record) }
+            if record.hasAPI { record.api = api.index }
+            if record.hasAPI { records.apis[apiIndex].figures.recordOfAPI(record) }
         }
         if record.isServerError || record.result.isTallied { tally(record, head.pathAndQuery) }
         records.figures.labelled.record(record)
@@ -74,7 +74,7 @@ public final class Reporting {
     @inline(never)
     private func show(_ record: borrowing ExchangeRecord, _ head: RequestHead, on lines: RequestLines) {
         guard record.result != .own, lines.reserve() else { return }
-        let name = record.api == ExchangeRecord.noAPI ? "" : api.name
+        let name = record.hasAPI ? api.name : ""
         lines.append(RequestLine.text(record, head, api: name, isColoured: lines.isColoured))
     }
 
@@ -86,7 +86,7 @@ public final class Reporting {
         var line = AccessLogLine(head)
         line.client = AccessLogLine.Client(client.text, subject: client.subject, tls: client.tls)
         line.name = log.namesRequests ? records.name(of: head) : nil
-        if record.api != ExchangeRecord.noAPI { line.api = api.name }
+        if record.hasAPI { line.api = api.name }
         if record.route != ExchangeRecord.noRoute { line.route = api.routes.all[Int(record.route)].name }
         if record.upstream.status > 0 { line.upstreamAddress = upstreamAddresses[Int(record.upstream.address)] }
         return line.make(record, log.format, log.fields)
@@ -101,11 +101,10 @@ public final class Reporting {
     /// The line of the Cistern-Why field.
     func whyField(_ record: ExchangeRecord, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)
-        let hasNoAPI = record.api == ExchangeRecord.noAPI
         return WhyExplanation(
             WhyRecord(exchange: record, shard: shard, target: target),
-            route: hasNoAPI ? ExplainedRoute.none : api.routes.explained(target), api: hasNoAPI ? "" : api.name,
-            unknownField: hasNoAPI ? nil : api.cache?.unknownFields.name(ofField: record.found.unknownField)
+            route: record.hasAPI ? api.routes.explained(target) : ExplainedRoute.none, api: record.hasAPI ? api.name : "",
+            unknownField: record.hasAPI ? api.cache?.unknownFields.name(ofField: record.found.unknownField) : nil
         ).field
     }
 
