@@ -1,5 +1,5 @@
-// Targets whose requests do not wait for each other, because the last response could not be shared or the upstream failed. And directories
-// in which no response could be stored: that holds for their further targets too.
+// Requests do not wait for each other if the last response to their target could not be shared, or the upstream failed. This also holds for
+// new targets of directories in which no response could be stored.
 
 public struct UnshareableTargets: Sendable {
     /// Maximum number of targets. When the table is full, further targets are not added; requests for them wait for each other.

@@ -216,26 +216,6 @@ struct CheckTests {
             ])
     }
 
-    @Test("routes that no request reaches are mistakes")
-    func unreachedRoutes() throws {
-        let routes = """
-            routes:
-              - {name: users, path: "/users/*"}
-              - {name: first, path: /users/1, cache: off}
-              - {name: pay, path: "/pay?card"}
-              - {name: all, path: "/**"}
-              - {name: admin, path: "/admin/**", deny: [0.0.0.0/0]}
-            """
-        let outcome = try check("upstream: {url: \"http://127.0.0.1:1\"}\n\(routes)")
-        #expect(outcome.status == 78)
-        #expect(
-            outcome.lines == [
-                "4: route first: route users before it matches all its requests (/users/*): put it first",
-                "5: route pay: the path must not contain ? or #: it is compared without arguments",
-                "7: route admin: route all before it matches all its requests (/**): put it first",
-            ])
-    }
-
     @Test("a forward proxy needs forwarding.names if client paths differ from upstream paths")
     func forwardProxy() throws {
         let reason =
