@@ -109,7 +109,8 @@ public struct CredentialCookies: Sendable {
     public func areSessionsSet(by response: Fields) -> Bool {
         response.all(.setCookie).contains { line in
             guard let pair = Self.pair(line.prefix { $0 != UInt8(ascii: ";") }.trimmed) else { return true }
-            return isCounted(pair) && UserCredentials.isSessionLike(pair.value)
+            return isCounted(pair) && !pair.value.isEmpty && !UserCredentials.isChoice(pair.value)
+                && (UserCredentials.isSessionLike(pair.value) || TokenCarriers.isSessionName(pair.name.map(\.asciiLowercased)))
         }
     }
 

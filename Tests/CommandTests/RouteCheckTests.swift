@@ -1,5 +1,6 @@
 // Tests of what `cistern check` reports about the order and paths of routes.
 
+import CacheStore
 import TestSupport
 import Testing
 
