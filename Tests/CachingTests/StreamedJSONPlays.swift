@@ -105,9 +105,9 @@ private final class SlowReader {
 
 @Suite("JSON that arrives slowly", .play, .upstreams)
 struct StreamedJSONPlays {
-    private static let event = "{\"type\":\"ADDED\",\"object\":{\"n\":1}}\n"
+    fileprivate static let event = "{\"type\":\"ADDED\",\"object\":{\"n\":1}}\n"
 
-    private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
+    fileprivate func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         try ProxyPlay(ScriptedOrigin { _ in [] }) {
             $0.upstream.totalTimeout = .seconds(120)
             configure(&$0)
@@ -253,6 +253,32 @@ struct StreamedJSONPlays {
                 #expect(reader.readEnd() && reader.text == "1")
                 slow.end()
             }
+        }
+    }
+}
+
+extension StreamedJSONPlays {
+    @Test("beside a stored response, a stream whose second value comes late is replaced once, and then no more")
+    func lateSecondValue() throws {
+        let play = try play()
+        play.origin.react { _ in [.json("1")] }
+        #expect(try play.get("/a").text == "1")
+        for number in 2...4 {
+            let slow = try SlowResponse(play, [Self.event, Self.event, ""])
+            let reader = try SlowReader(play)
+            #expect(play.origin.waitForRequests(number))
+            try slow.send()
+            play.time.advance(by: .milliseconds(1_600))
+            if number == 2 {
+                #expect(reader.readEnd() && reader.text == "1")
+                try slow.send()
+                #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+            } else {
+                #expect(reader.hasNothing)
+                try slow.send()
+                #expect(reader.read(slow.arrived.utf8.count) == slow.arrived)
+            }
+            slow.end()
         }
     }
 }

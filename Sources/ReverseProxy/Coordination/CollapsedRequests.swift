@@ -46,6 +46,8 @@ public final class CollapsedRequests: Sendable {
         /// Keys for which each request is sent separately.
         var unshareable = UnshareableTargets()
         var unstored = UnstoredDirectories()
+        /// Keys with a stored response whose last response was a stream.
+        var streams = UnshareableTargets()
         /// Number of successful writes; number of each user's last write; and an upper bound of that number for users without a record.
         var writes: UInt64 = 0
         var lastWrites: [UInt64: UInt64] = [:]
@@ -64,6 +66,7 @@ public final class CollapsedRequests: Sendable {
         {
             if outcome == .stored {
                 unshareable.forget(key.hash)
+                streams.forget(key.hash)
             } else if isRemembered, outcome.isForLeaderAlone {
                 unshareable.note(key.hash, for: UnshareableTargets.milliseconds(upstream: upstream), by: client, now: now)
             }
@@ -216,6 +219,14 @@ public final class CollapsedRequests: Sendable {
     public func note(_ key: FlightKey, in directory: UInt64, isStored: Bool, by client: UInt64) {
         state.withLock { $0.unstored.note(key.hash, in: directory, isStored: isStored, by: client) }
     }
+
+    /// Records that a response is a stream, although a response is stored. It is not a slow response, for which the stored one is served.
+    /// - Parameter upstream: milliseconds since the request was sent.
+    public func noteStream(_ key: FlightKey, upstream: Int64, by client: UInt64, now: Int64) {
+        state.withLock { $0.streams.note(key.hash, for: UnshareableTargets.milliseconds(upstream: upstream), by: client, now: now) }
+    }
+
+    public func isStream(_ key: FlightKey, now: Int64) -> Bool { state.withLock { $0.streams.contains(key.hash, now: now) } }
 
     /// Whether the last responses in a directory could not be stored.
     public func isUnstored(_ directory: UInt64, for client: UInt64) -> Bool {

@@ -188,7 +188,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         timer = nil
         let rescueAfter = context.rules.rescueAfter(request.route)
         let softDeadline =
-            request.mayRescue
+            request.mayRescue && !isStream
             ? context.coordination.health.patience(request.scopes, limit: rescueAfter, atMost: context.rules.firstByteTimeout) : 0
         if softDeadline > 0 {
             record.upstream.patience = softDeadline == rescueAfter ? 0 : UInt32(clamping: softDeadline)
@@ -201,6 +201,11 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             let now = context.loop.time.monotonicMilliseconds
             startTimer(until: waitEnd, sendingAt: min(waitEnd, now + Self.otherClientMilliseconds), now, then: .waitedTooLong)
         }
+    }
+
+    /// Whether the last response to such a request was a stream. A stored response that was served for it would be served each time.
+    private var isStream: Bool {
+        request.fetchTarget.map { context.coordination.collapsed.isStream($0.flight, now: context.loop.batchMilliseconds) } ?? false
     }
 
     /// Maximum wait for another client's fetch alone, if there is no stored response.

@@ -116,6 +116,9 @@ extension Fetch {
         guard case .collecting(.store) = machine.state, collected.hasSecondValue, response?.contentLength == nil,
             takesLong || !subject.mayRescue && !hasOtherRescue()
         else { return }
+        if subject.found != nil, let key = subject.fetchTarget?.flight {
+            context.coordination.collapsed.noteStream(key, upstream: clock - began, by: subject.scopes.client, now: clock)
+        }
         handle(.recognizedAsStream(isAdmitted: becomeStream()))
     }
 
