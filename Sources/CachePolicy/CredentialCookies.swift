@@ -105,10 +105,13 @@ public struct CredentialCookies: Sendable {
         }
     }
 
-    /// Whether a response sets a cookie that identifies a session.
+    /// Returns the cookie of a Set-Cookie field; nil if it cannot be parsed.
+    static func pair(setBy line: ArraySlice<UInt8>) -> Pair? { pair(line.prefix { $0 != UInt8(ascii: ";") }.trimmed) }
+
+    /// Returns whether a response sets a cookie that identifies a session, or one that cannot be parsed.
     public func areSessionsSet(by response: Fields) -> Bool {
         response.all(.setCookie).contains { line in
-            guard let pair = Self.pair(line.prefix { $0 != UInt8(ascii: ";") }.trimmed) else { return true }
+            guard let pair = Self.pair(setBy: line) else { return true }
             return isCounted(pair) && !pair.value.isEmpty && !UserCredentials.isChoice(pair.value)
                 && (UserCredentials.isSessionLike(pair.value) || TokenCarriers.isSessionName(pair.name.map(\.asciiLowercased)))
         }

@@ -138,7 +138,7 @@ public struct TokenCarriers: Sendable {
     /// Returns whether a response sets a cookie that is a credential, or one that cannot be parsed.
     public func areChanged(by response: Fields) -> Bool {
         response.all(.setCookie).contains { line in
-            guard let cookies, let pair = CredentialCookies.pair(line.prefix { $0 != UInt8(ascii: ";") }.trimmed) else { return true }
+            guard let cookies, let pair = CredentialCookies.pair(setBy: line) else { return true }
             return cookies.isCounted(pair)
         }
     }

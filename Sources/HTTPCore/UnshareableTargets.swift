@@ -70,7 +70,7 @@ public struct UnshareableTargets: Sendable {
     }
 }
 
-/// Directories of targets whose last good responses could not be stored.
+/// Directories in which good responses could not be stored.
 public struct UnstoredDirectories: Sendable {
     /// Number of different targets that show it. One response that is stored refutes it.
     public static let evidence = 4

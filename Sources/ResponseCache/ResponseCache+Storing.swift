@@ -269,8 +269,8 @@ extension ResponseCache {
         return concealed.isEmpty || !keyMaker.hasCredentials(request.fields)
     }
 
-    /// Returns whether a response to a client without credentials may contain data of the session that it starts. Its lifetime would permit
-    /// to share it.
+    /// Returns whether a response to a client without credentials may contain data of the session that it starts. With `public`, `s-maxage`
+    /// or a lifetime, it would be meant for other clients too.
     private func startsSession(_ response: Fields, _ metadata: StoredMetadata, at keys: TargetKeys) -> Bool {
         guard response.contains(.setCookie), !keys.isPartitioned, metadata.freshnessLifetime ?? 0 <= 0,
             metadata.flags.isDisjoint(with: [.isPublic, .sharedMaxAge])

@@ -71,8 +71,8 @@ struct TransferProgress {
     /// Time of the last lines of a head; nil before, and once `takesLong` was true.
     private var headAt: Int64?
 
-    /// Time within which nearly all responses end after their head, in milliseconds. A response may be held so long, because its client
-    /// then receives an error instead of a broken response. A request waits no longer for another client's fetch either.
+    /// Time within which nearly all responses end after their head, in milliseconds. A response is held so long if no
+    /// stored one can replace it: its client then receives an error instead of a broken response.
     static let usualMilliseconds: Int64 = 1_000
 
     init(now: Int64) {

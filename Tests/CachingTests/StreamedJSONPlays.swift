@@ -86,7 +86,7 @@ private final class SlowReader {
         return text
     }
 
-    /// Reads the rest. Returns whether the response ended as its framing declares.
+    /// Reads to the end. Returns whether the end was complete: the announced length, or the last chunk.
     func readEnd() -> Bool {
         if head == nil { head = client.readResponseHead() }
         guard let head, head["Transfer-Encoding"] != nil else {

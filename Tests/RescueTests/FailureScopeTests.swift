@@ -261,7 +261,7 @@ struct FailureScopeTests {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let networks = try Self.believing()
         let play = try ProxyPlay(origin) { $0.downstream.trustedProxies = networks }
-        // With credentials, because Cistern repeats a request without them as a health check, whose failure is evidence too.
+        // Cistern repeats requests without credentials as health checks, and a failed check is evidence. So this request has some.
         let honest = [("X-Forwarded-For", "192.0.2.1"), ("Authorization", "Bearer honest")]
         _ = try play.get("/6", honest)
         origin.react { _ in [.json("{}", status: status)] }

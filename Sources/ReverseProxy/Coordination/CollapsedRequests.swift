@@ -46,7 +46,7 @@ public final class CollapsedRequests: Sendable {
         /// Keys for which each request is sent separately.
         var unshareable = UnshareableTargets()
         var unstored = UnstoredDirectories()
-        /// Keys with a stored response whose last response was a stream.
+        /// Keys whose last response was a stream, although a response is stored.
         var streams = UnshareableTargets()
         /// Number of successful writes; number of each user's last write; and an upper bound of that number for users without a record.
         var writes: UInt64 = 0
@@ -77,8 +77,8 @@ public final class CollapsedRequests: Sendable {
     private struct Waiting {
         /// Followers to wake. A request that stops waiting is removed, so that its memory is released before a slow upstream responds.
         var followers: [ObjectIdentifier: any FlightFollower] = [:]
-        /// True if the fetch has taken too long: the next request becomes a leader too, if its client may lead. The fetch that ends first wakes
-        /// all followers.
+        /// True if the fetch has taken too long: the next request becomes a leader too, if its client may lead. The fetch that ends first
+        /// wakes all followers.
         var isSlow = false
         /// True if the fetch waits for other requests of its client: the next request of another client becomes a leader too.
         var isClientLimited = false
@@ -102,7 +102,8 @@ public final class CollapsedRequests: Sendable {
             (self.client, ledSince, isClientLimited) = (client, now, false)
         }
 
-        /// Whether a client may send another fetch: a second one, and one more in each interval.
+        /// Returns whether a client may send another fetch: the second one at once, unless another client has led since; later ones after
+        /// an interval.
         func mayLead(_ client: UInt64, now: Int64) -> Bool {
             guard let former = formerLeaders[client] else { return true }
             return now - (client == self.client ? ledSince : former) >= CollapsedRequests.leadAgainMilliseconds
@@ -115,8 +116,8 @@ public final class CollapsedRequests: Sendable {
 
     /// Maximum number of users with a separate record of their last write.
     private static let memoryLimit = 4_096
-    /// Minimum milliseconds between later fetches of one client in a flight. The first may have a dead connection, so the second is not
-    /// delayed. More would overload an upstream that is slow.
+    /// Minimum milliseconds between later fetches of one client in a flight. The first may have a dead connection, so the next is not
+    /// delayed if no other client has led since. More would overload a slow upstream.
     private static let leadAgainMilliseconds: Int64 = 10_000
 
     /// Assigns a request to a flight: as leader, as follower, or alone.
@@ -161,7 +162,8 @@ public final class CollapsedRequests: Sendable {
 
     /// Makes a follower a second leader after a long wait for another client's fetch. The fetch that ends first wakes all other followers.
     /// - Parameter least: minimum milliseconds since the last leader began.
-    /// - Returns: whether the follower became a leader. False if the last leader is a request of its client, or a leader was shortly before.
+    /// - Returns: whether the follower became a leader. False if the last leader is a request of its client, or a leader was shortly
+    ///   before, or its client may not lead.
     public func leadToo(_ flight: Flight, _ follower: any FlightFollower, after least: Int64, now: Int64) -> Bool {
         let client = follower.clientNumber
         return state.withLock { state in

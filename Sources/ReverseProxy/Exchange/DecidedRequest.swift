@@ -112,7 +112,7 @@ final class DecidedRequest: @unchecked Sendable {
 
     /// Number of the route, and of the path, or of the path up to its last slash if there are no arguments. Requests with other methods, and
     /// those in a partition, have other numbers.
-    var directory: UInt64 {
+    private(set) lazy var directory: UInt64 = {
         let path = scopes.path
         let end = head.pathAndQuery.count > path.count ? path.endIndex : path.lastIndex(of: UInt8(ascii: "/")) ?? path.endIndex
         let directory = path[..<end]
@@ -122,7 +122,7 @@ final class DecidedRequest: @unchecked Sendable {
         hasher.combine(fetchTarget?.isPartitioned ?? false)
         hasher.combine(bytes: directory.span)
         return UInt64(truncatingIfNeeded: hasher.finalize())
-    }
+    }()
 
     /// Whether the request may be a GraphQL request: its method is not GET or HEAD, or its query indicates one.
     var isGraphQL: Bool { !head.method.isRead || GraphQLResponse.isAsked(for: head.pathAndQuery) }
