@@ -31,7 +31,6 @@ public struct RoutePattern: Sendable, Equatable {
     /// Returns what is wrong with a pattern, as a clause; nil if it is valid.
     public static func mistake(in text: String) -> String? {
         guard text.hasPrefix("/") else { return "the path must begin with /" }
-        if text.contains("?") || text.contains("#") { return "the path must not contain ? or #: it is compared without arguments" }
         let segments = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
         if segments.contains(where: { $0.contains("*") && $0 != "*" && $0 != "**" }) {
             return "* must be a whole segment, as in /users/*"

@@ -83,7 +83,6 @@ enum APIsCheck {
     }
 
     private static func checkRoutes(_ api: CisternSettings.API, _ reader: inout SettingsReader) {
-        SettingsCheck.checkOrder(api.settings.routes, "apis.\(api.name).routes.", "API \(api.name): ", &reader)
         for route in api.settings.routes where route.path.hasPrefix("/") && !RoutePattern(route.path).mayMatch(below: api.pathBytes) {
             reader.add(
                 about: "apis.\(api.name).routes.\(route.name).path",

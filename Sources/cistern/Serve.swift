@@ -59,7 +59,7 @@ struct Serve: ParsableCommand {
         if let file, !file.isRefused { logger.notice("\(file.sentence)") }
         DescriptorLimit.raise()
         for retirement in reader.retirements { logger.warning("\(retirement)") }
-        for warning in AccessCheck.warnings(settings) + SecretFiles.warnings(settings) + SharingCheck.warnings(settings) {
+        for warning in SettingsCheck.warnings(settings) {
             logger.warning("\(warning)")
         }
         try Startup.checkEngine(settings, logger)
@@ -126,7 +126,7 @@ struct Check: ParsableCommand {
         let apis = settings.apis.isEmpty ? [settings] : settings.apis
         let warnings =
             apis.flatMap { $0.routes + [$0.otherRoute] }.flatMap(\.warnings) + apis.flatMap(\.exclusionWarnings)
-            + AccessCheck.warnings(reader.settings) + SecretFiles.warnings(reader.settings) + SharingCheck.warnings(reader.settings)
+            + SettingsCheck.warnings(reader.settings)
         for warning in warnings + StartCheck.warnings(reader.settings, settings) { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }

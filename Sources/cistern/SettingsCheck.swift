@@ -221,22 +221,27 @@ enum SettingsCheck {
         }
     }
 
-    /// Reports routes that no request can reach.
-    /// - Parameters:
-    ///   - path: of the list in the settings, with a final dot.
-    ///   - subject: begins the message.
-    static func checkOrder(_ routes: [CisternSettings.Route], _ path: String, _ subject: String, _ reader: inout SettingsReader) {
-        for (index, route) in routes.enumerated() where RoutePattern.mistake(in: route.path) == nil {
+    /// Warnings about permitted settings that may not have the intended effect.
+    static func warnings(_ settings: CisternSettings) -> [String] {
+        AccessCheck.warnings(settings) + SecretFiles.warnings(settings) + SharingCheck.warnings(settings) + routeWarnings(settings)
+    }
+
+    /// Routes that no request reaches.
+    private static func routeWarnings(_ settings: CisternSettings) -> [String] {
+        unreached(settings.routes, "") + settings.apis.flatMap { unreached($0.settings.routes, "API \($0.name): ") }
+    }
+
+    private static func unreached(_ routes: [CisternSettings.Route], _ subject: String) -> [String] {
+        routes.enumerated().compactMap { index, route in
+            let start = "\(subject)route \(route.name): no request reaches it"
+            if route.path.contains("?") || route.path.contains("#") { return start + ": its path must not contain arguments (? or #)" }
             let pattern = RoutePattern(route.path)
-            guard let earlier = routes[..<index].first(where: { RoutePattern($0.path).covers(pattern) }) else { continue }
-            reader.add(
-                about: "\(path)\(route.name).path",
-                "\(subject)route \(route.name): route \(earlier.name) before it matches all its requests (\(earlier.path)): put it first")
+            guard let earlier = routes[..<index].first(where: { RoutePattern($0.path).covers(pattern) }) else { return nil }
+            return start + ": route \(earlier.name) before it matches the same paths (\(earlier.path)): put it after this one"
         }
     }
 
     private static func checkRoutes(_ reader: inout SettingsReader) {
-        checkOrder(reader.settings.routes, "routes.", "", &reader)
         for route in reader.settings.routes {
             let report = { (reader: inout SettingsReader, path: String, sentence: String) in
                 reader.add(about: "routes.\(route.name).\(path)", "route \(route.name): \(sentence)")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("cistern check: routes", .slow)
 struct RouteCheckTests {
-    @Test("routes that no request reaches are mistakes")
+    @Test("routes that no request reaches have a warning, and do not prevent the start")
     func unreachedRoutes() throws {
         let directory = TestTools.temporaryDirectory()
         let path = directory.path + "/f.yaml"
@@ -21,11 +21,13 @@ struct RouteCheckTests {
               - {name: admin, path: "/admin/**", deny: [0.0.0.0/0]}
             """, to: path)
         let outcome = try CommandLineTool.run("check --config \(path)")
-        #expect(outcome.status == 78)
-        for line in [
-            "4: route first: route users before it matches all its requests (/users/*): put it first",
-            "5: route pay: the path must not contain ? or #: it is compared without arguments",
-            "7: route admin: route all before it matches all its requests (/**): put it first",
-        ] { #expect(outcome.text.contains("\(path):\(line)"), "\(outcome.text)") }
+        #expect(outcome.status == 0)
+        let warnings = outcome.text.split(separator: "\n").filter { $0.contains("no request reaches it") }
+        #expect(
+            warnings == [
+                "warning: route first: no request reaches it: route users before it matches the same paths (/users/*): put it after this one",
+                "warning: route pay: no request reaches it: its path must not contain arguments (? or #)",
+                "warning: route admin: no request reaches it: route all before it matches the same paths (/**): put it after this one",
+            ], "\(outcome.text)")
     }
 }
