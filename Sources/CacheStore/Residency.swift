@@ -135,24 +135,28 @@ extension ResponseStore {
 
     /// Loads what `see` reads of the items under these keys. Returns at once.
     public func readAhead(_ keys: [[UInt8]]) {
-        for key in keys { if let wanted = onDisk(key) { load(wanted) {} } }
+        for key in keys { if let wanted = onDisk([key]) { load(wanted) {} } }
     }
 
-    /// Returns what must be loaded before `see` can read the item without waiting for the disk; nil if nothing must be loaded.
-    public func onDisk(_ key: [UInt8]) -> OnDisk? {
-        let hash = key.withUnsafeBytes { KeyHash($0, seed: seed) }
-        let found: (entry: IndexEntry, segment: Segment)? = state.withLock { state in
-            guard state.pending[hash] == nil, let entry = state.index.find(hash), let segment = state.segments[entry.segment] else {
-                return nil
+    /// Returns what must be loaded before `see` can read the items under these keys without waiting for the disk; nil if nothing must be
+    /// loaded.
+    public func onDisk(_ keys: [[UInt8]]) -> OnDisk? {
+        let hashes = keys.map { $0.withUnsafeBytes { KeyHash($0, seed: seed) } }
+        let found: [(entry: IndexEntry, segment: Segment)] = state.withLock { state in
+            hashes.compactMap { hash in
+                guard state.pending[hash] == nil, let entry = state.index.find(hash), let segment = state.segments[entry.segment] else {
+                    return nil
+                }
+                return (entry, segment)
             }
-            return (entry, segment)
         }
-        guard let (entry, segment) = found, !isKnown(entry) else { return nil }
-        guard settings.residency.isInMemory(Self.headerBytes(of: entry, in: segment)),
-            parts(entry, in: segment).map({ settings.residency.isInMemory($0.front) }) ?? true
-        else {
-            noteAway()
-            return OnDisk(entry: entry, segment: segment, isFrontOnly: true)
+        for (entry, segment) in found where !isKnown(entry) {
+            guard settings.residency.isInMemory(Self.headerBytes(of: entry, in: segment)),
+                parts(entry, in: segment).map({ settings.residency.isInMemory($0.front) }) ?? true
+            else {
+                noteAway()
+                return OnDisk(entry: entry, segment: segment, isFrontOnly: true)
+            }
         }
         return nil
     }

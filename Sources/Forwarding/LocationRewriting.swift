@@ -19,6 +19,14 @@ public struct LocationRewriting: Sendable {
         (self.isOn, self.origin, self.basePath, self.strippedPath, self.others) = (isOn, origin, basePath, strippedPath, others)
     }
 
+    /// Makes references within the upstream relative, so that clients follow them through Cistern.
+    public func keeping(_ response: ResponseHead) -> ResponseHead {
+        guard let fields = kept(response.fields) else { return response }
+        var response = response
+        response.fields = fields
+        return response
+    }
+
     private static let references: KnownFieldSet = [.location, .contentLocation, .link]
 
     /// Returns the fields with relative references; nil if nothing changes.

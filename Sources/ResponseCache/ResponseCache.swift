@@ -4,6 +4,7 @@
 
 import CachePolicy
 import CacheStore
+import Forwarding
 import HTTPCore
 import Identity
 
@@ -32,6 +33,7 @@ public final class ResponseCache: @unchecked Sendable {
     public var level: any FleetStorage = NoFleetStorage.instance
     private let memo = SelectingMemo()
     let selections: SelectionMemo
+    let references: LocationRewriting
     /// Key of the last lookup; its memory is reused.
     private var scratchKey: [UInt8] = []
     /// Additional capacity that is kept beyond the size of the last key, in bytes.
@@ -58,6 +60,10 @@ public final class ResponseCache: @unchecked Sendable {
         reading = mayWait ? .waiting : .inMemory
         settings = state.settings
         selections = SelectionMemo(state.settings)
+        let upstream = state.settings.upstream
+        references = LocationRewriting(
+            isOn: state.settings.rewritesLocation, origin: upstream.bytes, basePath: upstream.basePath, strippedPath: upstream.strippedPath,
+            others: upstream.others.map { ($0.bytes, $0.basePath) })
         store = state.store
         variances = state.variances
         gone = state.gone

@@ -94,7 +94,8 @@ final class StoredPaths: @unchecked Sendable {
         var isGoingThrough = false
 
         mutating func insert(_ hash: UInt64) {
-            for bit in StoredPaths.bits(hash) where words[bit / 64] & 1 << UInt64(bit % 64) == 0 {
+            let bits = StoredPaths.bits(hash)
+            for bit in [bits.first, bits.second] where words[bit / 64] & 1 << UInt64(bit % 64) == 0 {
                 words[bit / 64] |= 1 << UInt64(bit % 64)
                 setBits += 1
             }
@@ -121,7 +122,9 @@ final class StoredPaths: @unchecked Sendable {
         if !isInherited { rebuildFilter() }
     }
 
-    private static func bits(_ hash: UInt64) -> [Int] { [Int(hash % UInt64(bitCount)), Int((hash >> 32) % UInt64(bitCount))] }
+    private static func bits(_ hash: UInt64) -> (first: Int, second: Int) {
+        (Int(hash % UInt64(bitCount)), Int((hash >> 32) % UInt64(bitCount)))
+    }
 
     // MARK: Recording
 
@@ -148,8 +151,9 @@ final class StoredPaths: @unchecked Sendable {
     /// - Parameter mark: key of the mark.
     func mayHave(_ mark: [UInt8]) -> Bool {
         let hash = Self.hash(mark)
+        let bits = Self.bits(hash)
         return state.withLock { state in
-            !state.isComplete || Self.bits(hash).allSatisfy { state.words[$0 / 64] & 1 << UInt64($0 % 64) != 0 }
+            !state.isComplete || [bits.first, bits.second].allSatisfy { state.words[$0 / 64] & 1 << UInt64($0 % 64) != 0 }
         }
     }
 
@@ -158,17 +162,12 @@ final class StoredPaths: @unchecked Sendable {
 
     /// Hashes API and path of a key and ignores its other parts. A group's mark is hashed completely.
     private static func hash(_ key: [UInt8]) -> UInt64 {
-        var hasher = Hasher()
-        if let (authority, path) = StoredKey.path(of: key) {
-            for part in [authority, path] {
-                hasher.combine(part.count)
-                part.withUnsafeBytes { hasher.combine(bytes: $0) }
-            }
-        } else {
-            key.withUnsafeBytes { hasher.combine(bytes: $0) }
-        }
-        return UInt64(truncatingIfNeeded: hasher.finalize())
+        guard let (authority, path) = StoredKey.path(of: key) else { return ContentHash.number(of: key.span, seed: seed) }
+        return ContentHash.number(of: path.span, seed: ContentHash.number(of: authority.span, seed: seed))
     }
+
+    /// Secret, so that clients cannot choose paths with equal hashes.
+    private static let seed = UInt64.random(in: .min ... .max)
 
     // MARK: Rebuilding
 

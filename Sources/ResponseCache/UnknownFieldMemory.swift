@@ -4,6 +4,7 @@
 import CachePolicy
 import HTTPCore
 import Reactor
+import Synchronization
 
 /// A fact about a field that was found for the first time.
 public struct FieldFinding: Sendable, Equatable {
@@ -44,8 +45,12 @@ public final class UnknownFieldMemory: Sendable {
     }
 
     private let state = Mutex(State())
+    private let records = Atomic(false)
 
     public init() {}
+
+    /// Whether `note` may find anything for a request without unknown fields: some request had unknown fields before. Never reset.
+    public var hasRecords: Bool { records.load(ordering: .relaxed) }
 
     /// Names in lower case, with the kind of finding and the number of requests.
     public var reports: [(name: String, kind: FieldFinding.Kind, count: Int)] {
@@ -66,6 +71,7 @@ public final class UnknownFieldMemory: Sendable {
     /// Returns for each line of a request whether its field changes with each request.
     /// - Parameter notes: whether this is the first lookup of the request, so that its values are recorded.
     func judge(_ lines: [UnknownFieldLine], by client: UInt64, notes: Bool) -> [Bool] {
+        records.store(true, ordering: .relaxed)
         let names = lines.map { ByteKey($0.name) }
         return state.withLock { state in
             if notes {
@@ -93,6 +99,7 @@ public final class UnknownFieldMemory: Sendable {
     /// Records that a response was stored for a request's unknown fields.
     /// - Returns: hash of the variant to remove; nil if none.
     func noteStored(_ unknown: UnknownFields, under key: [UInt8], by client: UInt64) -> UInt64? {
+        records.store(true, ordering: .relaxed)
         let variant = FieldVariants.Variant(hash: unknown.hash, client: client, fields: Self.keptValues(of: unknown))
         return state.withLock { $0.variants.note(variant, of: Self.number(of: key)) }
     }

@@ -26,6 +26,9 @@ public struct ConnectionShare: Hashable, Sendable {
 
         public func hash(into hasher: inout Hasher) { hasher.combine(number) }
 
+        /// Place in `ConnectionQueue.recent`.
+        fileprivate var slot: Int { Int(truncatingIfNeeded: number) & 31 }
+
         /// One number for each name. Different names may have one number.
         fileprivate var number: UInt64 {
             switch self {
@@ -309,19 +312,16 @@ struct ConnectionQueue<Element> {
         }
         let new = Share()
         shares[share.name] = new
-        recent[place(of: share.name)] = (share.name, new)
+        recent[share.name.slot] = (share.name, new)
         return new
     }
 
     private mutating func find(_ name: ConnectionShare.Name) -> Share? {
-        let place = place(of: name)
-        if let known = recent[place], known.name == name { return known.share }
+        if let known = recent[name.slot], known.name == name { return known.share }
         guard let known = shares[name] else { return nil }
-        recent[place] = (name, known)
+        recent[name.slot] = (name, known)
         return known
     }
-
-    private func place(of name: ConnectionShare.Name) -> Int { Int(truncatingIfNeeded: name.number) & 31 }
 
     private mutating func remove(_ waiter: Waiter) {
         waiter.element = nil

@@ -87,7 +87,8 @@ extension RequestEntry {
         if case .found(let found) = finding.result, isBound(found, head), isOfOtherOrigin(found, head) {
             finding.result = .found(found.ofOtherOrigin)
         }
-        if progress.unknownField == nil, finding.keys.unknownFields != nil || finding.result.found == nil {
+        let hasUnknown = finding.keys.unknownFields != nil
+        if progress.unknownField == nil, hasUnknown || finding.result.found == nil && cache.state.unknownFields.hasRecords {
             progress.unknownField = noteUnknownFields(of: finding, stream, cache)
         }
         if let identity = finding.basis.lookUpDue {

@@ -84,7 +84,7 @@ extension RequestEntry {
         }
         if asksFromScript(head, found) { _ = found.withHead { context.messages.appendGrant(ofTarget: head, beside: $0, to: &lines) } }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
-        if context.reporting.explains(head) { lines += context.reporting.whyField(record, head) }
+        context.reporting.appendWhy(record, head, to: &lines)
         return lines
     }
 }

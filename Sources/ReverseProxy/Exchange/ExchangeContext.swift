@@ -50,8 +50,5 @@ final class ExchangeRules {
         self.routes = routes
     }
 
-    /// Soft deadline of the route in milliseconds; 0 means no limit.
-    func rescueAfter(_ route: Int) -> Int64 { routes.all[route].rescueAfter }
-
     func staleFor(_ route: Int) -> Int64? { routes.all[route].freshness.staleFor }
 }

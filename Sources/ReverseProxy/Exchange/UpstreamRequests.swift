@@ -45,14 +45,6 @@ final class UpstreamRequests {
         Fetch(fetches, subject: request, body: body, receiver: receiver)
     }
 
-    /// Whether the upstream receives fields in which the client names another method.
-    private func keepsMethodOverride(_ request: DecidedRequest) -> Bool { !request.isReading && Invalidation.isWrite(request.head.method) }
-
-    /// Whether the upstream does not receive a field in which the client named another method.
-    func removesMethodOverride(_ request: DecidedRequest) -> Bool {
-        fields.removesMethodOverride(from: request.head) && !keepsMethodOverride(request)
-    }
-
     func make(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
         let head = request.head
         var target = arguments.sent(head.pathAndQuery)
@@ -65,12 +57,12 @@ final class UpstreamRequests {
             shares.append(contentsOf: .streamedContent(of: request.scopes.client, connections: maximumConnections))
         }
         var fields = self.fields.make(
-            from: head, client: client, keepsMethodOverride: keepsMethodOverride(request),
+            from: head, client: client, keepsMethodOverride: request.keepsMethodOverride,
             routes.upstreamFields.rules(for: head.pathAndQuery))
         fields.translateTags(in: .ifMatch, current: fetches.cache?.currentTag(for: head))
         fields.translateTags(in: .ifNoneMatch)
         if let name = name(of: head) { fields.set(.xRequestID, name) }
-        if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request, head, fetchTarget) }
+        if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request.found, head, fetchTarget) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         if body.framing == .tunnel, let offered = routes.upgrade(head) {
             fields.append(.connection, "Upgrade")
@@ -93,8 +85,8 @@ final class UpstreamRequests {
         return shares
     }
 
-    private func prepareForStore(_ fields: inout Fields, _ request: DecidedRequest, _ head: RequestHead, _ fetchTarget: FetchTarget) {
-        let (method, found) = (head.method, request.found)
+    private func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ head: RequestHead, _ fetchTarget: FetchTarget) {
+        let method = head.method
         // A 304 need not contain the CORS fields of the response that it confirms.
         if let found, found.metadata.flags.contains(.ofOtherOrigin) {
             Validation.removeConditions(from: &fields)
@@ -109,9 +101,7 @@ final class UpstreamRequests {
         } else if found != nil {
             // The response to a POST with a failed precondition is 412 (RFC 9110 §13.1.2).
             Validation.removeConditions(from: &fields)
-        } else if head.asksForChange, !unstorable.contains(fetchTarget.keys),
-            !coordination.collapsed.isUnstored(request.directory, for: request.scopes.client)
-        {
+        } else if head.asksForChange, !unstorable.contains(fetchTarget.keys) {
             // A 304 cannot be stored. The client's preconditions are evaluated here (RFC 9111 §4.3.2).
             Validation.removeConditions(from: &fields)
         }

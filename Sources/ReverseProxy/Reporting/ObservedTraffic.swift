@@ -13,7 +13,7 @@ import Upstream
 public final class ObservedTraffic: Sendable {
     /// Accessed by all shards at the end of fetches, and on the administrator's queue. The lock is held for about a microsecond, with
     /// new data for some more.
-    private let state: Mutex<TrafficObservation>
+    fileprivate let state: Mutex<TrafficObservation>
     private let routes: Routes
 
     /// - Parameters:
@@ -34,11 +34,6 @@ public final class ObservedTraffic: Sendable {
             }
         }
         state = Mutex(observation ?? TrafficObservation(limit: limit))
-    }
-
-    /// - Parameter message: evaluated for new data.
-    func note(_ fetch: ObservedFetch, _ target: ArraySlice<UInt8>, _ message: @autoclosure () -> ObservedMessage, now: Int64) {
-        state.withLock { $0.note(fetch, target, message, now: now) }
     }
 
     /// Returns the observation since a time, in whole hours of the monotonic clock. The paths are read one by one, so that no shard waits long.
@@ -111,11 +106,12 @@ extension Fetch {
             outcome, key: ContentHash.number(of: fetchTarget.keys.own.span), partition: partition, route: UInt16(clamping: subject.route),
             isForced: isForced || fetchTarget.sharing == .none, firstByte: firstByte)
         let target = subject.head.pathAndQuery
-        traffic.note(
-            fetch, target,
+        let message = {
             ObservedMessage(
-                target: target, request: subject.head.fields, response: response?.fields, content: contentHash(unchanged),
-                likeness: likeness), now: clock)
+                target: target, request: self.subject.head.fields, response: self.response?.fields, content: self.contentHash(unchanged),
+                likeness: likeness)
+        }
+        traffic.state.withLock { $0.note(fetch, target, message, now: clock) }
     }
 
     /// Whether the fetch takes place regardless of the freshness of the stored response.

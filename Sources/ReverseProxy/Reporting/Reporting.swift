@@ -94,12 +94,14 @@ public final class Reporting {
 
     // MARK: Explanations
 
-    /// Whether the response must carry its explanation.
+    /// Adds the explanation, if the client requests it and may see it.
     @inline(__always)
-    func explains(_ head: RequestHead) -> Bool { head.contains(.cisternWhy) && api.settings.ownFields.allowsWhy }
+    func appendWhy(_ record: ExchangeRecord, _ head: RequestHead, to lines: inout [UInt8]) {
+        if head.contains(.cisternWhy), api.settings.ownFields.allowsWhy { lines += whyField(record, head) }
+    }
 
     /// The line of the Cistern-Why field.
-    func whyField(_ record: ExchangeRecord, _ head: RequestHead) -> [UInt8] {
+    private func whyField(_ record: ExchangeRecord, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)
         return WhyExplanation(
             WhyRecord(exchange: record, shard: shard, target: target),
