@@ -75,9 +75,7 @@ public enum LastGood {
         case let status where isTrouble(status): return .serverError
         // May be intended: queues and long polls use it for "nothing new".
         case 204, 205: return nil
-        // RFC 9110 §15.3.7: a part in bytes must be requested. A response in another unit is complete in itself: PostgREST and others send
-        // pages as `items 0-9/20`.
-        case 206 where response.fields.first(.contentRange).map { !$0.trimmed.prefix(5).equalsIgnoringCase("bytes") } ?? false: return nil
+        case 206 where Validation.isPartInBytes(response) == false: return nil
         case 206, 304: return .unexpectedStatus
         // An unknown coding that was not requested, and that the stored response does not have.
         case let status where status.isSuccessful && !copy.isCoded && ContentCoding(response.fields) == nil: return .undecodable
@@ -123,21 +121,11 @@ public enum LastGood {
     ) -> NotStoredReason? {
         guard strictness == .rescue, copy.status.isSuccessful else { return nil }
         guard response.status.isSuccessful else { return .status }
-        if hasNothing(response) { return copy.hasContent ? .noContent : nil }
+        if response.hasNothing { return copy.hasContent ? .noContent : nil }
         // A 201 or 202 with a lifetime reports the progress of an operation, and not the content of the resource.
         if copy.status == 200 || copy.status == 203, response.status != 200, response.status != 203 { return .status }
         if isLenient, copy.isJSON, !copy.isLenient { return .invalidJSON }
         return isOfOtherType(response, than: copy) ? .contentType : nil
-    }
-
-    /// Returns whether the response states that there is nothing to send: a 204 or 205, or a 200 with the length 0 and without a type.
-    /// Frameworks send such a 200 if the application returns nothing.
-    public static func hasNothing(_ response: ResponseHead) -> Bool {
-        switch response.status {
-        case 204, 205: true
-        case 200: response.contentLength == 0 && !response.fields.contains(.contentType)
-        default: false
-        }
     }
 
     /// Quality of a stored response for `obstacle`, in ascending order. A Vary marker records that of its best variant.
@@ -257,6 +245,18 @@ extension UpstreamFault {
         case .unexpectedType: .contentType
         case .unprovenEnd: .unprovenEnd
         case .unexpectedSize, .missingValue, .unwantedValue, .shrunk: .notGood
+        }
+    }
+}
+
+extension ResponseHead {
+    /// Whether the response states that there is nothing to send: a 204 or 205, or a 200 with the length 0 and without a type. Frameworks
+    /// send such a 200 if the application returns nothing.
+    public var hasNothing: Bool {
+        switch status {
+        case 204, 205: true
+        case 200: contentLength == 0 && !fields.contains(.contentType)
+        default: false
         }
     }
 }

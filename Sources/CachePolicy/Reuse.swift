@@ -42,8 +42,6 @@ public enum NoRescueReason: String, Sendable, CaseIterable {
     /// A response to another user's Authorization, which may be shared only while it is validated (RFC 9111 §3.5).
     case authorized
     case storedError = "stored_error"
-    /// It started the session of another client, and may contain data of that session.
-    case sessionStart = "session_start"
     /// Stale for longer than `stale_for`.
     case staleFor = "stale_for"
     /// The serving mode is `record`.
@@ -96,7 +94,6 @@ public enum Reuse {
         if stored.isNegative { return .forbidden(.storedError) }
         if ttl ?? 0 <= 0 {
             if stored.status.rawValue >= 500 { return .forbidden(.storedError) }
-            if stored.flags.contains(.startsSession) { return .forbidden(.sessionStart) }
             if stored.flags.contains(.authorized), !stored.flags.contains(.isPublic) { return .forbidden(.authorized) }
         }
         if strictness == .strict {

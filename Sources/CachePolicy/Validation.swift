@@ -37,10 +37,20 @@ public enum Validation {
         fields.remove(.ifModifiedSince)
     }
 
-    /// Returns whether a 304 responds to a request without a condition (RFC 9110 §15.4.5). Such a response is invalid.
+    /// Returns whether a part in bytes, or a 304, responds to a request without a range or a condition (RFC 9110 §15.3.7, §15.4.5). Such a
+    /// response is invalid. A 206 in another unit is complete in itself: PostgREST and others send pages as `items 0-9/20`.
     /// - Parameter request: the fields that were sent.
-    public static func isUnasked(_ status: Status, request: KnownFieldSet) -> Bool {
-        status == 304 && !request.contains(.ifNoneMatch) && !request.contains(.ifModifiedSince)
+    public static func isUnasked(_ response: ResponseHead, request: KnownFieldSet) -> Bool {
+        switch response.status {
+        case 206: !request.contains(.range) && isPartInBytes(response) == true
+        case 304: !request.contains(.ifNoneMatch) && !request.contains(.ifModifiedSince)
+        default: false
+        }
+    }
+
+    /// Returns whether the unit of Content-Range is bytes; nil without the field.
+    static func isPartInBytes(_ response: ResponseHead) -> Bool? {
+        response.fields.first(.contentRange).map { $0.trimmed.prefix(5).equalsIgnoringCase("bytes") }
     }
 
     /// Returns whether a 304 applies to this stored response (§4.3.4). Its entity tag, or without one its Last-Modified, must match; a 304

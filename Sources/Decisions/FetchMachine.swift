@@ -44,8 +44,7 @@ public struct FetchMachine {
         /// - Parameter fits: whether the bytes can be buffered in addition to those already buffered.
         case contentArrived(bytes: Int, fits: Bool)
         /// The content shows that the response is a stream.
-        /// - Parameter isAdmitted: whether the limit on streams permits it.
-        case recognizedAsStream(isAdmitted: Bool)
+        case recognizedAsStream
         /// The response is complete.
         case transferEnded(isDelimited: Bool)
         /// The response was truncated or missing, or the request could not be sent.
@@ -53,7 +52,7 @@ public struct FetchMachine {
         case examined(WholeDecision)
         /// The records needed for storing the response are in memory.
         case loaded
-        /// The client cannot receive what is forwarded, or has left a stream.
+        /// The client cannot receive what is forwarded.
         case unwanted
         /// The client has disconnected.
         /// - Parameter mayBeStopped: whether the request may be cancelled, as long as no response has arrived.
@@ -112,8 +111,8 @@ public struct FetchMachine {
             case .transferFailed(let error): transferFailed(error)
             case .examined(let decision): examined(decision)
             case .loaded: if case .loading(let step) = state { (.ended, .updateCache(step)) } else { (state, .nothing) }
-            case .recognizedAsStream(let isAdmitted): recognizedAsStream(isAdmitted: isAdmitted)
-            case .unwanted: state == .streaming || isCollecting ? (.ended, .stop) : (state, .nothing)
+            case .recognizedAsStream: isCollecting ? (.streaming, .forwardBuffered(isStream: true)) : (state, .nothing)
+            case .unwanted: state == .streaming ? (.ended, .stop) : (state, .nothing)
             case .abandoned(let mayBeStopped): abandoned(mayBeStopped: mayBeStopped)
             }
         state = next.state
@@ -146,11 +145,6 @@ public struct FetchMachine {
             return bytes <= Self.discardLimitBytes ? (.misled(discardedBytes: bytes), .nothing) : (.ended, .failAndStop(.unexpectedStatus))
         case .awaitingHead, .examining, .confirming, .loading, .ended: return (state, .nothing)
         }
-    }
-
-    private func recognizedAsStream(isAdmitted: Bool) -> (State, Action) {
-        guard isCollecting else { return (state, .nothing) }
-        return isAdmitted ? (.streaming, .forwardBuffered(isStream: true)) : (.ended, .rejectStream)
     }
 
     private func transferEnded(isDelimited: Bool) -> (State, Action) {

@@ -1,11 +1,11 @@
-// Decides whether a long or slow response is forwarded while it is collected for the store. Pure; `Fetch` carries out the decision.
+// Decides whether a long response is forwarded while it is collected for the store. Pure; `Fetch` carries out the decision.
 
 import CachePolicy
 import Forwarding
 import HTTPCore
 
 extension CollectedFor {
-    /// Whether a long or slow response is forwarded while it is collected. It is held if its end determines what the client receives: a stored
+    /// Whether a long response is forwarded while it is collected. It is held if its end determines what the client receives: a stored
     /// response instead, a 304, or content without a coding that the client does not accept.
     /// - Parameters:
     ///   - mayRescue: whether the request's stored response may be served instead.

@@ -116,7 +116,7 @@ public struct ResponseFacts: ~Copyable {
         _ response: ResponseHead, beside stored: Span<UInt8>, hasOtherRescue: () -> Bool, _ seen: (UnexpectedResponse) -> Bool
     ) -> ResponseDecision? {
         // Without the store, the client learns what the upstream answered, whatever it is.
-        if Validation.isUnasked(status, request: sent), isLookedUp { return .fail(.unexpectedStatus) }
+        if Validation.isUnasked(response, request: sent), isLookedUp { return .fail(.unexpectedStatus) }
         // Checked before the stored response, which is never a stream.
         if isStream { return .stream(.stream) }
         if let answered = answersConditions(response, stored) { return answered }

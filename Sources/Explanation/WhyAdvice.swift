@@ -291,7 +291,6 @@ extension NoRescueReason {
         case .staleIfError: "it has been stale for longer than its stale-if-error allows"
         case .authorized: "it is the response to another user's request with Authorization, and needs validation before it is shared"
         case .storedError: "the stored response is an error itself"
-        case .sessionStart: "it started the session of another client, and no two clients have received equal data"
         case .staleFor: "it has been stale for longer than stale_for"
         case .record: "the mode is record"
         }
@@ -305,8 +304,6 @@ extension NoRescueReason {
         case .authorized:
             WhyAdvice("cache.credential_fields", "containing authorization: the response is stored for requests with equal credentials")
         case .staleFor: WhyAdvice("cache.stale_for", "longer, or 0s: stored responses are served at any age")
-        case .sessionStart:
-            WhyAdvice("cache.ignored_cookies", "containing the name of the cookie, if the response does not depend on it")
         case .storedError, .record: nil
         }
     }

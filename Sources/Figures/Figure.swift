@@ -107,8 +107,7 @@ public enum Figure: Int, CaseIterable, Sendable {
         .init(.counter, "cistern_stored", "Responses handed to the store.", .stored),
         .init(
             .counter, "cistern_long_responses",
-            "Responses that were sent to their clients while they were collected for the store: above cache.hold_limit, or slow.",
-            .longResponses),
+            "Responses above cache.hold_limit that were sent to their clients while they were collected for the store.", .longResponses),
         .init(
             .counter, "cistern_content_examined_beside",
             "Contents of requests and responses that were examined off the event loop because of their length.", .examinedOffLoop),

@@ -1,5 +1,4 @@
-// Requests do not wait for each other if the last response to their target could not be shared, or the upstream failed. This also holds for
-// new targets of directories in which no response could be stored.
+// Targets whose requests do not wait for each other, because the last response could not be shared or the upstream failed.
 
 public struct UnshareableTargets: Sendable {
     /// Maximum number of targets. When the table is full, further targets are not added; requests for them wait for each other.
@@ -67,59 +66,5 @@ public struct UnshareableTargets: Sendable {
         guard now >= nextSweep else { return }
         nextSweep = now + Self.sweepInterval
         for (target, entry) in entries where entry.end <= now { forget(target) }
-    }
-}
-
-/// Directories in which good responses could not be stored.
-public struct UnstoredDirectories: Sendable {
-    /// Number of different targets that show it. One response that is stored refutes it.
-    public static let evidence = 4
-    /// Number of slots. A directory overwrites another one in its slot.
-    private static let slots = 1_024
-
-    private struct Entry: Sendable {
-        var directory: UInt64 = 0
-        /// Hashes of the last targets; the oldest is replaced first.
-        var targets = InlineArray<4, UInt64>(repeating: 0)
-        var count = 0
-        var client: UInt64 = 0
-        /// Whether the targets were requested by several clients. What one client requests has no effect on others.
-        var isOfSeveral = false
-    }
-
-    /// Empty until the first record.
-    private var entries: [Entry] = []
-
-    public init() {}
-
-    private static func slot(_ directory: UInt64) -> Int { Int(directory % UInt64(slots)) }
-
-    /// Records a good response.
-    /// - Parameter client: number of the client that requested it.
-    public mutating func note(_ target: SeededHash, in directory: UInt64, isStored: Bool, by client: UInt64) {
-        let slot = Self.slot(directory)
-        guard !isStored else {
-            if !entries.isEmpty, entries[slot].directory == directory { entries[slot] = Entry() }
-            return
-        }
-        if entries.isEmpty { entries = [Entry](repeating: Entry(), count: Self.slots) }
-        var entry = entries[slot]
-        if entry.directory != directory || entry.count == 0 {
-            entry = Entry()
-            (entry.directory, entry.client) = (directory, client)
-        }
-        if entry.client != client { entry.isOfSeveral = true }
-        let isKnown = (0..<min(entry.count, Self.evidence)).contains { entry.targets[$0] == target.value }
-        if !isKnown {
-            entry.targets[entry.count % Self.evidence] = target.value
-            entry.count += 1
-        }
-        entries[slot] = entry
-    }
-
-    public func contains(_ directory: UInt64, for client: UInt64) -> Bool {
-        guard !entries.isEmpty else { return false }
-        let entry = entries[Self.slot(directory)]
-        return entry.directory == directory && entry.count >= Self.evidence && (entry.isOfSeveral || entry.client == client)
     }
 }

@@ -2,6 +2,7 @@
 
 import CachePolicy
 import CacheStore
+import Forwarding
 import HTTPCore
 import Identity
 
@@ -122,17 +123,12 @@ extension ResponseCache {
     private func freshened(
         _ found: FoundResponse, by response: ResponseHead, _ recency: Recency, for head: RequestHead
     ) -> FreshHead? {
-        var response = keepingReferences(response)
+        var response = references.keeping(response)
         // Via of the 304 replaces the stored one, so Cistern's entry must be added again.
         if response.fields.contains(.via), let via = via(of: response) { response.fields.append(.via, via) }
-        var fresh = Validation.freshened(
+        let fresh = Validation.freshened(
             found.metadata, head: found.head.span, contentBytes: found.contentBytes, by: response, recency,
             settings: policy(for: head).settings)
-        // The data are valid for another client without a session.
-        if fresh?.metadata.flags.contains(.startsSession) == true {
-            fresh?.metadata.flags.subtract(.startsSession)
-            fresh?.metadata.flags.insert(.sameForSessions)
-        }
         guard let fresh, let parsed = StoredHead.parse(fresh.bytes.span) else { return nil }
         return FreshHead(bytes: fresh.bytes, metadata: fresh.metadata, response: parsed)
     }
@@ -183,7 +179,8 @@ extension ResponseCache {
         // The response no longer serves all requests; from now on it serves requests with these unknown fields.
         let movesAway = request.keys.unknownFields != nil && !isForAll && base.metadata.flags.contains(.forAllFields)
         // The 304 may have changed Vary.
-        let names = selectingNames(fields, of: request.head)
+        let isForAllUsers = settings.credentials.specialRules(for: request.head)?.areIgnored ?? false
+        let names = policy(for: request.head).selectingNames(fields, of: request.head, isForAll: isForAllUsers)
         if names.isEmpty, location.key == keys.own, !movesAway { location.key = base.key }
         let new = NewResponse(
             head: fresh.bytes, metadata: metadata, body: .stored(base.item.body, base.item.form, owner: base.item.owner),
@@ -244,11 +241,7 @@ extension ResponseCache {
 
     /// Compares data, because different bytes may encode equal JSON.
     private static func isSameData(_ new: NewResponse, _ found: FoundResponse) -> Bool {
-        found.metadata.flags.contains(.ownTag) && haveEqualTags(new, found)
-    }
-
-    static func haveEqualTags(_ new: NewResponse, _ found: FoundResponse) -> Bool {
-        new.head[new.metadata.etag].elementsEqual(found.head[found.metadata.etag])
+        found.metadata.flags.contains(.ownTag) && new.head[new.metadata.etag].elementsEqual(found.head[found.metadata.etag])
     }
 
     /// Returns whether the response that was found is still stored.

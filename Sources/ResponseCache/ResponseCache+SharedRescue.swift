@@ -32,13 +32,12 @@ extension ResponseCache {
             return .found(copy)
         }
         guard head.method.isRead, let found = try findExact(head, at: keysOfAll).found,
-            case let hasOwnCookies = setting == .own ? try hasOwnCookies(head, for: found) : false,
-            case .allowed(let age, let ttl) = rescue(found, head, directives, ofOwnSession: hasOwnCookies, now: now)
+            case .allowed(let age, let ttl) = rescue(found, head, directives, now: now)
         else { return .nothing }
         guard try gone(beside: found) == nil else { return .forbidden(.gone) }
         let decision = SharedRescue.decide(
-            setting, stored: found.metadata, varies: variesByCredentials(found, head), hasOwnCookies: hasOwnCookies,
-            strictness: strictness)
+            setting, stored: found.metadata, varies: variesByCredentials(found, head),
+            hasOwnCookies: setting == .own ? try hasOwnCookies(head, for: found) : false, strictness: strictness)
         switch decision {
         case .forbidden(let reason): return .forbidden(reason)
         case .allowed(let permission): return .found(FoundSharedRescue(found: found, age: age, ttl: ttl, permission: permission))
@@ -61,14 +60,8 @@ extension ResponseCache {
         if case .allowed = rescue(found, head, directives, now: now) { true } else { false }
     }
 
-    /// - Parameter ofOwnSession: whether the session that the response started is the request's own.
-    private func rescue(
-        _ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, ofOwnSession: Bool = false, now: Timestamp
-    ) -> RescueDecision {
-        var metadata = found.metadata
-        if ofOwnSession { metadata.flags.remove(.startsSession) }
-        return Reuse.rescue(
-            metadata, directives, strictness: strictness, staleFor: policy(for: head).settings.freshness.staleFor, now: now)
+    private func rescue(_ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, now: Timestamp) -> RescueDecision {
+        Reuse.rescue(found.metadata, directives, strictness: strictness, staleFor: policy(for: head).settings.freshness.staleFor, now: now)
     }
 
     private func variesByCredentials(_ found: FoundResponse, _ head: RequestHead) -> Bool {
@@ -83,15 +76,14 @@ extension ResponseCache {
             let cookies = keyMaker.cookiePartition(of: head.fields)
         else { return false }
         let target = targetKey(head)
-        let startsSession = found.metadata.flags.contains(.startsSession)
-        return try origins.contains(
-            cookies, target: startsSession ? Self.number(of: found.metadata, found.head.span, for: target) : target, in: self)
+        return try origins.contain(
+            cookies, target: target, response: Self.number(of: found.metadata, found.head.span, for: target), in: self)
     }
 
-    /// Distinguishes a response from the others of its target.
+    /// Distinguishes a response from others of its target with different data.
     private static func number(of metadata: StoredMetadata, _ head: Span<UInt8>, for target: [UInt8]) -> [UInt8] {
         var number = target
-        number.append(littleEndian: UInt64(bitPattern: metadata.requestTime.milliseconds))
+        if metadata.etag.isEmpty { number.append(littleEndian: UInt64(bitPattern: metadata.requestTime.milliseconds)) }
         number.append(copying: head.extracting(metadata.etag))
         return number
     }
@@ -123,9 +115,17 @@ extension ResponseCache {
             origins.remember(change.given, after: sent, now: time.monotonic)
         } else {
             let target = targetKey(head)
-            let responses = metadata.flags.contains(.startsSession) ? [Self.number(of: metadata, storedHead, for: target)] : []
-            origins.remember(change.given, targets: [target] + responses, now: time.monotonic)
+            let isOfSession = mayBeOfSession(metadata, startedBy: response)
+            origins.remember(
+                change.given, target: isOfSession ? Self.number(of: metadata, storedHead, for: target) : target, now: time.monotonic)
         }
+    }
+
+    /// Returns whether a response to a client without credentials may contain data of the session that it starts. With `public`, `s-maxage`
+    /// or a lifetime, it is meant for other clients too.
+    private func mayBeOfSession(_ metadata: StoredMetadata, startedBy response: Fields) -> Bool {
+        guard metadata.freshnessLifetime ?? 0 <= 0, metadata.flags.isDisjoint(with: [.isPublic, .sharedMaxAge]) else { return false }
+        return keyMaker.cookies?.areSessionsSet(by: response) ?? false
     }
 
     /// Returns the keys of the records that `noteCookies(setBy:to:storedAs:_:at:)` reads.

@@ -136,13 +136,8 @@ extension ResponseCache {
         ResponseCacheControl(response.fields, targeted: settings.policy.targetedFields)
     }
 
-    /// Returns what must be loaded before the item under this key can be read; nil if it is in memory.
-    func notInMemory(_ key: [UInt8]) -> NotInMemory? { store.onDisk(key).map { .onDisk($0) } }
-
-    func firstNotInMemory(of keys: [[UInt8]]) -> NotInMemory? {
-        for key in keys { if let wanted = notInMemory(key) { return wanted } }
-        return nil
-    }
+    /// Returns what must be loaded before the items under these keys can be read; nil if they are in memory.
+    func firstNotInMemory(of keys: [[UInt8]]) -> NotInMemory? { store.onDisk(keys).map { .onDisk($0) } }
 
     /// Returns the first record that storing a response needs and that must be loaded; nil if all are in memory.
     /// - Parameter isUpdate: whether an existing response is updated, which requires a lookup.
@@ -165,19 +160,15 @@ extension ResponseCache {
             }
         }
         if keys.unknownFields != nil { locations += locations.map(\.forAllFields) }
+        for location in locations { others += [location.own, Self.invalidationKey(location.credentialFree)] }
+        if let collection = collectionKey(of: head) { others.append(Self.collectionKey(collection)) }
+        others += (CacheTags.groups(of: response, named: "cache-groups") ?? []).map(groupKey)
         if let wanted = firstNotInMemory(of: others) { return wanted }
-        for location in locations {
-            if let wanted = notInMemory(location.own) ?? notInMemory(Self.invalidationKey(location.credentialFree)) { return wanted }
-        }
-        if let collection = collectionKey(of: head), let wanted = notInMemory(Self.collectionKey(collection)) { return wanted }
-        for group in CacheTags.groups(of: response, named: "cache-groups") ?? [] {
-            if let wanted = notInMemory(groupKey(group)) { return wanted }
-        }
         for location in locations {
             guard let marker = store.see(location.own.span).item, StoredMetadata.kind(of: marker.metadata.span) == .varyMarker,
                 let variant = variant(of: marker, location.own, head.fields)
             else { continue }
-            if let wanted = notInMemory(variant.key) { return wanted }
+            if let wanted = firstNotInMemory(of: [variant.key]) { return wanted }
         }
         guard isUpdate else { return nil }
         do throws(NotInMemory) {
@@ -193,12 +184,7 @@ extension ResponseCache {
     public func store(
         _ response: WholeResponse, for request: StorableExchange, at time: CacheTime
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata, changedNothing: Bool) {
-        var new = make(response, for: request)
-        if new.metadata.flags.contains(.startsSession), let found = request.found,
-            found.metadata.flags.contains(.sameForSessions) || !new.metadata.etag.isEmpty && Self.haveEqualTags(new, found)
-        {
-            new.metadata.flags = new.metadata.flags.subtracting(.startsSession).union(.sameForSessions)
-        }
+        let new = make(response, for: request)
         let recorded = recordEqualData(new, response, beside: request.found)
         let result = recorded == nil ? put(new, response, for: request, now: time.wall) : .stored
         if result == .stored, request.head.method != .options, response.head.fields.contains(.setCookie) {
@@ -216,7 +202,7 @@ extension ResponseCache {
             recency.requestTime = state.times.ofRequest(Timestamp(milliseconds: recency.responseTime.milliseconds + 1))
         }
         var received = ReceivedResponse(
-            keepingReferences(response.head), control: response.control, contentBytes: response.content.count,
+            references.keeping(response.head), control: response.control, contentBytes: response.content.count,
             requestTime: recency.requestTime, responseTime: recency.responseTime)
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = via(of: response.head, isImported: recency.isImported)
@@ -234,7 +220,6 @@ extension ResponseCache {
         if !response.isAuthorized, isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned) {
             metadata.flags.insert(.isOpen)
         }
-        if startsSession(response.head.fields, metadata, at: request.keys) { metadata.flags.insert(.startsSession) }
         if response.isLenient { metadata.flags.insert(.isLenient) }
         // The content is stored as received if it had a coding. Otherwise the writer compresses it if that makes it shorter. Short content is
         // not coded.
@@ -249,7 +234,7 @@ extension ResponseCache {
         }
         return NewResponse(
             head: head, metadata: metadata, body: body, wantedCoding: wantedCoding,
-            names: selectingNames(response.head.fields, of: request.head),
+            names: policy.selectingNames(response.head.fields, of: request.head, isForAll: isForAll),
             request: request.head.fields, sentAt: sentAt)
     }
 
@@ -269,15 +254,6 @@ extension ResponseCache {
         return concealed.isEmpty || !keyMaker.hasCredentials(request.fields)
     }
 
-    /// Returns whether a response to a client without credentials may contain data of the session that it starts. With `public`, `s-maxage`
-    /// or a lifetime, it would be meant for other clients too.
-    private func startsSession(_ response: Fields, _ metadata: StoredMetadata, at keys: TargetKeys) -> Bool {
-        guard response.contains(.setCookie), !keys.isPartitioned, metadata.freshnessLifetime ?? 0 <= 0,
-            metadata.flags.isDisjoint(with: [.isPublic, .sharedMaxAge])
-        else { return false }
-        return keyMaker.cookies?.areSessionsSet(by: response) ?? false
-    }
-
     /// nil if the content is not coded.
     private func compression(of count: Int, _ metadata: StoredMetadata, for head: RequestHead) -> Compression? {
         let compression = settings.compression.rules(for: head.pathAndQuery)
@@ -295,13 +271,6 @@ extension ResponseCache {
         return wantedCoding(compression, fields)
     }
 
-    /// Returns the names of the fields by which a response varies.
-    func selectingNames(_ response: Fields, of head: RequestHead) -> [[UInt8]] {
-        SelectingFields.names(
-            response: response, request: head.fields, settings: policy(for: head).settings,
-            isForAll: settings.credentials.specialRules(for: head)?.areIgnored ?? false)
-    }
-
     /// Builds the stored form of a preflight's response: fields without content.
     private func makePreflight(_ response: WholeResponse, for request: StorableExchange) -> NewResponse {
         let recency = response.recency
@@ -315,18 +284,6 @@ extension ResponseCache {
         return NewResponse(
             head: head, metadata: metadata, body: .bytes([]), names: [], request: request.head.fields, sentAt: recency.requestTime,
             isPreflight: true)
-    }
-
-    /// Makes references within the upstream relative, so that clients follow them through Cistern.
-    func keepingReferences(_ response: ResponseHead) -> ResponseHead {
-        let upstream = settings.upstream
-        let location = LocationRewriting(
-            isOn: settings.rewritesLocation, origin: upstream.bytes, basePath: upstream.basePath, strippedPath: upstream.strippedPath,
-            others: upstream.others.map { ($0.bytes, $0.basePath) })
-        guard let fields = location.kept(response.fields) else { return response }
-        var response = response
-        response.fields = fields
-        return response
     }
 
     /// Cistern's entry in Via; nil if there is none to add. An archived response may already contain it.
@@ -364,6 +321,13 @@ final class RoutePolicy: Sendable {
     @inline(never)
     func makeHead(_ received: ReceivedResponse) -> (bytes: [UInt8], metadata: StoredMetadata) {
         StoredHead.make(received, settings: settings)
+    }
+
+    /// Returns the names of the fields by which a response varies.
+    /// - Parameter isForAll: whether the response serves all users.
+    @inline(never)
+    func selectingNames(_ response: Fields, of head: RequestHead, isForAll: Bool) -> [[UInt8]] {
+        SelectingFields.names(response: response, request: head.fields, settings: settings, isForAll: isForAll)
     }
 
     func isShared(_ head: RequestHead, isPartitioned: Bool) -> Bool {

@@ -277,8 +277,8 @@ public enum SettingsTable {
         Setting(
             path: "cache.hold_limit", binding: .size(\.proxy.content.holdLimitBytes, 0...gibibyte),
             help: """
-                Maximum size of a response that is stored and that is received completely before it is sent. Larger responses, and those \
-                that take longer than a second, are sent while they arrive, if no stored response can replace them. 0 holds none.
+                Maximum size of a response that is stored and that is received completely before it is sent. Larger responses are sent while \
+                they arrive, if no stored response can replace them. 0 holds none.
                 """),
         Setting(
             path: "cache.compress", binding: .choice(\.otherRoute.rules.compression),

@@ -124,5 +124,4 @@ final class FaultyReceiver: TransferReceiver {
     }
 
     func transferDrained(_ transfer: Transfer) { receiver.transferDrained(transfer) }
-    func transferTakesLong(_ transfer: Transfer) { receiver.transferTakesLong(transfer) }
 }

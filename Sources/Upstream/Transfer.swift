@@ -336,7 +336,4 @@ public final class Transfer {
         let content = request.content == .tunnel ? .taken : content.state
         return progress.overdue(at: now, client.limits, content, hasResolved: carrier.hasResolved)
     }
-
-    /// Whether the receiver must be notified that the content takes long. True once.
-    func takesLong(at now: Int64) -> Bool { progress.takesLong(at: now) }
 }

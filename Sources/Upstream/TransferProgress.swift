@@ -68,12 +68,6 @@ struct TransferProgress {
     var isForwarded = false
     /// Time of the last progress, in milliseconds of the loop's clock.
     private var movedAt: Int64
-    /// Time of the last lines of a head; nil before, and once `takesLong` was true.
-    private var headAt: Int64?
-
-    /// Time within which nearly all responses end after their head, in milliseconds. A response is held so long if no
-    /// stored one can replace it: its client then receives an error instead of a broken response.
-    static let usualMilliseconds: Int64 = 1_000
 
     init(now: Int64) {
         limitedFrom = now
@@ -94,7 +88,7 @@ struct TransferProgress {
             state = .requesting(hasHeard: false)
         case .bytesSent: limitedFrom = now
         case .queuedAgain: state = .queued
-        case .headLinesCame: (state, headAt) = (.receiving(.steady), now)
+        case .headLinesCame: state = .receiving(.steady)
         case .informationalCame: state = .requesting(hasHeard: true)
         case .streamBegan: if let pace { state = .streaming(pace) }
         case .contentCame: return contentCame()
@@ -179,13 +173,6 @@ struct TransferProgress {
         case (.streaming(.paused), _), (.streaming(.heldBack), _): nil
         case (.ended, _): nil
         }
-    }
-
-    /// Whether the content takes longer than usual, although nothing but the upstream delays it. True once.
-    mutating func takesLong(at now: Int64) -> Bool {
-        guard case .receiving(.steady) = state, !isForwarded, let headAt, now - headAt >= Self.usualMilliseconds else { return false }
-        self.headAt = nil
-        return true
     }
 
     private func totalError(hasResolved: Bool) -> UpstreamError {

@@ -71,11 +71,8 @@ public protocol TransferReceiver: AnyObject {
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError)
     /// Called when the upstream has accepted the request's content, and more may be written.
     func transferDrained(_ transfer: Transfer)
-    /// Called once if the content has not ended `TransferProgress.usualMilliseconds` after the response's head, and is not forwarded.
-    func transferTakesLong(_ transfer: Transfer)
 }
 
 extension TransferReceiver {
     public func transferBegins() {}
-    public func transferTakesLong(_ transfer: Transfer) {}
 }

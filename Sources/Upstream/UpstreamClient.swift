@@ -207,13 +207,11 @@ public final class UpstreamClient {
         isSweeping = false
         guard !isClosed else { return }
         coarseNow = loop.time.monotonicMilliseconds
-        var (overdue, long): ([(Transfer, UpstreamError)], [Transfer]) = ([], [])
+        var overdue: [(Transfer, UpstreamError)] = []
         for transfer in active {
             if let error = transfer.overdue(at: coarseNow) { overdue.append((transfer, error)) }
-            if transfer.takesLong(at: coarseNow) { long.append(transfer) }
         }
         for (transfer, error) in overdue { transfer.giveUp(error) }
-        for transfer in long { transfer.receiver?.transferTakesLong(transfer) }
         for one in connections { one.sweep(at: coarseNow) }
         guard !active.isEmpty, !isSweeping else { return }
         isSweeping = true

@@ -33,30 +33,6 @@ struct CollapsingTests {
     }
 
     @Test(
-        "if the last responses of a directory could not be stored, requests for other targets are sent alone, with the client's condition",
-        arguments: ["/items/", "/items?n="])
-    func unstoredDirectory(prefix: String) throws {
-        let gate = Gate()
-        let origin = ScriptedOrigin { request in
-            if request["If-None-Match"] != nil { return [.send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n")] }
-            let response = OriginStep.json("1", ["ETag: \"1\"", "Cache-Control: no-store"])
-            return request.target.hasSuffix("9") ? [.pass(gate), response] : [response]
-        }
-        let play = try ProxyPlay(origin)
-        let condition = [("If-None-Match", "\"1\"")]
-        #expect(try (1...6).map { try play.get("\(prefix)\($0)", condition).status } == [200, 200, 200, 200, 304, 304])
-        let clients = try crowd(3, play, "\(prefix)9")
-        #expect(origin.waitForRequests(9))
-        gate.open()
-        for client in clients { #expect(client.readResponse()?.text == "1") }
-        // One stored response ends this.
-        origin.react { _ in [.json("2")] }
-        #expect(try play.get("\(prefix)7").text == "2")
-        #expect(try play.get("\(prefix)8", condition).text == "2")
-        #expect(origin.requests.last?["If-None-Match"] == nil)
-    }
-
-    @Test(
         "followers do not share a response that sets a cookie",
         arguments: [
             ("", false), ("public", true), ("max-age=60", true), ("max-age=0", false), ("max-age=60, s-maxage=0", false),

@@ -189,12 +189,12 @@ struct RequestHardeningTests {
         #expect(play.origin.requests.count == 20)
     }
 
-    @Test("slow response content ends with the total timeout if it is held, otherwise with that of a pause", arguments: [true, false])
+    @Test("slow response content ends with the total timeout, with or without a stored response", .slow, arguments: [true, false])
     func drippingResponse(hasCopy: Bool) throws {
         let origin = ScriptedOrigin { _ in [.json("{\"good\":1}")] }
         let play = try ProxyPlay(origin) {
             $0.upstream.totalTimeout = .seconds(60)
-            $0.upstream.betweenBytesTimeout = .seconds(100)
+            $0.upstream.betweenBytesTimeout = .seconds(1_000)
             $0.otherRoute.rescueAfter = 0
         }
         if hasCopy { _ = try play.get("/a") }
@@ -205,12 +205,8 @@ struct RequestHardeningTests {
         let client = try play.client(getting: "/a")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         while !client.hasInput(within: 10) { play.time.advance(by: .seconds(1)) }
-        let start = play.time.monotonicMilliseconds
-        play.time.advance(by: .seconds(hasCopy ? 0 : 101))
         let response = try #require(client.readResponse())
-        #expect(response.status == 200 && response.isComplete == hasCopy)
-        #expect(response.text == (hasCopy ? "{\"good\":1}" : "["))
-        #expect(hasCopy == (start >= 1_060_000))
+        #expect(response.status == (hasCopy ? 200 : 504))
         gate.open()
     }
 }

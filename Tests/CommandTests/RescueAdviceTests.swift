@@ -40,10 +40,6 @@ struct RescueAdviceTests {
                 changed: ["cache.credential_fields": "cache: {credential_fields: [authorization]}"], first: user)
         case .staleFor:
             rescue("cache: {stale_for: 10s}", "Cache-Control: max-age=1", changed: ["cache.stale_for": "cache: {stale_for: 0s}"])
-        case .sessionStart:
-            rescue(
-                "", "Set-Cookie: sid=0123456789abcdef01234567; Path=/", "Cache-Control: max-age=0",
-                changed: ["cache.ignored_cookies": "cache: {ignored_cookies: [sid]}"])
         case .storedError: rescue("cache: {negative: 10s}", changed: [:], status: "404 Not Found")
         case .record: rescue("cache: {mode: record}", "Cache-Control: max-age=1", changed: ["cache.mode": "cache: {mode: live}"])
         }

@@ -224,7 +224,8 @@ struct CollapsedRequestsTests {
             }
             for _ in 0..<60 {
                 now += Int64(random.below(1_500))
-                switch random.below(4) {
+                switch random.below(5) {
+                case 4: if let flight = flights.last?.follower.flight { requests.noteClientLimited(flight) }
                 case 0...1:
                     let follower = Follower(client: UInt64(random.below(4)))
                     let role = follower.join(requests, now: now)
@@ -269,58 +270,5 @@ struct CollapsedRequestsTests {
         #expect(requests.lead(FlightKey([1])) != nil)
         #expect(requests.lead(FlightKey([1])) == nil)
         #expect(Follower().join(requests) == "follower")
-    }
-
-    // MARK: Directories
-
-    private func note(
-        _ requests: CollapsedRequests, _ target: UInt8, isStored: Bool = false, by client: UInt64 = 1, in directory: UInt64 = 7
-    ) {
-        requests.note(FlightKey([target]), in: directory, isStored: isStored, by: client)
-    }
-
-    @Test("if four different targets of a directory could not be stored, requests for others are sent alone, until a response is stored")
-    func directories() {
-        let requests = CollapsedRequests()
-        for target in [UInt8(1), 1, 2, 3, 2, 3] { note(requests, target) }
-        #expect(!requests.isUnstored(7, for: 1))
-        note(requests, 4)
-        #expect(requests.isUnstored(7, for: 1) && !requests.isUnstored(8, for: 1) && !requests.isUnstored(7, for: 2))
-        let follower = Follower(client: 1)
-        #expect(requests.join(FlightKey([9]), now: 0, as: follower, in: 7).role == .alone)
-        #expect(requests.join(FlightKey([9]), now: 0, as: follower).role == .leader)
-        note(requests, 5, by: 2)
-        #expect(requests.isUnstored(7, for: 3))
-        note(requests, 5, isStored: true, in: 8)
-        #expect(requests.isUnstored(7, for: 3))
-        note(requests, 5, isStored: true)
-        #expect(!requests.isUnstored(7, for: 1))
-    }
-
-    @Test("directories, at random: one stored response, or one client alone, never makes another client's request wait less")
-    func randomDirectories() {
-        RandomSchedules.run(200) { random in
-            let requests = CollapsedRequests()
-            // The last targets of each directory that could not be stored, and their clients, since the last one that was.
-            var seen = [Int: (targets: [UInt8], clients: Set<UInt64>)]()
-            for _ in 0..<200 {
-                let (directory, target, client) = (random.below(5), UInt8(random.below(12)), UInt64(random.below(3)))
-                let isStored = random.isTrue(oneIn: 12)
-                note(requests, target, isStored: isStored, by: client, in: UInt64(directory + 1))
-                if isStored {
-                    seen[directory] = nil
-                } else {
-                    seen[directory, default: ([], [])].clients.insert(client)
-                    if seen[directory]?.targets.suffix(4).contains(target) == false { seen[directory]?.targets.append(target) }
-                }
-                for directory in 0..<5 {
-                    for client in UInt64(0)..<3 {
-                        let one = seen[directory]
-                        let expected = one.map { $0.targets.count >= 4 && ($0.clients.count > 1 || $0.clients.contains(client)) } ?? false
-                        try demand(requests.isUnstored(UInt64(directory + 1), for: client) == expected, "\(directory), \(client): \(seen)")
-                    }
-                }
-            }
-        }
     }
 }

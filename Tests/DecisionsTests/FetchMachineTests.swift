@@ -66,17 +66,13 @@ struct FetchMachineTests {
         #expect(play(events) == .ended)
     }
 
-    @Test("content that shows a stream is passed on from there, or the stream is rejected")
+    @Test("content that shows a stream is passed on from there")
     func recognized() {
-        let stream: (Event, Action) = (.recognizedAsStream(isAdmitted: true), .forwardBuffered(isStream: true))
+        let stream: (Event, Action) = (.recognizedAsStream, .forwardBuffered(isStream: true))
         let passed = Self.collecting + [stream, (.contentArrived(bytes: 9, fits: true), .forward)]
-        #expect(play(passed + [(.recognizedAsStream(isAdmitted: true), .nothing)]) == .streaming)
+        #expect(play(passed + [(.recognizedAsStream, .nothing)]) == .streaming)
         #expect(play(passed + [(.transferEnded(isDelimited: true), .endStream)]) == .ended)
-        #expect(play(Self.collecting + [(.recognizedAsStream(isAdmitted: false), .rejectStream)]) == .ended)
-        #expect(play(Self.collecting + [(.unwanted, .stop)]) == .ended)
-        for before in [[], Self.examining, Self.confirming, Self.discarding] {
-            play(before + [(.recognizedAsStream(isAdmitted: true), .nothing)])
-        }
+        for before in [[], Self.examining, Self.confirming, Self.discarding] { play(before + [(.recognizedAsStream, .nothing)]) }
     }
 
     @Test("a response that is not stored is streamed to its end or until it breaks off")

@@ -74,6 +74,12 @@ struct ResponseDecisionTests {
         HeadRow("a 206 to a request without Range", 206, ["Content-Range: bytes 0-1/9"], .fail(.unexpectedStatus)),
         HeadRow("a 206 to a request without Range, for long", 206, [], nil) { $0.seen = [.lasting] },
         HeadRow("a 206 to a request without Range, nothing is stored", 206, [json], nil) { $0.hasCopy = false },
+        HeadRow("a part in bytes to a request without Range", 206, ["Content-Range: bytes 0-1/9"], .fail(.unexpectedStatus)) {
+            $0.hasCopy = false
+        },
+        HeadRow("a part in bytes to a request that does not use the store", 206, ["Content-Range: bytes 0-1/9"], nil) {
+            ($0.usesStore, $0.hasCopy) = (false, false)
+        },
         HeadRow("a 206 in a unit of the API to a request without Range", 206, [json, "Content-Range: 0-4/20"], nil),
         HeadRow("a 206 in items to a request without Range", 206, [json, "Content-Range: items 0-4/20"], nil),
         HeadRow("a 412 to the cache's own condition", 412, [], .fetchUnconditionally) { ($0.method, $0.sent) = (.query, [asked]) },

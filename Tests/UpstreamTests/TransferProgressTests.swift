@@ -58,25 +58,6 @@ struct TransferProgressTests {
         #expect(play(Self.asking + [(.paused, .nothing), (.resumed, .nothing)]).state == .requesting(hasHeard: false))
     }
 
-    @Test("content takes long a second after the last lines of the head, once, unless it is forwarded, paused, or a stream")
-    func takesLong() {
-        var progress = play(Self.receiving + [(.contentCame, .deliver)])
-        #expect([1_003, 1_004, 9_000].map { progress.takesLong(at: $0) } == [false, true, false])
-        for change in [TransferProgress.Event.informationalCame, .paused, .streamBegan, .ended, .queuedAgain] {
-            var progress = play(Self.receiving + [(change, .nothing)])
-            let takesLong = progress.takesLong(at: 9_000)
-            #expect(!takesLong, "\(change)")
-        }
-        var forwarded = play(Self.receiving)
-        forwarded.isForwarded = true
-        let isNoted = forwarded.takesLong(at: 9_000)
-        #expect(!isNoted)
-        // Time in which the client was slow counts, but the receiver is notified only once it accepts content.
-        var resumed = play(Self.receiving + [(.paused, .nothing), (.resumed, .nothing)])
-        let isNotedLater = resumed.takesLong(at: 1_004)
-        #expect(isNotedLater)
-    }
-
     // MARK: Repeats
 
     private func mayBeRepeated(_ progress: TransferProgress, _ content: PendingContent = PendingContent(isEmpty: true)) -> Bool {

@@ -1,7 +1,6 @@
 // Request collapsing (RFC 9111 §4): requests with the same key share one fetch. The first request leads and asks the upstream. Later
 // requests, on any shard, follow: they are woken when the leader's fetch ends. After a failure, or a response that could not be shared,
-// requests for the key are sent separately for ten times the fetch's duration. If several responses of a directory could not be stored,
-// so are requests for its other targets.
+// requests for the key are sent separately for ten times the fetch's duration.
 
 import CachePolicy
 import Decisions
@@ -45,9 +44,6 @@ public final class CollapsedRequests: Sendable {
         var lastNumber: UInt64 = 0
         /// Keys for which each request is sent separately.
         var unshareable = UnshareableTargets()
-        var unstored = UnstoredDirectories()
-        /// Keys whose last response was a stream, although a response is stored.
-        var streams = UnshareableTargets()
         /// Number of successful writes; number of each user's last write; and an upper bound of that number for users without a record.
         var writes: UInt64 = 0
         var lastWrites: [UInt64: UInt64] = [:]
@@ -66,7 +62,6 @@ public final class CollapsedRequests: Sendable {
         {
             if outcome == .stored {
                 unshareable.forget(key.hash)
-                streams.forget(key.hash)
             } else if isRemembered, outcome.isForLeaderAlone {
                 unshareable.note(key.hash, for: UnshareableTargets.milliseconds(upstream: upstream), by: client, now: now)
             }
@@ -126,22 +121,20 @@ public final class CollapsedRequests: Sendable {
     ///   - user: number of the user; 0 if the request belongs to no particular user.
     ///   - follower: the request.
     ///   - mayWait: false if the request may lead but not follow.
-    ///   - directory: number of the target's directory, if no response to the request is stored; otherwise nil.
     /// - Returns: `flight` is nil if the request is sent alone.
     public func join(
-        _ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower, mayWait: Bool = true,
-        in directory: UInt64? = nil
+        _ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower, mayWait: Bool = true
     ) -> (role: FlightRole, flight: Flight?) {
         let (span, client) = (follower.span, follower.clientNumber)
         let (role, flight, leader): (FlightRole, Flight?, SpanContext) = state.withLock { state in
             if state.unshareable.contains(key.hash, now: now) { return (.alone, nil, .none) }
-            if let directory, state.unstored.contains(directory, for: client) { return (.alone, nil, .none) }
             // A flight that began before the user's last write may return a response from before that write.
             guard let number = state.joined[key], let waiting = state.flights[number],
                 max(state.lastWrites[user] ?? 0, state.lastForgotten) <= waiting.writes
             else { return (.leader, state.begin(key, leader: span, client: client, now: now), .none) }
             let flight = Flight(key: key, number: number)
-            guard !waiting.isSlow || !waiting.mayLead(client, now: now), !waiting.isClientLimited || waiting.client == client else {
+            let wantsLeader = waiting.isSlow || waiting.isClientLimited && waiting.client != client
+            guard !wantsLeader || !waiting.mayLead(client, now: now) else {
                 state.flights[number]?.isSlow = false
                 state.flights[number]?.lead(client, now: now)
                 if span.isRecorded { state.flights[number]?.leader = span }
@@ -217,24 +210,6 @@ public final class CollapsedRequests: Sendable {
     /// Whether each request for the key is sent separately.
     public func isUnshareable(_ key: FlightKey, now: Int64) -> Bool { state.withLock { $0.unshareable.contains(key.hash, now: now) } }
 
-    /// Records whether a good response was stored. Until one is, requests for further targets of the directory are sent separately too.
-    public func note(_ key: FlightKey, in directory: UInt64, isStored: Bool, by client: UInt64) {
-        state.withLock { $0.unstored.note(key.hash, in: directory, isStored: isStored, by: client) }
-    }
-
-    /// Records that a response is a stream, although a response is stored. It is not a slow response, for which the stored one is served.
-    /// - Parameter upstream: milliseconds since the request was sent.
-    public func noteStream(_ key: FlightKey, upstream: Int64, by client: UInt64, now: Int64) {
-        state.withLock { $0.streams.note(key.hash, for: UnshareableTargets.milliseconds(upstream: upstream), by: client, now: now) }
-    }
-
-    public func isStream(_ key: FlightKey, now: Int64) -> Bool { state.withLock { $0.streams.contains(key.hash, now: now) } }
-
-    /// Whether the last responses in a directory could not be stored.
-    public func isUnstored(_ directory: UInt64, for client: UInt64) -> Bool {
-        state.withLock { $0.unstored.contains(directory, for: client) }
-    }
-
     /// Number of requests that currently wait for the fetch of another request.
     public var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
@@ -243,7 +218,8 @@ public final class CollapsedRequests: Sendable {
         state.withLock { $0.flights[flight.number]?.isSlow = true }
     }
 
-    /// Records that the fetch waits for other requests of its client: the next request of another client becomes a leader too.
+    /// Records that the fetch waits for other requests of its client: the next request of another client becomes a leader too, if that client
+    /// may lead.
     public func noteClientLimited(_ flight: Flight) {
         state.withLock { $0.flights[flight.number]?.isClientLimited = true }
     }

@@ -85,14 +85,8 @@ extension Fetch {
                 false
             }
         return purpose.decide(
-            findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings) ?? (isLongStream ? .stream : nil),
+            findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings),
             mayFail: forwarded == nil ? subject.mayRescue && !isWanted : findings.isCut, context.rules.strictness)
-    }
-
-    /// Whether the response seemed to be a stream, and took longer than other responses may.
-    private var isLongStream: Bool {
-        let limit = context.rules.totalLimit
-        return report.isStream && limit > 0 && clock - began >= limit
     }
 
     /// JSON that RFC 8259 rejects never replaces a stored response with valid JSON.

@@ -109,20 +109,8 @@ final class DecidedRequest: @unchecked Sendable {
     /// Whether the request changes nothing. Only failures of such requests are evidence about stored responses for other clients.
     var isReading: Bool { isSafe || fetchTarget != nil }
     var isSafe: Bool { head.method.isSafe }
-
-    /// Number of the route, and of the path, or of the path up to its last slash if there are no arguments. Requests with other methods, and
-    /// those in a partition, have other numbers.
-    private(set) lazy var directory: UInt64 = {
-        let path = scopes.path
-        let end = head.pathAndQuery.count > path.count ? path.endIndex : path.lastIndex(of: UInt8(ascii: "/")) ?? path.endIndex
-        let directory = path[..<end]
-        var hasher = Hasher()
-        hasher.combine(scopes.family)
-        hasher.combine(head.method.isRead)
-        hasher.combine(fetchTarget?.isPartitioned ?? false)
-        hasher.combine(bytes: directory.span)
-        return UInt64(truncatingIfNeeded: hasher.finalize())
-    }()
+    /// Whether the upstream receives fields in which the client names another method.
+    var keepsMethodOverride: Bool { !isReading && Invalidation.isWrite(head.method) }
 
     /// Whether the request may be a GraphQL request: its method is not GET or HEAD, or its query indicates one.
     var isGraphQL: Bool { !head.method.isRead || GraphQLResponse.isAsked(for: head.pathAndQuery) }

@@ -341,7 +341,7 @@ extension Exchange {
         let detail = request.fetchTarget == nil && notStored != .cacheOff ? nil : notStored?.rawValue
         context.messages.cacheStatus.forwarded(forwarding(detail: detail), to: &bytes)
         context.messages.appendStale(StaleField.ofUpstream(response.fields), to: head, &bytes)
-        appendWhy(to: &bytes)
+        context.reporting.appendWhy(record, head, to: &bytes)
         // A response that is short enough for the buffer is read at the upstream's pace, so that its connection becomes free early.
         let limit = context.rules.bufferLimitBytes
         stream.startResponse(head: consume bytes, lines: [], framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
@@ -389,7 +389,7 @@ extension Exchange {
         handle(.sent)
         var lines = lines
         record.reasons.carriesGrant = context.messages.appendGrant(ofTarget: head, beside: bytes, to: &lines)
-        appendWhy(to: &lines)
+        context.reporting.appendWhy(record, head, to: &lines)
         let stored = StoredResponseSender.Response(found, metadata, context.rules.routes.compression.rules(for: head.pathAndQuery))
         let sent = context.messages.storedResponses.send(stored, head: bytes, to: head, lines: lines.span, on: stream)
         record.bodyBytes = sent.bodyBytes
@@ -399,7 +399,7 @@ extension Exchange {
     private func sendProduced(_ content: ProducedContent, after bytes: [UInt8], _ lines: [UInt8], status: Status) {
         handle(.sent)
         var lines = lines
-        appendWhy(to: &lines)
+        context.reporting.appendWhy(record, head, to: &lines)
         stream.sendProduced(head: bytes.span, lines: lines.span, content: content)
         finish(status)
     }
@@ -408,7 +408,7 @@ extension Exchange {
         handle(.sent)
         record.status = status.rawValue
         var lines = lines
-        appendWhy(to: &lines)
+        context.reporting.appendWhy(record, head, to: &lines)
         stream.sendWhole(head: bytes.span, lines: lines.span, body: body)
         finish(status)
     }
@@ -452,11 +452,6 @@ extension Exchange {
         // The batch's time is not used, because a response often arrives in the batch in which its request was sent.
         record.upstream.microseconds = SystemTime.monotonicMicroseconds - began - waited
         if let fetch { record.upstream.note(fetch) }
-    }
-
-    /// Adds the explanation field, if the client requests it and may see it.
-    private func appendWhy(to lines: inout [UInt8]) {
-        if context.reporting.explains(head) { lines += context.reporting.whyField(record, head) }
     }
 }
 

@@ -144,8 +144,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
         let user = coordination.user(of: request)
         let joined = coordination.collapsed.join(
-            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self, mayWait: now < waitEnd,
-            in: request.found == nil ? request.directory : nil)
+            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self, mayWait: now < waitEnd)
         flight = joined.flight
         handle(.joined(joined.role))
     }
@@ -173,7 +172,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         startTimer()
         awaitContinue()
         context.reporting.count(.requestBytes, by: body.bytes.count)
-        record.reasons.isMethodOverrideRemoved = context.requests.removesMethodOverride(request)
+        record.reasons.isMethodOverrideRemoved = !request.keepsMethodOverride && context.requests.fields.removesMethodOverride(from: head)
         let sent = context.requests.make(for: request, body, client: client)
         fetch.start(consume sent, leads: leads ? flight : nil)
         if stream.hasPeerEnded { clientEnded() }
@@ -186,9 +185,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private func startTimer() {
         timer?.cancel()
         timer = nil
-        let rescueAfter = context.rules.rescueAfter(request.route)
+        let rescueAfter = context.rules.routes.all[request.route].rescueAfter
         let softDeadline =
-            request.mayRescue && !isStream
+            request.mayRescue
             ? context.coordination.health.patience(request.scopes, limit: rescueAfter, atMost: context.rules.firstByteTimeout) : 0
         if softDeadline > 0 {
             record.upstream.patience = softDeadline == rescueAfter ? 0 : UInt32(clamping: softDeadline)
@@ -201,11 +200,6 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             let now = context.loop.time.monotonicMilliseconds
             startTimer(until: waitEnd, sendingAt: min(waitEnd, now + Self.otherClientMilliseconds), now, then: .waitedTooLong)
         }
-    }
-
-    /// Whether the last response to such a request was a stream. A stored response that was served for it would be served each time.
-    private var isStream: Bool {
-        request.fetchTarget.map { context.coordination.collapsed.isStream($0.flight, now: context.loop.batchMilliseconds) } ?? false
     }
 
     /// Maximum wait for another client's fetch alone, if there is no stored response.

@@ -1,6 +1,6 @@
-// A fetch and its client: events of the client, and responses that are forwarded while they arrive. A long or slow response is forwarded
-// while it is collected for the store. The piece that completes its length, or its end, waits for the result of the examination, so that
-// the client never takes truncated content for complete.
+// A fetch and its client: events of the client, and responses that are forwarded while they arrive. A long response is forwarded while it
+// is collected for the store. The piece that completes its length, or its end, waits for the result of the examination, so that the client
+// never takes truncated content for complete.
 
 import CachePolicy
 import Decisions
@@ -60,7 +60,7 @@ extension Fetch {
     func abandon(isRequestWhole: Bool, to successor: BackgroundRecord) {
         (receiver, self.successor) = (nil, successor)
         transfer?.forwards(false)
-        handle(report.isStream ? .unwanted : .abandoned(mayBeStopped: !isRequestWhole || mayLeaveQueue))
+        handle(.abandoned(mayBeStopped: !isRequestWhole || mayLeaveQueue))
         self.successor = nil
     }
 
@@ -110,38 +110,18 @@ extension Fetch {
         finish { $0.streamBroke(error) }
     }
 
-    /// Forwards JSON that has a second value, so that it cannot be stored. If a stored response could replace it, it is forwarded only if
-    /// it takes long: it is then a stream, and no failure.
+    /// Forwards JSON that has a second value as a stream, unless a stored response could replace it. Above the limit on streams, the
+    /// response stays one that is collected.
     func forwardStream() {
-        guard case .collecting(.store) = machine.state, collected.hasSecondValue, response?.contentLength == nil,
-            takesLong || !subject.mayRescue && !hasOtherRescue()
+        guard case .collecting(.store) = machine.state, response?.contentLength == nil, !subject.mayRescue, !hasOtherRescue(),
+            transfer?.becomeStream() == true
         else { return }
-        if subject.found != nil, let key = subject.fetchTarget?.flight {
-            context.coordination.collapsed.noteStream(key, upstream: clock - began, by: subject.scopes.client, now: clock)
-        }
-        handle(.recognizedAsStream(isAdmitted: becomeStream()))
+        report.isStream = true
+        noteSuccess()
+        handle(.recognizedAsStream)
     }
 
-    /// Lifts the limits on the transfer if there are connections for another stream.
-    private func becomeStream() -> Bool {
-        guard !report.isStream else { return true }
-        report.isStream = transfer?.becomeStream() ?? false
-        if report.isStream, !collected.bytes.isEmpty { noteSuccess() }
-        return report.isStream
-    }
-
-    // MARK: Long and slow responses
-
-    func transferTakesLong(_ transfer: Transfer) {
-        takesLong = true
-        forwardStream()
-        if forwarded == nil { startForwarding() }
-        guard forwarded != nil else { return }
-        if collected.bytes.count != response?.contentLength { forwardAll() }
-        // No value is incomplete, but the response has not ended: it may be a stream. It is stored if it ends after one value.
-        guard response?.contentLength == nil, let verdict = collected.verdict(), verdict != .incomplete, verdict != .invalid else { return }
-        if becomeStream(), verdict != .empty { endFlight(.unshareable) }
-    }
+    // MARK: Long responses
 
     /// Forwards the response from now on, unless it must be held.
     func startForwarding() {

@@ -22,9 +22,6 @@ extension Fetch {
     /// a response whose head was accepted before.
     private static let decisive: KnownFieldSet = [.cacheControl, .ifRange, .pragma, .range]
 
-    /// Stored responses for which an equal response decides something new.
-    private static let unrepeatable = StoredFlags.countsAsStale.union(.startsSession)
-
     /// Compares the response head with the last one that confirmed the stored response.
     func compareHead(_ response: ResponseHead, sent: KnownFieldSet) {
         (headNumber, repetition) = (nil, .nothing)
@@ -32,7 +29,7 @@ extension Fetch {
             context.rules.strictness == .rescue,
             response.status == 200 && isShort(response)
                 || response.status == 304 && !sent.isDisjoint(with: [.ifNoneMatch, .ifModifiedSince]),
-            !subject.head.fields.containsAny(of: Self.decisive), found.metadata.flags.isDisjoint(with: Self.unrepeatable),
+            !subject.head.fields.containsAny(of: Self.decisive), found.metadata.flags.isDisjoint(with: .countsAsStale),
             !keys.isPartitioned || found.key.starts(with: keys.own)
         else { return }
         guard var number = context.examiner.number(of: response) else { return }

@@ -42,7 +42,7 @@ extension Fetch {
     /// Whether the response shows that the resource of the stored response exists. A response without content shows it only if the stored
     /// response is also without content.
     func isPresent(_ response: ResponseHead) -> Bool {
-        guard LastGood.hasNothing(response), subject.head.method != .head else { return response.status.isSuccessful }
+        guard response.hasNothing, subject.head.method != .head else { return response.status.isSuccessful }
         return subject.found?.metadata.status == response.status && (response.status != 200 || subject.found?.contentBytes == 0)
     }
 
@@ -96,9 +96,6 @@ extension Fetch {
         let (collapsed, client) = (context.coordination.collapsed, subject.scopes.client)
         // A follower takes over an abandoned fetch together with the lease.
         if outcome != .abandoned || flight.map(collapsed.hasFollowers) != true { endLease(leaseEnd(after: outcome)) }
-        if let fetchTarget = subject.fetchTarget, outcome == .stored || outcome == .unshareable && hasStoredNothing {
-            collapsed.note(fetchTarget.flight, in: subject.directory, isStored: outcome == .stored, by: client)
-        }
         let outcome = outcome == .stored && givesCookie ? .unshareable : outcome
         // If there is a stored response, the failure memory applies, and no wait exceeds the soft deadline.
         let isRemembered = outcome == .unshareable || subject.found == nil
@@ -108,9 +105,6 @@ extension Fetch {
             collapsed.note(outcome, of: fetchTarget.flight, upstream: clock - began, by: client, now: clock, isRemembered: isRemembered)
         }
     }
-
-    /// Whether a good response, for which none was stored before, could not be stored.
-    private var hasStoredNothing: Bool { subject.found == nil && status?.isSuccessful == true }
 
     /// Whether the response sets a cookie and permits no reuse by other clients (`public`, or a positive lifetime). Followers then send
     /// their own requests.

@@ -23,7 +23,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         var isTrouble = false
         /// A failure has been reported. It is reported once.
         var hasFailed = false
-        /// The response is a stream, or seems to be one. Its failure is no evidence.
+        /// The response is a stream. Its failure is no evidence.
         var isStream = false
     }
 
@@ -65,8 +65,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     var repetition = Repetition.nothing
     /// Number of collected bytes that the client has received; nil if the response is held until it is complete.
     var forwarded: Int?
-    /// Whether the content takes longer than usual.
-    var takesLong = false
     /// Index of the upstream address that responded.
     var address = 0
     /// Exists until the response to an unsafe request has arrived.
@@ -420,7 +418,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Whether the content is checked as JSON. If Content-Type is missing, the stored response determines that.
     func isJSON(_ head: ResponseHead) -> Bool {
         // Only the fields of a preflight's response matter, not its content type.
-        subject.head.method != .options && !LastGood.hasNothing(head)
+        subject.head.method != .options && !head.hasNothing
             && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
     }
 

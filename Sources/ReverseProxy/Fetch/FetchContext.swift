@@ -47,8 +47,6 @@ struct FetchRules {
     var bufferLimitBytes: Int { api.settings.content.bufferLimitBytes }
     /// Maximum length of content that is held although no stored response could replace it, in bytes.
     var holdLimitBytes: Int { api.settings.content.holdLimitBytes }
-    /// Maximum time of an exchange, in milliseconds; 0 for no limit.
-    var totalLimit: Int64 { api.settings.upstream.totalTimeout.wholeMilliseconds }
     /// Maximum length of content that is examined on the event loop, in bytes.
     var examinedAtOnceBytes: Int { api.settings.content.examinedAtOnceBytes }
     /// The upstream's origin, with which references in responses are compared.
