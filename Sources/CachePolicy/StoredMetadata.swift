@@ -73,6 +73,8 @@ public struct StoredFlags: OptionSet, Sendable {
     public static let forAllFields = StoredFlags(rawValue: 1 << 27)
     /// JSON that violates RFC 8259 but that some parsers accept (`JSONVerdict.lenient`).
     public static let isLenient = StoredFlags(rawValue: 1 << 28)
+    /// The response set a session cookie for a client without credentials, and its data may be those of that session.
+    public static let startsSession = StoredFlags(rawValue: 1 << 29)
     /// Flags that make a response stale regardless of its fields. None of them is written with the metadata.
     public static let countsAsStale: StoredFlags = [.markedStale, .unseen, .ofOtherOrigin]
 }

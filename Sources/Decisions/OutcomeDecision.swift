@@ -147,7 +147,7 @@ public struct StoredNow<Response: AnyObject> {
     public var current: Copy?
     /// A response newer than both which states that the resource is gone; nil if none.
     public var gone: Copy?
-    /// Whether the upstream is expected to select the representation in `latest` for this request.
+    /// Whether the upstream is expected to select the representation in `latest` for this request, and `latest` starts no session.
     public var isSelected = true
     /// The response stored without credentials. Looked up if the request has credentials and no stored response.
     public var sharedRescue = SharedRescueCandidate.nothing

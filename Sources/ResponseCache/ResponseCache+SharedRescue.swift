@@ -115,7 +115,7 @@ extension ResponseCache {
             origins.remember(change.given, after: sent, now: time.monotonic)
         } else {
             let target = targetKey(head)
-            let isOfSession = mayBeOfSession(metadata, startedBy: response)
+            let isOfSession = startsSession(response, metadata)
             origins.remember(
                 change.given, target: isOfSession ? Self.number(of: metadata, storedHead, for: target) : target, now: time.monotonic)
         }
@@ -123,8 +123,10 @@ extension ResponseCache {
 
     /// Returns whether a response to a client without credentials may contain data of the session that it starts. With `public`, `s-maxage`
     /// or a lifetime, it is meant for other clients too.
-    private func mayBeOfSession(_ metadata: StoredMetadata, startedBy response: Fields) -> Bool {
-        guard metadata.freshnessLifetime ?? 0 <= 0, metadata.flags.isDisjoint(with: [.isPublic, .sharedMaxAge]) else { return false }
+    func startsSession(_ response: Fields, _ metadata: StoredMetadata) -> Bool {
+        guard response.contains(.setCookie), metadata.freshnessLifetime ?? 0 <= 0,
+            metadata.flags.isDisjoint(with: [.isPublic, .sharedMaxAge])
+        else { return false }
         return keyMaker.cookies?.areSessionsSet(by: response) ?? false
     }
 

@@ -184,7 +184,11 @@ extension ResponseCache {
     public func store(
         _ response: WholeResponse, for request: StorableExchange, at time: CacheTime
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata, changedNothing: Bool) {
-        let new = make(response, for: request)
+        var new = make(response, for: request)
+        // Equal data are those of no session.
+        if new.metadata.flags.contains(.startsSession), let found = request.found, Self.haveEqualTags(new, found) {
+            new.metadata.flags.remove(.startsSession)
+        }
         let recorded = recordEqualData(new, response, beside: request.found)
         let result = recorded == nil ? put(new, response, for: request, now: time.wall) : .stored
         if result == .stored, request.head.method != .options, response.head.fields.contains(.setCookie) {
@@ -220,6 +224,7 @@ extension ResponseCache {
         if !response.isAuthorized, isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned) {
             metadata.flags.insert(.isOpen)
         }
+        if !request.keys.isPartitioned, startsSession(response.head.fields, metadata) { metadata.flags.insert(.startsSession) }
         if response.isLenient { metadata.flags.insert(.isLenient) }
         // The content is stored as received if it had a coding. Otherwise the writer compresses it if that makes it shorter. Short content is
         // not coded.

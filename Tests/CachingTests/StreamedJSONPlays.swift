@@ -189,11 +189,11 @@ struct StreamedJSONPlays {
 
     @Test("above the limit on streams, several values are collected and passed on at their end")
     func notAdmitted() throws {
-        let play = try play { $0.upstream.maximumConnections = 3 }
+        let play = try play { $0.upstream.maximumConnections = 8 }
         var streams: [(slow: SlowResponse, reader: SlowReader)] = []
-        for number in 0..<3 {
+        for number in 0..<5 {
             let slow = try SlowResponse(play, [Self.event, Self.event, ""])
-            let reader = try SlowReader(play, "/\(number)")
+            let reader = try SlowReader(play, "/\(number)/a")
             #expect(play.origin.waitForRequests(number + 1))
             for _ in 0..<2 { try slow.send() }
             streams.append((slow, reader))

@@ -91,6 +91,27 @@ struct SharedRescuePlays {
         }
     }
 
+    @Test("while the upstream is only slow, no client gets a response that started a session, unless two sessions began with equal data")
+    func slowSessions() throws {
+        for isEqual in [false, true] {
+            let play = try ProxyPlay(ScriptedOrigin { _ in [] })
+            for number in 1...2 {
+                play.origin.react { _ in [.json(isEqual ? "0" : "\(number)", ["Set-Cookie: sid=\(number)0f3a9c27b15e4d6088"])] }
+                _ = try play.get("/a")
+            }
+            let gate = Gate()
+            play.origin.react { _ in [.pass(gate), .json("9", ["Set-Cookie: sid=90f3a9c27b15e4d6088"])] }
+            let client = try play.client(getting: "/a")
+            #expect(play.origin.waitForRequests(3))
+            play.time.advance(by: .milliseconds(1_600))
+            #expect(client.hasInput(within: 20) == isEqual)
+            gate.open()
+            #expect(client.readResponse()?.text == (isEqual ? "0" : "9"))
+            play.origin.down()
+            #expect(try play.get("/a").text == "9")
+        }
+    }
+
     @Test("a session is rescued with equal data that another session received")
     func equalSessions() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [] })

@@ -304,7 +304,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
         // After a failure, any stored response is served.
         if !ending.isFailure || ending == .softDeadline, let latest = stored.latest {
-            stored.isSelected = RequestLikeness.isSelected(latest.response.metadata, by: head.fields)
+            stored.isSelected =
+                RequestLikeness.isSelected(latest.metadata, by: head.fields) && !latest.metadata.flags.contains(.startsSession)
         }
         guard ending.isFailure else { return stored }
         // A response that was removed by a write or a purge must not be served, even if it is still in memory. An evicted one may be.
