@@ -108,13 +108,9 @@ public struct CredentialCookies: Sendable {
     /// Returns the cookie of a Set-Cookie field; nil if it cannot be parsed.
     static func pair(setBy line: ArraySlice<UInt8>) -> Pair? { pair(line.prefix { $0 != UInt8(ascii: ";") }.trimmed) }
 
-    /// Returns whether a response sets a cookie that identifies a session, or one that cannot be parsed.
-    public func areSessionsSet(by response: Fields) -> Bool {
-        response.all(.setCookie).contains { line in
-            guard let pair = Self.pair(setBy: line) else { return true }
-            return isCounted(pair) && !pair.value.isEmpty && !UserCredentials.isChoice(pair.value)
-                && (UserCredentials.isSessionLike(pair.value) || TokenCarriers.isSessionName(pair.name.map(\.asciiLowercased)))
-        }
+    /// Returns whether a response sets a cookie that separates clients.
+    public func areSet(by response: Fields) -> Bool {
+        response.all(.setCookie).contains { line in Self.pair(setBy: line).map { isCounted($0) && !$0.value.isEmpty } ?? true }
     }
 
     func isCounted(_ pair: Pair) -> Bool {

@@ -73,7 +73,7 @@ public struct StoredFlags: OptionSet, Sendable {
     public static let forAllFields = StoredFlags(rawValue: 1 << 27)
     /// JSON that violates RFC 8259 but that some parsers accept (`JSONVerdict.lenient`).
     public static let isLenient = StoredFlags(rawValue: 1 << 28)
-    /// The response set a session cookie for a client without credentials, and its data may be those of that session.
+    /// The response set a cookie for a client without credentials, and its data may be those of the session that the cookie identifies.
     public static let startsSession = StoredFlags(rawValue: 1 << 29)
     /// Flags that make a response stale regardless of its fields. None of them is written with the metadata.
     public static let countsAsStale: StoredFlags = [.markedStale, .unseen, .ofOtherOrigin]
@@ -147,6 +147,10 @@ public struct StoredMetadata: Sendable, Equatable {
 
     /// True for an error stored briefly (`negative`) to avoid repeated requests. It never replaces a good response.
     public var isNegative: Bool { lifetimeSource == .negative }
+    /// Whether the response itself states that it may be served to clients without validation, or to all of them.
+    public var isForAll: Bool {
+        !flags.isDisjoint(with: [.isPublic, .sharedMaxAge]) || lifetimeSource == .response && freshnessLifetime ?? 0 > 0
+    }
 
     public var hasValidator: Bool { !etag.isEmpty || !lastModified.isEmpty }
 

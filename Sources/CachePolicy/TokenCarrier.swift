@@ -63,13 +63,8 @@ public struct TokenCarriers: Sendable {
         guard !pair.value.isEmpty, !groups.contains(name), !Self.isForgeryToken(name), !UserCredentials.isChoice(pair.value) else {
             return false
         }
-        return namedCookies.contains { $0.matches(pair.name) } || Self.isSessionName(name)
-    }
-
-    /// - Parameter name: name of a cookie in lower case.
-    static func isSessionName(_ name: [UInt8]) -> Bool {
         let text = String(decoding: name, as: UTF8.self)
-        return text.hasSuffix("sid") || sessionWords.contains { text.contains($0) }
+        return namedCookies.contains { $0.matches(pair.name) } || text.hasSuffix("sid") || Self.sessionWords.contains { text.contains($0) }
     }
 
     /// Matches X-CSRF-Token, X-XSRF-TOKEN, csrftoken and similar: they protect a session and do not identify it.

@@ -48,9 +48,10 @@ public enum Validation {
         }
     }
 
-    /// Returns whether the unit of Content-Range is bytes; nil without the field.
+    /// Returns whether the content is a part in bytes, or several; nil if neither type nor Content-Range say so.
     static func isPartInBytes(_ response: ResponseHead) -> Bool? {
-        response.fields.first(.contentRange).map { $0.trimmed.prefix(5).equalsIgnoringCase("bytes") }
+        if response.fields.first(.contentType)?.trimmed.prefix(20).equalsIgnoringCase("multipart/byteranges") == true { return true }
+        return response.fields.first(.contentRange).map { $0.trimmed.prefix(5).equalsIgnoringCase("bytes") }
     }
 
     /// Returns whether a 304 applies to this stored response (§4.3.4). Its entity tag, or without one its Last-Modified, must match; a 304

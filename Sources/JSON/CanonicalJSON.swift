@@ -19,7 +19,7 @@ public enum CanonicalJSON {
     public static func make(checked text: Span<UInt8>) -> [UInt8]? { form(ofChecked: text) { Array(copying: $0) } }
 
     /// Passes bytes to `body` that are equal for texts with equal canonical forms, and differ for others except by a collision of 128-bit
-    /// hashes. They cost a third less than the canonical form, because the members of small objects are not sorted.
+    /// hashes. The members of small objects need not be sorted.
     public static func digest<Result>(ofChecked text: Span<UInt8>, _ body: (Span<UInt8>) -> Result) -> Result? {
         form(ofChecked: text, hashesMembers: true, body)
     }

@@ -18,7 +18,7 @@ public final class CookieOrigins: Sendable {
     private let left = Atomic<Int>(0)
 
     /// Maximum number of targets and responses for each set of cookies; the oldest are dropped.
-    private static let targetLimit = 16
+    private static let targetLimit = 32
     /// Rate limit: maximum burst, and records per second. Protects stored responses from eviction by a crowd of new clients.
     private static let burst = 1_000
     private static let perSecond: Int64 = 20
@@ -31,17 +31,15 @@ public final class CookieOrigins: Sendable {
 
     /// - Parameters:
     ///   - cookies: partition of requests with exactly these cookies.
-    ///   - target: key of the target in the partition without credentials.
-    ///   - response: number of the response.
-    func contain(_ cookies: [UInt8], target: [UInt8], response: [UInt8], in cache: ResponseCache) throws(NotInMemory) -> Bool {
+    ///   - target: key of the target in the partition without credentials, or number of a response.
+    func contains(_ cookies: [UInt8], target: [UInt8], in cache: ResponseCache) throws(NotInMemory) -> Bool {
         var basis = FindingBasis()
-        let known = Self.targets(in: try cache.item(key(cookies), &basis))
-        return known.contains(hash(target)) || known.contains(hash(response))
+        return Self.targets(in: try cache.item(key(cookies), &basis)).contains(hash(target))
     }
 
     /// Records that a client without credentials received these cookies. Waits for the disk if the existing record is not in memory.
-    /// - Parameter target: key of the requested target, or number of the response if only this response is for these cookies.
-    func remember(_ cookies: [UInt8], target: [UInt8], now: Int64) { add([hash(target)], to: cookies, now: now) }
+    /// - Parameter targets: key of the requested target, and number of the response.
+    func remember(_ cookies: [UInt8], targets: [[UInt8]], now: Int64) { add(targets.map(hash), to: cookies, now: now) }
 
     /// Records that a client's cookies were replaced. The targets of the earlier cookies apply to the new ones.
     func remember(_ cookies: [UInt8], after earlier: [UInt8], now: Int64) {

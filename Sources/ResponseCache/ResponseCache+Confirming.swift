@@ -240,12 +240,8 @@ extension ResponseCache {
     }
 
     /// Compares data, because different bytes may encode equal JSON.
-    private static func isSameData(_ new: NewResponse, _ found: FoundResponse) -> Bool {
-        found.metadata.flags.contains(.ownTag) && haveEqualTags(new, found)
-    }
-
-    static func haveEqualTags(_ new: NewResponse, _ found: FoundResponse) -> Bool {
-        !new.metadata.etag.isEmpty && new.head[new.metadata.etag].elementsEqual(found.head[found.metadata.etag])
+    static func isSameData(_ new: NewResponse, _ found: FoundResponse) -> Bool {
+        found.metadata.flags.contains(.ownTag) && new.head[new.metadata.etag].elementsEqual(found.head[found.metadata.etag])
     }
 
     /// Returns whether the response that was found is still stored.

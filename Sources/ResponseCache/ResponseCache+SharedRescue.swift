@@ -76,15 +76,18 @@ extension ResponseCache {
             let cookies = keyMaker.cookiePartition(of: head.fields)
         else { return false }
         let target = targetKey(head)
-        return try origins.contain(
-            cookies, target: target, response: Self.number(of: found.metadata, found.head.span, for: target), in: self)
+        return try origins.contains(
+            cookies, target: found.metadata.isForAll ? target : Self.number(of: found.metadata, found.head.span, for: target), in: self)
     }
 
-    /// Distinguishes a response from others of its target with different data.
+    /// Distinguishes a response from others of its target. An upstream's entity tag may be equal for different data of two sessions.
     private static func number(of metadata: StoredMetadata, _ head: Span<UInt8>, for target: [UInt8]) -> [UInt8] {
         var number = target
-        if metadata.etag.isEmpty { number.append(littleEndian: UInt64(bitPattern: metadata.requestTime.milliseconds)) }
-        number.append(copying: head.extracting(metadata.etag))
+        if metadata.flags.contains(.ownTag) {
+            number.append(copying: head.extracting(metadata.etag))
+        } else {
+            number.append(littleEndian: metadata.order.number)
+        }
         return number
     }
 
@@ -115,19 +118,9 @@ extension ResponseCache {
             origins.remember(change.given, after: sent, now: time.monotonic)
         } else {
             let target = targetKey(head)
-            let isOfSession = startsSession(response, metadata)
             origins.remember(
-                change.given, target: isOfSession ? Self.number(of: metadata, storedHead, for: target) : target, now: time.monotonic)
+                change.given, targets: [target, Self.number(of: metadata, storedHead, for: target)], now: time.monotonic)
         }
-    }
-
-    /// Returns whether a response to a client without credentials may contain data of the session that it starts. With `public`, `s-maxage`
-    /// or a lifetime, it is meant for other clients too.
-    func startsSession(_ response: Fields, _ metadata: StoredMetadata) -> Bool {
-        guard response.contains(.setCookie), metadata.freshnessLifetime ?? 0 <= 0,
-            metadata.flags.isDisjoint(with: [.isPublic, .sharedMaxAge])
-        else { return false }
-        return keyMaker.cookies?.areSessionsSet(by: response) ?? false
     }
 
     /// Returns the keys of the records that `noteCookies(setBy:to:storedAs:_:at:)` reads.

@@ -186,7 +186,7 @@ extension ResponseCache {
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata, changedNothing: Bool) {
         var new = make(response, for: request)
         // Equal data are those of no session.
-        if new.metadata.flags.contains(.startsSession), let found = request.found, Self.haveEqualTags(new, found) {
+        if new.metadata.flags.contains(.startsSession), let found = request.found, Self.isSameData(new, found) {
             new.metadata.flags.remove(.startsSession)
         }
         let recorded = recordEqualData(new, response, beside: request.found)
@@ -224,7 +224,9 @@ extension ResponseCache {
         if !response.isAuthorized, isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned) {
             metadata.flags.insert(.isOpen)
         }
-        if !request.keys.isPartitioned, startsSession(response.head.fields, metadata) { metadata.flags.insert(.startsSession) }
+        if !request.keys.isPartitioned, !metadata.isForAll, keyMaker.cookies?.areSet(by: response.head.fields) == true {
+            metadata.flags.insert(.startsSession)
+        }
         if response.isLenient { metadata.flags.insert(.isLenient) }
         // The content is stored as received if it had a coding. Otherwise the writer compresses it if that makes it shorter. Short content is
         // not coded.

@@ -49,7 +49,7 @@ public final class UnknownFieldMemory: Sendable {
 
     public init() {}
 
-    /// Whether `note` may find anything for a request without unknown fields: some request had unknown fields before. Never reset.
+    /// Whether `note` may find anything for a request without unknown fields: a response is stored for others. Never reset.
     public var hasRecords: Bool { records.load(ordering: .relaxed) }
 
     /// Names in lower case, with the kind of finding and the number of requests.
@@ -71,7 +71,6 @@ public final class UnknownFieldMemory: Sendable {
     /// Returns for each line of a request whether its field changes with each request.
     /// - Parameter notes: whether this is the first lookup of the request, so that its values are recorded.
     func judge(_ lines: [UnknownFieldLine], by client: UInt64, notes: Bool) -> [Bool] {
-        records.store(true, ordering: .relaxed)
         let names = lines.map { ByteKey($0.name) }
         return state.withLock { state in
             if notes {

@@ -68,7 +68,7 @@ public struct FailureMemory: Sendable {
     private var mayStop = false
     private var nextSearchAt = Int64.min
     /// The last success, if nothing has failed since. Lets repeated successes within one millisecond skip the update.
-    private var lastSuccess: (key: UInt64, client: UInt64, isQuick: Bool, at: Int64)?
+    private var lastSuccess: (key: UInt64, client: UInt64, isQuick: Bool, provesUser: Bool, at: Int64)?
     /// Whether some key may be slow even while the upstream works.
     public private(set) var knowsSlowKeys = false
 
@@ -240,8 +240,8 @@ public struct FailureMemory: Sendable {
     public mutating func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, provesUser: Bool, now: Int64) {
         guard settings.isOn else { return }
         let isQuick = limit == 0 || took < limit
-        if isCalm, let last = lastSuccess, last == (scopes.key, scopes.client, isQuick, now) { return }
-        lastSuccess = (scopes.key, scopes.client, isQuick, now)
+        if isCalm, let last = lastSuccess, last == (scopes.key, scopes.client, isQuick, provesUser, now) { return }
+        lastSuccess = (scopes.key, scopes.client, isQuick, provesUser, now)
         reach(now: now)
         if provesUser, scopes.user != 0, !provenUsers.contains(scopes.user) { provenUsers.change(scopes.user) { $0 = true } }
         if upstream.succeed(scopes.key, now: now) { changes.append(Change(scope: .upstream, cause: nil)) }

@@ -11,10 +11,7 @@ import Upstream
 
 /// A response in pieces. The origin sends each piece when the play says so.
 private final class SlowResponse {
-    enum Framing: CaseIterable { case chunks, length, close }
-
     let play: ProxyPlay
-    let framing: Framing
     private let gates: [Gate]
     private let pieces: [String]
     private var opened = 0
@@ -23,29 +20,18 @@ private final class SlowResponse {
     /// The content that has arrived.
     private(set) var arrived = ""
 
-    init(_ play: ProxyPlay, _ pieces: [String], _ framing: Framing = .chunks, _ fields: [String] = [], isCut: Bool = false) throws {
-        (self.play, self.pieces, self.framing) = (play, pieces, framing)
+    init(_ play: ProxyPlay, _ pieces: [String]) throws {
+        (self.play, self.pieces) = (play, pieces)
         let gates = (0...pieces.count).map { _ in Gate() }
         self.gates = gates
         bytesBefore = try play.metric(Self.bytes) ?? 0
-        let line =
-            switch framing {
-            case .chunks: "Transfer-Encoding: chunked"
-            case .length: "Content-Length: \(pieces.joined().utf8.count + (isCut ? 1 : 0))"
-            case .close: "Connection: close"
-            }
-        let head = (["HTTP/1.1 200 OK", "Content-Type: application/json", line] + fields).joined(separator: "\r\n") + "\r\n\r\n"
-        var steps: [OriginStep] = [.send(head)]
+        var steps: [OriginStep] = [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")]
         for (piece, gate) in zip(pieces, gates) {
-            let isChunked = framing == .chunks
             steps.append(.pass(gate))
             // An empty chunk would be the end.
-            guard !piece.isEmpty else { continue }
-            steps += [.send(isChunked ? "\(String(piece.utf8.count, radix: 16))\r\n\(piece)\r\n" : piece)]
+            if !piece.isEmpty { steps.append(.send("\(String(piece.utf8.count, radix: 16))\r\n\(piece)\r\n")) }
         }
-        steps.append(.pass(gates[pieces.count]))
-        if isCut { steps.append(.cut) } else if framing == .chunks { steps.append(.send("0\r\n\r\n")) }
-        if framing == .close, !isCut { steps.append(.close) }
+        steps += [.pass(gates[pieces.count]), .send("0\r\n\r\n")]
         play.origin.react { [steps] _ in steps }
     }
 

@@ -77,6 +77,9 @@ struct ResponseDecisionTests {
         HeadRow("a part in bytes to a request without Range", 206, ["Content-Range: bytes 0-1/9"], .fail(.unexpectedStatus)) {
             $0.hasCopy = false
         },
+        HeadRow("parts in bytes to a request without Range", 206, ["Content-Type: multipart/byteranges"], .fail(.unexpectedStatus)) {
+            $0.hasCopy = false
+        },
         HeadRow("a part in bytes to a request that does not use the store", 206, ["Content-Range: bytes 0-1/9"], nil) {
             ($0.usesStore, $0.hasCopy) = (false, false)
         },

@@ -55,8 +55,10 @@ struct SharedRescuePlays {
         #expect(try other.request("/users", play).status >= 502)
     }
 
-    @Test("a client with a session cookie is never rescued with data that its session did not receive", .serialized, arguments: 1...6)
-    func sessions(seed: Int) throws {
+    @Test(
+        "a client with cookies is never rescued with data that its session did not receive", .serialized, arguments: 1...3,
+        [[], ["ETag: \"1\""], ["Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT"], ["Vary: Cookie"]])
+    func sessions(seed: Int, fields: [String]) throws {
         var random = SeededGenerator(seed: UInt64(seed))
         let number = Mutex(0)
         let play = try ProxyPlay(ScriptedOrigin { _ in [] })
@@ -64,12 +66,13 @@ struct SharedRescuePlays {
         for _ in 0..<12 {
             let (target, data) = ("/\(random.below(2))", "{\"data\":\(random.below(3))}")
             play.origin.react { request in
-                guard request["Cookie"] == nil else { return [.json(data)] }
+                guard request["Cookie"] == nil else { return [.json(data, fields)] }
                 let number = number.withLock { number in
                     number += 1
                     return number
                 }
-                return [.json(data, ["Set-Cookie: sid=\(number)0f3a9c27b15e4d6088; Path=/"])]
+                let cookie = seed == 1 ? "visitor=\(number)" : "sid=\(number)0f3a9c27b15e4d6088"
+                return [.json(data, fields + ["Set-Cookie: \(cookie); Path=/"])]
             }
             if sessions.isEmpty || random.isTrue(oneIn: 2) { sessions.append((CookieClient(), [:])) }
             let one = random.below(sessions.count)
@@ -107,9 +110,24 @@ struct SharedRescuePlays {
             #expect(client.hasInput(within: 20) == isEqual)
             gate.open()
             #expect(client.readResponse()?.text == (isEqual ? "0" : "9"))
+            #expect(try play.waitFor("cistern_upstream_active_requests", 0))
             play.origin.down()
             #expect(try play.get("/a").text == "9")
         }
+    }
+
+    @Test("a lifetime of an earlier response does not permit a rescue with a later one of another session")
+    func earlierLifetime() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [] })
+        var guests = [CookieClient(), CookieClient()]
+        for (index, field) in ["Cache-Control: max-age=1", "Cache-Control: no-cache"].enumerated() {
+            play.origin.react { _ in [.json("\(index)", [field, "Set-Cookie: sid=\(index)0f3a9c27b15e4d6088"])] }
+            #expect(try guests[index].request("/a", play).text == "\(index)")
+            play.time.advance(by: .seconds(2))
+        }
+        play.origin.down()
+        #expect(try guests[0].request("/a", play).status == 502)
+        #expect(try guests[1].request("/a", play).text == "1")
     }
 
     @Test("a session is rescued with equal data that another session received")

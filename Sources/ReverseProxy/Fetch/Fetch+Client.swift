@@ -117,7 +117,6 @@ extension Fetch {
             transfer?.becomeStream() == true
         else { return }
         report.isStream = true
-        noteSuccess()
         handle(.recognizedAsStream)
     }
 
