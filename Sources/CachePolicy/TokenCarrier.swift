@@ -54,23 +54,17 @@ public struct TokenCarriers: Sendable {
     private func isPersonal(_ entry: Fields.Entry, of fields: Fields) -> Bool {
         let name = fields.bytes.span.extracting(entry.nameRange)
         return !entry.valueRange.isEmpty && credentials.contains(name) && !groups.contains(name)
-            && !Self.isForgeryToken(name.indices.map { name[$0] })
+            && !RequestFieldKinds.isForgeryToken(name)
             && !UserCredentials.isChoice(fields.bytes[entry.valueRange])
     }
 
     private func isSession(_ pair: CredentialCookies.Pair) -> Bool {
         let name = pair.name.map(\.asciiLowercased)
-        guard !pair.value.isEmpty, !groups.contains(name), !Self.isForgeryToken(name), !UserCredentials.isChoice(pair.value) else {
-            return false
-        }
+        guard !pair.value.isEmpty, !groups.contains(name), !RequestFieldKinds.isForgeryToken(name.span),
+            !UserCredentials.isChoice(pair.value)
+        else { return false }
         let text = String(decoding: name, as: UTF8.self)
         return namedCookies.contains { $0.matches(pair.name) } || text.hasSuffix("sid") || Self.sessionWords.contains { text.contains($0) }
-    }
-
-    /// Matches X-CSRF-Token, X-XSRF-TOKEN, csrftoken and similar: they protect a session and do not identify it.
-    private static func isForgeryToken(_ name: [UInt8]) -> Bool {
-        let text = String(decoding: name.map(\.asciiLowercased), as: UTF8.self)
-        return text.contains("csrf") || text.contains("xsrf") || text.contains("forgery")
     }
 
     /// Returns the request's fields without the carrier.

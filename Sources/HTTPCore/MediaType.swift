@@ -34,6 +34,19 @@ public struct MediaType: Sendable {
         return (start..<end, slash)
     }
 
+    /// Parts of the names of charsets in which a byte of a character may look like a backslash or a quotation mark: Shift_JIS, Windows-31J,
+    /// GBK, GB18030, Big5, ISO-2022 and their other names.
+    private static let overlapping = ["shift", "sjis", "932", "31j", "gb", "big5", "iso-2022"]
+
+    /// Whether bytes that look like ASCII are ASCII characters. RFC 8259 §8.1 requires UTF-8 for JSON, but some APIs use another charset.
+    public static func extendsASCII(_ fields: Fields) -> Bool {
+        guard let value = fields.first(.contentType), value.count > "application/json".utf8.count,
+            !value.suffix(5).equalsIgnoringCase("utf-8")
+        else { return true }
+        let parts = String(decoding: value, as: UTF8.self).lowercased().split(separator: "charset=", maxSplits: 1)
+        return parts.count < 2 || !overlapping.contains { parts[1].contains($0) }
+    }
+
     public var type: ArraySlice<UInt8> { spelt[..<slash] }
     public var subtype: ArraySlice<UInt8> { spelt[(slash + 1)...] }
 

@@ -149,19 +149,12 @@ public final class RequestKeyMaker {
     /// equal number.
     /// - Parameter user: the number if there are no such tokens.
     public func userWithoutForgeryTokens(of head: RequestHead, orElse user: UInt64) -> UInt64 {
-        let tokens = head.fields.entries.lazy.filter { $0.known == nil }.map { head.fields.bytes[$0.nameRange] }.filter(Self.isForgeryToken)
+        let tokens = head.fields.entries.lazy.filter { $0.known == nil }.map { head.fields.bytes[$0.nameRange] }
+            .filter { RequestFieldKinds.isForgeryToken($0.span) }
         guard !tokens.isEmpty else { return user }
         var fields = head.fields
         for name in tokens { fields.remove(named: Array(name).span) }
         return self.user(of: RequestHead(method: head.method, target: head.target, version: head.version, fields: fields))
-    }
-
-    /// Matches X-CSRF-Token, X-CSRFToken, X-XSRF-TOKEN and similar.
-    private static func isForgeryToken(_ name: ArraySlice<UInt8>) -> Bool {
-        name.indices.dropLast(3).contains { index in
-            let part = name[index..<index + 4]
-            return part.equalsIgnoringCase("csrf") || part.equalsIgnoringCase("xsrf")
-        }
     }
 
     /// Returns whether two keys have equal partitions.

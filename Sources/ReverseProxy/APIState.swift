@@ -1,5 +1,6 @@
 // Thread-safe state of one API that all shards share.
 
+import Addresses
 import CachePolicy
 import Figures
 import Forwarding
@@ -22,6 +23,9 @@ public final class APIState: Sendable {
     /// Requests that share a fetch. Belongs to this API under these settings, because under other settings an equal request may return
     /// another user's data.
     public let collapsed = CollapsedRequests()
+    /// Fetches that continue although their client has disconnected. Further ones of the client are cancelled, so that clients that cancel
+    /// many requests, such as a search while the user types, do not occupy the upstream.
+    let abandoned = AddressBudget(of: 2, trustedProxies: NetworkList([]))
     /// nil if traffic is not observed.
     public let traffic: ObservedTraffic?
     let connectionUsers: ConnectionUserLog

@@ -42,7 +42,7 @@ struct RequestFieldKindsTests {
         Sender("Retrofit", "Accept User-Agent"),
         Sender("Alamofire", "Accept-Encoding Accept-Language User-Agent"),
         Sender("Volley", "If-Modified-Since User-Agent"),
-        Sender("axios", "Accept User-Agent", credentials: "X-XSRF-TOKEN"),
+        Sender("axios", "Accept User-Agent X-XSRF-TOKEN"),
         Sender("undici", "Accept Accept-Language Sec-Fetch-Mode User-Agent"),
         Sender("requests", "Accept Accept-Encoding Connection User-Agent"),
         Sender("httpx", "Accept Accept-Encoding Connection User-Agent"),
@@ -82,7 +82,7 @@ struct RequestFieldKindsTests {
         Sender(
             "names of requests",
             "X-Request-ID Request-ID X-RequestId X-Correlation-ID X-CorrelationId Correlation-Id X-Trace-Id X-Transaction-Id"),
-        Sender("X (Twitter)", "X-Client-Transaction-Id", credentials: "X-Guest-Token X-Csrf-Token"),
+        Sender("X (Twitter)", "X-Client-Transaction-Id", credentials: "X-Guest-Token"),
         Sender("AWS load balancers", "X-Amzn-Trace-Id X-Amzn-TLS-Version X-Amzn-TLS-Cipher-Suite", credentials: "X-Amzn-Oidc-Identity"),
         Sender(
             "AWS SDKs", "X-Amz-Date X-Amz-User-Agent X-Amz-Content-SHA256 amz-sdk-invocation-id amz-sdk-request",

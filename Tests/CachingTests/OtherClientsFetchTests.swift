@@ -55,6 +55,29 @@ struct OtherClientsFetchTests {
         gate.open()
     }
 
+    @Test("of the fetches of a disconnected client, two continue, and those that another client waits for", arguments: [true, false])
+    func disconnected(hasReset: Bool) throws {
+        let gate = Gate()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("1")] })
+        var clients = try (0..<6).map { try play.client(getting: "/\($0)") }
+        #expect(play.origin.waitForRequests(6))
+        let follower = try TestClient(port: play.port, from: "127.0.9.2")
+        follower.send("GET /5 HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        // The fetch that is shared is abandoned last.
+        while !clients.isEmpty {
+            if hasReset { clients[0].endsWithReset() }
+            clients.removeFirst()
+            let left = clients.count
+            #expect(try play.waitFor("cistern_upstream_active_requests", Double(left > 0 ? left + min(2, 6 - left) : 3)))
+        }
+        gate.open()
+        #expect(follower.readResponse()?.text == "1")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+        play.origin.down()
+        #expect(try (0..<6).map { try play.get("/\($0)").status } == [200, 200, 502, 502, 502, 200])
+    }
+
     @Test("when the fetches of two clients hang, one of a third is sent after twice the time")
     func hangOfTwo() throws {
         let gate = Gate()

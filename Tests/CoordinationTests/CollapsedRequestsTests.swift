@@ -245,6 +245,22 @@ struct CollapsedRequestsTests {
         }
     }
 
+    @Test("four clients lead a slow flight within ten seconds, and others follow")
+    func manyLeaders() {
+        let requests = CollapsedRequests()
+        func roles(_ clients: ClosedRange<UInt64>, now: Int64) -> [String] {
+            clients.map { client in
+                let follower = Follower(client: client)
+                let role = follower.join(requests, now: now)
+                if let flight = follower.flight { requests.noteSlow(flight) }
+                return role
+            }
+        }
+        #expect(roles(1...6, now: 0) == ["leader", "leader", "leader", "leader", "follower", "follower"])
+        #expect(roles(7...7, now: 9_999) == ["follower"])
+        #expect(roles(8...12, now: 10_000) == ["leader", "leader", "leader", "leader", "follower"])
+    }
+
     @Test("a slow fetch gets no new followers of other clients, and the fetch that ends first wakes all waiting ones")
     func slow() {
         let requests = CollapsedRequests()

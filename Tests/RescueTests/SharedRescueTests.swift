@@ -130,6 +130,16 @@ struct SharedRescuePlays {
         #expect(try guests[1].request("/a", play).text == "1")
     }
 
+    @Test("a token against forged requests does not prevent a rescue", arguments: ["X-CSRF-Token", "X-XSRF-TOKEN"])
+    func forgeryTokens(name: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { request in [.json("\"\(request["Cookie"] ?? "")\"")] })
+        for user in 1...2 { _ = try play.get("/a", [("Cookie", "sid=\(user)"), (name, "a\(user)")]) }
+        play.origin.down()
+        for user in 1...2 { #expect(try play.get("/a", [("Cookie", "sid=\(user)"), (name, "b")]).text == "\"sid=\(user)\"") }
+        #expect(try play.get("/a", [("Cookie", "sid=3"), (name, "a1")]).status == 502)
+        #expect(try play.get("/a", [(name, "a1")]).status == 502)
+    }
+
     @Test("a session is rescued with equal data that another session received")
     func equalSessions() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [] })

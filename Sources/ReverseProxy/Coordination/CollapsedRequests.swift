@@ -97,6 +97,12 @@ public final class CollapsedRequests: Sendable {
             (self.client, ledSince, isClientLimited) = (client, now, false)
         }
 
+        /// Whether several clients have sent a fetch within the interval. Further ones would overload a slow upstream.
+        func hasManyLeaders(now: Int64) -> Bool {
+            let recent = formerLeaders.values.count { now - $0 < CollapsedRequests.leadAgainMilliseconds }
+            return recent >= CollapsedRequests.leaderLimit
+        }
+
         /// Returns whether a client may send another fetch: the second one at once, unless another client has led since; later ones after
         /// an interval.
         func mayLead(_ client: UInt64, now: Int64) -> Bool {
@@ -114,6 +120,8 @@ public final class CollapsedRequests: Sendable {
     /// Minimum milliseconds between later fetches of one client in a flight. The first may have a dead connection, so the next is not
     /// delayed if no other client has led since. More would overload a slow upstream.
     private static let leadAgainMilliseconds: Int64 = 10_000
+    /// Maximum number of clients that lead a slow flight within `leadAgainMilliseconds`, besides the last one.
+    private static let leaderLimit = 3
 
     /// Assigns a request to a flight: as leader, as follower, or alone.
     /// - Parameters:
@@ -133,7 +141,8 @@ public final class CollapsedRequests: Sendable {
                 max(state.lastWrites[user] ?? 0, state.lastForgotten) <= waiting.writes
             else { return (.leader, state.begin(key, leader: span, client: client, now: now), .none) }
             let flight = Flight(key: key, number: number)
-            let wantsLeader = waiting.isSlow || waiting.isClientLimited && waiting.client != client
+            let isBehindOther = waiting.isClientLimited && waiting.client != client
+            let wantsLeader = isBehindOther || waiting.isSlow && !waiting.hasManyLeaders(now: now)
             guard !wantsLeader || !waiting.mayLead(client, now: now) else {
                 state.flights[number]?.isSlow = false
                 state.flights[number]?.lead(client, now: now)
@@ -161,7 +170,7 @@ public final class CollapsedRequests: Sendable {
         let client = follower.clientNumber
         return state.withLock { state in
             guard let waiting = state.flights[flight.number], waiting.client != client, waiting.mayLead(client, now: now),
-                now - waiting.ledSince >= least, waiting.followers[ObjectIdentifier(follower)] != nil
+                !waiting.hasManyLeaders(now: now), now - waiting.ledSince >= least, waiting.followers[ObjectIdentifier(follower)] != nil
             else { return false }
             state.flights[flight.number]?.followers[ObjectIdentifier(follower)] = nil
             state.flights[flight.number]?.lead(client, now: now)

@@ -25,13 +25,14 @@ final class Coordination {
     private let surprises: SurpriseMemory?
     /// nil if the number of requests per address is not limited.
     private let requestsPerAddress: AddressBudget?
+    private let abandoned: AddressBudget
     let isKeyedByHost: Bool
 
     init(_ api: APIState, on shard: Shard, _ keys: ShardKeys) {
         (health, collapsed, routes, surprises) = (api.health, api.collapsed, api.routes, api.cache?.surprises)
         (loop, level, self.keys, modes) = (shard.loop, shard.level, keys, ServingModes(api.modes))
         marks = MarkPropagation(loop: shard.loop, cache: api.cache, peer: api.process.peer, level: shard.level)
-        requestsPerAddress = api.process.requestsPerAddress
+        (requestsPerAddress, abandoned) = (api.process.requestsPerAddress, api.abandoned)
         isKeyedByHost = api.settings.forwarding.sendsClientHost
     }
 
@@ -69,6 +70,9 @@ final class Coordination {
 
     /// Counts a request of the client's address. Returns nil if it does not count.
     func takeSlot(of client: ClientAddress) -> AddressBudget.Slot? { requestsPerAddress?.take(client) }
+
+    /// Counts a fetch whose client has disconnected. Returns nil if it must not continue.
+    func continueFetch(of client: ClientAddress) -> AddressBudget.Slot? { abandoned.takeWithinLimit(client) }
 }
 
 /// The modes of an API on a shard: a copy of those that an administrator may change.

@@ -253,8 +253,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// Transfers the fetch to a background record. The fetch continues if it may fill the store or change something.
     private func leaveFetch(_ cause: BackgroundCause) {
         guard let fetch else { return }
+        let mayContinue = cause != .clientLeft || mayContinue(fetch)
         let successor = BackgroundRecord(context.reporting, head: head, record, cause, began: began + waited)
-        fetch.abandon(isRequestWhole: upload.isWhole, to: successor)
+        fetch.abandon(isRequestWhole: upload.isWhole, mayContinue: mayContinue, to: successor)
         self.fetch = nil
     }
 
@@ -352,10 +353,17 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// A disconnected client must not get a connection before other clients. If it still reads, it gets responses that need no connection,
-    /// such as a stored one.
+    /// Whether the fetch of a disconnected client continues, as far as it is this client's.
+    private func mayContinue(_ fetch: Fetch) -> Bool {
+        guard request.isReading else { return true }
+        fetch.continuation = fetch.continuation ?? context.coordination.continueFetch(of: owner.clientAddress)
+        return fetch.continuation != nil
+    }
+
+    /// A disconnected client must not get a connection before other clients, nor occupy the upstream with many requests. If it still reads,
+    /// it gets responses that need no connection, such as a stored one.
     func clientEnded() {
-        guard case .fetching = machine.state, let fetch, fetch.mayLeaveQueue else { return }
+        guard case .fetching = machine.state, let fetch, fetch.mayLeaveQueue || fetch.isForOwnClient && !mayContinue(fetch) else { return }
         leaveFetch(.clientLeft)
         fetchFailed(.transfer(.connectionLimitReached))
     }

@@ -50,17 +50,24 @@ extension Fetch {
     /// follows it. A complete write is not cancelled, because its client may assume that it succeeds.
     var mayLeaveQueue: Bool {
         context.loop.assertOnLoop()
-        guard case .awaitingHead = machine.state, transfer?.isQueued == true, subject.isReading else { return false }
+        return transfer?.isQueued == true && subject.isReading && isForOwnClient
+    }
+
+    /// Whether no response has arrived, and no other request waits for it.
+    var isForOwnClient: Bool {
+        guard case .awaitingHead = machine.state else { return false }
         return flight.map { !context.coordination.collapsed.hasFollowers($0) } ?? true
     }
 
     /// Called when the client has disconnected. A fetch that fills the store continues, unless it still waits for a connection that other
     /// requests need. A request that was sent completely continues too, because it may change something.
-    /// - Parameter successor: becomes the receiver of a fetch that continues.
-    func abandon(isRequestWhole: Bool, to successor: BackgroundRecord) {
+    /// - Parameters:
+    ///   - mayContinue: false if a fetch for which no other request waits must end.
+    ///   - successor: becomes the receiver of a fetch that continues.
+    func abandon(isRequestWhole: Bool, mayContinue: Bool, to successor: BackgroundRecord) {
         (receiver, self.successor) = (nil, successor)
         transfer?.forwards(false)
-        handle(.abandoned(mayBeStopped: !isRequestWhole || mayLeaveQueue))
+        handle(.abandoned(mayBeStopped: !isRequestWhole || mayLeaveQueue || !mayContinue && isForOwnClient))
         self.successor = nil
     }
 

@@ -46,6 +46,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     var transfer: Transfer?
     /// Slot in the request budget of the client's address. Kept after the client has disconnected, because the upstream is still busy.
     var slot: AddressBudget.Slot?
+    /// Counts this fetch among those whose clients have disconnected.
+    var continuation: AddressBudget.Slot?
     var machine = FetchMachine()
     /// The response without hop-by-hop fields; nil before its head has arrived, and once it is streamed.
     var response: ResponseHead?
@@ -418,7 +420,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Whether the content is checked as JSON. If Content-Type is missing, the stored response determines that.
     func isJSON(_ head: ResponseHead) -> Bool {
         // Only the fields of a preflight's response matter, not its content type.
-        subject.head.method != .options && !head.hasNothing
+        subject.head.method != .options && !head.hasNothing && MediaType.extendsASCII(head.fields)
             && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
     }
 
@@ -439,7 +441,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     private func stop() {
         if held?.isUnjudged == true, let response { _ = invalidate(after: response) }
-        slot = nil
+        (slot, continuation) = (nil, nil)
         receiver = nil
         endSpan(isAbandoned: true)
         endFlight(.abandoned)
@@ -449,7 +451,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     /// Reports the end to the receiver and releases it.
     func finish(_ notify: (any FetchReceiver) -> Void) {
-        slot = nil
+        (slot, continuation) = (nil, nil)
         if span != nil { endSpan() }
         if let receiver = receiver.take() { notify(receiver) }
     }
