@@ -1,4 +1,4 @@
-// Why earlier responses were not stored, by path, route and API. Explains failed exchanges that found no stored response.
+// Why earlier responses were not stored, by method and path, route and API. Explains failed exchanges that found no stored response.
 
 import CachePolicy
 import Explanation
@@ -7,7 +7,10 @@ import Figures
 struct PreviousReasons: Sendable {
     private struct Path: Hashable {
         let api: UInt16
+        let method: MethodLabel
         let path: ArraySlice<UInt8>
+
+        init(_ record: WhyRecord) { (api, method, path) = (record.exchange.api, record.exchange.method, record.path) }
     }
 
     /// The latest reason per path.
@@ -23,7 +26,7 @@ struct PreviousReasons: Sendable {
     init(_ records: [WhyRecord], _ snapshot: MetricsSnapshot) {
         for record in records {
             guard let reason = record.reasonNotStored else { continue }
-            let path = Path(api: record.exchange.api, path: record.path)
+            let path = Path(record)
             if record.exchange.wall >= paths[path]?.wall ?? .min { paths[path] = (record.exchange.wall, reason, record.responseStatus) }
         }
         routes = Dictionary(snapshot.routeSummaries.map { ($0.name, $0) }) { first, _ in first }
@@ -35,7 +38,7 @@ struct PreviousReasons: Sendable {
     ///   - api: name of the API; empty for a single unnamed API.
     ///   - route: name of the route; empty for paths without a route.
     func before(_ record: WhyRecord, api: String, route: String) -> PreviousNotStored? {
-        if let known = paths[Path(api: record.exchange.api, path: record.path)] {
+        if let known = paths[Path(record)] {
             return PreviousNotStored(known.reason, of: .path, status: known.status)
         }
         let name = (api.isEmpty ? "" : api + "/") + (route.isEmpty ? "*" : route)
@@ -45,9 +48,10 @@ struct PreviousReasons: Sendable {
         return all.flatMap(Self.most).map { PreviousNotStored($0, of: .all) }
     }
 
-    /// The most frequent reason; nil if most responses were stored.
+    /// The most frequent reason besides the method; nil if most responses were stored.
     private static func most(_ summary: RouteSummary) -> NotStoredReason? {
-        guard let most = summary.notStored.first, let reason = NotStoredReason(rawValue: most.reason) else { return nil }
+        let reasons = summary.notStored.lazy.filter { $0.reason != NotStoredReason.methodNotCacheable.rawValue }
+        guard let most = reasons.first, let reason = NotStoredReason(rawValue: most.reason) else { return nil }
         return most.count * 2 >= summary.count(of: .miss) + summary.count(of: .bypass) ? reason : nil
     }
 }

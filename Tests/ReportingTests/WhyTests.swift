@@ -219,6 +219,8 @@ struct WhyTests {
             }
         }
         for target in ["/me/1", "/feed/1", "/good/1"] { _ = try play.get(target + "?a=1") }
+        // A write that is not stored explains nothing about a GET.
+        _ = try play.request("POST", "/good/3")
         play.origin.down()
         func why(_ target: String) throws -> (sentences: [String], settings: [String]) {
             _ = try play.get(target)
