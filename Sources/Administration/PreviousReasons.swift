@@ -10,7 +10,10 @@ struct PreviousReasons: Sendable {
         let method: MethodLabel
         let path: ArraySlice<UInt8>
 
-        init(_ record: WhyRecord) { (api, method, path) = (record.exchange.api, record.exchange.method, record.path) }
+        init(_ record: WhyRecord) {
+            (api, path) = (record.exchange.api, record.path)
+            method = record.exchange.method == .head ? .get : record.exchange.method
+        }
     }
 
     /// The latest reason per path.

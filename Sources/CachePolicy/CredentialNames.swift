@@ -41,6 +41,19 @@ public struct CredentialNames: Sendable, Equatable {
 
     public func contains(_ name: some Sequence<UInt8>) -> Bool { contains(Array(name).span) }
 
+    /// Returns whether the field is part of the partition: a credential, except for tokens against forged requests that only an ending
+    /// matches.
+    func separates(_ name: Span<UInt8>) -> Bool { hasWhole(name) || hasEnding(name) && !Self.isForgeryToken(name) }
+
+    /// Matches X-CSRF-Token, X-CSRFToken, X-XSRF-TOKEN, csrftoken and similar. They protect a session against requests of other sites and do
+    /// not identify it. Many frameworks change them with each page.
+    public static func isForgeryToken(_ name: Span<UInt8>) -> Bool {
+        let name = name.indices.map { name[$0].asciiLowercased }
+        return forgeryWords.contains { name.firstRange(of: $0) != nil }
+    }
+
+    private static let forgeryWords = ["csrf", "xsrf", "forgery"].map { Array($0.utf8) }
+
     public func match(_ name: Span<UInt8>) -> Match { hasWhole(name) ? .whole : hasEnding(name) ? .ending : .none }
 
     private func hasWhole(_ name: Span<UInt8>) -> Bool {

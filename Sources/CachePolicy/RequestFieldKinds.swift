@@ -33,20 +33,13 @@ public struct RequestFieldKinds: Sendable {
     /// Returns the kind of a field. The name is compared without regard to case. Credentials take precedence: `X-Request-Token` remains a
     /// credential even if it is also listed as harmless.
     public func kind(of name: Span<UInt8>) -> RequestFieldKind {
-        let match = credentials.match(name)
-        if match != .none { return match == .ending && Self.isForgeryToken(name) ? .harmless : .credential }
+        if credentials.separates(name) { return .credential }
+        if credentials.contains(name) { return .harmless }
         let lowercased = name.indices.map { name[$0].asciiLowercased }
         if harmless.contains(ByteKey(lowercased)) || lowercased.starts(with: Self.browserPrefix) || ConnectionField.isName(name) {
             return .harmless
         }
         return .unknown
-    }
-
-    /// Matches X-CSRF-Token, X-CSRFToken, X-XSRF-TOKEN, csrftoken and similar. They protect a session against requests of other sites and do
-    /// not identify it. Many frameworks change them with each page.
-    public static func isForgeryToken(_ name: Span<UInt8>) -> Bool {
-        let name = name.indices.map { name[$0].asciiLowercased }
-        return [Array("csrf".utf8), Array("xsrf".utf8), Array("forgery".utf8)].contains { name.firstRange(of: $0) != nil }
     }
 
     /// Scripts cannot set a field with this prefix (Fetch §2.2.2).

@@ -31,7 +31,7 @@ public enum SelectingFields {
         var names: Set<[UInt8]> = []
         for member in varied(response) {
             let name = member.map(\.asciiLowercased)
-            let isCredential = settings.credentials.names.contains(name.span)
+            let isCredential = settings.credentials.names.separates(name.span)
             let isCovered = name.elementsEqual("accept-encoding".utf8) || (isCredential && !settings.isPrivate && !isForAll)
             if !isCovered, settings.freshness.varies(by: name, credentials: settings.credentials.names) { names.insert(name) }
         }

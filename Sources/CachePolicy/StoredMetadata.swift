@@ -149,7 +149,8 @@ public struct StoredMetadata: Sendable, Equatable {
     public var isNegative: Bool { lifetimeSource == .negative }
     /// Whether the response itself states that it may be served to clients without validation, or to all of them.
     public var isForAll: Bool {
-        !flags.isDisjoint(with: [.isPublic, .sharedMaxAge]) || lifetimeSource == .response && freshnessLifetime ?? 0 > 0
+        if !flags.isDisjoint(with: [.isPublic, .sharedMaxAge]) { return true }
+        return [.response, .maximum].contains(lifetimeSource) && freshnessLifetime ?? 0 > 0 && !flags.contains(.noCache)
     }
 
     public var hasValidator: Bool { !etag.isEmpty || !lastModified.isEmpty }

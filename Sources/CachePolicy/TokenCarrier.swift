@@ -54,13 +54,13 @@ public struct TokenCarriers: Sendable {
     private func isPersonal(_ entry: Fields.Entry, of fields: Fields) -> Bool {
         let name = fields.bytes.span.extracting(entry.nameRange)
         return !entry.valueRange.isEmpty && credentials.contains(name) && !groups.contains(name)
-            && !RequestFieldKinds.isForgeryToken(name)
+            && !CredentialNames.isForgeryToken(name)
             && !UserCredentials.isChoice(fields.bytes[entry.valueRange])
     }
 
     private func isSession(_ pair: CredentialCookies.Pair) -> Bool {
         let name = pair.name.map(\.asciiLowercased)
-        guard !pair.value.isEmpty, !groups.contains(name), !RequestFieldKinds.isForgeryToken(name.span),
+        guard !pair.value.isEmpty, !groups.contains(name), !CredentialNames.isForgeryToken(name.span),
             !UserCredentials.isChoice(pair.value)
         else { return false }
         let text = String(decoding: name, as: UTF8.self)

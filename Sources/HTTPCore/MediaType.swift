@@ -44,7 +44,7 @@ public struct MediaType: Sendable {
             !value.suffix(5).equalsIgnoringCase("utf-8")
         else { return true }
         let parts = String(decoding: value, as: UTF8.self).lowercased().split(separator: "charset=", maxSplits: 1)
-        return parts.count < 2 || !overlapping.contains { parts[1].contains($0) }
+        return parts.count < 2 || !overlapping.contains { parts[1].prefix { $0 != ";" }.contains($0) }
     }
 
     public var type: ArraySlice<UInt8> { spelt[..<slash] }

@@ -150,7 +150,7 @@ public final class RequestKeyMaker {
     /// - Parameter user: the number if there are no such tokens.
     public func userWithoutForgeryTokens(of head: RequestHead, orElse user: UInt64) -> UInt64 {
         let tokens = head.fields.entries.lazy.filter { $0.known == nil }.map { head.fields.bytes[$0.nameRange] }
-            .filter { RequestFieldKinds.isForgeryToken($0.span) }
+            .filter { CredentialNames.isForgeryToken($0.span) }
         guard !tokens.isEmpty else { return user }
         var fields = head.fields
         for name in tokens { fields.remove(named: Array(name).span) }
@@ -303,13 +303,19 @@ public final class RequestKeyMaker {
         fileprivate var isItself: Bool { if case .itself = self { true } else { false } }
     }
 
+    /// Whether the request asks for a token in the response, as OData does: the response to other requests has none.
+    private static func asksForToken(_ entry: Fields.Entry, _ fields: Fields) -> Bool {
+        fields.bytes[entry.valueRange].equalsIgnoringCase("fetch")
+            && CredentialNames.isForgeryToken(fields.bytes.span.extracting(entry.nameRange))
+    }
+
     func credentials(of fields: Fields, authorizedBy authorization: Authorization = .itself, withCookies: Bool = true) -> [UInt8] {
         var parts: [UInt8] = []
         authorization.append(to: &parts)
         for entry in fields.entries {
             if let known = entry.known {
                 guard knownCredentials.contains(known), known != .authorization || authorization.isItself else { continue }
-            } else if kinds.kind(of: fields.bytes.span.extracting(entry.nameRange)) != .credential {
+            } else if kinds.kind(of: fields.bytes.span.extracting(entry.nameRange)) != .credential, !Self.asksForToken(entry, fields) {
                 continue
             }
             CacheKey.appendPart(fields.bytes[entry.nameRange].map(\.asciiLowercased), to: &parts)

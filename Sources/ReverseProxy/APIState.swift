@@ -2,6 +2,7 @@
 
 import Addresses
 import CachePolicy
+import Downstream
 import Figures
 import Forwarding
 import HTTPCore
@@ -25,7 +26,7 @@ public final class APIState: Sendable {
     public let collapsed = CollapsedRequests()
     /// Fetches that continue although their client has disconnected. Further ones of the client are cancelled, so that clients that cancel
     /// many requests, such as a search while the user types, do not occupy the upstream.
-    let abandoned = AddressBudget(of: 2, trustedProxies: NetworkList([]))
+    let abandoned: AddressBudget
     /// nil if traffic is not observed.
     public let traffic: ObservedTraffic?
     let connectionUsers: ConnectionUserLog
@@ -52,6 +53,7 @@ public final class APIState: Sendable {
         self.settings = settings
         self.process = process
         index = process.apiIndices.index(of: settings.apiName)
+        abandoned = AddressBudget(of: 2, trustedProxies: settings.downstream.trustedProxies)
         let logger = process.logger
         routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
         modeTable = Mutex(ModeTable(all: settings.mode, routes: routes.modes))

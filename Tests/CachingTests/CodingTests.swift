@@ -140,4 +140,15 @@ struct CodingTests {
             #expect(try ContentDecoder.decode(coded, .gzip, limit: content.count) == content)
         }
     }
+    @Test(
+        "JSON in a charset in which a character may contain a backslash is passed on, and does not replace valid JSON",
+        arguments: ["Shift_JIS", "\"GBK\"; q=1", "utf-8; profile=en-gb"])
+    func charsets(charset: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] })
+        #expect(try play.get("/a").text == "1")
+        play.origin.react { _ in [.answer("{\"t\":\"\\z\"}", type: "application/json; charset=\(charset)")] }
+        #expect(try play.get("/a").text == (charset.hasPrefix("utf-8") ? "1" : "{\"t\":\"\\z\"}"))
+        play.origin.down()
+        #expect(try play.get("/a").text == "1")
+    }
 }

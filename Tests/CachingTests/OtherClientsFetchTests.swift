@@ -71,9 +71,12 @@ struct OtherClientsFetchTests {
             let left = clients.count
             #expect(try play.waitFor("cistern_upstream_active_requests", Double(left > 0 ? left + min(2, 6 - left) : 3)))
         }
+        // The requests that were cancelled, and the first two: the one that is shared is still under way.
+        #expect(try play.waitFor("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"4xx\"}", hasReset ? 6 : 3))
         gate.open()
         #expect(follower.readResponse()?.text == "1")
         #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+        #expect(try play.metric("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"5xx\"}") ?? 0 == 0)
         play.origin.down()
         #expect(try (0..<6).map { try play.get("/\($0)").status } == [200, 200, 502, 502, 502, 200])
     }

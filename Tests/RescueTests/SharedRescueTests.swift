@@ -140,6 +140,19 @@ struct SharedRescuePlays {
         #expect(try play.get("/a", [(name, "a1")]).status == 502)
     }
 
+    @Test("a response that varies by such a token, or has one because the request asked for it, serves only equal requests")
+    func forgeryTokenSelects() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                let token = request["X-CSRF-Token"] ?? ""
+                return [.json("\"\(token)\"", ["Cache-Control: max-age=60"] + (request.target == "/vary" ? ["Vary: X-CSRF-Token"] : []))]
+            })
+        for token in ["a", "b", "a"] { #expect(try play.get("/vary", [("X-CSRF-Token", token)]).text == "\"\(token)\"") }
+        #expect(try play.get("/odata").text == "\"\"")
+        #expect(try play.get("/odata", [("X-CSRF-Token", "Fetch")]).text == "\"Fetch\"")
+        #expect(try play.get("/odata").text == "\"\"")
+    }
+
     @Test("a session is rescued with equal data that another session received")
     func equalSessions() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [] })

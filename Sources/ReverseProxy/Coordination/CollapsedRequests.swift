@@ -97,6 +97,8 @@ public final class CollapsedRequests: Sendable {
             (self.client, ledSince, isClientLimited) = (client, now, false)
         }
 
+        func hasOtherLeader(than client: UInt64) -> Bool { formerLeaders.keys.contains { $0 != client } }
+
         /// Whether several clients have sent a fetch within the interval. Further ones would overload a slow upstream.
         func hasManyLeaders(now: Int64) -> Bool {
             let recent = formerLeaders.values.count { now - $0 < CollapsedRequests.leadAgainMilliseconds }
@@ -206,6 +208,13 @@ public final class CollapsedRequests: Sendable {
 
     /// Whether a fetch is active that a request for the key would wait for.
     public func isUnderWay(_ key: FlightKey) -> Bool { state.withLock { $0.joined[key] != nil } }
+
+    /// Whether a request waits for this flight, or another client leads or led it.
+    public func isShared(_ flight: Flight, by client: UInt64) -> Bool {
+        state.withLock { state in
+            state.flights[flight.number].map { !$0.followers.isEmpty || $0.client != client || $0.hasOtherLeader(than: client) } ?? false
+        }
+    }
 
     /// Whether a request waits for this fetch.
     public func hasFollowers(_ flight: Flight) -> Bool { state.withLock { $0.flights[flight.number]?.followers.isEmpty == false } }

@@ -23,10 +23,12 @@ extension Fetch {
             return .examined(decide(purpose, by: ContentExamination.Findings(ownTag: tag)))
         }
         let hasContent = !response.status.forbidsContent
+        var arrived = ContentExamination.Arrived(
+            bytes, hasContent ? ContentCoding(response.fields) : nil, isJSON: isJSON(response), collected.verdict(),
+            isDelimited: isDelimited || !hasContent, reading: context.rules.reading)
+        arrived.extendsASCII = MediaType.extendsASCII(response.fields)
         let examination = ContentExamination(
-            ContentExamination.Arrived(
-                bytes, hasContent ? ContentCoding(response.fields) : nil, isJSON: isJSON(response), collected.verdict(),
-                isDelimited: isDelimited || !hasContent, reading: context.rules.reading),
+            arrived,
             ContentExamination.Demands(
                 good, kept: kept, isGraphQL: subject.isGraphQL,
                 storedBytes: subject.found?.contentBytes,
@@ -110,6 +112,8 @@ public struct ContentExamination: Sendable {
         let isDelimited: Bool
         /// Which JSON beyond RFC 8259 is accepted.
         let reading: JSONReading
+        /// Whether bytes that look like ASCII are ASCII characters.
+        var extendsASCII = true
 
         public init(
             _ bytes: [UInt8], _ coding: ContentCoding?, isJSON: Bool, _ verdict: JSONVerdict?, isDelimited: Bool,
@@ -200,7 +204,8 @@ public struct ContentExamination: Sendable {
     private func judged(_ plain: [UInt8], _ verdict: JSONVerdict?, isProven: Bool) -> Findings {
         var findings = Findings(fault: isProven ? nil : .unprovenEnd)
         if arrived.isJSON {
-            let verdict = verdict ?? JSONTextChecker.check(plain.span, arrived.reading)
+            var verdict = verdict ?? JSONTextChecker.check(plain.span, arrived.reading)
+            if !arrived.extendsASCII, isProven, verdict == .invalid || verdict == .incomplete { verdict = .lenient }
             findings = Findings(
                 fault: LastGood.faultOfContent(verdict, isDelimited: arrived.isDelimited), obstacle: verdict == .tooDeep ? .tooDeep : nil,
                 isLenient: verdict == .lenient, isCut: verdict == .incomplete && !arrived.isDelimited)

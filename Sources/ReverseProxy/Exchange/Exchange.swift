@@ -353,19 +353,24 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// Whether the fetch of a disconnected client continues, as far as it is this client's.
+    /// Whether the fetch of a disconnected client continues.
     private func mayContinue(_ fetch: Fetch) -> Bool {
-        guard request.isReading else { return true }
+        guard request.isReading, fetch.isForOwnClient else { return true }
         fetch.continuation = fetch.continuation ?? context.coordination.continueFetch(of: owner.clientAddress)
         return fetch.continuation != nil
     }
 
-    /// A disconnected client must not get a connection before other clients, nor occupy the upstream with many requests. If it still reads,
-    /// it gets responses that need no connection, such as a stored one.
+    /// A disconnected client must not get a connection before other clients. If it still reads, it gets responses that need no connection,
+    /// such as a stored one. It must not occupy the upstream with many requests either: its connection ends then.
     func clientEnded() {
-        guard case .fetching = machine.state, let fetch, fetch.mayLeaveQueue || fetch.isForOwnClient && !mayContinue(fetch) else { return }
-        leaveFetch(.clientLeft)
-        fetchFailed(.transfer(.connectionLimitReached))
+        guard case .fetching = machine.state, let fetch else { return }
+        if fetch.mayLeaveQueue {
+            leaveFetch(.clientLeft)
+            fetchFailed(.transfer(.connectionLimitReached))
+        } else if !mayContinue(fetch) {
+            clientLeft()
+            stream.abortResponse()
+        }
     }
 
     func respondNow() {

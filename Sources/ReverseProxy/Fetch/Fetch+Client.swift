@@ -9,6 +9,7 @@ import Forwarding
 import HTTPCore
 import JSON
 import Reactor
+import ResponseCache
 import Tracing
 import Upstream
 
@@ -53,21 +54,23 @@ extension Fetch {
         return transfer?.isQueued == true && subject.isReading && isForOwnClient
     }
 
-    /// Whether no response has arrived, and no other request waits for it.
+    /// Whether no response has arrived, and no other request needs it, as far as this node knows.
     var isForOwnClient: Bool {
-        guard case .awaitingHead = machine.state else { return false }
-        return flight.map { !context.coordination.collapsed.hasFollowers($0) } ?? true
+        guard case .awaitingHead = machine.state, !context.coordination.level.isShared || subject.fetchTarget?.takesLease != true else {
+            return false
+        }
+        return flight.map { !context.coordination.collapsed.isShared($0, by: subject.scopes.client) } ?? true
     }
 
-    /// Called when the client has disconnected. A fetch that fills the store continues, unless it still waits for a connection that other
-    /// requests need. A request that was sent completely continues too, because it may change something.
+    /// Called when the client has disconnected. A fetch that fills the store may continue, unless it still waits for a connection that other
+    /// requests need. A request that was sent completely continues if it may change something.
     /// - Parameters:
-    ///   - mayContinue: false if a fetch for which no other request waits must end.
+    ///   - mayContinue: false if the fetch must end.
     ///   - successor: becomes the receiver of a fetch that continues.
     func abandon(isRequestWhole: Bool, mayContinue: Bool, to successor: BackgroundRecord) {
         (receiver, self.successor) = (nil, successor)
         transfer?.forwards(false)
-        handle(.abandoned(mayBeStopped: !isRequestWhole || mayLeaveQueue || !mayContinue && isForOwnClient))
+        handle(.abandoned(mayBeStopped: !isRequestWhole || mayLeaveQueue || !mayContinue))
         self.successor = nil
     }
 

@@ -420,7 +420,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Whether the content is checked as JSON. If Content-Type is missing, the stored response determines that.
     func isJSON(_ head: ResponseHead) -> Bool {
         // Only the fields of a preflight's response matter, not its content type.
-        subject.head.method != .options && !head.hasNothing && MediaType.extendsASCII(head.fields)
+        subject.head.method != .options && !head.hasNothing
             && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
     }
 
