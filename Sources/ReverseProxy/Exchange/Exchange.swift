@@ -355,7 +355,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     /// Whether the fetch of a disconnected client continues.
     private func mayContinue(_ fetch: Fetch) -> Bool {
-        guard request.isReading, fetch.isForOwnClient else { return true }
+        guard request.isReading, fetch.isForOwnClient, !fetch.holdsLease else { return true }
         fetch.continuation = fetch.continuation ?? context.coordination.continueFetch(of: owner.clientAddress)
         return fetch.continuation != nil
     }

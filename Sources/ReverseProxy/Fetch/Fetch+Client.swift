@@ -54,11 +54,12 @@ extension Fetch {
         return transfer?.isQueued == true && subject.isReading && isForOwnClient
     }
 
-    /// Whether no response has arrived, and no other request needs it, as far as this node knows.
+    /// Whether other nodes may wait for the response.
+    var holdsLease: Bool { context.coordination.level.isShared && subject.fetchTarget?.takesLease == true }
+
+    /// Whether no response has arrived, and no other request of this node needs it.
     var isForOwnClient: Bool {
-        guard case .awaitingHead = machine.state, !context.coordination.level.isShared || subject.fetchTarget?.takesLease != true else {
-            return false
-        }
+        guard case .awaitingHead = machine.state else { return false }
         return flight.map { !context.coordination.collapsed.isShared($0, by: subject.scopes.client) } ?? true
     }
 
