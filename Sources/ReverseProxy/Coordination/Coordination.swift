@@ -71,7 +71,7 @@ final class Coordination {
     /// Counts a request of the client's address. Returns nil if it does not count.
     func takeSlot(of client: ClientAddress) -> AddressBudget.Slot? { requestsPerAddress?.take(client) }
 
-    /// Counts a fetch whose client has disconnected. Returns nil if it must not continue.
+    /// Counts an abandoned fetch of the client's address. Returns nil at the limit.
     func continueFetch(of client: ClientAddress) -> AddressBudget.Slot? { abandoned.takeWithinLimit(client) }
 }
 

@@ -46,7 +46,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     var transfer: Transfer?
     /// Slot in the request budget of the client's address. Kept after the client has disconnected, because the upstream is still busy.
     var slot: AddressBudget.Slot?
-    /// Counts this fetch among those whose clients have disconnected.
+    /// Slot of an abandoned fetch (`APIState.abandoned`); nil while the client is connected.
     var continuation: AddressBudget.Slot?
     var machine = FetchMachine()
     /// The response without hop-by-hop fields; nil before its head has arrived, and once it is streamed.
