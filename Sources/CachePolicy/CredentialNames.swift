@@ -48,11 +48,14 @@ public struct CredentialNames: Sendable, Equatable {
     /// Matches X-CSRF-Token, X-CSRFToken, X-XSRF-TOKEN, csrftoken and similar. They protect a session against requests of other sites and do
     /// not identify it. Many frameworks change them with each page.
     public static func isForgeryToken(_ name: Span<UInt8>) -> Bool {
-        let name = name.indices.map { name[$0].asciiLowercased }
-        return forgeryWords.contains { name.firstRange(of: $0) != nil }
+        guard name.count >= 4 else { return false }
+        for start in 0...name.count - 4 {
+            let part = name.extracting(start..<start + 4)
+            if part.equalsIgnoringCase("csrf") || part.equalsIgnoringCase("xsrf") { return true }
+            if start + 7 <= name.count, name.extracting(start..<start + 7).equalsIgnoringCase("forgery") { return true }
+        }
+        return false
     }
-
-    private static let forgeryWords = ["csrf", "xsrf", "forgery"].map { Array($0.utf8) }
 
     public func match(_ name: Span<UInt8>) -> Match { hasWhole(name) ? .whole : hasEnding(name) ? .ending : .none }
 

@@ -1,4 +1,4 @@
-// Targets whose requests are not collapsed: their last response could not be shared, or the upstream failed.
+// Targets for which collapsing is off, because the last response could not be shared or the upstream failed.
 
 public struct UnshareableTargets: Sendable {
     /// Maximum number of targets. When the table is full, further targets are not added; requests for them wait for each other.

@@ -1,5 +1,7 @@
 // Requests that wait for the fetch of another client: a failure of that fetch counts for that client only.
 
+import Downstream
+import ReverseProxy
 import TestSupport
 import Testing
 
@@ -79,6 +81,18 @@ struct OtherClientsFetchTests {
         #expect(try play.metric("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"5xx\"}") ?? 0 == 0)
         play.origin.down()
         #expect(try (0..<6).map { try play.get("/\($0)").status } == [200, 200, 502, 502, 502, 200])
+    }
+
+    @Test("of the fetches that a client cancels over HTTP/2, two continue")
+    func cancelled() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("1")] }) { $0.listening.listeners[0].takesClearHTTP2 = true }
+        let client = try play.http2Client()
+        let streams = try (0..<6).map { try #require(client.begin("GET", "/\($0)", isOpen: false)) }
+        #expect(play.origin.waitForRequests(6))
+        for stream in streams { client.reset(stream) }
+        #expect(try play.waitFor("cistern_upstream_active_requests", 2))
+        gate.open()
     }
 
     @Test("when the fetches of two clients hang, one of a third is sent after twice the time")
