@@ -107,6 +107,9 @@ private enum PathStep: CaseIterable {
     /// Parameters of segments (`;…`), which servlet containers remove before or after decoding.
     case dropParameters, dropEncodedParameters
     case mergeSlashes
+    /// Removal of an authority: generic URL parsers take the segment after two leading slashes for one (RFC 3986 §4.2), also after more
+    /// slashes.
+    case dropAuthority
     /// Dot segments (RFC 3986 §5.2.4), plain or also encoded; with or without the slash that remains after a trailing dot segment.
     case resolveDots, resolveEncodedDots, resolveDotsOfFile, resolveEncodedDotsOfFile
     /// Decoding of a path that was encoded twice, before it is decoded again.
@@ -128,6 +131,10 @@ private enum PathStep: CaseIterable {
         case .dropEncodedParameters: return Self.dropParameters(path, areEncoded: true)
         case .mergeSlashes:
             return path.indices.filter { $0 == 0 || path[$0] != UInt8(ascii: "/") || path[$0 - 1] != UInt8(ascii: "/") }.map { path[$0] }
+        case .dropAuthority:
+            guard path.starts(with: "//".utf8) else { return path }
+            let rest = path.drop { $0 == UInt8(ascii: "/") }.drop { $0 != UInt8(ascii: "/") }
+            return rest.isEmpty ? [UInt8(ascii: "/")] : Array(rest)
         case .resolveDots: return Self.resolve(path, areEncoded: false, isFile: false, &leavesRoot)
         case .resolveEncodedDots: return Self.resolve(path, areEncoded: true, isFile: false, &leavesRoot)
         case .resolveDotsOfFile: return Self.resolve(path, areEncoded: false, isFile: true, &leavesRoot)
