@@ -140,7 +140,8 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
 
 /// State of a cache directory, read without opening the store. For commands that only report.
 public enum DirectoryState {
-    /// Returns the process that holds the directory's lock, read from `/proc/locks` without taking the lock; nil if no process holds it.
+    /// Returns the process that took the directory's lock, read from `/proc/locks` without taking the lock; nil if no process holds it.
+    /// After a take-over, that process has ended.
     public static func holder(of path: String) -> pid_t? {
         var status = stat()
         guard stat(path + "/lock", &status) == 0, let locks = FileContent.read("/proc/locks") else { return nil }

@@ -108,8 +108,15 @@ final class Segment: @unchecked Sendable {
     /// Writes all of `bytes`.
     /// - Returns: nil on success.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ settings: StoreSettings) -> WriteError? {
+        guard isInPlace else { return WriteError(code: ENOENT, path: path) }
         let error = settings.write(descriptor.number, bytes, offset)
         return error == 0 ? nil : WriteError(code: error, path: path)
+    }
+
+    /// Whether the file is still at its path. Otherwise it was deleted, moved or replaced, and is lost when the process ends.
+    private var isInPlace: Bool {
+        var (own, there) = (stat(), stat())
+        return fstat(descriptor.number, &own) == 0 && stat(path, &there) == 0 && own.st_ino == there.st_ino && own.st_dev == there.st_dev
     }
 
     func synchronize() throws(WriteError) {

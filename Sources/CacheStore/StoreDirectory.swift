@@ -114,11 +114,16 @@ final class StoreDirectory: Sendable {
         return written == keyBytes && fsync(new.number) == 0 ? 0 : errno
     }
 
-    /// Retries to write the key.
+    /// Makes the directory and the key again if they were removed, and retries to write the key.
     /// - Returns: an errno; 0 if the directory can be written to now.
-    func saveKey() -> Int32 {
-        guard !isWritable, lacksKeyOnly else { return isWritable ? 0 : error }
-        let error = Self.save(secret, path + "/key")
+    func restore() -> Int32 {
+        guard isWritable || lacksKeyOnly else { return error }
+        let key = path + "/key"
+        if isWritable {
+            guard access(key, F_OK) != 0, errno == ENOENT else { return 0 }
+            _ = Self.make(path)
+        }
+        let error = Self.save(secret, key)
         if error == 0 { writable.store(true, ordering: .releasing) }
         return error
     }

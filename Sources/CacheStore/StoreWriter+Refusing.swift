@@ -113,7 +113,7 @@ extension StoreWriter {
     /// Creates a segment and writes a first record and all waiting work into it. Must be called on the writer's queue.
     func tryAgain(_ store: ResponseStore) {
         guard refusing.trouble != nil, waiting.withLock({ $0.isOurs }) else { return }
-        let keyError = directory.saveKey()
+        let keyError = directory.restore()
         guard keyError == 0 else {
             return note(.noSpace(fault(Segment.WriteError(code: keyError, path: directory.path + "/key"))), store)
         }

@@ -11,6 +11,8 @@ public struct WriteFault: Error, Sendable, Equatable {
         case quota
         case readOnly = "read_only"
         case ioError = "io_error"
+        /// The directory or a file in it was deleted, moved or replaced while the store was open.
+        case removed
         /// Missing permission, or another failure of the file system.
         case other
 
@@ -21,6 +23,7 @@ public struct WriteFault: Error, Sendable, Equatable {
             case .quota: "the disk quota of this user is used up"
             case .readOnly: "its file system is read-only"
             case .ioError: "its disk reports input/output errors"
+            case .removed: "it or a file in it is missing"
             case .other: "its file system refuses writes"
             }
         }
@@ -33,6 +36,7 @@ public struct WriteFault: Error, Sendable, Equatable {
             case .quota: "raise the quota of this user"
             case .readOnly: "check the kernel log for the reason, then remount the file system read-write"
             case .ioError: "check the kernel log, and replace the disk"
+            case .removed: "restart Cistern, which then also makes its admin socket again; responses in removed files are lost at that time"
             case .other: "check the permissions of the cache directory"
             }
         }
@@ -54,6 +58,7 @@ public struct WriteFault: Error, Sendable, Equatable {
             case EDQUOT: .quota
             case EROFS: .readOnly
             case EIO: .ioError
+            case ENOENT: .removed
             default: .other
             }
     }

@@ -89,7 +89,7 @@ struct DiskSpaceTests {
         let fault = try #require(store.statistics.refusal)
         #expect(fault.cause == .noSpace && fault.systemText == "No space left on device" && fault.path.hasPrefix(directory.path))
         #expect(store.insert(large(2)) == .unwritable && !store.statistics.isWritable)
-        #expect(store.statistics.writeErrorsByCause == [1, 0, 0, 0, 0, 0])
+        #expect(store.statistics.writeErrorsByCause == [1, 0, 0, 0, 0, 0, 0])
         // Accepted before the writer failed, so it stays in memory.
         #expect(stored(store, 1)?.count == 100_000)
         store.writer.tryAgainNow(store)

@@ -276,6 +276,30 @@ struct ResponseStoreTests {
         for number in [0, 54] { #expect(store.lookUp(key(number).span)?.body.count == 100_000) }
     }
 
+    @Test("if files or the directory are removed while the store is open, a write reports it, and makes them again")
+    func removed() throws {
+        for isWholeDirectory in [false, true] {
+            let directory = try Directory()
+            do {
+                let store = try directory.open()
+                store.insert(item(1))
+                store.flush()
+                for name in directory.files { unlink(directory.path + "/" + name) }
+                if isWholeDirectory { rmdir(directory.path) }
+                store.insert(item(2))
+                store.flush()
+                store.insert(item(3))
+                store.flush()
+                let statistics = store.statistics
+                #expect(statistics.isWritable && statistics.refusals.map(\.fault.cause) == [.removed])
+                #expect((1...3).allSatisfy { stored(store, $0) == body($0) })
+                store.close()
+            }
+            let store = try directory.open()
+            #expect(stored(store, 1) == nil && [2, 3].allSatisfy { stored(store, $0) == body($0) })
+        }
+    }
+
     /// Ten of these items nearly fill a segment of 1 MiB.
     private func fill(_ store: ResponseStore, _ numbers: Range<Int>) {
         let body = [UInt8](repeating: 7, count: 100_000)
