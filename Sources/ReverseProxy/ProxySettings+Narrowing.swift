@@ -34,15 +34,35 @@ extension ProxySettings {
         where isNarrowed(since: former, { $0.freshness.ignored.contains(directive) }) {
             changes.append("cache.freshness.ignore no longer has \(directive.rawValue): responses stored despite it are still served")
         }
-        let sentences = changes.map { "\($0), until they are purged (cistern purge)" } + fieldsWarnings(since: former)
-        return sentences.map { apiName.isEmpty ? $0 : "API \(apiName): \($0)" }
+        if hasChanged(since: former, \.arguments) {
+            changes.append("arguments of a route have changed: stored responses may be served to requests with other arguments")
+        }
+        if hasChanged(since: former, \.good) || hasChanged(since: former, \.kept) {
+            changes.append("good or keep_if of a route has changed: stored responses that do not meet it are still served")
+        }
+        let sentences =
+            changes.map { "\($0), until they are purged (cistern purge)" } + fieldsWarnings(since: former)
+            + upstreamWarnings(since: former.upstreamText)
+        return sentences.map(inAPI)
+    }
+
+    private func inAPI(_ sentence: String) -> String { apiName.isEmpty ? sentence : "API \(apiName): \(sentence)" }
+
+    private var upstreamText: String { String(decoding: upstreamOrigin.bytes + upstreamOrigin.basePath, as: UTF8.self) }
+
+    /// The cache keys of an API contain its name. Without a name, they contain the upstream.
+    private func upstreamWarnings(since former: String) -> [String] {
+        guard upstreamText != former else { return [] }
+        let effect =
+            apiName.isEmpty
+            ? "responses stored before are not used, not even in an outage"
+            : "responses of the former upstream are still served, until they are purged (cistern purge --all --api \(apiName))"
+        return ["the upstream has changed from \(former) to \(upstreamText): \(effect)"]
     }
 
     /// A key of another account may yield other responses. A renewed key of one account does not, so nothing is purged.
     private func fieldsWarnings(since former: ProxySettings) -> [String] {
-        let patterns = (former.routes + routes).map(\.pattern).filter {
-            former.route(for: $0).upstreamFields != route(for: $0).upstreamFields
-        }
+        let patterns = changedPatterns(since: former, \.upstreamFields)
         let isForAll = former.otherRoute.upstreamFields != otherRoute.upstreamFields
         guard isForAll || !patterns.isEmpty else { return [] }
         let selections = isForAll ? ["--all"] : Set(patterns.map(\.text)).sorted().map { "--matching '\($0)'" }
@@ -51,6 +71,14 @@ extension ProxySettings {
             "upstream.fields has changed: responses fetched with the former fields are kept. If the new ones belong to another account or "
                 + "tenant, purge them: \(commands.joined(separator: "; "))"
         ]
+    }
+
+    private func hasChanged(since former: ProxySettings, _ rule: (Route) -> some Equatable) -> Bool {
+        rule(former.otherRoute) != rule(otherRoute) || !changedPatterns(since: former, rule).isEmpty
+    }
+
+    private func changedPatterns(since former: ProxySettings, _ rule: (Route) -> some Equatable) -> [RoutePattern] {
+        (former.routes + routes).map(\.pattern).filter { rule(former.route(for: $0)) != rule(route(for: $0)) }
     }
 
     private func route(for pattern: RoutePattern) -> Route { routes.first { $0.pattern == pattern } ?? otherRoute }
@@ -74,9 +102,9 @@ extension CredentialSettings {
 
 extension ProxySettings {
     /// The settings that determine which clients share responses: the name of a setting, a tab, and a value in each text. A `+` at the
-    /// beginning lets more clients share responses, a `-` fewer.
+    /// beginning lets more clients share responses, a `-` fewer, and a `=` neither.
     public var sharingFacts: Set<String> {
-        var facts: Set<String> = []
+        var facts: Set<String> = [Self.upstreamFact + upstreamText]
         if policy.strictness != .rescue { facts.insert("+cache.policy\tnot rescue") }
         if policy.isPrivate { facts.insert("+cache.role\tprivate") }
         if policy.setCookie == .keep { facts.insert("+cache.set_cookie\tkeep") }
@@ -95,9 +123,17 @@ extension ProxySettings {
         return Set(facts.map { $0.replacing("\n", with: "?") })
     }
 
-    /// Returns a sentence that names the settings that separate more clients than before; nil if there are none.
+    private static let upstreamFact = "=upstream\t"
+
+    /// Returns a sentence that names the settings that separate more clients than before, and one about another upstream.
     /// - Parameter former: `sharingFacts` of the settings with which responses were stored.
-    public func warning(ofSharingSince former: Set<String>) -> String? {
+    public func warnings(ofSharingSince former: Set<String>) -> [String] {
+        let upstream = former.first { $0.hasPrefix(Self.upstreamFact) }.map { String($0.dropFirst(Self.upstreamFact.count)) }
+        let warnings = [narrowingWarning(since: former)].compactMap(\.self) + upstreamWarnings(since: upstream ?? upstreamText)
+        return warnings.map(inAPI)
+    }
+
+    private func narrowingWarning(since former: Set<String>) -> String? {
         let now = sharingFacts
         let ignored = former.filter { $0.hasPrefix("+credentials\t") }.map { RoutePattern(String($0.dropFirst("+credentials\t".count))) }
         let narrowed =
@@ -113,8 +149,7 @@ extension ProxySettings {
         // A private cache has no partitions.
         if policy.isPrivate { names.formIntersection(["cache.set_cookie", "freshness.ignore"]) }
         guard !names.isEmpty else { return nil }
-        return (apiName.isEmpty ? "" : "API \(apiName): ")
-            + "changed settings separate more clients than when responses were stored (\(names.sorted().joined(separator: ", "))): "
+        return "changed settings separate more clients than when responses were stored (\(names.sorted().joined(separator: ", "))): "
             + "these responses may be served to other users, until they are purged (cistern purge)"
     }
 }

@@ -15,7 +15,8 @@ struct RememberedSharing {
     init(beside store: StoreLocation) { path = store.path(of: "sharing-settings") }
 
     /// Remembers the settings.
-    /// - Returns: for each API, one sentence that names the settings that separate more clients than the remembered ones.
+    /// - Returns: for each API, one sentence that names the settings that separate more clients than the remembered ones, and one about another
+    ///   upstream.
     func note(_ apis: [ProxySettings]) -> [String] {
         let now = Set(apis.flatMap { api in api.sharingFacts.map { "\(api.apiName)\t\($0)" } })
         let before = FileContent.read(path, limit: Self.limitBytes, .regular).map { content in
@@ -27,11 +28,11 @@ struct RememberedSharing {
         // During a take-over, both processes may write.
         _ = WholeWrite.replace(path, with: Array(all.sorted().joined(separator: "\n").utf8), draft: "\(path).\(getpid())")
         guard let before else { return [] }
-        return apis.compactMap { api in
+        return apis.flatMap { api in
             let prefix = api.apiName + "\t"
             let known = before.filter { $0.hasPrefix(prefix) }.map { String($0.dropFirst(prefix.count)) }
             // An API that is new here has no stored responses.
-            return known.isEmpty ? nil : api.warning(ofSharingSince: Set(known))
+            return known.isEmpty ? [] : api.warnings(ofSharingSince: Set(known))
         }
     }
 }

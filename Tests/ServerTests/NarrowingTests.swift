@@ -86,6 +86,13 @@ struct NarrowingTests {
             to: { $0.routes = [route("/a/**", key: "b"), route("/b", key: "c")] }, "purge them: cistern purge --matching '/a/**'"),
         Row(
             "the unchanged key", { $0.otherRoute.upstreamFields = fields("a") }, to: { $0.otherRoute.upstreamFields = fields("a") }, nil),
+        Row("an argument is no longer ignored", { $0.otherRoute.arguments.ignore = [ArgumentPattern("a")] }, "arguments of a route have changed"),
+        Row(
+            "a route requires more of good responses", { $0.routes = [route("/a", ignoring: false)] },
+            to: {
+                $0.routes = [route("/a", ignoring: false)]
+                $0.routes[0].good.minimumBytes = 1
+            }, "good or keep_if of a route has changed"),
         Row("a cookie is no longer ignored", { $0.policy.credentials.ignoredCookies.append("lang") }, moreCredentials),
     ]
 
@@ -117,11 +124,27 @@ struct NarrowingTests {
         var former = settings
         row.from(&former)
         row.to(&settings)
-        let warning = settings.warning(ofSharingSince: former.sharingFacts)
-        // Fields for the upstream do not determine who shares a response.
-        let isLeftOut = row.named?.contains("upstream.fields") == true || row.named?.contains("purge them") == true
+        let warning = settings.warnings(ofSharingSince: former.sharingFacts).first
+        // These settings do not determine who shares a response.
+        let isLeftOut = ["upstream.fields", "purge them", "arguments", "good"].contains { row.named?.contains($0) == true }
         guard !isLeftOut else { return #expect(warning == nil) }
         #expect((warning != nil) == (row.named != nil), "\(warning ?? "")")
+    }
+
+    @Test("another upstream causes a warning at a reload and at a start", arguments: [("", "are not used"), ("a", "are still served")])
+    func upstream(_ row: (name: String, effect: String)) {
+        func settings(_ host: String) -> ProxySettings {
+            var settings = ProxySettings(upstream: UpstreamSettings(host: host, port: 1))
+            settings.store = StoreLocation(directory: "/none", capacityBytes: 8 << 20)
+            settings.apiName = row.name
+            return settings
+        }
+        let (former, new) = (settings("a"), settings("b"))
+        for warnings in [new.warningsOfNarrowing(since: former), new.warnings(ofSharingSince: former.sharingFacts)] {
+            #expect(warnings.count == 1 && warnings.first?.contains("from http://a:1 to http://b:1: ") == true, "\(warnings)")
+            #expect(warnings.first?.contains(row.effect) == true)
+        }
+        #expect(new.warnings(ofSharingSince: ["-cache.credential_fields\tcookie"]).allSatisfy { !$0.contains("upstream") })
     }
 
     @Test("a start with stricter settings warns once, and a start with the former ones does not", .play)
