@@ -178,7 +178,7 @@ public struct WhyExplanation {
             let doubt = refusal.map { " in memory; its disk refused writes at that time: \($0.cause)" } ?? ""
             sentences.append("The response was stored\(doubt).")
         }
-        if let reason = exchange.reasons.notStored {
+        if let reason = exchange.reasons.notStored, !exchange.found.isGone {
             sentences.append("Not stored: \(refusalSentence ?? demand?.sentence ?? reason.sentence).")
         }
         if let sentence = exchange.content.outcome?.sentence { sentences.append(sentence) }
@@ -259,10 +259,12 @@ public struct WhyExplanation {
 
     /// The settings that caused the result.
     private var advice: [WhyAdvice] {
+        guard !exchange.upstream.isFaulted else { return [] }
         var advice: [WhyAdvice] = []
         if exchange.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
-        // No setting makes writes storable.
-        let isWrite = exchange.reasons.notStored == .methodNotCacheable && exchange.method != .post
+        // No setting makes writes storable. A POST that failed does not show whether it only reads.
+        let hasFailed = !(200..<300).contains(record.responseStatus)
+        let isWrite = exchange.reasons.notStored == .methodNotCacheable && (exchange.method != .post || hasFailed)
         if let refusal {
             advice.append(WhyAdvice("store.directory", "is on a disk that rejects writes: \(refusal.advice)"))
         } else if !isWrite, let one = demand?.demandAdvice ?? exchange.reasons.notStored?.advice(status: record.responseStatus) {

@@ -30,10 +30,16 @@ final class FaultyReceiver: TransferReceiver {
     /// - Parameter isSent: whether the request is sent to the upstream.
     func begin(_ transfer: Transfer, delay: Int64, isSent: Bool) {
         if !isSent { transfer.beginRequest(TransferTimes()) }
-        // With a longer delay, the first-byte timeout ends the transfer first.
-        guard delay < transfer.client.limits.firstByte, delay > 0 || !isSent else { return }
-        timer = transfer.client.loop.schedule(after: .milliseconds(delay)) { [self] in
-            if isSent { release(transfer) } else { respond(transfer) }
+        guard delay > 0 || !isSent else { return }
+        let limit = transfer.client.limits.firstByte
+        timer = transfer.client.loop.schedule(after: .milliseconds(min(delay, limit))) { [self] in
+            if isSent {
+                release(transfer)
+            } else if delay < limit {
+                respond(transfer)
+            } else {
+                transfer.giveUp(.connectionReadTimeout)
+            }
         }
     }
 
@@ -54,7 +60,8 @@ final class FaultyReceiver: TransferReceiver {
         var fields = Fields()
         fields.append(.contentType, "application/json")
         fields.append(.contentLength, String(text.utf8.count))
-        fields.append(.cacheControl, "no-store")
+        // Invalid JSON is not stored, and for that reason.
+        if fault.effect != .badJSON { fields.append(.cacheControl, "no-store") }
         transfer.take(final: ResponseHead(status: status, fields: fields))
         if transfer.request.method != .head { transfer.receiver?.transfer(transfer, content: Array(text.utf8).span) }
         transfer.end(.whole(isDelimited: true))

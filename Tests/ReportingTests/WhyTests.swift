@@ -65,6 +65,7 @@ struct WhyTests {
                 "too many groups", .json("{}", ["Cache-Groups: " + (0..<129).map { "\"\($0)\"" }.joined(separator: ",")]),
                 notStored: "too_many_members"),
             Row("POST", .json("{}"), "POST", reason: "method", notStored: "method", setting: "routes.methods"),
+            Row("a failed POST", .json("{}", status: "400 Bad Request"), "POST", reason: "method", notStored: "method"),
             Row("PUT: no setting makes a write be kept", .json("{}"), "PUT", reason: "method", notStored: "method"),
         ])
     func notStored(_ row: Row) throws {
@@ -77,6 +78,16 @@ struct WhyTests {
         #expect(why["stored"] == .bool(row.notStored == nil))
         #expect(why["advice"]?.array?.compactMap { $0["setting"]?.string } == (row.setting.map { [$0] } ?? []))
         #expect(why["upstream"]?["total_seconds"]?.double != nil && why["upstream"]?["wait_seconds"]?.double != nil)
+    }
+
+    @Test("a 410 that is stored beside a good response is not explained as unstored")
+    func gone() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        _ = try play.get("/a")
+        play.origin.react { _ in [.json("{}", status: "410 Gone")] }
+        #expect(try play.get("/a").status == 410)
+        let text = try play.admin("GET", "/-/why?last=1").text
+        #expect(text.contains("in addition to the older response") && !text.contains("Not stored"), "\(text)")
     }
 
     @Test(

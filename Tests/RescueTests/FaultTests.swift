@@ -52,7 +52,10 @@ struct FaultTests {
         #expect(play.origin.requests.count == 1 + row.asked)
         let kind = String(row.query.split(separator: "&")[0].dropFirst("effect=".count))
         #expect(try play.metric("cistern_injected_faults_total{kind=\"\(kind)\"}") == 2)
-        #expect(try play.admin("GET", "/-/why?last=1").text.contains("A fault was injected"))
+        let why = try play.admin("GET", "/-/why?last=1")
+        #expect(why.text.contains("A fault was injected"))
+        let exchange = JSONValue(why.content)?["exchanges"]?.array?.first
+        #expect(exchange?["advice"] == .array([]) && (kind == "status" || exchange?["not_stored"] != "no_store"), "\(why.text)")
         #expect(try play.admin("DELETE", "/-/faults").text.contains("1"))
         let after = try play.get("/b")
         #expect(after.status == 200 && after["Cache-Status"] == "cistern; fwd=uri-miss; stored")
@@ -75,13 +78,17 @@ struct FaultTests {
         try add(play, "path=/a&delay=2000")
         try add(play, "path=/b&delay=5000")
         #expect(try wait(play, "/a").response.text == "{\"n\":1}")
-        #expect(try wait(play, "/b").response.status == 504)
+        for method in ["GET", "POST"] {
+            let late = try wait(play, "/b", method)
+            #expect(late.response.status == 504 && (3_000...4_000).contains(late.after), "\(method) \(late.after)")
+        }
         #expect(play.origin.requests.count == 1)
     }
 
     /// Moves the clock until a response arrives. Returns the elapsed time in milliseconds.
-    private func wait(_ play: ProxyPlay, _ target: String) throws -> (response: TestResponse, after: Int) {
-        let client = try play.client(sending: "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+    private func wait(_ play: ProxyPlay, _ target: String, _ method: String = "GET") throws -> (response: TestResponse, after: Int) {
+        let content = method == "GET" ? "\r\n" : "Content-Length: 2\r\n\r\n{}"
+        let client = try play.client(sending: "\(method) \(target) HTTP/1.1\r\nHost: a\r\n\(content)")
         var passed = 0
         while !client.hasInput(within: 20) {
             play.time.advance(by: .milliseconds(100))
