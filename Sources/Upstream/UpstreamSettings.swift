@@ -33,9 +33,9 @@ public struct UpstreamSettings: Sendable, Equatable {
     /// Maximum time for name resolution, connecting and the TLS handshake together. Also the maximum wait for a free connection.
     public var connectTimeout = Duration.seconds(5)
     /// Maximum time from the end of sending the request to the first byte of the response.
-    public var firstByteTimeout = Duration.seconds(30)
+    public var firstByteTimeout = Duration.seconds(60)
     /// Maximum pause within a response, or while the request's content is sent.
-    public var betweenBytesTimeout = Duration.seconds(30)
+    public var betweenBytesTimeout = Duration.seconds(60)
     /// Maximum time of a whole exchange; 0 for no limit.
     public var totalTimeout = Duration.seconds(120)
 

@@ -39,7 +39,7 @@ struct SettingsOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Maximum time to wait for a connection to the upstream. (default: 5s)", valueName: "duration"))
     var connectTimeout: String?
 
-    @Option(help: ArgumentHelp("Maximum time to wait for the first byte of the upstream's response. (default: 30s)", valueName: "duration"))
+    @Option(help: ArgumentHelp("Maximum time to wait for the first byte of the upstream's response. (default: 60s)", valueName: "duration"))
     var firstByteTimeout: String?
 
     @Option(help: ArgumentHelp("Maximum time for an exchange with the upstream. 0 for no limit. (default: 2m)", valueName: "duration"))

@@ -25,7 +25,7 @@ struct FailureAdviceTests {
         case .connectionReadTimeout:
             return AdviceTrial(
                 script: late, changes: ["upstream.first_byte_timeout": .init("upstream: {first_byte_timeout: 5m, total_timeout: 10m}")],
-                act: { try $0.ask(whileWaiting: .seconds(31)) })
+                act: { try $0.ask(whileWaiting: .seconds(61)) })
         case .responseTimeout:
             return AdviceTrial(
                 "upstream: {total_timeout: 10s}", script: late, changes: ["upstream.total_timeout": .init("upstream: {total_timeout: 5m}")],
