@@ -164,15 +164,14 @@ public final class CollapsedRequests: Sendable {
         state.withLock { _ = $0.flights[flight.number]?.followers.removeValue(forKey: follower) }
     }
 
-    /// Makes a follower a second leader after a long wait for another client's fetch. The fetch that ends first wakes all other followers.
+    /// Makes a follower a second leader after a long wait. The fetch that ends first wakes all other followers.
     /// - Parameter least: minimum milliseconds since the last leader began.
-    /// - Returns: whether the follower became a leader. False if the last leader is a request of its client, or a leader was shortly
-    ///   before, or its client may not lead.
+    /// - Returns: whether the follower became a leader. False if the last fetch began shortly before, or its client may not lead.
     public func leadToo(_ flight: Flight, _ follower: any FlightFollower, after least: Int64, now: Int64) -> Bool {
         let client = follower.clientNumber
         return state.withLock { state in
-            guard let waiting = state.flights[flight.number], waiting.client != client, waiting.mayLead(client, now: now),
-                !waiting.hasManyLeaders(now: now), now - waiting.ledSince >= least, waiting.followers[ObjectIdentifier(follower)] != nil
+            guard let waiting = state.flights[flight.number], waiting.mayLead(client, now: now), !waiting.hasManyLeaders(now: now),
+                now - waiting.ledSince >= least, waiting.followers[ObjectIdentifier(follower)] != nil
             else { return false }
             state.flights[flight.number]?.followers[ObjectIdentifier(follower)] = nil
             state.flights[flight.number]?.lead(client, now: now)
