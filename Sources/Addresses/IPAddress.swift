@@ -53,9 +53,6 @@ public struct IPAddress: Hashable, Sendable {
 
     public init?(_ text: String) { self.init(text.utf8) }
 
-    /// Whether this is a loopback address (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
-    public var isLoopback: Bool { isIPv6 ? number == 1 : number >> 24 == 127 }
-
     /// Returns the leading bits of the address.
     func prefix(_ count: Int) -> UInt128 { count == 0 ? 0 : number >> UInt128(bitCount - count) }
 

@@ -145,18 +145,6 @@ public final class RequestKeyMaker {
         return isPrivate || ignoresSome ? user(of: head) : 0
     }
 
-    /// Returns the number of `user(of:)` without CSRF tokens, which many clients send with writes only. So a user's reads and writes have an
-    /// equal number.
-    /// - Parameter user: the number if there are no such tokens.
-    public func userWithoutForgeryTokens(of head: RequestHead, orElse user: UInt64) -> UInt64 {
-        let tokens = head.fields.entries.lazy.filter { $0.known == nil }.map { head.fields.bytes[$0.nameRange] }
-            .filter { CredentialNames.isForgeryToken($0.span) }
-        guard !tokens.isEmpty else { return user }
-        var fields = head.fields
-        for name in tokens { fields.remove(named: Array(name).span) }
-        return self.user(of: RequestHead(method: head.method, target: head.target, version: head.version, fields: fields))
-    }
-
     /// Returns whether two keys have equal partitions.
     func haveOnePartition(_ one: [UInt8], _ other: [UInt8]) -> Bool {
         let start = partitionOffset - 4

@@ -32,7 +32,7 @@ enum StartCheck {
     /// Warnings about conditions that may change before `serve` starts, or that do not prevent the start.
     static func warnings(_ settings: CisternSettings, _ proxy: ProxySettings) -> [String] {
         directoryWarnings(settings) + sizeWarnings(settings) + challengeWarnings(proxy)
-            + addressWarnings(proxy, holder: DirectoryState.holder(of: ProxySettings.storeDirectory(settings))) + logWarnings(settings.log)
+            + addressWarnings(proxy, holder: holder(of: ProxySettings.storeDirectory(settings))) + logWarnings(settings.log)
             + (proxy.apis.isEmpty ? [proxy] : proxy.apis).flatMap { $0.upstream.atEachAddress }.flatMap {
                 nameWarnings($0, proxy.listening.listeners)
             }
@@ -40,9 +40,9 @@ enum StartCheck {
 
     private static func directoryWarnings(_ settings: CisternSettings) -> [String] {
         let directory = ProxySettings.storeDirectory(settings)
-        if let holder = DirectoryState.holder(of: directory) {
+        if let holder = holder(of: directory) {
             return [
-                "store.directory: process \(holder) already uses the cache directory \(directory): apply these settings with cistern reload, replace it with "
+                "store.directory: \(holder) already uses the cache directory \(directory): apply these settings with cistern reload, replace it with "
                     + "cistern serve --take-over, or choose another directory"
             ]
         }
@@ -50,6 +50,12 @@ enum StartCheck {
         guard code != 0 else { return [] }
         let effect = settings.store.required ? "serve would not start (store.required)" : "responses would be forwarded and not stored"
         return ["store.directory: \(directory) cannot be written to (\(SystemError.words(code))): \(effect)"]
+    }
+
+    /// Describes the process that uses a cache directory; nil if there is none. After a take-over, the lock still has the number of the
+    /// process that ended.
+    private static func holder(of directory: String) -> String? {
+        DirectoryState.holder(of: directory).map { kill($0, 0) != 0 && errno == ESRCH ? "a running Cistern" : "process \($0)" }
     }
 
     private static func challengeWarnings(_ proxy: ProxySettings) -> [String] {
@@ -68,10 +74,10 @@ enum StartCheck {
     }
 
     /// - Parameter holder: the process that uses the cache directory; nil if there is none.
-    private static func addressWarnings(_ proxy: ProxySettings, holder: Int32?) -> [String] {
+    private static func addressWarnings(_ proxy: ProxySettings, holder: String?) -> [String] {
         (proxy.listening.listeners + proxy.listening.adminListeners).compactMap { listener in
             BoundSocket.whyNot(listener.address).map { error in
-                holder.map { "\(error): if that is not process \($0), serve would not start" } ?? "\(error): serve would not start"
+                holder.map { "\(error): if that is not \($0), serve would not start" } ?? "\(error): serve would not start"
             }
         }
     }

@@ -41,11 +41,9 @@ final class Coordination {
     /// Records a write that may have changed data.
     /// - Parameter hasFailed: whether it ended with an error, or without a response.
     func noteWrite(_ request: DecidedRequest, hasFailed: Bool) {
-        collapsed.noteWrite(by: user(of: request))
+        collapsed.noteWrite(by: request.scopes.user)
         if !hasFailed { surprises?.noteWrite(writer(of: request), now: loop.batchMilliseconds) }
     }
-
-    func user(of request: DecidedRequest) -> UInt64 { keys.maker.userWithoutForgeryTokens(of: request.head, orElse: request.scopes.user) }
 
     /// Whether the client of this request wrote to its target recently.
     func hasJustWritten(_ request: DecidedRequest) -> Bool {
@@ -55,7 +53,7 @@ final class Coordination {
     /// Returns a number for the client and the path of its request. Without credentials, the client's address identifies the client.
     private func writer(of request: DecidedRequest) -> UInt64 {
         var hasher = Hasher()
-        let user = user(of: request)
+        let user = request.scopes.user
         hasher.combine(user == 0 ? request.scopes.client : user)
         hasher.combine(request.head.pathAndQuery.prefix { $0 != UInt8(ascii: "?") })
         return max(1, UInt64(truncatingIfNeeded: hasher.finalize()))

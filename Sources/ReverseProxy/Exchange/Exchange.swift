@@ -142,7 +142,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             flight = nil
             return handle(.joined(.alone))
         }
-        let user = coordination.user(of: request)
+        let user = request.scopes.user
         let joined = coordination.collapsed.join(
             fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self, mayWait: now < waitEnd)
         flight = joined.flight
