@@ -132,8 +132,10 @@ extension Replay {
     public var reportText: String {
         let unused = unused
         let captures = captured == 0 ? "" : ", \(captured) captured"
-        let rest = unused.isEmpty ? "" : ", \(unused.count) recorded responses were never requested"
-        var lines = ["\(served) requests served\(captures), \(refused) without a recorded response\(rest)"]
+        let unusedText = unused.count == 1 ? "1 recorded response was" : "\(unused.count) recorded responses were"
+        let rest = unused.isEmpty ? "" : ", \(unusedText) never requested"
+        let requests = served == 1 ? "request" : "requests"
+        var lines = ["\(served) \(requests) served\(captures), \(refused) without a recorded response\(rest)"]
         let missing = missed.requests.prefix(Self.lineLimit).map { one in
             let nearest = one.nearest.map { "; \($0.shown) differs in its \($0.difference.text)" } ?? ""
             let reason = one.notCaptured.map { "; not captured: \($0)" } ?? ""

@@ -109,8 +109,8 @@ public enum Reuse {
         return .allowed(age: age, ttl: ttl)
     }
 
-    /// Applies `rescue` to a stored 404 or 410 that was recorded next to an older good response. It represents the upstream's last known
-    /// state, so it is not rejected as a stored error.
+    /// Applies `rescue` to a stored 403, 404 or 410 that was recorded next to an older good response. It represents the upstream's last
+    /// known state, so it is not rejected as a stored error.
     public static func rescueGone(
         _ gone: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, staleFor: Int64? = nil, now: Timestamp
     ) -> RescueDecision {

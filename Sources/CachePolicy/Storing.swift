@@ -2,7 +2,8 @@
 
 import HTTPCore
 
-/// Why a response was not stored. The raw value is the label in metrics, logs and Cache-Status.
+/// Why a response was not stored. The raw value is the label in `cistern why`, metrics, the access log and Cache-Status. If the request
+/// bypasses the store, only `cistern why` shows the reason, except `cacheOff` (`ExchangeRecord.Reasons.isBypassedStream`).
 public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case methodNotCacheable = "method"
     case requestContent = "request_content"

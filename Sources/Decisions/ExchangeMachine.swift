@@ -15,7 +15,7 @@ import Upstream
 public struct ExchangeMachine {
     public enum State: Sendable, Equatable {
         /// The failure memory and the collapsed requests are consulted.
-        /// - Parameter isLast: the request has already waited for a fetch that failed, and must not wait again.
+        /// - Parameter isLast: the request has already waited for a fetch without a usable result. It may wait once more.
         case entering(isLast: Bool)
         /// Waiting for a collapsed fetch.
         case waiting(isLast: Bool)
@@ -211,6 +211,6 @@ public enum FlightRole: Sendable, Equatable {
     case leader
     /// Notified once.
     case follower
-    /// The last response could not be shared.
+    /// Sends its own request; no other request waits for it.
     case alone
 }

@@ -372,7 +372,7 @@ extension RequestDecision {
         }
     }
 
-    /// Why the response is not stored, if that is known in advance.
+    /// Why the response is not stored, if that is known in advance; otherwise `storeRefused`.
     public var notStored: NotStoredReason {
         switch self {
         case .pass(let reason?): reason.notStored

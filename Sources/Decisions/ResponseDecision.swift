@@ -105,7 +105,7 @@ public struct ResponseFacts: ~Copyable {
         self.strictness = strictness
     }
 
-    /// Judges a response by its head. Returns nil if the response can be used.
+    /// Decides by the head of a response alone. Returns nil if the storing rules must decide (`use`).
     /// - Parameters:
     ///   - response: head without hop-by-hop fields.
     ///   - stored: head of the stored response; empty if there is none.

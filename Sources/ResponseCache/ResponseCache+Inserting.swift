@@ -1,7 +1,7 @@
-// The only way by which a fetch, a 304, a response to HEAD, an archive or another node replaces a stored response. A take-over copies items
-// as they are. The new response is compared with the one stored now, not with the one found when its request began (`Recency`). So an older
-// response never replaces a newer one, whichever arrives first and on whatever shard. Comparing and inserting are one atomic step of the
-// store.
+// The only way by which a fetch, a 304, a response to HEAD, an archive or another node replaces a stored response. Confirmations and equal
+// data that change only a time are recorded with the stored response (`ResponseCache+Confirming`). A take-over copies items as they are.
+// The new response is compared with the one stored now, not with the one found when its request began (`Recency`). So an older response
+// never replaces a newer one, whichever arrives first and on whatever shard. Comparing and inserting are one atomic step of the store.
 
 import CachePolicy
 import CacheStore

@@ -140,7 +140,7 @@ enum SettingSynonyms {
         Row("swr stale_while_revalidate_for background_update proxy_cache_background_update", "cache.stale_while_revalidate"),
         Row(
             "lock cache_lock proxy_cache_lock coalesce coalescing request_coalescing single_flight singleflight", "cache.collapse_wait",
-            "the longest wait for another request; 0 disables collapsing"),
+            "maximum time to wait for another request; 0 disables collapsing"),
         Row("lock_timeout cache_lock_timeout proxy_cache_lock_timeout", "cache.collapse_wait"),
         Row("statuses status_codes cache_statuses cacheable_statuses codes", "cache.store", "any: also statuses other than 2xx"),
         Row("types mime_types content_type media_types gzip_types", "cache.content_types"),

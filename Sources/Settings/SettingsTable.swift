@@ -439,7 +439,7 @@ public enum SettingsTable {
         Setting(
             path: "log.access_fields", binding: .list(\.log.accessFields),
             help:
-                "Fields of JSON lines, in this order. Also available: query (without secrets, in every format), user_agent, referer and upstream_phases.",
+                "Fields of JSON lines, in this order. Also available: query (without secrets, in every format), user_agent, referer, shared and upstream_phases.",
             changes: .names),
         Setting(
             path: "log.request_id", binding: .choice(\.proxy.forwarding.requestID),

@@ -50,7 +50,8 @@ enum SettingsCheck {
         guard !url.isEmpty else {
             guard reader.isComplete else { return }
             return reader.add(
-                about: "upstream.url", "upstream.url is missing: give the URL, --upstream URL, or set it, or several apis, in the file")
+                about: "upstream.url",
+                "upstream.url is missing: pass the URL as an argument or with --upstream, or set upstream.url or apis in the file")
         }
         do throws(UpstreamURL.Mistake) {
             _ = try UpstreamURL(checking: url)

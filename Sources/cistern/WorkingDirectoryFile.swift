@@ -63,7 +63,7 @@ extension SettingsOptions {
             config = WorkingDirectoryFile.name
             return ("settings file: \(WorkingDirectoryFile.name) of the working directory", false)
         case .refused(let reason):
-            return ("\(WorkingDirectoryFile.name) is not used, because it \(reason): mend that, or give it with --config", true)
+            return ("\(WorkingDirectoryFile.name) is not used, because it \(reason): correct this, or pass the file with --config", true)
         }
     }
 }

@@ -258,7 +258,7 @@ struct ReplayReportTests {
         }
         #expect(
             replay.reportText == """
-                1 requests served, 5 without a recorded response, 2 recorded responses were never requested
+                1 request served, 5 without a recorded response, 2 recorded responses were never requested
                 Without a recorded response:
                   2 × GET /a?x=2 (not recorded; GET /a?x=1 differs in its arguments)
                   1 × POST /b (other content; POST /b differs in its content at /a)

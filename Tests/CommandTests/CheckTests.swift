@@ -239,7 +239,7 @@ struct CheckTests {
     @Test("settings in an unreadable file are not reported as missing")
     func unreadable() throws {
         #expect(try check("upstream: [").lines.count == 1)
-        #expect(try check("").lines.first?.hasPrefix("settings: upstream.url is missing: give the URL, --upstream URL, or set it") == true)
+        #expect(try check("").lines.first?.hasPrefix("settings: upstream.url is missing: pass the URL as an argument or") == true)
         let outcome = try CommandLineTool.run("check --config /none.yaml")
         #expect(outcome.status == 78 && outcome.lines == ["cistern: /none.yaml: cannot be read: No such file or directory"])
     }

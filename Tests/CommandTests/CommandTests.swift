@@ -115,8 +115,8 @@ struct CommandTests {
         #expect(try tool.run("status").text.contains("failing: pause 1"))
         let unknown = try tool.run("upstream reset key:/users/2")
         #expect(unknown.status == 1 && unknown.text.contains("No failing scope is called key:/users/2"))
-        #expect(try tool.run("upstream reset pause:/users/1").text == "requests of 1 scope are sent as usual\n")
-        #expect(try tool.run("upstream reset").text == "requests of 0 scopes are sent as usual\n")
+        #expect(try tool.run("upstream reset pause:/users/1").text == "1 scope cleared\n")
+        #expect(try tool.run("upstream reset").text == "0 scopes cleared\n")
     }
 
     @Test("an export without secrets can be imported into another cache and served offline")

@@ -55,7 +55,7 @@ struct ReplayPlays {
         let other = try replay.request("POST", "/pay", Self.json, content: #"{"amount":6,"requestId":"r1"}"#)
         #expect(other.status == 404 && other.text.contains("was recorded, but with other content. It differs at /amount. "))
         let outcome = replay.stop()
-        #expect(outcome.status == 2 && outcome.text.contains("2 requests served, 2 without a recorded response, 1 recorded responses"))
+        #expect(outcome.status == 2 && outcome.text.contains("2 requests served, 2 without a recorded response, 1 recorded response was"))
         #expect(outcome.text.contains("  1 × POST /pay (other content; POST /pay differs in its content at /amount)"))
         #expect(outcome.text.hasSuffix("Never requested:\n  GET /never\n"))
         let read = try #require(JSONValue(try TestTools.readBytes(report)))

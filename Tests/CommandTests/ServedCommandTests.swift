@@ -26,8 +26,8 @@ struct ServedCommandTests {
         let recorded = try record("curl -s $BASE/users; exit 7", "--env BASE")
         #expect(recorded.status == 7 && recorded.text.hasPrefix("{\"target\":\"/users\"}1 exchanges recorded in \(har)"))
         let rows: [(options: String, script: String, status: Int32, text: String)] = [
-            ("", "curl -s $API_URL/users", 0, "{\"target\":\"/users\"}1 requests served, 0 without"),
-            ("", "curl -s $API_URL/users; exit 3", 3, "1 requests served, 0 without"),
+            ("", "curl -s $API_URL/users", 0, "{\"target\":\"/users\"}1 request served, 0 without"),
+            ("", "curl -s $API_URL/users; exit 3", 3, "1 request served, 0 without"),
             ("", "curl -s $API_URL/user", 2, "The most similar recorded request is GET /users."),
             // An unrecorded request fails the run unless the command fails.
             ("--once", "curl -s $API_URL/user", 2, "0 requests served, 1 without a recorded response"),

@@ -246,7 +246,7 @@ def outage_that_ends(play):
 
 @scene("old-copies", "The upstream is down for longer than an hour, and copies that are older than an hour go out.",
        fires={"CisternUpstreamDown": WITHIN, "CisternRescuesOld": None}, outputs={
-           "alert": r"^CisternRescuesOld: .* copies that are 1h", "gauge": r'^cistern_served_age_oldest_seconds\{result="rescued"\} \d{4}'})
+           "alert": r"^CisternRescuesOld: .* responses that are 1h", "gauge": r'^cistern_served_age_oldest_seconds\{result="rescued"\} \d{4}'})
 def old_copies(play):
     # The upstream's own cache has had its responses for an hour already.
     play.make_upstream(lambda request: response(cache_control="max-age=7200", Age="3500"))

@@ -250,7 +250,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         if fetch == nil { context.coordination.endLease(of: request.fetchTarget) }
     }
 
-    /// Transfers the fetch to a background record. The fetch continues if it may fill the store or change something.
+    /// Transfers the fetch to a background record, and the fetch continues. If the client has disconnected, it may end instead
+    /// (`Fetch.abandon`).
     private func leaveFetch(_ cause: BackgroundCause) {
         guard let fetch else { return }
         let mayContinue = cause != .clientLeft || mayContinue(fetch)
@@ -353,7 +354,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// Whether the fetch of a disconnected client continues.
+    /// Returns whether the fetch of a disconnected client continues. A write, and a fetch that another request or node needs, does. Any
+    /// other fetch takes a slot of the client's address; false at the limit. A second call keeps the slot.
     private func mayContinue(_ fetch: Fetch) -> Bool {
         guard request.isReading, fetch.isForOwnClient, !fetch.holdsLease else { return true }
         fetch.continuation = fetch.continuation ?? context.coordination.continueFetch(of: owner.clientAddress)

@@ -63,8 +63,8 @@ extension Fetch {
         return flight.map { !context.coordination.collapsed.isShared($0, by: subject.scopes.client) } ?? true
     }
 
-    /// Called when the client has disconnected. A fetch that fills the store may continue, unless it still waits for a connection that other
-    /// requests need. A request that was sent completely continues if it may change something.
+    /// Called when the exchange needs the fetch no longer. A fetch may continue, unless it still waits for a connection that other requests
+    /// need. A request that was received completely continues if it may change something.
     /// - Parameters:
     ///   - mayContinue: false if the fetch must end.
     ///   - successor: becomes the receiver of a fetch that continues.

@@ -71,9 +71,9 @@ enum AdviceText {
         guard advice["observing"] == true else { return "Traffic is not observed: set admin.observed_paths.\n" }
         let (paths, proposals) = (advice["paths"]?.array ?? [], advice["proposals"]?.array ?? [])
         let (requests, span) = (advice["requests"]?.integer ?? 0, Printable.seconds(advice["seconds"]?.integer ?? 0))
-        var parts = [
-            "Observed on this node: \(requests) requests to the upstream in \(span), on \(paths.count) \(paths.count == 1 ? "path" : "paths").\n"
-        ]
+        let requestCount = "\(requests) \(requests == 1 ? "request" : "requests")"
+        let pathCount = "\(paths.count) \(paths.count == 1 ? "path" : "paths")"
+        var parts = ["Observed on this node: \(requestCount) to the upstream in \(span), on \(pathCount).\n"]
         if let trial = advice["trial"], trial != .null { parts.append(tried(trial)) }
         if advice["trial"] == .null {
             parts.append(proposals.isEmpty ? missing(advice) : proposals.enumerated().map(proposal).joined(separator: "\n"))

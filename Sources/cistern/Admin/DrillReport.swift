@@ -170,7 +170,9 @@ struct DrillReport {
 
     // MARK: Text
 
-    var line: String { "\(total.requests) requests, \(total.rescued) rescued, \(total.failed) failed" }
+    var line: String { "\(requestCount), \(total.rescued) rescued, \(total.failed) failed" }
+
+    private var requestCount: String { "\(total.requests) \(total.requests == 1 ? "request" : "requests")" }
 
     var text: String {
         guard total.requests > 0 else { return "No request was recorded: there was none, or admin.records is 0.\n" }
@@ -196,7 +198,7 @@ struct DrillReport {
     }
 
     private var summary: String {
-        var text = "\(total.requests) requests: \(total.fresh) from the store as usual"
+        var text = "\(requestCount): \(total.fresh) from the store as usual"
         text += ", \(total.rescued) rescued" + (total.rescued == 0 ? "" : " (the oldest \(Printable.seconds(total.oldest)) old)")
         text += ", \(total.failed) failed.\n"
         if total.failed == 0 { text += "Every request got a response.\n" }

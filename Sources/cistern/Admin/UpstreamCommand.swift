@@ -121,7 +121,7 @@ struct UpstreamCommand: ParsableCommand {
 
         func run(_ client: AdminClient) throws {
             let count = try client.value("POST", "upstream/reset", [("scope", scope), which.argument])["reset"]?.integer ?? 0
-            StandardOutput.write(count == 1 ? "requests of 1 scope are sent as usual\n" : "requests of \(count) scopes are sent as usual\n")
+            StandardOutput.write("\(count) \(count == 1 ? "scope" : "scopes") cleared\n")
         }
     }
 }
