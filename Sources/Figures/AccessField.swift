@@ -27,6 +27,6 @@ public enum AccessField: String, Sendable, CaseIterable {
     /// Several members, one for each completed phase.
     case upstreamPhases = "upstream_phases"
 
-    /// The default fields: all except the phases and those that may contain personal data.
-    public static let usual = allCases.filter { ![.query, .userAgent, .referer, .upstreamPhases].contains($0) }
+    /// The default fields: all except the phases, the result in the fleet, and those that may contain personal data.
+    public static let usual = allCases.filter { ![.query, .userAgent, .referer, .shared, .upstreamPhases].contains($0) }
 }

@@ -101,11 +101,7 @@ public struct CisternSettings: Sendable {
         public var requests = true
         public var access = "off"
         public var accessFormat = AccessLog.Format.json
-        public var accessFields = [
-            "time", "client", "client_subject", "request_id", "trace_id", "api", "route", "method", "path", "protocol", "tls", "status",
-            "bytes", "duration_us", "content_us", "result", "reason", "age", "upstream_us", "upstream_status", "upstream_address",
-            "upstream_protocol",
-        ]
+        public var accessFields = AccessField.usual.map(\.rawValue)
     }
 
     public struct Share: Sendable, Equatable {
