@@ -11,20 +11,24 @@ public enum FileContent {
         case own
     }
 
-    /// Returns the file's bytes; nil, with `errno`, if it cannot be read. `ENODEV` means that the file is not of this kind.
-    /// - Parameter limit: maximum number of bytes to read. No configuration is larger than 1 MiB.
+    /// Returns the file's bytes; nil, with `errno`, if it cannot be read. `ENODEV` means that the file is not of this kind, `EFBIG` that it
+    /// is longer than the limit.
+    /// - Parameter limit: maximum length in bytes.
     public static func read(_ path: String, limit: Int = 1 << 20, _ kind: Kind = .any) -> [UInt8]? {
         let file = Descriptor(open(path, O_RDONLY | O_CLOEXEC | flags(kind)))
         guard file.isOpen, kind == .any || isRegular(file) else { return nil }
         var bytes: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 1 << 16)
-        while bytes.count < limit {
-            let count = Glibc.read(file.number, &piece, min(piece.count, limit - bytes.count))
+        while true {
+            let count = Glibc.read(file.number, &piece, min(piece.count, limit + 1 - bytes.count))
             guard count >= 0 else { return nil }
-            if count == 0 { break }
+            if count == 0 { return bytes }
             bytes += piece[..<count]
+            guard bytes.count <= limit else {
+                errno = EFBIG
+                return nil
+            }
         }
-        return bytes
     }
 
     private static func flags(_ kind: Kind) -> Int32 {
@@ -39,7 +43,7 @@ public enum FileContent {
         var status = stat()
         guard fstat(file.number, &status) == 0 else { return false }
         if status.st_mode & S_IFMT == S_IFREG { return true }
-        errno = ENODEV
+        errno = status.st_mode & S_IFMT == S_IFDIR ? EISDIR : ENODEV
         return false
     }
 }

@@ -233,11 +233,11 @@ enum SettingsCheck {
     }
 
     private static func unreached(_ routes: [CisternSettings.Route], _ subject: String) -> [String] {
-        routes.enumerated().compactMap { index, route in
+        let patterns = routes.map { RoutePattern($0.path) }
+        return routes.enumerated().compactMap { index, route in
             let start = "\(subject)route \(route.name): no request reaches it"
             if route.path.contains("?") || route.path.contains("#") { return start + ": its path must not contain arguments (? or #)" }
-            let pattern = RoutePattern(route.path)
-            guard let earlier = routes[..<index].first(where: { RoutePattern($0.path).covers(pattern) }) else { return nil }
+            guard let earlier = patterns[..<index].firstIndex(where: { $0.covers(patterns[index]) }).map({ routes[$0] }) else { return nil }
             return start + ": route \(earlier.name) before it matches the same paths (\(earlier.path)): put it after this one"
         }
     }

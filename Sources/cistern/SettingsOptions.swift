@@ -81,15 +81,19 @@ struct SettingsOptions: ParsableArguments {
             "Set any setting by its name in the file. Separate list items by commas. May be repeated.", valueName: "name=value"))
     var others: [String] = []
 
+    /// Maximum length of the settings file in bytes.
+    private static let fileLimitBytes = 16 << 20
+
     /// The settings with all mistakes found.
-    func read() -> SettingsReader {
+    /// - Parameter kind: which kind of file the settings file may be. A pipe could block a reload for ever.
+    func read(_ kind: FileContent.Kind = .any) -> SettingsReader {
         var reader = SettingsReader()
         let environment = Environment.all()
         if let file = config ?? environment["CISTERN_CONFIG"] {
-            if let text = FileContent.read(file) {
+            if let text = FileContent.read(file, limit: Self.fileLimitBytes, kind) {
                 reader.read(file: file, text: text)
             } else {
-                reader.addUnreadable(file: file, SystemError.words())
+                reader.addUnreadable(file: file, errno == ENODEV ? "it is not a regular file" : SystemError.words())
             }
         }
         reader.read(environment: environment)

@@ -57,6 +57,21 @@ struct ReloadCommandTests {
         #expect(log.status == 0 && log.text.contains("settings that need a restart: admin.records; until then the former values apply"))
     }
 
+    @Test("a settings file that is too long or no regular file is rejected, and a later reload works")
+    func unreadable() throws {
+        try write("forwarding: {name: first}\n")
+        let serve = try serve()
+        unlink(file)
+        mkfifo(file, 0o600)
+        #expect(try reload().text.contains("it is not a regular file"))
+        unlink(file)
+        try write(String(repeating: "#\n", count: 8 << 20) + "forwarding: {name: second}\n")
+        #expect(try reload().text.contains("File too large"))
+        try write(String(repeating: "#\n", count: 1 << 20) + "forwarding: {name: second}\n")
+        #expect(try reload().lines == ["Changed:", "  forwarding.name"])
+        #expect(try serve.get("/a")["Cache-Status"]?.hasPrefix("second;") == true)
+    }
+
     @Test("a reload with errors changes nothing and reports each line; SIGHUP applies the corrected file")
     func refused() throws {
         try write("forwarding: {name: first}\n")

@@ -23,7 +23,7 @@ final class FollowedSettings: Sendable {
 
     /// Reads all settings again.
     func read() throws(SettingsMistakes) -> NewSettings {
-        let reader = options.read()
+        let reader = options.read(.regular)
         guard reader.mistakes.isEmpty else {
             let areOfCertificates = reader.mistakes.contains { $0.sentence.hasPrefix("tls.certificates") }
             throw SettingsMistakes(reader.mistakesInOrder.map { "\($0)" }, areOfCertificates: areOfCertificates)
