@@ -104,7 +104,10 @@ struct StoreRecovery {
         while segments.bytes > settings.segmentsBytes { leftOut.segments.append(segments.removeOldest()) }
         var needed: [IndexEntry] = []
         index.visitAll { if $0.flags & IndexEntry.needed != 0, segments[$0.segment] == nil { needed.append($0) } }
+        statistics.opening.overLimit = index.count
         index.removeAll { segments[$0.segment] == nil }
+        statistics.opening.overLimit -= index.count + needed.count
+        statistics.evicted += statistics.opening.overLimit
         let kept = needed.compactMap { entry in
             all[entry.segment].flatMap { PendingItem(entry, in: $0, seed: seed) }
                 .map { entry.flags & IndexEntry.markedStale == 0 ? $0 : PendingItem(markingStale: $0) }

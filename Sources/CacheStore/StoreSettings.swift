@@ -346,6 +346,8 @@ public struct StoreOpening: Sendable {
     public var entries = 0
     public var milliseconds = 0
     public var isFromSnapshot = false
+    /// Number of entries that were deleted because the store exceeded its limit.
+    public var overLimit = 0
     /// Segments exist, but the key was missing or damaged and has been replaced. No stored item can be read.
     public var hasLostKey = false
     /// Segments have records, but none can be read with the current key. The key belongs to another directory or was changed.

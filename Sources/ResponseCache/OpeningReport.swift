@@ -31,6 +31,10 @@ public struct OpeningReport: Sendable {
                     "cannot read the stored responses in \(directory): they were stored with another key than the one in the file "
                         + "key"))
         }
+        if found.overLimit > 0 {
+            lines.append(
+                .warning("store.size is smaller than the store \(directory): its oldest entries were deleted (\(found.overLimit))"))
+        }
         if found.damagedSpans > 0 {
             lines.append(
                 .warning(

@@ -300,6 +300,18 @@ struct ResponseStoreTests {
         }
     }
 
+    @Test("a removed key is written again when the store closes")
+    func removedKey() throws {
+        let directory = try Directory()
+        do {
+            let store = try directory.open()
+            store.insert(item(1))
+            unlink(directory.path + "/key")
+            store.close()
+        }
+        #expect(stored(try directory.open(), 1) == body(1))
+    }
+
     /// Ten of these items nearly fill a segment of 1 MiB.
     private func fill(_ store: ResponseStore, _ numbers: Range<Int>) {
         let body = [UInt8](repeating: 7, count: 100_000)
