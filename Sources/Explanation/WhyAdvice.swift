@@ -69,7 +69,7 @@ extension NotStoredReason {
         case .graphQLError: "the response has GraphQL errors and no data"
         case .outdated: "the response to a later request arrived first, and is stored"
         case .invalidated: "its target was purged or changed by a write while the response was in transit"
-        case .storeRefused: "the store did not accept the response"
+        case .storeRefused: "the store did not accept the response, because its disk refused writes or the settings were reloaded meanwhile"
         case .changingField:
             "a request field has a new value in each request, and fewer than \(EqualResponses.required) values got an equal response"
         case .stream: "the response is a stream, which is forwarded as it arrives"

@@ -7,6 +7,7 @@ extension ProxySettings {
     /// Returns one sentence for each such setting.
     public func warningsOfNarrowing(since former: ProxySettings) -> [String] {
         guard store != nil, former.store != nil else { return [] }
+        let pairs = pairs(since: former)
         var changes: [String] = []
         if former.policy.isPrivate, !policy.isPrivate {
             changes.append("cache.role is no longer private: responses to one user may be served to all")
@@ -21,7 +22,7 @@ extension ProxySettings {
                     "fewer request fields are harmless than before: stored responses to requests with them may be served to "
                         + "other users")
             }
-            if isNarrowed(since: former, { $0.credentials.areIgnored }) {
+            if pairs.areNarrowed({ $0.credentials.areIgnored }) {
                 changes.append(
                     "credentials are no longer ignored: stored responses to one user may be served to all clients without "
                         + "credentials")
@@ -31,17 +32,17 @@ extension ProxySettings {
             changes.append("cache.set_cookie is no longer keep: stored Set-Cookie fields are still sent to clients")
         }
         for directive in [IgnoredDirective.noStore, .privateResponse, .vary]
-        where isNarrowed(since: former, { $0.freshness.ignored.contains(directive) }) {
+        where pairs.areNarrowed({ $0.freshness.ignored.contains(directive) }) {
             changes.append("cache.freshness.ignore no longer has \(directive.rawValue): responses stored despite it are still served")
         }
-        if hasChanged(since: former, \.arguments) {
+        if pairs.contains(where: { $0.hasChanged(\.arguments) }) {
             changes.append("arguments of a route have changed: stored responses may be served to requests with other arguments")
         }
-        if hasChanged(since: former, \.good) || hasChanged(since: former, \.kept) {
+        if pairs.contains(where: { $0.hasChanged(\.good) || $0.hasChanged(\.kept) }) {
             changes.append("good or keep_if of a route has changed: stored responses that do not meet it are still served")
         }
         let sentences =
-            changes.map { "\($0), until they are purged (cistern purge)" } + fieldsWarnings(since: former)
+            changes.map { "\($0), until they are purged (cistern purge)" } + fieldsWarnings(pairs)
             + upstreamWarnings(since: former.upstreamText)
         return sentences.map(inAPI)
     }
@@ -61,11 +62,10 @@ extension ProxySettings {
     }
 
     /// A key of another account may yield other responses. A renewed key of one account does not, so nothing is purged.
-    private func fieldsWarnings(since former: ProxySettings) -> [String] {
-        let patterns = changedPatterns(since: former, \.upstreamFields)
-        let isForAll = former.otherRoute.upstreamFields != otherRoute.upstreamFields
-        guard isForAll || !patterns.isEmpty else { return [] }
-        let selections = isForAll ? ["--all"] : Set(patterns.map(\.text)).sorted().map { "--matching '\($0)'" }
+    private func fieldsWarnings(_ pairs: [RoutePair]) -> [String] {
+        let changed = pairs.filter { $0.hasChanged(\.upstreamFields) }.map(\.pattern)
+        guard !changed.isEmpty else { return [] }
+        let selections = changed.contains(nil) ? ["--all"] : Set(changed.compactMap(\.self)).sorted().map { "--matching '\($0)'" }
         let commands = selections.map { "cistern purge \($0)" + (apiName.isEmpty ? "" : " --api \(apiName)") }
         return [
             "upstream.fields has changed: responses fetched with the former fields are kept. If the new ones belong to another account or "
@@ -73,21 +73,29 @@ extension ProxySettings {
         ]
     }
 
-    private func hasChanged(since former: ProxySettings, _ rule: (Route) -> some Equatable) -> Bool {
-        rule(former.otherRoute) != rule(otherRoute) || !changedPatterns(since: former, rule).isEmpty
+    /// The rules before and now of all patterns of routes, and of other paths.
+    private func pairs(since former: ProxySettings) -> [RoutePair] {
+        let rules = [former, self].map { Dictionary($0.routes.map { ($0.pattern.text, $0) }) { first, _ in first } }
+        let ofRoutes = (former.routes + routes).map { route in
+            let text = route.pattern.text
+            return RoutePair(before: rules[0][text] ?? former.otherRoute, now: rules[1][text] ?? otherRoute, pattern: text)
+        }
+        return ofRoutes + [RoutePair(before: former.otherRoute, now: otherRoute, pattern: nil)]
     }
+}
 
-    private func changedPatterns(since former: ProxySettings, _ rule: (Route) -> some Equatable) -> [RoutePattern] {
-        (former.routes + routes).map(\.pattern).filter { rule(former.route(for: $0)) != rule(route(for: $0)) }
-    }
+private struct RoutePair {
+    let before: Route
+    let now: Route
+    /// nil for paths without a route.
+    let pattern: String?
 
-    private func route(for pattern: RoutePattern) -> Route { routes.first { $0.pattern == pattern } ?? otherRoute }
+    func hasChanged(_ rule: (Route) -> some Equatable) -> Bool { rule(before) != rule(now) }
+}
 
+extension [RoutePair] {
     /// Whether the property held for some path under the earlier settings and no longer holds.
-    private func isNarrowed(since former: ProxySettings, _ isSo: (Route) -> Bool) -> Bool {
-        let isLeft = (former.routes + routes).contains { isSo(former.route(for: $0.pattern)) && !isSo(route(for: $0.pattern)) }
-        return isLeft || isSo(former.otherRoute) && !isSo(otherRoute)
-    }
+    fileprivate func areNarrowed(_ isSo: (Route) -> Bool) -> Bool { contains { isSo($0.before) && !isSo($0.now) } }
 }
 
 extension CredentialSettings {

@@ -86,7 +86,9 @@ struct NarrowingTests {
             to: { $0.routes = [route("/a/**", key: "b"), route("/b", key: "c")] }, "purge them: cistern purge --matching '/a/**'"),
         Row(
             "the unchanged key", { $0.otherRoute.upstreamFields = fields("a") }, to: { $0.otherRoute.upstreamFields = fields("a") }, nil),
-        Row("an argument is no longer ignored", { $0.otherRoute.arguments.ignore = [ArgumentPattern("a")] }, "arguments of a route have changed"),
+        Row(
+            "an argument is no longer ignored", { $0.otherRoute.arguments.ignore = [ArgumentPattern("a")] },
+            "arguments of a route have changed"),
         Row(
             "a route requires more of good responses", { $0.routes = [route("/a", ignoring: false)] },
             to: {
