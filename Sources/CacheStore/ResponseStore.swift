@@ -438,7 +438,7 @@ public final class ResponseStore: @unchecked Sendable {
         writer.tryAgainNow(self)
         defer { directory.unlock() }
         guard directory.isWritable, state.withLock({ $0.owner == .us }) else { return }
-        _ = directory.restore()
+        _ = directory.restore(makesDirectory: false)
         writer.writeNotesNow(self)
         writer.synchronize(self)
         let position = writer.position

@@ -108,15 +108,15 @@ final class Segment: @unchecked Sendable {
     /// Writes all of `bytes`.
     /// - Returns: nil on success.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ settings: StoreSettings) -> WriteError? {
-        guard isInPlace else { return WriteError(code: ENOENT, path: path) }
         let error = settings.write(descriptor.number, bytes, offset)
         return error == 0 ? nil : WriteError(code: error, path: path)
     }
 
-    /// Whether the file is still at its path. Otherwise it was deleted, moved or replaced, and is lost when the process ends.
-    private var isInPlace: Bool {
+    /// Why the file is no longer at its path: it was deleted, moved or replaced, and is lost when the process ends. nil if it is there.
+    var displacement: WriteError? {
         var (own, there) = (stat(), stat())
-        return fstat(descriptor.number, &own) == 0 && stat(path, &there) == 0 && own.st_ino == there.st_ino && own.st_dev == there.st_dev
+        guard fstat(descriptor.number, &own) == 0, lstat(path, &there) == 0 else { return WriteError(code: errno, path: path) }
+        return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino) ? nil : WriteError(code: ENOENT, path: path)
     }
 
     func synchronize() throws(WriteError) {

@@ -110,20 +110,26 @@ final class StoreDirectory: Sendable {
         unlink(path)
         let new = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
         guard new.isOpen else { return errno }
-        let written = WholeWrite.write(secret, to: new.number)
-        return written == keyBytes && fsync(new.number) == 0 ? 0 : errno
+        if WholeWrite.write(secret, to: new.number) == keyBytes, fsync(new.number) == 0 { return 0 }
+        let error = errno
+        unlink(path)
+        return error
     }
 
-    /// Makes the directory and the key again if they were removed, and retries to write the key.
-    /// - Returns: an errno; 0 if the directory can be written to now.
-    func restore() -> Int32 {
+    /// Makes the directory, the lock and the key again if they were removed, and retries to write the key.
+    /// - Parameter makesDirectory: false if nothing is made where no directory exists.
+    /// - Returns: an errno; 0 if the directory can be written to now. `EBUSY` if another process or another store uses it.
+    func restore(makesDirectory: Bool = true) -> Int32 {
         guard isWritable || lacksKeyOnly else { return error }
+        if makesDirectory { _ = Self.make(path) }
+        guard DirectoryFault.findUnsafe(at: path) == nil else { return EACCES }
         let key = path + "/key"
-        if isWritable {
-            guard access(key, F_OK) != 0, errno == ENOENT else { return 0 }
-            _ = Self.make(path)
+        var error = lock.restore(path + "/lock")
+        if error == 0 {
+            let existing = FileContent.read(key, limit: Self.keyBytes, .own)
+            if existing == secret { return 0 }
+            error = isWritable && existing?.count == Self.keyBytes ? EBUSY : Self.save(secret, key)
         }
-        let error = Self.save(secret, key)
         if error == 0 { writable.store(true, ordering: .releasing) }
         return error
     }
@@ -176,6 +182,22 @@ private final class DirectoryLock: @unchecked Sendable {
         mutex.withLock { _ in
             isOurs = false
             descriptor.close()
+        }
+    }
+
+    /// Locks the file at the path if it is another one than the locked file, which was removed.
+    /// - Returns: an errno; 0 on success. `EBUSY` if another process has locked it.
+    func restore(_ path: String) -> Int32 {
+        mutex.withLock { _ in
+            var (own, there) = (stat(), stat())
+            if fstat(descriptor.number, &own) == 0, lstat(path, &there) == 0, (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino) {
+                return 0
+            }
+            let new = Descriptor(csystem_open(path, O_RDWR | O_CREAT | Segment.plain, 0o600))
+            guard new.isOpen else { return errno }
+            guard flock(new.number, LOCK_EX | LOCK_NB) == 0 else { return errno == EWOULDBLOCK ? EBUSY : errno }
+            descriptor = new
+            return 0
         }
     }
 

@@ -388,7 +388,7 @@ final class StoreWriter: @unchecked Sendable {
             placed.removeAll(keepingCapacity: true)
             buffer.removeAll(keepingCapacity: buffer.count <= Self.batchBytes * 2)
         }
-        if let error = buffer.withUnsafeBytes({ active.write($0, at: position.offset, settings) }) {
+        if let error = active.displacement ?? buffer.withUnsafeBytes({ active.write($0, at: position.offset, settings) }) {
             retireActive(store)
             note(.failedWrite(fault(error)), store)
             for one in placed { giveUp(one.work, isNeeded: one.isNeeded, store) }

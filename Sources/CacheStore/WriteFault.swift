@@ -23,7 +23,7 @@ public struct WriteFault: Error, Sendable, Equatable {
             case .quota: "the disk quota of this user is used up"
             case .readOnly: "its file system is read-only"
             case .ioError: "its disk reports input/output errors"
-            case .removed: "it or a file in it is missing"
+            case .removed: "it or a file in it was removed or replaced"
             case .other: "its file system refuses writes"
             }
         }
@@ -36,7 +36,7 @@ public struct WriteFault: Error, Sendable, Equatable {
             case .quota: "raise the quota of this user"
             case .readOnly: "check the kernel log for the reason, then remount the file system read-write"
             case .ioError: "check the kernel log, and replace the disk"
-            case .removed: "restart Cistern, which then also makes its admin socket again; responses in removed files are lost at that time"
+            case .removed: "responses in removed files are lost at the next restart, which also makes a removed admin socket again"
             case .other: "check the permissions of the cache directory"
             }
         }
@@ -58,7 +58,7 @@ public struct WriteFault: Error, Sendable, Equatable {
             case EDQUOT: .quota
             case EROFS: .readOnly
             case EIO: .ioError
-            case ENOENT: .removed
+            case ENOENT, EBUSY: .removed
             default: .other
             }
     }

@@ -132,9 +132,10 @@ private enum PathStep: CaseIterable {
         case .mergeSlashes:
             return path.indices.filter { $0 == 0 || path[$0] != UInt8(ascii: "/") || path[$0 - 1] != UInt8(ascii: "/") }.map { path[$0] }
         case .dropAuthority:
-            guard path.starts(with: "//".utf8) else { return path }
-            let rest = path.drop { $0 == UInt8(ascii: "/") }.drop { $0 != UInt8(ascii: "/") }
-            return rest.isEmpty ? [UInt8(ascii: "/")] : Array(rest)
+            let slash = UInt8(ascii: "/")
+            guard path.starts(with: [slash, slash]) else { return path }
+            let rest = path.drop { $0 == slash }.drop { $0 != slash }
+            return rest.isEmpty ? [slash] : Array(rest)
         case .resolveDots: return Self.resolve(path, areEncoded: false, isFile: false, &leavesRoot)
         case .resolveEncodedDots: return Self.resolve(path, areEncoded: true, isFile: false, &leavesRoot)
         case .resolveDotsOfFile: return Self.resolve(path, areEncoded: false, isFile: true, &leavesRoot)

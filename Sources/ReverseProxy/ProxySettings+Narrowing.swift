@@ -36,10 +36,10 @@ extension ProxySettings {
             changes.append("cache.freshness.ignore no longer has \(directive.rawValue): responses stored despite it are still served")
         }
         if pairs.contains(where: { $0.hasChanged(\.arguments) }) {
-            changes.append("arguments of a route have changed: stored responses may be served to requests with other arguments")
+            changes.append("arguments have changed: stored responses may be served to requests with other arguments")
         }
-        if pairs.contains(where: { $0.hasChanged(\.good) || $0.hasChanged(\.kept) }) {
-            changes.append("good or keep_if of a route has changed: stored responses that do not meet it are still served")
+        if pairs.contains(where: { [$0.now.good, $0.now.kept] != [$0.before.good, $0.before.kept] && !$0.isUndemanding }) {
+            changes.append("good or keep_if has changed: stored responses that do not meet it are still served")
         }
         let sentences =
             changes.map { "\($0), until they are purged (cistern purge)" } + fieldsWarnings(pairs)
@@ -90,6 +90,9 @@ private struct RoutePair {
     /// nil for paths without a route.
     let pattern: String?
 
+    /// Whether all responses are good, and are stored.
+    var isUndemanding: Bool { now.good == GoodResponse() && now.kept == GoodResponse() }
+
     func hasChanged(_ rule: (Route) -> some Equatable) -> Bool { rule(before) != rule(now) }
 }
 
@@ -133,7 +136,7 @@ extension ProxySettings {
 
     private static let upstreamFact = "=upstream\t"
 
-    /// Returns a sentence that names the settings that separate more clients than before, and one about another upstream.
+    /// Returns warnings about settings that separate more clients than before, and about a changed upstream.
     /// - Parameter former: `sharingFacts` of the settings with which responses were stored.
     public func warnings(ofSharingSince former: Set<String>) -> [String] {
         let upstream = former.first { $0.hasPrefix(Self.upstreamFact) }.map { String($0.dropFirst(Self.upstreamFact.count)) }

@@ -15,8 +15,7 @@ struct RememberedSharing {
     init(beside store: StoreLocation) { path = store.path(of: "sharing-settings") }
 
     /// Remembers the settings.
-    /// - Returns: for each API, one sentence that names the settings that separate more clients than the remembered ones, and one about another
-    ///   upstream.
+    /// - Returns: warnings about settings that separate more clients than the remembered ones, and about changed upstreams.
     func note(_ apis: [ProxySettings]) -> [String] {
         let now = Set(apis.flatMap { api in api.sharingFacts.map { "\(api.apiName)\t\($0)" } })
         let before = FileContent.read(path, limit: Self.limitBytes, .regular).map { content in

@@ -45,8 +45,7 @@ enum SettingSynonyms {
         Row(
             "timeout timeouts.upstream timeouts.read timeouts.backend timeouts.response read_timeout response_timeout request_timeout "
                 + "response_header_timeout proxy_read_timeout timeouts.request timeouts.first_byte", "upstream.first_byte_timeout",
-            "the maximum time to the first byte of the response; upstream.between_bytes_timeout limits pauses after it, and total_timeout the exchange"
-        ),
+            "the maximum time to the first byte; upstream.between_bytes_timeout limits later pauses, upstream.total_timeout the exchange"),
         Row("total timeout_total max_duration timeouts.total deadline", "upstream.total_timeout"),
         Row("proxy_connect_timeout dial_timeout connection_timeout timeouts.connect timeout_connect", "upstream.connect_timeout"),
         Row(

@@ -60,7 +60,7 @@ final class FaultyReceiver: TransferReceiver {
         var fields = Fields()
         fields.append(.contentType, "application/json")
         fields.append(.contentLength, String(text.utf8.count))
-        // Invalid JSON is not stored, and for that reason.
+        // Without no-store, the reason for not storing invalid JSON is that it is invalid.
         if fault.effect != .badJSON { fields.append(.cacheControl, "no-store") }
         transfer.take(final: ResponseHead(status: status, fields: fields))
         if transfer.request.method != .head { transfer.receiver?.transfer(transfer, content: Array(text.utf8).span) }

@@ -318,10 +318,11 @@ enum SettingsCheck {
         if reader.mistakes.count == mistakes {
             for (name, reason) in upstream.unusableTLSFiles { reader.add(about: name, "\(name): \(reason)") }
         }
-        if !settings.admin.tokenFile.isEmpty, let text = FileContent.read(settings.admin.tokenFile), AdminToken.parse(text) == nil {
+        let token = settings.admin.tokenFile
+        if !token.isEmpty, SystemError.whyUnreadable(token) == nil, FileContent.read(token).flatMap(AdminToken.parse) == nil {
             reader.add(
                 about: "admin.token_file",
-                "admin.token_file: \(settings.admin.tokenFile) must contain one word of at least \(AdminToken.shortest) letters and digits")
+                "admin.token_file: \(token) must contain one word of at least \(AdminToken.shortest) letters and digits")
         }
     }
 }

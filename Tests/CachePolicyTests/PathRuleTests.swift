@@ -99,6 +99,7 @@ struct PathRuleTests {
             "/a/secret;jsessionid=1", "/%2569nternal/x", "/x/%252e%252e/internal/x", "/x%252f..%252finternal/x", "/%%36%39nternal/x",
             "/internal%0a/x", "/internal%00/x", "/x/.%09./internal/x", "/x/..%c0%afinternal/x", "/x/%c0%ae%c0%ae/internal/x",
             "/%u0069nternal/x", "/%252569nternal/x", "/inter%ffnal/x", "/x/..%255cinternal/x", "/internal%252fx",
+            "//x/internal/y", "///x/internal/y", "/\\x/internal/y", "//u:p@x:1/a/secret",
         ])
     func protected(_ target: String) {
         #expect(Self.table.holdsForAny(Array(target.utf8)[...]) { $0 == .inner || $0 == .innerFile })

@@ -15,6 +15,15 @@ struct ServerModel: Sendable {
         ServerModel(name: "node") { path in
             resolved(segments(dotsDecoded(path.replacing("\\", with: "/")))).map { $0.map(decoded) }
         },
+        // A reference to a base URL: two slashes begin an authority.
+        ServerModel(name: "node with a base") { path in
+            let path = dotsDecoded(path.replacing("\\", with: "/"))
+            let rest = path.hasPrefix("//") ? String(path.drop { $0 == "/" }.drop { $0 != "/" }) : path
+            return resolved(segments(rest.isEmpty ? "/" : rest)).map { $0.map(decoded) }
+        },
+        ServerModel(name: "python with urlsplit") { path in
+            segments(path.hasPrefix("//") ? "/" + path.dropFirst(2).drop { $0 != "/" }.dropFirst() : path).map(decoded)
+        },
         ServerModel(name: "nginx") { path in merged(decoded(path)).flatMap { resolved(segments($0)) } },
         ServerModel(name: "nginx, merge_slashes off") { path in resolved(segments(decoded(path))) },
         ServerModel(name: "lighttpd") { path in

@@ -300,6 +300,41 @@ struct ResponseStoreTests {
         }
     }
 
+    @Test("a store whose directory was replaced writes nothing into the other one")
+    func replaced() throws {
+        let (directory, other) = (try Directory(), try Directory())
+        do {
+            let store = try other.open()
+            store.insert(item(9))
+            store.close()
+        }
+        let store = try directory.open()
+        store.insert(item(1))
+        store.flush()
+        let away = try Directory()
+        rename(directory.path, away.path + "/moved")
+        rename(other.path, directory.path)
+        let files = directory.files
+        store.insert(item(2))
+        store.flush()
+        store.writer.tryAgainNow(store)
+        #expect(!store.statistics.isWritable && store.statistics.refusal?.cause == .removed)
+        #expect(stored(store, 1) == body(1) && directory.files == files)
+    }
+
+    @Test("after its files were removed, a store still excludes others from the directory")
+    func excluding() throws {
+        let directory = try Directory()
+        let store = try directory.open()
+        store.insert(item(1))
+        store.flush()
+        for name in directory.files { unlink(directory.path + "/" + name) }
+        store.insert(item(2))
+        store.flush()
+        #expect(throws: StoreError.self) { try directory.open() }
+        #expect(stored(store, 2) == body(2))
+    }
+
     @Test("a removed key is written again when the store closes")
     func removedKey() throws {
         let directory = try Directory()

@@ -95,6 +95,7 @@ struct PathRulePlays {
         }
         #expect(play.origin.requests.isEmpty)
         #expect(try play.get("/orders/a%2fb/../c").text == "\"/a%2fb/../c\"")
+        for rest in ["//x/a", "/\\x/a", "///x/a"] { #expect(try play.get("/orders\(rest)").text == "\"/x/a\"", "no authority") }
     }
 
     @Test("methods and invalidates_target apply only if every interpretation of the path matches the route")

@@ -87,7 +87,7 @@ struct RecordTests {
         let short = try RunningCommand("replay \(har) --strict-order --delay recorded", in: temporary.path)
         #expect(try short.get("/a").status == 200)
         let stopped = short.stop()
-        #expect(stopped.status == 2 && stopped.text.contains("1 recorded responses were never requested"))
+        #expect(stopped.status == 2 && stopped.text.contains("1 recorded response was never requested"))
         let once = try RunningCommand("replay \(har) --once", in: temporary.path)
         #expect(try once.get("/a").status == 200)
         #expect(once.stop().status == 0)

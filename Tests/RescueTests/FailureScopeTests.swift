@@ -203,7 +203,7 @@ struct FailureScopeTests {
         #expect(try open(play, .key) == 0)
         #expect((3...4).contains(play.origin.requests.count { $0.target == "/bad" }))
         // The first two requests have reached the upstream's response timeout.
-        play.time.advance(by: .seconds(20))
+        play.time.advance(by: .seconds(50))
         #expect(try play.waitFor("cistern_failure_scopes{scope=\"key\"}", 1))
         #expect(detail(try play.get("/bad")) == "key_failing")
     }

@@ -88,13 +88,13 @@ struct NarrowingTests {
             "the unchanged key", { $0.otherRoute.upstreamFields = fields("a") }, to: { $0.otherRoute.upstreamFields = fields("a") }, nil),
         Row(
             "an argument is no longer ignored", { $0.otherRoute.arguments.ignore = [ArgumentPattern("a")] },
-            "arguments of a route have changed"),
+            "arguments have changed"),
         Row(
             "a route requires more of good responses", { $0.routes = [route("/a", ignoring: false)] },
             to: {
                 $0.routes = [route("/a", ignoring: false)]
                 $0.routes[0].good.minimumBytes = 1
-            }, "good or keep_if of a route has changed"),
+            }, "good or keep_if has changed"),
         Row("a cookie is no longer ignored", { $0.policy.credentials.ignoredCookies.append("lang") }, moreCredentials),
     ]
 

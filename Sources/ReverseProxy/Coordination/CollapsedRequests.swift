@@ -170,7 +170,9 @@ public final class CollapsedRequests: Sendable {
     public func leadToo(_ flight: Flight, _ follower: any FlightFollower, after least: Int64, now: Int64) -> Bool {
         let client = follower.clientNumber
         return state.withLock { state in
-            guard let waiting = state.flights[flight.number], waiting.mayLead(client, now: now), !waiting.hasManyLeaders(now: now),
+            // A fetch of a client that waits for its own other requests would only wait behind them.
+            guard let waiting = state.flights[flight.number], !waiting.isClientLimited || waiting.client != client,
+                waiting.mayLead(client, now: now), !waiting.hasManyLeaders(now: now),
                 now - waiting.ledSince >= least, waiting.followers[ObjectIdentifier(follower)] != nil
             else { return false }
             state.flights[flight.number]?.followers[ObjectIdentifier(follower)] = nil

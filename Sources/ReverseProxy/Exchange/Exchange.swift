@@ -198,15 +198,15 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             startTimer(until: deadline, sendingAt: deadline - softDeadline / 2, now)
         } else if case .waiting = machine.state, let waitEnd {
             let now = context.loop.time.monotonicMilliseconds
-            startTimer(until: waitEnd, sendingAt: min(waitEnd, now + Self.otherClientMilliseconds), now, then: .waitedTooLong)
+            startTimer(until: waitEnd, sendingAt: min(waitEnd, now + Self.otherFetchMilliseconds), now, then: .waitedTooLong)
         }
     }
 
-    /// Maximum wait for another client's fetch alone, if there is no stored response.
-    private static let otherClientMilliseconds: Int64 = 1_000
+    /// Maximum wait for another request's fetch alone, if there is no stored response.
+    private static let otherFetchMilliseconds: Int64 = 1_000
 
-    /// Another client's fetch may be slow because of that client. At `sendTime`, this request is sent as well. If a request of a third
-    /// client was sent shortly before, this request waits for it once more.
+    /// Another request's fetch may be slow because of that request. At `sendTime`, this request is sent as well. If a third one was sent
+    /// shortly before, this request waits for it once more.
     private func startTimer(
         until deadline: Int64, sendingAt sendTime: Int64, _ now: Int64, then event: ExchangeMachine.Event = .softDeadlinePassed
     ) {
@@ -218,7 +218,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             let waited = sendTime - now
             let now = context.loop.time.monotonicMilliseconds
             if context.coordination.collapsed.leadToo(flight, self, after: waited, now: now) { return handle(.leadsToo) }
-            let next = now + max(waited, Self.otherClientMilliseconds / 2)
+            let next = now + max(waited, Self.otherFetchMilliseconds / 2)
             startTimer(until: deadline, sendingAt: next < deadline ? next : .min, now, then: event)
         }
     }

@@ -50,7 +50,9 @@ final class UpstreamRequests {
         var target = arguments.sent(head.pathAndQuery)
         if !strippedPath.isEmpty {
             let rest = target.dropFirst(strippedPath.count)
-            target = rest.first == UInt8(ascii: "/") ? rest : [UInt8(ascii: "/")] + rest
+            // Several slashes at the beginning could be read as an authority (`PathReadings`).
+            let path = rest.drop { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }
+            target = rest.first == UInt8(ascii: "/") && path.count + 1 == rest.count ? rest : [UInt8(ascii: "/")] + path
         }
         var shares = shares(of: request.scopes)
         if case .streamed = body {

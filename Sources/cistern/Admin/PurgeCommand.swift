@@ -118,7 +118,8 @@ struct Purge: AdminCommand {
     /// Reads a credential from a file, or from standard input for `-`.
     private static func credential(_ file: String) throws -> [UInt8] {
         guard let text = FileContent.read(file == "-" ? "/dev/stdin" : file, limit: UserCredential.limitBytes + 2) else {
-            throw AdminFailure(SystemError.words(file))
+            guard errno == EFBIG else { throw AdminFailure(SystemError.words(file)) }
+            throw AdminFailure("\(file == "-" ? "standard input" : file): \(UserCredential.Problem.tooLong.rawValue)")
         }
         do throws(UserCredential.Problem) {
             return try UserCredential(text).text
