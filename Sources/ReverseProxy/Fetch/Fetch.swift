@@ -1,5 +1,5 @@
 // One request to the upstream. Events of the transfer and of the client enter at `handle`: `FetchMachine` decides the next action, and
-// `perform` performs it. A response that may be stored, or that a stored response could replace, is collected, examined and passed to the
+// `handle` performs it. A response that may be stored, or that a stored response could replace, is collected, examined and passed to the
 // cache. A fetch does not depend on its client: one that fills the store continues without it.
 
 import CachePolicy
@@ -218,46 +218,43 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     func handle(_ first: FetchMachine.Event, content: Span<UInt8> = Span()) {
         context.loop.assertOnLoop()
         var next: FetchMachine.Event? = first
-        while let event = next { next = perform(machine.handle(event), content) }
-    }
-
-    /// - Returns: the event that the action causes at once; nil if there is none.
-    private func perform(_ action: FetchMachine.Action, _ content: Span<UInt8>) -> FetchMachine.Event? {
-        switch action {
-        case .nothing: break
-        case .collect(let purpose): collect(for: purpose)
-        case .buffer: buffer(content)
-        case .stream(let reason): return stream(length: response?.contentLength, reason)
-        case .forward: receiver?.streamBrought(content)
-        case .forwardBuffered(let isStream):
-            return streamBuffered(followedBy: content, isStream ? .stream : fits(content.count) ? .memoryLimit : .tooLarge)
-        case .endStream: endStream()
-        case .breakStream(let error): breakStream(error)
-        case .examine(let purpose, let isDelimited): return examine(purpose, isDelimited: isDelimited)
-        case .load(let step): return load(for: step)
-        case .updateCache(.store): storeAndDeliver()
-        case .updateCache(.confirm): confirm()
-        case .updateCache(.rememberGone(let reason)): rememberGoneAndDeliver(reason)
-        case .deliver(let reason, let fault): deliverUnstored(reason, fault)
-        case .retryWithoutConditions: return retryWithoutConditions()
-        case .fail(let fault):
-            note(fault)
-            collected.removeAll()
-            fail(fault)
-        case .failTransfer(let error): fail(.transfer(error))
-        case .failAndStop(let fault):
-            fail(fault)
-            stop()
-        case .rejectStream:
-            fail(.tooManyStreams)
-            stop()
-        case .stop: stop()
-        case .handOver:
-            successor?.fetch = self
-            receiver = successor
-            forwarded = nil
+        while let event = next {
+            next = nil
+            switch machine.handle(event) {
+            case .nothing: break
+            case .collect(let purpose): collect(for: purpose)
+            case .buffer: buffer(content)
+            case .stream(let reason): next = stream(length: response?.contentLength, reason)
+            case .forward: receiver?.streamBrought(content)
+            case .forwardBuffered(let isStream):
+                next = streamBuffered(followedBy: content, isStream ? .stream : fits(content.count) ? .memoryLimit : .tooLarge)
+            case .endStream: endStream()
+            case .breakStream(let error): breakStream(error)
+            case .examine(let purpose, let isDelimited): next = examine(purpose, isDelimited: isDelimited)
+            case .load(let step): next = load(for: step)
+            case .updateCache(.store): storeAndDeliver()
+            case .updateCache(.confirm): confirm()
+            case .updateCache(.rememberGone(let reason)): rememberGoneAndDeliver(reason)
+            case .deliver(let reason, let fault): deliverUnstored(reason, fault)
+            case .retryWithoutConditions: next = retryWithoutConditions()
+            case .fail(let fault):
+                note(fault)
+                collected.removeAll()
+                fail(fault)
+            case .failTransfer(let error): fail(.transfer(error))
+            case .failAndStop(let fault):
+                fail(fault)
+                stop()
+            case .rejectStream:
+                fail(.tooManyStreams)
+                stop()
+            case .stop: stop()
+            case .handOver:
+                successor?.fetch = self
+                receiver = successor
+                forwarded = nil
+            }
         }
-        return nil
     }
 
     // MARK: The head
