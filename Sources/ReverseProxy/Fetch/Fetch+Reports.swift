@@ -99,11 +99,10 @@ extension Fetch {
         let outcome = outcome == .stored && givesCookie ? .unshareable : outcome
         // If there is a stored response, the failure memory applies, and no wait exceeds the soft deadline.
         let isRemembered = outcome == .unshareable || subject.found == nil
-        if let flight = flight.take() {
-            collapsed.end(flight, outcome, by: client, order: recency.order, now: clock, isRemembered: isRemembered)
-        } else if let fetchTarget = subject.fetchTarget, fetchTarget.sharing != .none {
-            collapsed.note(outcome, of: fetchTarget.flight, upstream: clock - began, by: client, now: clock, isRemembered: isRemembered)
-        }
+        guard let fetchTarget = subject.fetchTarget, flight != nil || fetchTarget.sharing != .none else { return }
+        collapsed.end(
+            flight.take(), of: fetchTarget.flight, outcome, by: client, began: began, order: recency.order, now: clock,
+            isRemembered: isRemembered)
     }
 
     /// Whether the response sets a cookie and permits no reuse by other clients (`public`, or a positive lifetime). Followers then send
