@@ -189,8 +189,10 @@ extension Exchange {
         let isShort =
             head.method.isSafe
             && response.metadata.map { Preconditions.isNotModified(head.fields, stored: $0, head: response.storedHead.span) } ?? false
-        if isShort { response = notModified(response) }
-        let produced = isShort ? nil : gzipped(&response)
+        let form = negotiatedForm(
+            response.head, contentBytes: response.content.count, isOpen: response.metadata?.flags.contains(.isOpen))
+        if isShort { response = notModified(response, form) }
+        let produced = isShort ? nil : form.flatMap { gzipped(&response, $0) }
         record.bodyBytes = response.content.count
         var bytes = context.messages.clientHead.make(response.head, date: context.messages.date)
         if let tag = response.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
@@ -234,9 +236,7 @@ extension Exchange {
     }
 
     /// Compresses a whole response if that makes it shorter.
-    private func gzipped(_ response: inout FetchedResponse) -> ProducedContent? {
-        let isOpen = response.metadata?.flags.contains(.isOpen)
-        guard let form = negotiatedForm(response.head, contentBytes: response.content.count, isOpen: isOpen) else { return nil }
+    private func gzipped(_ response: inout FetchedResponse, _ form: SentForm) -> ProducedContent? {
         var produced: ProducedContent?
         var isCoded = form == .gzipped
         if isCoded, head.method != .head {
@@ -252,12 +252,9 @@ extension Exchange {
     }
 
     /// Replaces a whole response by a 304 with the fields that the whole response would have.
-    private func notModified(_ response: FetchedResponse) -> FetchedResponse {
+    private func notModified(_ response: FetchedResponse, _ form: SentForm?) -> FetchedResponse {
         var short = response
-        let isOpen = response.metadata?.flags.contains(.isOpen)
-        if let form = negotiatedForm(response.head, contentBytes: response.content.count, isOpen: isOpen) {
-            NegotiatedHead.change(&short.head, form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil)
-        }
+        if let form { NegotiatedHead.change(&short.head, form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil) }
         (short.head, short.content) = (Preconditions.notModified(short.head), [])
         return short
     }
