@@ -220,9 +220,10 @@ extension Exchange {
     private func negotiatedForm(_ response: ResponseHead, contentBytes: Int?, isOpen: Bool? = nil) -> SentForm? {
         // Content above the buffer limit counts as a download, which needs its length more than compression.
         if let contentBytes, contentBytes > context.rules.bufferLimitBytes { return nil }
+        let compression = context.rules.routes.compression.rules(for: head.pathAndQuery)
+        guard compression.covers(contentBytes ?? .max, from: context.rules.compressFromBytes) else { return nil }
         let facts = SentFormFacts.passed(
-            response, contentBytes: contentBytes ?? .max, to: head, context.rules.routes.compression.rules(for: head.pathAndQuery),
-            from: context.rules.compressFromBytes
+            response, contentBytes: contentBytes ?? .max, to: head, compression, from: context.rules.compressFromBytes
         ) { isOpen ?? self.isOpen(response.fields) }
         return facts?.isNegotiated == true ? facts?.form : nil
     }
