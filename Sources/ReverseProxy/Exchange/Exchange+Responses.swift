@@ -424,7 +424,7 @@ extension Exchange {
     }
 
     /// Cache key for Cache-Status; nil if the client did not request it, or may not see it.
-    private var shownKey: String? { context.reporting.shownKey(request.fetchTarget?.keys.own, head) }
+    private var shownKey: String? { head.contains(.cisternKey) ? context.reporting.shownKey(request.fetchTarget?.keys.own) : nil }
 
     private var isFaulted: Bool { fetch?.isFaulted ?? false }
 

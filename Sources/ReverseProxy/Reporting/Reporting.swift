@@ -110,11 +110,9 @@ public final class Reporting {
         ).field
     }
 
-    /// The cache key for Cache-Status, without secrets. nil if it was not requested, is not permitted, or does not exist.
-    @inline(__always)
-    func shownKey(_ key: @autoclosure () -> [UInt8]?, _ head: RequestHead) -> String? {
-        guard head.contains(.cisternKey), api.settings.ownFields.allowsKey else { return nil }
-        return key().flatMap { StoredKey($0)?.readableTarget }
+    /// The requested cache key for Cache-Status, without secrets. nil if it is not permitted, or does not exist.
+    func shownKey(_ key: [UInt8]?) -> String? {
+        api.settings.ownFields.allowsKey ? key.flatMap { StoredKey($0)?.readableTarget } : nil
     }
 }
 
