@@ -124,7 +124,7 @@ extension Fetch {
     }
 
     func endLease(_ end: LeaseEnd) {
-        guard let fetchTarget = subject.fetchTarget, fetchTarget.takesLease else { return }
+        guard holdsLease, let fetchTarget = subject.fetchTarget else { return }
         context.coordination.level.ended(fetchTarget.keys.own, end, by: subject.scopes.client)
     }
 
