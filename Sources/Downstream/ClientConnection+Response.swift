@@ -200,7 +200,7 @@ extension ClientConnection {
     func pushNow() {
         isPushQueued = false
         guard state.current != nil, !output.isEmpty, pushOutput() else { return }
-        if output.isEmpty, state.hasResponded { responseSent() }
+        if output.isEmpty, state.hasResponded { finishIfSent() }
     }
 
     /// Withdraws a response that `startResponse` has begun, so that another one can be sent.
@@ -236,9 +236,10 @@ extension ClientConnection {
         if isDrained { exchange?.responseDrained() }
     }
 
+    /// Releases the exchange of a response that has ended, and ends its request if all of the response has been sent.
     private func finishIfSent() {
-        if output.isEmpty { return responseSent() }
         exchange = nil
+        if output.isEmpty { return perform(state.responseSent(hasInput: !input.isEmpty)) }
         // The rest of the request's content is read from now on.
         if state.current?.takesContent == true { updateInterest() }
     }

@@ -25,7 +25,7 @@ public final class ClientConnection: AcceptedConnection {
     var state = ConnectionState()
     private var parser = RequestParser()
     /// Bytes that were received and not handled yet. Empty while the connection is idle.
-    private var input: [UInt8] = []
+    var input: [UInt8] = []
     private(set) var isHandling = false
     /// Whether a read of the transport's buffered input is scheduled for the next round.
     private var isReadQueued = false
@@ -326,12 +326,6 @@ public final class ClientConnection: AcceptedConnection {
         let response = rejection.response(date: table.loop.time.wallMilliseconds / 1000)
         receiver.refused(rejection.kind, on: self)
         sendWhole(head: response.head, body: .bytes(response.content))
-    }
-
-    /// Called when the response has ended and all of it has been sent.
-    func responseSent() {
-        exchange = nil
-        perform(state.responseSent(hasInput: !input.isEmpty))
     }
 
     func resumeInput() {
