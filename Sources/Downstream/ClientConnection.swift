@@ -8,7 +8,7 @@ import Glibc
 import HTTPCore
 import Reactor
 
-public final class ClientConnection: AcceptedConnection {
+public final class ClientConnection: AcceptedConnection, PushingConnection {
     public let listener: Listener
     public let peer: PeerAddress
     private lazy var own = RequestClient(peer, security)
@@ -43,7 +43,6 @@ public final class ClientConnection: AcceptedConnection {
     /// Bytes of output that the budget counts for this connection.
     var heldBytes = 0
     var writeDeadline: Int64 = 0
-    /// Whether the output is scheduled to be sent at the end of the batch.
     var isPushQueued = false
     /// Whether the next part of the output is being loaded from disk or produced.
     var isOutputAwaited = false
