@@ -125,7 +125,15 @@ extension RequestEntry {
         _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int,
         _ reuse: ReuseDecision?
     ) throws(NotInMemory) -> LookUpFacts<FoundResponse> {
-        var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey(result, keys, head)))
+        // The flight's key contains the fields of content negotiation, unless the stored response declares for which requests it may be
+        // used: many upstreams negotiate without `Vary`.
+        var flightKey = result.flightKey(keys)
+        if !result.declaresUse { RequestLikeness.appendNegotiation(of: head.fields, to: &flightKey) }
+        // A response for one origin may not be usable for scripts of another.
+        if let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil {
+            flightKey += [0] + origin
+        }
+        var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
         // Preflight requests are the only OPTIONS requests that are looked up.
         lookedUp.isKeptByContent = isKeptByContent(head) || head.method == .options
@@ -150,18 +158,6 @@ extension RequestEntry {
             if let gone = try context.cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
         }
         return lookedUp
-    }
-
-    /// Key of the flight. It contains the origin, because a response for one origin may not be usable for scripts of another. It contains
-    /// the fields of content negotiation, unless the stored response declares for which requests it may be used: many upstreams negotiate
-    /// without `Vary`.
-    private func flightKey(_ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead) -> [UInt8] {
-        var key = result.flightKey(keys)
-        if !result.declaresUse { RequestLikeness.appendNegotiation(of: head.fields, to: &key) }
-        guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else {
-            return key
-        }
-        return key + [0] + origin
     }
 
     /// Returns the number of the request field that prevented the use of a stored response; 0 if none did.
