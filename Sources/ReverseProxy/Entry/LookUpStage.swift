@@ -92,7 +92,7 @@ extension RequestEntry {
             progress.unknownField = noteUnknownFields(of: finding, stream, cache)
         }
         if let identity = finding.basis.lookUpDue {
-            startIdentityLookUp(head, identity, client: upstreamClient(of: stream, head), at: stream.client.clientAddress)
+            startIdentityLookUp(head, identity, client: admission.upstreamClient(of: stream, head), at: stream.client.clientAddress)
         }
         var isClientIgnored = false
         let directives = directives(of: head, isIgnored: &isClientIgnored)
@@ -211,10 +211,6 @@ extension RequestEntry {
         return facts
     }
 
-    func upstreamClient(of stream: any ClientStream, _ head: RequestHead) -> UpstreamRequestFields.Client {
-        UpstreamRequestFields.Client(stream.client, head, isTrusted: admission.isTrusted(stream))
-    }
-
     // MARK: The mode, and fields for the proxy itself
 
     /// Whether the response may need lines that other responses do not have.
@@ -252,7 +248,7 @@ extension RequestEntry {
                 head.asCompleteGet, facts, decision, .lookedUp(lookedUp), client: stream.client.clientAddress, entry: self)
             guard isValidatedNow(request, facts, cause) else {
                 // The connection's next request may begin when the response is sent, so the client is determined before that.
-                let client = upstreamClient(of: stream, head)
+                let client = admission.upstreamClient(of: stream, head)
                 serveHit(found, serving, to: head, keyed, lookedUp.attempt, stream)
                 refresh(request, cause, client)
                 return nil
@@ -277,7 +273,7 @@ extension RequestEntry {
     private func start(
         _ request: DecidedRequest, _ body: RequestBody, began: Int64, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        let client = upstreamClient(of: stream, request.head)
+        let client = admission.upstreamClient(of: stream, request.head)
         let exchange = Exchange(exchanges, stream: stream, request: request, body: body, client: client, began: began)
         exchange.start()
         return exchange.isFinished ? nil : exchange
