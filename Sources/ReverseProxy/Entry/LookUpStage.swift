@@ -131,7 +131,8 @@ extension RequestEntry {
         if !result.declaresUse { RequestLikeness.appendNegotiation(of: head.fields, to: &flightKey) }
         // A response for one origin may not be usable for scripts of another.
         if let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil {
-            flightKey += [0] + origin
+            flightKey.append(0)
+            flightKey += origin
         }
         var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
@@ -275,7 +276,7 @@ extension RequestEntry {
     ) -> (any ClientExchange)? {
         let client = admission.upstreamClient(of: stream, request.head)
         let exchange = Exchange(exchanges, stream: stream, request: request, body: body, client: client, began: began)
-        exchange.start()
+        if let refusal = request.refusal { exchange.refuse(refusal) } else { exchange.handle(.begun) }
         return exchange.isFinished ? nil : exchange
     }
 

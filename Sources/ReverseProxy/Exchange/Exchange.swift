@@ -84,8 +84,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     var isFinished: Bool { machine.isFinished }
     var head: RequestHead { request.head }
 
-    func start() {
-        guard let refusal = request.refusal else { return handle(.begun) }
+    /// Responds to a request that is refused.
+    func refuse(_ refusal: Refusal) {
         context.coordination.endLease(of: request.fetchTarget)
         if case .request(.access(let refusal)) = refusal { context.reporting.countRefused(refusal) }
         sendOwn(refusal.response(accept: head.fields.combined(.accept), name: context.rules.name))
