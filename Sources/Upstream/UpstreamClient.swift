@@ -107,7 +107,11 @@ public final class UpstreamClient {
             retryBudget.earn()
             counters[.upstreamRequests] += 1
         }
-        keep(transfer)
+        transfer.activeIndex = active.count
+        active.append(transfer)
+        counters[.upstreamActive] += 1
+        transfer.request.owned?.requestBegan()
+        scheduleSweep()
         if let fault { counters.labelled.count(.injectedFaults, fault.kind) }
         faulty?.begin(transfer, delay: delay, isSent: isSent)
         return transfer
@@ -119,17 +123,6 @@ public final class UpstreamClient {
 
     private func separation(of request: borrowing UpstreamRequest) -> SeparatedRequests.Evidence? {
         settings.http2 == .off ? nil : separatedRequests.evidence(path: request.pathNumber, client: request.client, at: coarseNow)
-    }
-
-    /// Adds a transfer to the active ones.
-    private func keep(_ transfer: Transfer) {
-        transfer.activeIndex = active.count
-        active.append(transfer)
-        counters[.upstreamActive] += 1
-        transfer.request.owned?.requestBegan()
-        guard !isSweeping else { return }
-        isSweeping = true
-        loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 
     /// Establishes a connection in the background, within the connect timeout, and keeps it for a later request if the limit allows.
@@ -190,6 +183,12 @@ public final class UpstreamClient {
 
     // MARK: Timeouts
 
+    private func scheduleSweep() {
+        guard !isSweeping else { return }
+        isSweeping = true
+        loop.schedule(after: Self.sweepInterval) { self.sweep() }
+    }
+
     private func sweep() {
         isSweeping = false
         guard !isClosed else { return }
@@ -200,8 +199,6 @@ public final class UpstreamClient {
         }
         for (transfer, error) in overdue { transfer.giveUp(error) }
         for one in connections { one.sweep(at: coarseNow) }
-        guard !active.isEmpty, !isSweeping else { return }
-        isSweeping = true
-        loop.schedule(after: Self.sweepInterval) { self.sweep() }
+        if !active.isEmpty { scheduleSweep() }
     }
 }
