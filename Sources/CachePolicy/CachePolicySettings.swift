@@ -96,10 +96,9 @@ public struct CachePolicySettings: Sendable {
         keyFields = keyFields.map { $0.lowercased() }
     }
 
-    /// Returns whether a response qualifies for an entity tag computed from its content: JSON with status 200 and no validator. The caller
-    /// also checks `makesEntityTags`.
-    public static func wantsOwnTag(_ head: ResponseHead) -> Bool {
-        head.status == 200 && !head.fields.contains(.etag) && !head.fields.contains(.lastModified)
+    /// Returns whether a response gets an entity tag computed from its content: JSON with status 200 and no validator.
+    public func makesTag(for head: ResponseHead) -> Bool {
+        makesEntityTags && head.status == 200 && !head.fields.contains(.etag) && !head.fields.contains(.lastModified)
             && MediaType(of: head.fields)?.isJSON == true
     }
 }

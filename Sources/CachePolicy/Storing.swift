@@ -165,8 +165,8 @@ public enum Storing {
     }
 
     /// Returns whether the response is shared only because of such a directive.
-    public static func isShared(_ request: RequestHead, isPartitioned: Bool, settings: CachePolicySettings) -> Bool {
-        !isPartitioned && !settings.isPrivate && request.fields.contains(.authorization)
+    public static func isShared(_ request: RequestHead, isPartitioned: Bool, isPrivate: Bool) -> Bool {
+        !isPartitioned && !isPrivate && request.fields.contains(.authorization)
     }
 
     private static func statusReason(

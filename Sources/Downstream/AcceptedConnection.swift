@@ -25,14 +25,19 @@ protocol AcceptedConnection: EventHandler {
     var clientWait: ClientWait? { get }
     /// Closes the connection so that others can be accepted. Called only while it waits for its client.
     func closeForOthers()
-    /// Sends the output collected with `ClientConnections.pushAtEndOfBatch`.
-    func pushNow()
 }
 
 extension AcceptedConnection {
     func endNow() { closeNow() }
     func closeForOthers() { closeNow() }
-    func pushNow() {}
+}
+
+/// A connection whose output is collected until the end of the batch of events.
+protocol PushingConnection: AnyObject {
+    /// Whether `ClientConnections.pushAtEndOfBatch` has queued the connection.
+    var isPushQueued: Bool { get set }
+    /// Sends the collected output.
+    func pushNow()
 }
 
 /// A socket in transition between two phases, with the information gathered so far.

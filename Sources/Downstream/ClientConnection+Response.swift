@@ -36,7 +36,7 @@ extension ClientConnection {
             }
             output.append(piece: bytes)
             finishIfSent()
-            pushLater()
+            table.pushAtEndOfBatch(self)
             return nil
         }
         let buffer = UnsafeMutableRawPointer(table.writeBuffer.baseAddress!)
@@ -148,7 +148,7 @@ extension ClientConnection {
             end.put("\r\n")
         }
         output.append(piece: bytes)
-        pushLater()
+        table.pushAtEndOfBatch(self)
         // The client may have sent bytes of the new protocol already.
         if framing == .tunnel { table.loop.atEndOfBatch { [self] in resumeInput() } }
     }
@@ -167,7 +167,7 @@ extension ClientConnection {
             output.append(raw)
             ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
         }
-        if output.count < Self.gatherBytes { pushLater() } else if !pushOutput() { return true }
+        if output.count < Self.gatherBytes { table.pushAtEndOfBatch(self) } else if !pushOutput() { return true }
         return state.write(
             bytes.count, isOverfull: output.count > table.settings.outputHighWaterBytes,
             mayReadAhead: table.budget.mayReadAhead(holding: output.count, for: peer))
@@ -183,7 +183,7 @@ extension ClientConnection {
             return
         }
         exchange = nil
-        pushLater()
+        table.pushAtEndOfBatch(self)
         if state.current?.takesContent == true { updateInterest() }
     }
 
@@ -191,16 +191,9 @@ extension ClientConnection {
     /// call, and a sleeping peer is woken once for all responses of the batch.
     private static let gatherBytes = 16 * 1024
 
-    private func pushLater() {
-        guard !isPushQueued else { return }
-        isPushQueued = true
-        table.pushAtEndOfBatch(self)
-    }
-
     func pushNow() {
-        isPushQueued = false
         guard state.current != nil, !output.isEmpty, pushOutput() else { return }
-        if output.isEmpty, state.hasResponded { responseSent() }
+        if output.isEmpty, state.hasResponded { finishIfSent() }
     }
 
     /// Withdraws a response that `startResponse` has begun, so that another one can be sent.
@@ -236,9 +229,10 @@ extension ClientConnection {
         if isDrained { exchange?.responseDrained() }
     }
 
+    /// Releases the exchange of a response that has ended, and ends its request if all of the response has been sent.
     private func finishIfSent() {
-        if output.isEmpty { return responseSent() }
         exchange = nil
+        if output.isEmpty { return perform(state.responseSent(hasInput: !input.isEmpty)) }
         // The rest of the request's content is read from now on.
         if state.current?.takesContent == true { updateInterest() }
     }
@@ -321,13 +315,18 @@ extension ClientConnection {
 }
 
 extension ClientConnections {
-    func pushAtEndOfBatch(_ connection: any AcceptedConnection) {
+    func pushAtEndOfBatch(_ connection: any PushingConnection) {
+        guard !connection.isPushQueued else { return }
+        connection.isPushQueued = true
         pushing.append(connection)
         guard pushing.count == 1 else { return }
         loop.atEndOfBatch { [self] in
             // Output that is queued meanwhile waits for the next batch. Both arrays keep their memory.
             swap(&pushing, &pushed)
-            for connection in pushed { connection.pushNow() }
+            for connection in pushed {
+                connection.isPushQueued = false
+                connection.pushNow()
+            }
             pushed.removeAll(keepingCapacity: true)
         }
     }

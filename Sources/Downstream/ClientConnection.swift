@@ -8,7 +8,7 @@ import Glibc
 import HTTPCore
 import Reactor
 
-public final class ClientConnection: AcceptedConnection {
+public final class ClientConnection: AcceptedConnection, PushingConnection {
     public let listener: Listener
     public let peer: PeerAddress
     private lazy var own = RequestClient(peer, security)
@@ -25,7 +25,7 @@ public final class ClientConnection: AcceptedConnection {
     var state = ConnectionState()
     private var parser = RequestParser()
     /// Bytes that were received and not handled yet. Empty while the connection is idle.
-    private var input: [UInt8] = []
+    var input: [UInt8] = []
     private(set) var isHandling = false
     /// Whether a read of the transport's buffered input is scheduled for the next round.
     private var isReadQueued = false
@@ -43,7 +43,6 @@ public final class ClientConnection: AcceptedConnection {
     /// Bytes of output that the budget counts for this connection.
     var heldBytes = 0
     var writeDeadline: Int64 = 0
-    /// Whether the output is scheduled to be sent at the end of the batch.
     var isPushQueued = false
     /// Whether the next part of the output is being loaded from disk or produced.
     var isOutputAwaited = false
@@ -326,12 +325,6 @@ public final class ClientConnection: AcceptedConnection {
         let response = rejection.response(date: table.loop.time.wallMilliseconds / 1000)
         receiver.refused(rejection.kind, on: self)
         sendWhole(head: response.head, body: .bytes(response.content))
-    }
-
-    /// Called when the response has ended and all of it has been sent.
-    func responseSent() {
-        exchange = nil
-        perform(state.responseSent(hasInput: !input.isEmpty))
     }
 
     func resumeInput() {

@@ -48,9 +48,9 @@ public final class ClientConnections {
     /// Listeners that have stopped accepting until other connections end.
     private var paused: [Listener] = []
     /// Connections with output to be sent at the end of the batch of events.
-    var pushing: [any AcceptedConnection] = []
+    var pushing: [any PushingConnection] = []
     /// Connections of the batch that is being sent.
-    var pushed: [any AcceptedConnection] = []
+    var pushed: [any PushingConnection] = []
 
     /// Memory of small sent responses, reused for the next ones, because allocating such sizes is slow.
     private var spareOutput: [[UInt8]] = []

@@ -210,11 +210,11 @@ struct ConnectionState {
     /// Begins and ends a response that is complete.
     /// - Returns: the request that the response belongs to; nil if no request is active.
     mutating func respondWhole() -> RequestProgress? {
-        update {
-            $0.begin()
-            $0.end()
-        }
-        return current
+        guard case .exchanging(var progress) = phase else { return nil }
+        progress.begin()
+        progress.end()
+        phase = .exchanging(progress)
+        return progress
     }
 
     /// Begins a response with content that follows in pieces.

@@ -13,16 +13,9 @@ extension HTTP2Connection {
         pushLater()
     }
 
-    func pushLater() {
-        guard !isPushQueued, !isClosed else { return }
-        isPushQueued = true
-        table.pushAtEndOfBatch(self)
-    }
+    func pushLater() { if !isClosed { table.pushAtEndOfBatch(self) } }
 
-    func pushNow() {
-        isPushQueued = false
-        if !isClosed { flush() }
-    }
+    func pushNow() { if !isClosed { flush() } }
 
     /// Whether the kernel has accepted less than was offered.
     var isBlocked: Bool { !rest.isEmpty }

@@ -8,7 +8,7 @@ import HTTP2
 import HTTPCore
 import Reactor
 
-final class HTTP2Connection: AcceptedConnection {
+final class HTTP2Connection: AcceptedConnection, PushingConnection {
     let peer: PeerAddress
     /// The client of all requests that are not attributed to another client.
     let client: RequestClient

@@ -277,17 +277,6 @@ public final class RequestKeyMaker {
         /// Claims of the token that are constant for its user.
         case claims([UInt8])
 
-        /// Appended before the other parts. No field name contains a space.
-        fileprivate func append(to parts: inout [UInt8]) {
-            switch self {
-            case .itself: break
-            case .anybody: CacheKey.appendPart(Array("anybody's authorization".utf8), to: &parts)
-            case .claims(let claims):
-                CacheKey.appendPart(Array("claims of a token".utf8), to: &parts)
-                CacheKey.appendPart(claims, to: &parts)
-            }
-        }
-
         fileprivate var isItself: Bool { if case .itself = self { true } else { false } }
     }
 
@@ -299,7 +288,14 @@ public final class RequestKeyMaker {
 
     func credentials(of fields: Fields, authorizedBy authorization: Authorization = .itself, withCookies: Bool = true) -> [UInt8] {
         var parts: [UInt8] = []
-        authorization.append(to: &parts)
+        // Appended before the other parts. No field name contains a space.
+        switch authorization {
+        case .itself: break
+        case .anybody: CacheKey.appendPart(Array("anybody's authorization".utf8), to: &parts)
+        case .claims(let claims):
+            CacheKey.appendPart(Array("claims of a token".utf8), to: &parts)
+            CacheKey.appendPart(claims, to: &parts)
+        }
         for entry in fields.entries {
             if let known = entry.known {
                 guard knownCredentials.contains(known), known != .authorization || authorization.isItself else { continue }

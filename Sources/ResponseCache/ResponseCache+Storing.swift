@@ -217,7 +217,8 @@ extension ResponseCache {
         metadata.negotiation = RequestLikeness.negotiation(of: request.head.fields)
         if recency.isImported { metadata.flags.insert(.imported) }
         let isForAll = settings.credentials.specialRules(for: request.head)?.areIgnored ?? false
-        let isShared = policy.isShared(request.head, isPartitioned: request.keys.isPartitioned)
+        let isShared = Storing.isShared(
+            request.head, isPartitioned: request.keys.isPartitioned, isPrivate: policy.settings.isPrivate)
         if !isForAll, response.isAuthorized || isShared { metadata.flags.insert(.authorized) }
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }
@@ -335,10 +336,6 @@ final class RoutePolicy: Sendable {
     @inline(never)
     func selectingNames(_ response: Fields, of head: RequestHead, isForAll: Bool) -> [[UInt8]] {
         SelectingFields.names(response: response, request: head.fields, settings: settings, isForAll: isForAll)
-    }
-
-    func isShared(_ head: RequestHead, isPartitioned: Bool) -> Bool {
-        Storing.isShared(head, isPartitioned: isPartitioned, settings: settings)
     }
 
     /// Whether an error with this status may be stored next to a good response.

@@ -125,16 +125,14 @@ public final class ResponseCache: @unchecked Sendable {
             for: head, target: target.span, rules: settings.arguments.specialRules(for: target), content: content, unknown: unknown,
             in: &scratchKey)
         basis.identity = identity
-        return try find(head, from: keys, &basis)
+        let exact = try findExact(head, at: keys, &basis)
+        let (foundKeys, result) = try findVaried(exact, head, unknown: keys.unknownFields, &basis) ?? (keys, exact)
+        return Finding(keys: foundKeys, result: result, basis: basis)
     }
 
     /// Repeats the lookup of a request. The result may be under another key now: a new response may be the first one with No-Vary-Search.
     public func find(_ head: RequestHead, from keys: TargetKeys) throws(NotInMemory) -> Finding {
         var basis = FindingBasis()
-        return try find(head, from: keys, &basis)
-    }
-
-    private func find(_ head: RequestHead, from keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> Finding {
         let exact = try findExact(head, at: keys, &basis)
         let (keys, result) = try findVaried(exact, head, unknown: keys.unknownFields, &basis) ?? (keys, exact)
         return Finding(keys: keys, result: result, basis: basis)

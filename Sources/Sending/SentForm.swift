@@ -46,8 +46,7 @@ public struct SentFormFacts: Sendable {
         _ response: ResponseHead, contentBytes: Int, to request: RequestHead, _ compression: Compression, from compressFromBytes: Int,
         isOpen: () -> Bool
     ) -> SentFormFacts? {
-        guard compression.covers(contentBytes, from: compressFromBytes), ContentCoding(response.fields) == .identity,
-            !response.status.forbidsContent,
+        guard ContentCoding(response.fields) == .identity, !response.status.forbidsContent,
             !response.fields.contains(.contentRange), MediaType(of: response.fields)?.isText == true,
             !ResponseCacheControl.forbidsTransforming(response.fields), !isForAtOnce(response.fields)
         else { return nil }

@@ -213,7 +213,7 @@ extension ServedAPI: AdministeredAPI {
                 JSONTextChecker.check(archived.content.span, settings.policy.reading), isDelimited: true),
             ContentExamination.Demands(
                 good, kept: route.kept, storedBytes: nil,
-                makesTag: settings.policy.makesEntityTags && CachePolicySettings.wantsOwnTag(archived.response),
+                makesTag: settings.policy.makesTag(for: archived.response),
                 limitBytes: settings.content.bufferLimitBytes))
         let findings = examination.findings()
         let flaw = route.kept.faultOfHead(archived.response) == nil ? findings?.flaw : .notKept

@@ -240,7 +240,8 @@ struct ConnectionQueue<Element> {
                 block(waiter, full)
             } else {
                 remove(waiter)
-                hold(waiter.shares)
+                running += 1
+                for share in waiter.shares { known(share).held += 1 }
                 return element
             }
         }
@@ -251,7 +252,8 @@ struct ConnectionQueue<Element> {
     /// - Returns: false if one of the shares is full; none is held then.
     mutating func take(_ wanted: ConnectionShares) -> Bool {
         for index in wanted.indices where !hasCapacity(wanted[index]) { return false }
-        hold(wanted)
+        running += 1
+        for index in wanted.indices { known(wanted[index]).held += 1 }
         return true
     }
 
@@ -296,11 +298,6 @@ struct ConnectionQueue<Element> {
 
     private func heldByFamily(of name: ConnectionShare.Name) -> Int {
         if case .clientInFamily(let family, _) = name { held(by: .family(family)) } else { 0 }
-    }
-
-    private mutating func hold(_ wanted: ConnectionShares) {
-        running += 1
-        for index in wanted.indices { known(wanted[index]).held += 1 }
     }
 
     private mutating func known(_ share: ConnectionShare) -> Share {

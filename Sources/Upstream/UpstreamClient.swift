@@ -92,10 +92,29 @@ public final class UpstreamClient {
         if separation == .proof {
             request.shares.append(ConnectionShare(.separatedRequests, .connections(settings.maximumConnections / Self.apartShare)))
         }
-        if let fault = chooseFault?(request.target) { return start(request, receiver, under: fault) }
-        let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
-        transfer.isSeparated = separation != nil
-        return run(transfer) ? transfer : nil
+        let fault = chooseFault?(request.target)
+        let delay = fault.map { Int64.random(in: $0.delay) } ?? 0
+        let faulty = fault.map { FaultyReceiver(receiver, $0, delay: delay) }
+        let transfer = Transfer(client: self, request: request, receiver: faulty ?? receiver, fault: fault, now: coarseNow)
+        transfer.isSeparated = separation != nil && fault == nil
+        // A response that a fault would delay beyond the timeout is not requested.
+        let isSent = fault.map { $0.contactsUpstream && delay < limits.firstByte } ?? true
+        if isSent {
+            guard !connections.isEmpty, (transfer.request.owned?.home ?? connections[choice.current]).start(transfer) else {
+                counters[.upstreamRejected] += 1
+                return nil
+            }
+            retryBudget.earn()
+            counters[.upstreamRequests] += 1
+        }
+        transfer.activeIndex = active.count
+        active.append(transfer)
+        counters[.upstreamActive] += 1
+        transfer.request.owned?.requestBegan()
+        scheduleSweep()
+        if let fault { counters.labelled[.injectedFaults, fault.kind] += 1 }
+        faulty?.begin(transfer, delay: delay, isSent: isSent)
+        return transfer
     }
 
     /// Divisor of the connection limit. The quotient is the maximum number of connections for requests that are proven to break the HTTP/2
@@ -104,45 +123,6 @@ public final class UpstreamClient {
 
     private func separation(of request: borrowing UpstreamRequest) -> SeparatedRequests.Evidence? {
         settings.http2 == .off ? nil : separatedRequests.evidence(path: request.pathNumber, client: request.client, at: coarseNow)
-    }
-
-    private func start(_ request: consuming UpstreamRequest, _ receiver: any TransferReceiver, under fault: InjectedFault) -> Transfer? {
-        let delay = Int64.random(in: fault.delay)
-        let faulty = FaultyReceiver(receiver, fault, delay: delay)
-        let transfer = Transfer(client: self, request: request, receiver: faulty, fault: fault, now: coarseNow)
-        // A response that would arrive after the timeout is not requested.
-        let isSent = fault.contactsUpstream && delay < limits.firstByte
-        if isSent {
-            guard run(transfer) else { return nil }
-        } else {
-            keep(transfer)
-        }
-        counters.labelled.count(.injectedFaults, fault.kind)
-        faulty.begin(transfer, delay: delay, isSent: isSent)
-        return transfer
-    }
-
-    /// Starts a transfer. Returns false if too many requests wait.
-    private func run(_ transfer: Transfer) -> Bool {
-        guard !connections.isEmpty, (transfer.request.owned?.home ?? connections[choice.current]).start(transfer) else {
-            counters[.upstreamRejected] += 1
-            return false
-        }
-        retryBudget.earn()
-        counters[.upstreamRequests] += 1
-        keep(transfer)
-        return true
-    }
-
-    /// Adds a transfer to the active ones.
-    private func keep(_ transfer: Transfer) {
-        transfer.activeIndex = active.count
-        active.append(transfer)
-        counters[.upstreamActive] += 1
-        transfer.request.owned?.requestBegan()
-        guard !isSweeping else { return }
-        isSweeping = true
-        loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 
     /// Establishes a connection in the background, within the connect timeout, and keeps it for a later request if the limit allows.
@@ -203,6 +183,12 @@ public final class UpstreamClient {
 
     // MARK: Timeouts
 
+    private func scheduleSweep() {
+        guard !isSweeping else { return }
+        isSweeping = true
+        loop.schedule(after: Self.sweepInterval) { self.sweep() }
+    }
+
     private func sweep() {
         isSweeping = false
         guard !isClosed else { return }
@@ -213,8 +199,6 @@ public final class UpstreamClient {
         }
         for (transfer, error) in overdue { transfer.giveUp(error) }
         for one in connections { one.sweep(at: coarseNow) }
-        guard !active.isEmpty, !isSweeping else { return }
-        isSweeping = true
-        loop.schedule(after: Self.sweepInterval) { self.sweep() }
+        if !active.isEmpty { scheduleSweep() }
     }
 }

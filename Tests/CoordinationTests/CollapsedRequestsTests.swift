@@ -27,7 +27,7 @@ struct CollapsedRequestsTests {
         }
 
         func end(_ requests: CollapsedRequests, _ outcome: FlightOutcome, now: Int64 = 0) {
-            if let flight { requests.end(flight, outcome, by: clientNumber, now: now) }
+            if let flight { requests.end(flight, of: FlightKey([1]), outcome, by: clientNumber, began: now, now: now) }
         }
 
         var flight: Flight? { last.withLock { $0 } }
@@ -188,7 +188,7 @@ struct CollapsedRequestsTests {
         _ = leader.join(requests)
         leader.end(requests, .unshareable, now: 1_000)
         #expect(Follower().join(requests, now: 1_000) == "alone")
-        requests.note(.stored, of: FlightKey([1]), upstream: 1, by: 0, now: 1_000, isRemembered: true)
+        requests.end(nil, of: FlightKey([1]), .stored, began: 999, now: 1_000)
         #expect(Follower().join(requests, now: 1_000) == "leader")
     }
 

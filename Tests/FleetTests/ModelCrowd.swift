@@ -243,11 +243,7 @@ final class ModelCrowd {
         if outcome == .stored { nodes[node].isStored = true }
         endLease(node, schedule.kind == .shareable ? nil : schedule.kind == .tooLong ? .eachNode : .eachRequest)
         let followers = clients.filter { $0.isFollowing && $0.node == node }
-        if leads, let flight = client.flight {
-            collapsed.end(flight, outcome, by: 1, now: now)
-        } else {
-            collapsed.note(outcome, of: Self.key, upstream: now - began, by: 1, now: now, isRemembered: true)
-        }
+        collapsed.end(leads ? client.flight : nil, of: Self.key, outcome, by: 1, began: began, now: now)
         for follower in followers {
             guard let outcome = follower.outcome.take() else { continue }
             follower.isFollowing = false

@@ -30,7 +30,6 @@ extension FlightFollower {
 
 /// A shared fetch. It may have several leaders; the first of their fetches to end wakes the followers.
 public struct Flight: Sendable, Equatable {
-    let key: FlightKey
     /// Requests join the flight with the highest number of their key.
     let number: UInt64
 }
@@ -54,17 +53,7 @@ public final class CollapsedRequests: Sendable {
             lastNumber += 1
             flights[lastNumber] = Waiting(leader: span, client: client, ledSince: now, writes: writes)
             joined[key] = lastNumber
-            return Flight(key: key, number: lastNumber)
-        }
-
-        /// Records an outcome. A stored response allows collapsing for the key again.
-        mutating func note(_ outcome: FlightOutcome, of key: FlightKey, upstream: Int64, by client: UInt64, now: Int64, isRemembered: Bool)
-        {
-            if outcome == .stored {
-                unshareable.forget(key.hash)
-            } else if isRemembered, outcome.isForLeaderAlone {
-                unshareable.note(key.hash, for: UnshareableTargets.milliseconds(upstream: upstream), by: client, now: now)
-            }
+            return Flight(number: lastNumber)
         }
     }
 
@@ -142,7 +131,7 @@ public final class CollapsedRequests: Sendable {
             guard let number = state.joined[key], let waiting = state.flights[number],
                 max(state.lastWrites[user] ?? 0, state.lastForgotten) <= waiting.writes
             else { return (.leader, state.begin(key, leader: span, client: client, now: now), .none) }
-            let flight = Flight(key: key, number: number)
+            let flight = Flight(number: number)
             let isBehindOther = waiting.isClientLimited && waiting.client != client
             let wantsLeader = isBehindOther || waiting.isSlow && !waiting.hasManyLeaders(now: now)
             guard !wantsLeader || !waiting.mayLead(client, now: now) else {
@@ -220,12 +209,6 @@ public final class CollapsedRequests: Sendable {
     /// Whether a request waits for this fetch.
     public func hasFollowers(_ flight: Flight) -> Bool { state.withLock { $0.flights[flight.number]?.followers.isEmpty == false } }
 
-    /// Records the outcome of a request that was sent alone.
-    /// - Parameter upstream: milliseconds since the request was sent.
-    public func note(_ outcome: FlightOutcome, of key: FlightKey, upstream: Int64, by client: UInt64, now: Int64, isRemembered: Bool) {
-        state.withLock { $0.note(outcome, of: key, upstream: upstream, by: client, now: now, isRemembered: isRemembered) }
-    }
-
     /// Whether each request for the key is sent separately.
     public func isUnshareable(_ key: FlightKey, now: Int64) -> Bool { state.withLock { $0.unshareable.contains(key.hash, now: now) } }
 
@@ -243,20 +226,28 @@ public final class CollapsedRequests: Sendable {
         state.withLock { $0.flights[flight.number]?.isClientLimited = true }
     }
 
-    /// Ends a flight, when a leader's fetch has ended or its response turns out not to be shareable.
+    /// Records the outcome of a fetch that has ended, or whose response turns out not to be shareable, and ends its flight. A stored
+    /// response allows collapsing for the key again.
     /// - Parameters:
-    ///   - client: client of the leader's request.
-    ///   - order: order of the leader's fetch.
+    ///   - flight: nil if the request was sent alone.
+    ///   - client: client of the request.
+    ///   - began: time at which the request was sent, for one that was sent alone. Milliseconds of the loop's clock.
+    ///   - order: order of the fetch.
     ///   - isRemembered: false if the next requests for the key may wait again.
     public func end(
-        _ flight: Flight, _ outcome: FlightOutcome, by client: UInt64 = 0, order: SentOrder = .unknown, now: Int64,
-        isRemembered: Bool = true
+        _ flight: Flight?, of key: FlightKey, _ outcome: FlightOutcome, by client: UInt64 = 0, began: Int64, order: SentOrder = .unknown,
+        now: Int64, isRemembered: Bool = true
     ) {
         let followers = state.withLock { state in
-            let upstream = now - (state.flights[flight.number]?.ledSince ?? now)
-            state.note(outcome, of: flight.key, upstream: upstream, by: client, now: now, isRemembered: isRemembered)
-            if state.joined[flight.key] == flight.number { state.joined[flight.key] = nil }
-            return state.flights.removeValue(forKey: flight.number)?.followers ?? [:]
+            let ended = flight.flatMap { state.flights.removeValue(forKey: $0.number) }
+            if outcome == .stored {
+                state.unshareable.forget(key.hash)
+            } else if isRemembered, outcome.isForLeaderAlone {
+                let upstream = now - (flight == nil ? began : ended?.ledSince ?? now)
+                state.unshareable.note(key.hash, for: UnshareableTargets.milliseconds(upstream: upstream), by: client, now: now)
+            }
+            if let flight, state.joined[key] == flight.number { state.joined[key] = nil }
+            return ended?.followers ?? [:]
         }
         for follower in followers.values { follower.flightEnded(outcome, isOwn: follower.clientNumber == client, order: order) }
     }

@@ -62,7 +62,7 @@ final class Coordination {
     /// Ends the lease of a target after a request that does not ask the upstream, so that another node may take the lease. Keeps it while
     /// other requests of this node may ask.
     func endLease(of fetchTarget: FetchTarget?) {
-        guard let fetchTarget, fetchTarget.takesLease, !collapsed.isUnderWay(fetchTarget.flight) else { return }
+        guard level.isShared, let fetchTarget, fetchTarget.takesLease, !collapsed.isUnderWay(fetchTarget.flight) else { return }
         level.ended(fetchTarget.keys.own, .free, by: 0)
     }
 

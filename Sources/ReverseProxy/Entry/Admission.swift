@@ -123,9 +123,11 @@ struct Admission {
         return misdirection(head, isForNobody: isForNobody, on: stream)
     }
 
-    /// Whether to trust what the request says about its origin: it comes from a trusted proxy, or no trusted proxy is configured.
-    func isTrusted(_ stream: any ClientStream) -> Bool {
-        trustedProxies.isEmpty || trustedProxies.contains(stream.peer.clientAddress)
+    /// Returns what is forwarded to the upstream about a client. What the request says about its origin is trusted if it comes from a
+    /// trusted proxy, or if no trusted proxy is configured.
+    func upstreamClient(of stream: any ClientStream, _ head: RequestHead) -> UpstreamRequestFields.Client {
+        let isTrusted = trustedProxies.isEmpty || trustedProxies.contains(stream.peer.clientAddress)
+        return UpstreamRequestFields.Client(stream.client, head, isTrusted: isTrusted)
     }
 
     /// Returns why the request target is not served here; nil if it is served.
@@ -154,7 +156,7 @@ struct Admission {
     /// Removes what an untrusted client says about its origin. The upstream does not receive these fields, and no key or variant depends
     /// on them. Also removes the raw bytes, because equal bytes have another meaning if a trusted proxy sent them.
     private func removeClaims(from request: inout ReceivedRequest, on stream: any ClientStream) {
-        let head = isTrusted(stream) ? request.head : requestFields.withoutClaims(request.head)
+        let head = trustedProxies.contains(stream.peer.clientAddress) ? request.head : requestFields.withoutClaims(request.head)
         request = ReceivedRequest(head: head, framing: request.framing, bytes: nil)
     }
 

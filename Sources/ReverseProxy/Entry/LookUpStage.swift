@@ -92,7 +92,7 @@ extension RequestEntry {
             progress.unknownField = noteUnknownFields(of: finding, stream, cache)
         }
         if let identity = finding.basis.lookUpDue {
-            startIdentityLookUp(head, identity, client: upstreamClient(of: stream, head), at: stream.client.clientAddress)
+            startIdentityLookUp(head, identity, client: admission.upstreamClient(of: stream, head), at: stream.client.clientAddress)
         }
         var isClientIgnored = false
         let directives = directives(of: head, isIgnored: &isClientIgnored)
@@ -125,7 +125,16 @@ extension RequestEntry {
         _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int,
         _ reuse: ReuseDecision?
     ) throws(NotInMemory) -> LookUpFacts<FoundResponse> {
-        var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey(result, keys, head)))
+        // The flight's key contains the fields of content negotiation, unless the stored response declares for which requests it may be
+        // used: many upstreams negotiate without `Vary`.
+        var flightKey = result.flightKey(keys)
+        if !result.declaresUse { RequestLikeness.appendNegotiation(of: head.fields, to: &flightKey) }
+        // A response for one origin may not be usable for scripts of another.
+        if let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil {
+            flightKey.append(0)
+            flightKey += origin
+        }
+        var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
         // Preflight requests are the only OPTIONS requests that are looked up.
         lookedUp.isKeptByContent = isKeptByContent(head) || head.method == .options
@@ -150,18 +159,6 @@ extension RequestEntry {
             if let gone = try context.cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
         }
         return lookedUp
-    }
-
-    /// Key of the flight. It contains the origin, because a response for one origin may not be usable for scripts of another. It contains
-    /// the fields of content negotiation, unless the stored response declares for which requests it may be used: many upstreams negotiate
-    /// without `Vary`.
-    private func flightKey(_ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead) -> [UInt8] {
-        var key = result.flightKey(keys)
-        if !result.declaresUse { RequestLikeness.appendNegotiation(of: head.fields, to: &key) }
-        guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else {
-            return key
-        }
-        return key + [0] + origin
     }
 
     /// Returns the number of the request field that prevented the use of a stored response; 0 if none did.
@@ -215,10 +212,6 @@ extension RequestEntry {
         return facts
     }
 
-    func upstreamClient(of stream: any ClientStream, _ head: RequestHead) -> UpstreamRequestFields.Client {
-        UpstreamRequestFields.Client(stream.client, head, isTrusted: admission.isTrusted(stream))
-    }
-
     // MARK: The mode, and fields for the proxy itself
 
     /// Whether the response may need lines that other responses do not have.
@@ -256,7 +249,7 @@ extension RequestEntry {
                 head.asCompleteGet, facts, decision, .lookedUp(lookedUp), client: stream.client.clientAddress, entry: self)
             guard isValidatedNow(request, facts, cause) else {
                 // The connection's next request may begin when the response is sent, so the client is determined before that.
-                let client = upstreamClient(of: stream, head)
+                let client = admission.upstreamClient(of: stream, head)
                 serveHit(found, serving, to: head, keyed, lookedUp.attempt, stream)
                 refresh(request, cause, client)
                 return nil
@@ -281,9 +274,9 @@ extension RequestEntry {
     private func start(
         _ request: DecidedRequest, _ body: RequestBody, began: Int64, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        let client = upstreamClient(of: stream, request.head)
+        let client = admission.upstreamClient(of: stream, request.head)
         let exchange = Exchange(exchanges, stream: stream, request: request, body: body, client: client, began: began)
-        exchange.start()
+        if let refusal = request.refusal { exchange.refuse(refusal) } else { exchange.handle(.begun) }
         return exchange.isFinished ? nil : exchange
     }
 

@@ -78,7 +78,8 @@ extension RequestEntry {
         var lines: [UInt8] = []
         lines.append(age: serving.age)
         let detail = record.mode != .live ? record.mode.rawValue : record.found.fleetReply?.outcome == .found ? "other_node" : nil
-        context.messages.cacheStatus.hit(ttl: serving.ttl, key: context.reporting.shownKey(found.key, head), detail: detail, to: &lines)
+        let key = head.contains(.cisternKey) ? context.reporting.shownKey(found.key) : nil
+        context.messages.cacheStatus.hit(ttl: serving.ttl, key: key, detail: detail, to: &lines)
         if let reason = serving.staleReason(of: found.metadata, now: now) {
             context.messages.appendStale(age: serving.age, reason, to: head, &lines)
         }

@@ -32,7 +32,7 @@ extension Fetch {
             ContentExamination.Demands(
                 good, kept: kept, isGraphQL: subject.isGraphQL,
                 storedBytes: subject.found?.contentBytes,
-                makesTag: purpose == .store && makesTag(response),
+                makesTag: purpose == .store && context.rules.makesTag(for: response),
                 limitBytes: context.rules.bufferLimitBytes))
         if let findings = examination.findings(within: atOnceBytes) {
             noteExamined(findings, comparison?.hash(of: bytes))
@@ -51,10 +51,6 @@ extension Fetch {
         return nil
     }
 
-    func makesTag(_ response: ResponseHead) -> Bool {
-        context.rules.makesEntityTags && CachePolicySettings.wantsOwnTag(response)
-    }
-
     /// The entity tag computed for the stored response; nil if its tag comes from the upstream.
     var ownTagOfFound: [UInt8]? {
         guard let found = subject.found, found.metadata.flags.contains(.ownTag) else { return nil }
@@ -63,7 +59,7 @@ extension Fetch {
 
     func comparison(with response: ResponseHead) -> ContentComparison? {
         guard let found = subject.found,
-            repetition == .head || isJSON(response) && ContentCoding(response.fields) == .identity && makesTag(response)
+            repetition == .head || isJSON(response) && ContentCoding(response.fields) == .identity && context.rules.makesTag(for: response)
         else { return nil }
         return context.examiner.comparison(with: found.contentNumber, tag: ownTagOfFound)
     }

@@ -189,8 +189,10 @@ extension Exchange {
         let isShort =
             head.method.isSafe
             && response.metadata.map { Preconditions.isNotModified(head.fields, stored: $0, head: response.storedHead.span) } ?? false
-        if isShort { response = notModified(response) }
-        let produced = isShort ? nil : gzipped(&response)
+        let form = negotiatedForm(
+            response.head, contentBytes: response.content.count, isOpen: response.metadata?.flags.contains(.isOpen))
+        if isShort { response = notModified(response, form) }
+        let produced = isShort ? nil : form.flatMap { gzipped(&response, $0) }
         record.bodyBytes = response.content.count
         var bytes = context.messages.clientHead.make(response.head, date: context.messages.date)
         if let tag = response.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
@@ -218,9 +220,10 @@ extension Exchange {
     private func negotiatedForm(_ response: ResponseHead, contentBytes: Int?, isOpen: Bool? = nil) -> SentForm? {
         // Content above the buffer limit counts as a download, which needs its length more than compression.
         if let contentBytes, contentBytes > context.rules.bufferLimitBytes { return nil }
+        let compression = context.rules.routes.compression.rules(for: head.pathAndQuery)
+        guard compression.covers(contentBytes ?? .max, from: context.rules.compressFromBytes) else { return nil }
         let facts = SentFormFacts.passed(
-            response, contentBytes: contentBytes ?? .max, to: head, context.rules.routes.compression.rules(for: head.pathAndQuery),
-            from: context.rules.compressFromBytes
+            response, contentBytes: contentBytes ?? .max, to: head, compression, from: context.rules.compressFromBytes
         ) { isOpen ?? self.isOpen(response.fields) }
         return facts?.isNegotiated == true ? facts?.form : nil
     }
@@ -234,9 +237,7 @@ extension Exchange {
     }
 
     /// Compresses a whole response if that makes it shorter.
-    private func gzipped(_ response: inout FetchedResponse) -> ProducedContent? {
-        let isOpen = response.metadata?.flags.contains(.isOpen)
-        guard let form = negotiatedForm(response.head, contentBytes: response.content.count, isOpen: isOpen) else { return nil }
+    private func gzipped(_ response: inout FetchedResponse, _ form: SentForm) -> ProducedContent? {
         var produced: ProducedContent?
         var isCoded = form == .gzipped
         if isCoded, head.method != .head {
@@ -252,12 +253,9 @@ extension Exchange {
     }
 
     /// Replaces a whole response by a 304 with the fields that the whole response would have.
-    private func notModified(_ response: FetchedResponse) -> FetchedResponse {
+    private func notModified(_ response: FetchedResponse, _ form: SentForm?) -> FetchedResponse {
         var short = response
-        let isOpen = response.metadata?.flags.contains(.isOpen)
-        if let form = negotiatedForm(response.head, contentBytes: response.content.count, isOpen: isOpen) {
-            NegotiatedHead.change(&short.head, form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil)
-        }
+        if let form { NegotiatedHead.change(&short.head, form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil) }
         (short.head, short.content) = (Preconditions.notModified(short.head), [])
         return short
     }
@@ -426,7 +424,7 @@ extension Exchange {
     }
 
     /// Cache key for Cache-Status; nil if the client did not request it, or may not see it.
-    private var shownKey: String? { context.reporting.shownKey(request.fetchTarget?.keys.own, head) }
+    private var shownKey: String? { head.contains(.cisternKey) ? context.reporting.shownKey(request.fetchTarget?.keys.own) : nil }
 
     private var isFaulted: Bool { fetch?.isFaulted ?? false }
 

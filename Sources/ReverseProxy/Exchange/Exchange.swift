@@ -84,8 +84,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     var isFinished: Bool { machine.isFinished }
     var head: RequestHead { request.head }
 
-    func start() {
-        guard let refusal = request.refusal else { return handle(.begun) }
+    /// Responds to a request that is refused.
+    func refuse(_ refusal: Refusal) {
         context.coordination.endLease(of: request.fetchTarget)
         if case .request(.access(let refusal)) = refusal { context.reporting.countRefused(refusal) }
         sendOwn(refusal.response(accept: head.fields.combined(.accept), name: context.rules.name))
@@ -93,33 +93,37 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     // MARK: The machine
 
-    /// Performs the action that follows an event.
+    /// Performs the action that follows an event. An action may cause another event, until none follows.
     /// - Parameter accept: handles the data of the event.
-    func handle(_ event: ExchangeMachine.Event, accept: () -> Void = {}) {
+    func handle(_ first: ExchangeMachine.Event, accept: () -> Void = {}) {
         context.loop.assertOnLoop()
-        switch machine.handle(event) {
-        case .nothing: break
-        case .consultFailureMemory: consultFailureMemory()
-        case .join: join()
-        case .wait: startTimer()
-        case .fetch(let leads): startFetch(leads: leads)
-        case .fetchInstead:
-            leaveFlight(isSlow: true)
-            startFetch(leads: false)
-        case .decide(let ending): decide(ending)
-        case .leaveAndDecide(let ending):
-            leave(isSlow: false)
-            decide(ending)
-        case .leaveAndAccept:
-            leave(isSlow: true)
-            accept()
-        case .accept: accept()
+        var next: ExchangeMachine.Event? = first
+        while let event = next {
+            next = nil
+            switch machine.handle(event) {
+            case .nothing: break
+            case .consultFailureMemory: next = .admitted(consultFailureMemory())
+            case .join: next = .joined(join())
+            case .wait: startTimer()
+            case .fetch(let leads): startFetch(leads: leads)
+            case .fetchInstead:
+                leaveFlight(isSlow: true)
+                startFetch(leads: false)
+            case .decide(let ending): decide(ending)
+            case .leaveAndDecide(let ending):
+                leave(isSlow: false)
+                decide(ending)
+            case .leaveAndAccept:
+                leave(isSlow: true)
+                accept()
+            case .accept: accept()
+            }
         }
     }
 
     // MARK: Asking
 
-    private func consultFailureMemory() {
+    private func consultFailureMemory() -> FailureAdmission {
         let kind = request.requestKind(mayCheck: context.background.fetches.mayCheck)
         let admission = context.coordination.health.admit(request.scopes, kind, now: context.loop.batchMilliseconds)
         switch admission {
@@ -129,24 +133,24 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             if stop.scope == .address { context.background.rechecks.watchAddress() }
             if checksInBackground { context.background.fetches.sendCheck(request, client: client, behind: record.number) }
         }
-        handle(.admitted(admission))
+        return admission
     }
 
-    private func join() {
-        guard let fetchTarget = request.fetchTarget else { return handle(.joined(.alone)) }
+    private func join() -> FlightRole {
+        guard let fetchTarget = request.fetchTarget else { return .alone }
         let now = context.loop.time.monotonicMilliseconds
         let waitEnd = waitEnd ?? (request.waitedSince ?? now) + context.rules.collapseWait
         self.waitEnd = waitEnd
         let coordination = context.coordination
         if coordination.level.isForEachRequest(fetchTarget.keys.own) {
             flight = nil
-            return handle(.joined(.alone))
+            return .alone
         }
         let user = request.scopes.user
         let joined = coordination.collapsed.join(
             fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self, mayWait: now < waitEnd)
         flight = joined.flight
-        handle(.joined(joined.role))
+        return joined.role
     }
 
     var span: SpanContext { head.span }

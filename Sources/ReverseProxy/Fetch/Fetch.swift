@@ -1,5 +1,5 @@
-// One request to the upstream. Events of the transfer and of the client enter at `handle`: `FetchMachine` decides the next action, and
-// `perform` performs it. A response that may be stored, or that a stored response could replace, is collected, examined and passed to the
+// One request to the upstream. Events of the transfer and of the client enter at `handle` (`Fetch+Content.swift`): `FetchMachine` decides
+// the next action, and `handle` performs it. A response that may be stored, or that a stored response could replace, is collected, examined and passed to the
 // cache. A fetch does not depend on its client: one that fills the store continues without it.
 
 import CachePolicy
@@ -211,55 +211,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     func transferDrained(_ transfer: Transfer) { receiver?.fetchDrained() }
 
-    // MARK: The loop
-
-    /// Performs the action that follows an event. An action may cause another event, until none follows.
-    /// - Parameter content: response content that arrived with the event.
-    func handle(_ first: FetchMachine.Event, content: Span<UInt8> = Span()) {
-        context.loop.assertOnLoop()
-        var next: FetchMachine.Event? = first
-        while let event = next { next = perform(machine.handle(event), content) }
-    }
-
-    /// - Returns: the event that the action causes at once; nil if there is none.
-    private func perform(_ action: FetchMachine.Action, _ content: Span<UInt8>) -> FetchMachine.Event? {
-        switch action {
-        case .nothing: break
-        case .collect(let purpose): collect(for: purpose)
-        case .buffer: buffer(content)
-        case .stream(let reason): return stream(length: response?.contentLength, reason)
-        case .forward: receiver?.streamBrought(content)
-        case .forwardBuffered(let isStream):
-            return streamBuffered(followedBy: content, isStream ? .stream : fits(content.count) ? .memoryLimit : .tooLarge)
-        case .endStream: endStream()
-        case .breakStream(let error): breakStream(error)
-        case .examine(let purpose, let isDelimited): return examine(purpose, isDelimited: isDelimited)
-        case .load(let step): return load(for: step)
-        case .updateCache(.store): storeAndDeliver()
-        case .updateCache(.confirm): confirm()
-        case .updateCache(.rememberGone(let reason)): rememberGoneAndDeliver(reason)
-        case .deliver(let reason, let fault): deliverUnstored(reason, fault)
-        case .retryWithoutConditions: return retryWithoutConditions()
-        case .fail(let fault):
-            note(fault)
-            collected.removeAll()
-            fail(fault)
-        case .failTransfer(let error): fail(.transfer(error))
-        case .failAndStop(let fault):
-            fail(fault)
-            stop()
-        case .rejectStream:
-            fail(.tooManyStreams)
-            stop()
-        case .stop: stop()
-        case .handOver:
-            successor?.fetch = self
-            receiver = successor
-            forwarded = nil
-        }
-        return nil
-    }
-
     // MARK: The head
 
     /// Processes the response head, at once or when a held response is released.
@@ -316,150 +267,10 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     /// RFC 9111 §4.3.4: a 304 that matches no stored response cannot be used, so the request is repeated without conditions.
-    private func retryWithoutConditions() -> FetchMachine.Event? {
+    func retryWithoutConditions() -> FetchMachine.Event? {
         guard var request = transfer?.request else { return nil }
         Validation.removeConditions(from: &request.fields)
         control = nil
         return send(request)
-    }
-
-    // MARK: The content
-
-    private func collect(for purpose: CollectedFor) {
-        guard let response else { return }
-        let length = response.contentLength
-        // Followers learn from the head that the response will not be stored.
-        if purpose != .store {
-            endFlight(.unshareable)
-        } else if isTooLongForNodes(length ?? 0) {
-            endLease(.eachNode)
-        }
-        collected = CollectedContent(context.rules.reading)
-        comparison = purpose == .store ? comparison(with: response) : nil
-        let isExpected = comparison?.isExpected ?? false
-        collected.begin(length: length, isChecked: !isExpected && isJSON(response) && ContentCoding(response.fields) == .identity)
-        if let length, length > context.rules.holdLimitBytes { startForwarding() }
-    }
-
-    private func buffer(_ content: Span<UInt8>) {
-        let (before, hadSecondValue) = (collected.bytes.count, collected.hasSecondValue)
-        collected.append(content, limit: context.rules.bufferLimitBytes)
-        // Content that ends in this batch is no stream.
-        if collected.hasSecondValue, !hadSecondValue { context.loop.atEndOfBatch { self.forwardStream() } }
-        if !isTooLongForNodes(before), isTooLongForNodes(collected.bytes.count) { endLease(.eachNode) }
-        forwardCollected(since: before)
-    }
-
-    // MARK: Complete responses
-
-    /// - Parameter loads: number of loads so far. Beyond a limit, the cache waits for the disk.
-    /// - Returns: nil while data is loaded from disk. Nearly always it is in memory.
-    private func load(for step: FetchMachine.CacheStep, loads: Int = 0) -> FetchMachine.Event? {
-        if loads == 0 {
-            switch step {
-            case .store: noteWhole()
-            case .rememberGone: noteSuccess()
-            // Only the cache determines whether a 304 confirms a stored response.
-            case .confirm: break
-            }
-            if recordRepetition(step) { return .loaded }
-        }
-        guard let response, let storableExchange, let cache = context.cache, loads < ResponseCache.readLimit,
-            let missing = cache.firstNotInMemory(
-                storing: response.fields, for: storableExchange, isUpdate: step == .confirm, now: context.loop.now)
-        else { return .loaded }
-        cache.load(missing, on: context.loop) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
-        return nil
-    }
-
-    /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
-    private func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
-        guard let cache = context.cache else { return nil }
-        if repetition == .recorded, var metadata = repeatedMetadata, let fetchTarget = subject.fetchTarget {
-            let isOpen = cache.isOpen(head.fields, to: subject.head, isPartitioned: fetchTarget.isPartitioned)
-            if !isOpen { metadata.flags.remove(.isOpen) }
-            // The stored head is needed only for the client's conditions.
-            return (.stored, subject.head.asksForChange ? repeatedHead(metadata) : [], metadata)
-        }
-        guard let storableExchange else { return nil }
-        let findings = collected.findings
-        let control = control(head, for: cache)
-        // If the content must keep its coding, as with no-transform, it was decoded for the checks only.
-        let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control) ? nil : $0 }
-        var whole = WholeResponse(
-            head, control, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency,
-            isOfPOST: subject.fetchTarget == nil)
-        whole.isLenient = findings.isLenient
-        if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
-        let stored = cache.store(whole, for: storableExchange, at: context.loop.cacheTime)
-        rememberHead(asRepetition: stored.changedNothing && findings.decoded == nil)
-        return (stored.result, stored.head, stored.metadata)
-    }
-
-    private func storeAndDeliver() {
-        guard let response else { return }
-        let stored = store(response)
-        if case .forbidden(let reason)? = stored?.result.decision {
-            observeUnstored(response, reason)
-        } else if let stored {
-            observeGood(stored.metadata, stored.head, nil)
-        }
-        deliver(response, stored?.result.decision ?? .forbidden(.storeRefused), isOvertaken: stored?.result == .invalidated) { fetched in
-            guard let stored else { return }
-            (fetched.storedHead, fetched.metadata, fetched.ownTag) = (stored.head, stored.metadata, collected.findings.ownTag)
-        }
-    }
-
-    private func deliverUnstored(_ reason: NotStoredReason, _ fault: UpstreamFault?) {
-        guard let response else { return }
-        if fault == nil { noteWhole() }
-        observeUnstored(response, reason)
-        deliver(response, .forbidden(reason)) { $0.fault = fault }
-    }
-
-    /// Whether the content is checked as JSON. If Content-Type is missing, the stored response determines that.
-    func isJSON(_ head: ResponseHead) -> Bool {
-        // Only the fields of a preflight's response matter, not its content type.
-        subject.head.method != .options && !head.hasNothing
-            && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
-    }
-
-    // MARK: The end
-
-    func fail(_ fault: UpstreamFault) { fail(.fault(fault, status ?? 502)) }
-
-    /// Ends the fetch without a usable response.
-    func fail(_ failure: FetchFailure) {
-        span?.work.upstream.failure = failure
-        observeFailure(failure)
-        if isOutage(failure), let found = subject.found {
-            context.cache?.state.surprises.failed(found.key, now: context.loop.cacheTime.monotonic)
-        }
-        endFlight(.failed(failure))
-        finish { $0.fetchFailed(failure) }
-    }
-
-    private func stop() {
-        if held?.isUnjudged == true, let response { _ = invalidate(after: response) }
-        (slot, continuation) = (nil, nil)
-        receiver = nil
-        endSpan(isAbandoned: true)
-        endFlight(.abandoned)
-        transfer?.cancel()
-        transfer = nil
-    }
-
-    /// Reports the end to the receiver and releases it.
-    func finish(_ notify: (any FetchReceiver) -> Void) {
-        (slot, continuation) = (nil, nil)
-        if span != nil { endSpan() }
-        if let receiver = receiver.take() { notify(receiver) }
-    }
-
-    func endSpan(isAbandoned: Bool = false) {
-        guard let span = span.take() else { return }
-        span.work.isAbandoned = isAbandoned
-        span.work.upstream.note(self)
-        context.reporting.endSpan(span)
     }
 }

@@ -42,7 +42,7 @@ struct FetchRules {
 
     var strictness: Strictness { api.settings.policy.strictness }
     var reading: JSONReading { api.settings.policy.reading }
-    var makesEntityTags: Bool { api.settings.policy.makesEntityTags }
+    func makesTag(for head: ResponseHead) -> Bool { api.settings.policy.makesTag(for: head) }
     /// Maximum length of content that is buffered, in bytes.
     var bufferLimitBytes: Int { api.settings.content.bufferLimitBytes }
     /// Maximum length of content that is held although no stored response could replace it, in bytes.

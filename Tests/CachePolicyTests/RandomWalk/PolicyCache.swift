@@ -108,7 +108,7 @@ struct PolicyCache {
             response, control: control, contentBytes: 0, requestTime: Timestamp(seconds: Int64(answer.requestTime)),
             responseTime: Timestamp(seconds: Int64(answer.responseTime)))
         var (bytes, metadata) = StoredHead.make(received, settings: settings)
-        if Storing.isShared(head, isPartitioned: !partition(head).isEmpty, settings: settings) {
+        if Storing.isShared(head, isPartitioned: !partition(head).isEmpty, isPrivate: settings.isPrivate) {
             metadata.flags.insert(.authorized)
         }
         let names = SelectingFields.names(response: response.fields, request: head.fields, settings: settings)
