@@ -117,7 +117,7 @@ enum StatePages {
     private static func stats(_ figures: StatusFigures, _ server: any AdministeredServer) -> JSONValue {
         let (snapshot, store) = (figures.snapshot, figures.store)
         let labelled = snapshot.figures.labelled
-        let upstreamDuration = labelled[.upstreamDuration]
+        let upstreamDuration = labelled.histogram(.upstreamDuration)
         let process = snapshot.process
         return [
             "version": .string(snapshot.version), "time": .string(RFC3339.format(milliseconds: server.wallMilliseconds)),
@@ -130,7 +130,7 @@ enum StatePages {
                 CacheResult.allCases.map { JSONValue.Member("\($0.label)", .integer(Int(clamping: snapshot.requestCount(of: $0)))) }),
             "latency_seconds": .object(
                 CacheResult.allCases.compactMap { result in
-                    let histogram = labelled[.requestDuration, result.rawValue]
+                    let histogram = labelled.histogram(.requestDuration, result.rawValue)
                     return histogram.total == 0 ? nil : JSONValue.Member("\(result.label)", latency(histogram))
                 }),
             "latency_bounds_seconds": .array(upstreamDuration.bounds.map { .number(Double($0) / 1e6) }),

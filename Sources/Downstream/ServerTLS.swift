@@ -137,7 +137,7 @@ public final class ServerTLS {
             figures.count(.tlsHandshakesFailed, of: failure)
             onFailure(failure, handshake.peer)
         } else {
-            figures[.tlsHandshakes, isResumed ? 1 : 0] += 1
+            figures.count(.tlsHandshakes, isResumed ? 1 : 0)
         }
     }
 

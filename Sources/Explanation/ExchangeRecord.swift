@@ -174,39 +174,39 @@ extension ExchangeRecord {
 // Counters of completed exchanges: for the process, for their route, and for their API.
 extension LabelledFigures {
     public mutating func record(_ exchange: borrowing ExchangeRecord) {
-        self[.requests, RequestLabels.index(exchange.result, exchange.method, StatusClass.index(of: exchange.status))] += 1
-        self[.requestDuration, exchange.result.rawValue].observe(exchange.durationMicroseconds)
-        if exchange.upstream.microseconds >= 0 { self[.upstreamDuration].observe(exchange.upstream.microseconds) }
-        if let age = exchange.age { self[.servedAge].observe(age) }
-        self[.responseBytes, exchange.source.rawValue] += UInt64(exchange.bodyBytes)
-        if exchange.source == .store { self[.savedBytes, exchange.result.rawValue] += UInt64(exchange.bodyBytes) }
+        count(.requests, RequestLabels.index(exchange.result, exchange.method, StatusClass.index(of: exchange.status)))
+        observe(.requestDuration, exchange.result.rawValue, exchange.durationMicroseconds)
+        if exchange.upstream.microseconds >= 0 { observe(.upstreamDuration, 0, exchange.upstream.microseconds) }
+        if let age = exchange.age { observe(.servedAge, 0, age) }
+        count(.responseBytes, exchange.source.rawValue, by: UInt64(exchange.bodyBytes))
+        if exchange.source == .store { count(.savedBytes, exchange.result.rawValue, by: UInt64(exchange.bodyBytes)) }
         if exchange.result == .rescued {
-            if let cause = exchange.rescueCause { self[.rescued, cause] += 1 }
+            if let cause = exchange.rescueCause { count(.rescued, cause) }
             if let permission = exchange.reasons.sharedRescuePermission { count(.rescuedWithShared, of: permission) }
         }
         if let index = exchange.loggedNotStored.flatMap(MetricNames.index(of:)) {
-            self[.notStored, index] += 1
-            if exchange.isServerError { self[.errorsNotStored, index] += 1 }
+            count(.notStored, index)
+            if exchange.isServerError { count(.errorsNotStored, index) }
         }
     }
 
     public mutating func recordOfRoute(_ exchange: borrowing ExchangeRecord) {
-        self[.routeRequests, RequestLabels.index(exchange.result, StatusClass.index(of: exchange.status))] += 1
-        self[.routeDuration].observe(exchange.durationMicroseconds)
-        if let cause = exchange.rescueCause { self[.routeRescued, cause] += 1 }
+        count(.routeRequests, RequestLabels.index(exchange.result, StatusClass.index(of: exchange.status)))
+        observe(.routeDuration, 0, exchange.durationMicroseconds)
+        if let cause = exchange.rescueCause { count(.routeRescued, cause) }
         if let index = exchange.loggedNotStored.flatMap(MetricNames.index(of:)) {
-            self[.routeNotStored, index] += 1
-            if exchange.isServerError { self[.errorsNotStored, index] += 1 }
+            count(.routeNotStored, index)
+            if exchange.isServerError { count(.errorsNotStored, index) }
         }
     }
 
     /// Counts a client's request, if there are several APIs.
     public mutating func recordOfAPI(_ exchange: borrowing ExchangeRecord) {
-        self[.apiRequests, exchange.result.rawValue] += 1
-        if exchange.isServerError { self[.apiServerErrors] += 1 }
+        count(.apiRequests, exchange.result.rawValue)
+        if exchange.isServerError { count(.apiServerErrors) }
         if let index = exchange.loggedNotStored.flatMap(MetricNames.index(of:)) {
-            self[.notStored, index] += 1
-            if exchange.isServerError { self[.errorsNotStored, index] += 1 }
+            count(.notStored, index)
+            if exchange.isServerError { count(.errorsNotStored, index) }
         }
     }
 }

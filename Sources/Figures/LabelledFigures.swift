@@ -10,23 +10,23 @@ public struct LabelledFigures: Sendable {
     /// Number of counted events.
     /// - Parameter index: index of the label's value.
     public subscript(_ figure: LabelledFigure, _ index: Int = 0) -> UInt64 {
-        get {
-            let counts = counts[figure.rawValue]
-            return index < counts.count ? counts[index] : 0
-        }
-        @inline(__always)
-        _modify {
-            if index >= counts[figure.rawValue].count { grow(figure, to: index + 1) }
-            yield &counts[figure.rawValue][index]
-        }
+        let counts = counts[figure.rawValue]
+        return index < counts.count ? counts[index] : 0
     }
 
     /// Sum over all values of the label.
     public func sum(_ figure: LabelledFigure) -> UInt64 { counts[figure.rawValue].reduce(0, +) }
 
+    /// - Parameter index: index of the label's value.
+    @inline(__always)
+    public mutating func count(_ figure: LabelledFigure, _ index: Int = 0, by number: UInt64 = 1) {
+        if index >= counts[figure.rawValue].count { grow(figure, to: index + 1) }
+        counts[figure.rawValue][index] += number
+    }
+
     /// Counts a case by its position.
     public mutating func count<Label: CaseIterable & Equatable>(_ figure: LabelledFigure, of label: Label, by number: UInt64 = 1) {
-        for (index, other) in Label.allCases.enumerated() where other == label { self[figure, index] += number }
+        for (index, other) in Label.allCases.enumerated() where other == label { return count(figure, index, by: number) }
     }
 
     @inline(never)
@@ -36,16 +36,15 @@ public struct LabelledFigures: Sendable {
 
     /// The histogram; an empty one if nothing was observed.
     /// - Parameter index: index of the result; 0 for a histogram without results.
-    public subscript(_ figure: HistogramFigure, _ index: Int = 0) -> Histogram {
-        get {
-            let histograms = histograms[figure.rawValue]
-            return index < histograms.count ? histograms[index] : Histogram(bounds: figure.bounds)
-        }
-        @inline(__always)
-        _modify {
-            if index >= histograms[figure.rawValue].count { grow(figure, to: index + 1) }
-            yield &histograms[figure.rawValue][index]
-        }
+    public func histogram(_ figure: HistogramFigure, _ index: Int = 0) -> Histogram {
+        let histograms = histograms[figure.rawValue]
+        return index < histograms.count ? histograms[index] : Histogram(bounds: figure.bounds)
+    }
+
+    @inline(__always)
+    public mutating func observe(_ figure: HistogramFigure, _ index: Int = 0, _ value: Int64) {
+        if index >= histograms[figure.rawValue].count { grow(figure, to: index + 1) }
+        histograms[figure.rawValue][index].observe(value)
     }
 
     @inline(never)
@@ -73,7 +72,7 @@ public struct LabelledFigures: Sendable {
     /// Adds values to separate arrays, so that the loop's arrays stay uniquely referenced and are counted in place.
     public mutating func add(_ other: LabelledFigures) {
         for figure in LabelledFigure.allCases {
-            for (index, count) in other.counts[figure.rawValue].enumerated() { self[figure, index] += count }
+            for (index, count) in other.counts[figure.rawValue].enumerated() { self.count(figure, index, by: count) }
         }
         for figure in HistogramFigure.allCases {
             let figureIndex = figure.rawValue

@@ -144,7 +144,7 @@ extension MetricsSnapshot {
                 figure.declaration.name, figure.declaration.help, scale: figure.scale,
                 parts.flatMap { part in
                     results.enumerated().map { index, result -> (labels: String, histogram: Histogram, exemplars: Exemplars) in
-                        (joined(part.labels, result), part.figures[figure, index], part.figures.exemplars(figure, index))
+                        (joined(part.labels, result), part.figures.histogram(figure, index), part.figures.exemplars(figure, index))
                     }
                 })
         }

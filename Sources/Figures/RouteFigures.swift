@@ -49,7 +49,7 @@ extension MetricsSnapshot {
     public var summary: RouteSummary {
         let results = CacheResult.allCases.filter { $0 != .own }
         var duration = Histogram(bounds: HistogramFigure.requestDuration.bounds)
-        for result in results { duration.merge(figures.labelled[.requestDuration, result.rawValue]) }
+        for result in results { duration.merge(figures.labelled.histogram(.requestDuration, result.rawValue)) }
         return RouteSummary(
             name: "", requests: CacheResult.allCases.map { $0 == .own ? 0 : requestCount(of: $0) },
             serverErrors: results.reduce(0) { $0 + requestCount(of: $1, statusClasses: StatusClass.serverError..<StatusClass.count) },
@@ -66,7 +66,7 @@ extension MetricsSnapshot {
                 name: name,
                 requests: CacheResult.allCases.map { result in (0..<StatusClass.count).reduce(0) { $0 + count(result, $1) } },
                 serverErrors: CacheResult.allCases.reduce(0) { $0 + count($1, StatusClass.serverError) },
-                duration: figures[.routeDuration], notStored: mostFrequent(.routeNotStored, figures))
+                duration: figures.histogram(.routeDuration), notStored: mostFrequent(.routeNotStored, figures))
         }
     }
 
@@ -74,7 +74,7 @@ extension MetricsSnapshot {
     public var apiSummaries: [RouteSummary] {
         apis.map { api in
             var duration = Histogram(bounds: HistogramFigure.routeDuration.bounds)
-            for route in routes where route.name.hasPrefix(api.name + "/") { duration.merge(route.figures[.routeDuration]) }
+            for route in routes where route.name.hasPrefix(api.name + "/") { duration.merge(route.figures.histogram(.routeDuration)) }
             let figures = counts(of: api).figures
             return RouteSummary(
                 name: api.name, requests: figures.apiRequests, serverErrors: figures[.apiServerErrors], duration: duration,

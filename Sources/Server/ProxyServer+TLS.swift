@@ -29,8 +29,8 @@ extension ProxyServer {
 
     func addCertificates(_ served: ServedCertificates?, to snapshot: inout MetricsSnapshot) {
         let (taken, refused) = reloads.withLock { ($0.certificates, $0.failedCertificates) }
-        snapshot.figures.labelled[.tlsReloads, 0] += UInt64(taken)
-        snapshot.figures.labelled[.tlsReloads, 1] += UInt64(refused)
+        snapshot.figures.labelled.count(.tlsReloads, 0, by: UInt64(taken))
+        snapshot.figures.labelled.count(.tlsReloads, 1, by: UInt64(refused))
         guard let served else { return }
         snapshot.clientTLS.certificates = served.certificates.entries.map { entry in
             (entry.facts.names.first ?? "", entry.facts.notAfter - wallMilliseconds / 1_000)

@@ -15,7 +15,7 @@ public final class SpanCounts: Sendable {
 
     public var figures: LabelledFigures { state.withLock { $0 } }
 
-    func count(_ figure: LabelledFigure, by number: Int = 1) { state.withLock { $0[figure] += UInt64(number) } }
+    func count(_ figure: LabelledFigure, by number: Int = 1) { state.withLock { $0.count(figure, by: UInt64(number)) } }
 
     func lose(_ number: Int, _ reason: SpanLoss) { state.withLock { $0.count(.spansDropped, of: reason, by: UInt64(number)) } }
 }

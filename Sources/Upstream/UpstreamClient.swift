@@ -112,7 +112,7 @@ public final class UpstreamClient {
         counters[.upstreamActive] += 1
         transfer.request.owned?.requestBegan()
         scheduleSweep()
-        if let fault { counters.labelled[.injectedFaults, fault.kind] += 1 }
+        if let fault { counters.labelled.count(.injectedFaults, fault.kind) }
         faulty?.begin(transfer, delay: delay, isSent: isSent)
         return transfer
     }

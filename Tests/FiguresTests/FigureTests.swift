@@ -45,12 +45,12 @@ struct FigureTests {
         let (late, early) = (Exemplar(high: 1, low: 1, value: 3, wall: 9), Exemplar(high: 1, low: 2, value: 3, wall: 4))
         var (one, other) = (LabelledFigures(), LabelledFigures())
         for figure in LabelledFigure.allCases {
-            one[figure, figure.rawValue] += 1
-            other[figure, figure.rawValue + 1] += 2
+            one.count(figure, figure.rawValue, by: 1)
+            other.count(figure, figure.rawValue + 1, by: 2)
         }
         for figure in HistogramFigure.allCases {
-            one[figure, 1].observe(3)
-            other[figure, 2].observe(3)
+            one.observe(figure, 1, 3)
+            other.observe(figure, 2, 3)
             one.note(early, of: figure, 1)
             other.note(late, of: figure, 1)
         }
@@ -59,7 +59,7 @@ struct FigureTests {
             #expect(one[figure, figure.rawValue] == 1 && one[figure, figure.rawValue + 1] == 2 && one.sum(figure) == 3, "\(figure)")
         }
         for figure in HistogramFigure.allCases {
-            #expect((0...3).map { one[figure, $0].total } == [0, 1, 1, 0], "\(figure)")
+            #expect((0...3).map { one.histogram(figure, $0).total } == [0, 1, 1, 0], "\(figure)")
             #expect(figure.bounds.indices.contains { one.exemplars(figure, 1)[$0] == late }, "\(figure)")
         }
     }

@@ -59,7 +59,7 @@ public final class RequestEntry: RequestReceiver, @unchecked Sendable {
 
     public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
         loop.assertOnLoop()
-        if let index = MetricNames.index(of: refusal) { reporting.records.figures.labelled[.refused, index] += 1 }
+        if let index = MetricNames.index(of: refusal) { reporting.records.figures.labelled.count(.refused, index) }
         context.api.process.logRefusal(refusal, client: stream.client)
     }
 }

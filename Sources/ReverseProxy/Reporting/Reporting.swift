@@ -149,8 +149,8 @@ extension Reporting {
     /// Counts a response of the upstream, whether for a client or in the background.
     func countResponse(_ head: ResponseHead, _ times: TransferTimes) {
         let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
-        records.apis[apiIndex].figures[.upstreamResponses, StatusClass.index(of: head.status.rawValue)] += 1
-        if let firstByte { records.apis[apiIndex].figures[.firstByte].observe(firstByte) }
+        records.apis[apiIndex].figures.count(.upstreamResponses, StatusClass.index(of: head.status.rawValue))
+        if let firstByte { records.apis[apiIndex].figures.observe(.firstByte, 0, firstByte) }
         // A response with Age was generated earlier.
         guard let firstByte, let text = head.fields.first(.date), !head.fields.contains(.age) else { return }
         let received = loop.batchWallMilliseconds
@@ -160,12 +160,12 @@ extension Reporting {
     }
 
     func countResponseBytes(_ count: Int) {
-        records.apis[apiIndex].figures[.upstreamResponseBytes] += UInt64(count)
+        records.apis[apiIndex].figures.count(.upstreamResponseBytes, by: UInt64(count))
     }
 
     func countConnection(_ times: TransferTimes) {
-        records.apis[apiIndex].figures[.connecting].observe(Int64(times.connected))
-        if times.secured > 0 { records.apis[apiIndex].figures[.securing].observe(Int64(max(0, times.secured - times.connected))) }
+        records.apis[apiIndex].figures.observe(.connecting, 0, Int64(times.connected))
+        if times.secured > 0 { records.apis[apiIndex].figures.observe(.securing, 0, Int64(max(0, times.secured - times.connected))) }
     }
 
     /// Records a refused request to the admin interface, for example one with a wrong token.
@@ -179,7 +179,7 @@ extension Reporting {
     }
 
     func countRefused(_ refusal: AccessRefusal) {
-        if let index = MetricNames.index(of: refusal) { records.figures.labelled[.refused, index] += 1 }
+        if let index = MetricNames.index(of: refusal) { records.figures.labelled.count(.refused, index) }
     }
 
     /// Counts a request for an own page. Such requests are not in the access log.
