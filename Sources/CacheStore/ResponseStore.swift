@@ -437,8 +437,7 @@ public final class ResponseStore: @unchecked Sendable {
         writer.writeWaiting(self)
         writer.tryAgainNow(self)
         defer { directory.unlock() }
-        guard directory.isWritable, state.withLock({ $0.owner == .us }) else { return }
-        _ = directory.restore(makesDirectory: false)
+        guard directory.isWritable, state.withLock({ $0.owner == .us }), directory.restore(makesDirectory: false) == 0 else { return }
         writer.writeNotesNow(self)
         writer.synchronize(self)
         let position = writer.position

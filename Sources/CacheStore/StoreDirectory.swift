@@ -116,20 +116,19 @@ final class StoreDirectory: Sendable {
         return error
     }
 
-    /// Makes the directory, the lock and the key again if they were removed, and retries to write the key.
+    /// Makes the directory, the lock and the key again if they were removed, and retries to write the key. Must be called before files are
+    /// created or replaced.
     /// - Parameter makesDirectory: false if nothing is made where no directory exists.
     /// - Returns: an errno; 0 if the directory can be written to now. `EBUSY` if another process or another store uses it.
     func restore(makesDirectory: Bool = true) -> Int32 {
         guard isWritable || lacksKeyOnly else { return error }
         if makesDirectory { _ = Self.make(path) }
         guard DirectoryFault.findUnsafe(at: path) == nil else { return EACCES }
-        let key = path + "/key"
+        let existing = FileContent.read(path + "/key", limit: Self.keyBytes, .own)
+        guard existing != nil || errno == ENOENT || !isWritable else { return errno }
+        if isWritable, let existing, existing.count == Self.keyBytes, existing != secret { return EBUSY }
         var error = lock.restore(path + "/lock")
-        if error == 0 {
-            let existing = FileContent.read(key, limit: Self.keyBytes, .own)
-            if existing == secret { return 0 }
-            error = isWritable && existing?.count == Self.keyBytes ? EBUSY : Self.save(secret, key)
-        }
+        if error == 0, existing != secret { error = Self.save(secret, path + "/key") }
         if error == 0 { writable.store(true, ordering: .releasing) }
         return error
     }

@@ -44,6 +44,8 @@ extension ResponseStore {
         guard directory.isWritable else { throw .notWritable }
         writer.writeWaiting(self)
         try writer.finishEvicting(self)
+        let error = directory.restore()
+        guard error == 0 else { throw .failed(code: error, path: directory.path) }
         var (result, replaced): (ErasedFiles, [Segment]) = (ErasedFiles(), [])
         for number in state.withLock({ $0.segments.map(\.number) }) {
             guard let one = try writer.erase(number, of: self, where: isMeant) else { continue }

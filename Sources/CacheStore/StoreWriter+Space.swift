@@ -63,6 +63,8 @@ extension StoreWriter {
     /// Creates the next segment file.
     /// - Returns: on failure, the reason why there is no space; its fault is nil if only this record is too large.
     private func newSegment(for size: Int, isNeeded: Bool, _ store: ResponseStore) -> Result<Segment, NoSegment> {
+        let error = directory.restore()
+        guard error == 0 else { return .failure(NoSegment(fault(Segment.WriteError(code: error, path: directory.path + "/key")))) }
         let plan = plan(store, settings.diskSpace(settings.directory))
         guard let wanted = plan.segmentBytes(for: size) else {
             let isTooSmall = plan.segmentBytes(for: RecordHeader.bytes) == nil
@@ -184,7 +186,7 @@ extension StoreWriter {
     }
 
     private func useReserve(for size: Int, _ store: ResponseStore) -> Bool {
-        guard let reserve = openReserve(for: size) else { return false }
+        guard directory.restore() == 0, let reserve = openReserve(for: size) else { return false }
         activate(reserve, store)
         return true
     }

@@ -38,7 +38,7 @@ extension ProxySettings {
         if pairs.contains(where: { $0.hasChanged(\.arguments) }) {
             changes.append("arguments have changed: stored responses may be served to requests with other arguments")
         }
-        if pairs.contains(where: { [$0.now.good, $0.now.kept] != [$0.before.good, $0.before.kept] && !$0.isUndemanding }) {
+        if pairs.contains(where: { $0.demandsOther(\.good) || $0.demandsOther(\.kept) }) {
             changes.append("good or keep_if has changed: stored responses that do not meet it are still served")
         }
         let sentences =
@@ -90,8 +90,8 @@ private struct RoutePair {
     /// nil for paths without a route.
     let pattern: String?
 
-    /// Whether all responses are good, and are stored.
-    var isUndemanding: Bool { now.good == GoodResponse() && now.kept == GoodResponse() }
+    /// Whether responses must meet other requirements than before.
+    func demandsOther(_ rule: (Route) -> GoodResponse) -> Bool { hasChanged(rule) && rule(now) != GoodResponse() }
 
     func hasChanged(_ rule: (Route) -> some Equatable) -> Bool { rule(before) != rule(now) }
 }

@@ -60,7 +60,7 @@ final class FaultyReceiver: TransferReceiver {
         var fields = Fields()
         fields.append(.contentType, "application/json")
         fields.append(.contentLength, String(text.utf8.count))
-        // Without no-store, the reason for not storing invalid JSON is that it is invalid.
+        // Invalid JSON has no `no-store`, so that its invalid content is the reported reason.
         if fault.effect != .badJSON { fields.append(.cacheControl, "no-store") }
         transfer.take(final: ResponseHead(status: status, fields: fields))
         if transfer.request.method != .head { transfer.receiver?.transfer(transfer, content: Array(text.utf8).span) }

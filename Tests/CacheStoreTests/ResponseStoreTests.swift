@@ -319,7 +319,26 @@ struct ResponseStoreTests {
         store.flush()
         store.writer.tryAgainNow(store)
         #expect(!store.statistics.isWritable && store.statistics.refusal?.cause == .removed)
-        #expect(stored(store, 1) == body(1) && directory.files == files)
+        #expect(stored(store, 1) == body(1))
+        store.remove(key(1).span)
+        store.insert(item(3, retention: .outlives))
+        store.flush()
+        #expect(throws: EraseError.self) { try store.erase { _ in true } }
+        store.close()
+        #expect(directory.files == files)
+        #expect(stored(try directory.open(), 9) == body(9))
+    }
+
+    @Test("if files are removed when the segment is full, later items are found after a start without a stop")
+    func removedWhenFull() throws {
+        let directory = try Directory()
+        let store = try directory.open()
+        fill(store, 0..<20)
+        for name in directory.files { unlink(directory.path + "/" + name) }
+        fill(store, 20..<40)
+        let copy = try Directory()
+        for name in directory.files where name != "lock" { link(directory.path + "/" + name, copy.path + "/" + name) }
+        #expect(try copy.open().lookUp(key(39).span)?.body.count == 100_000)
     }
 
     @Test("after its files were removed, a store still excludes others from the directory")

@@ -155,11 +155,11 @@ public final class CollapsedRequests: Sendable {
 
     /// Makes a follower a second leader after a long wait. The fetch that ends first wakes all other followers.
     /// - Parameter least: minimum milliseconds since the last leader began.
-    /// - Returns: whether the follower became a leader. False if the last fetch began shortly before, or its client may not lead.
+    /// - Returns: whether the follower became a leader. False if the last fetch began shortly before, if it waits for other requests of
+    ///   the follower's client, or if that client may not lead.
     public func leadToo(_ flight: Flight, _ follower: any FlightFollower, after least: Int64, now: Int64) -> Bool {
         let client = follower.clientNumber
         return state.withLock { state in
-            // A fetch of a client that waits for its own other requests would only wait behind them.
             guard let waiting = state.flights[flight.number], !waiting.isClientLimited || waiting.client != client,
                 waiting.mayLead(client, now: now), !waiting.hasManyLeaders(now: now),
                 now - waiting.ledSince >= least, waiting.followers[ObjectIdentifier(follower)] != nil

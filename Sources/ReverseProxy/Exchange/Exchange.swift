@@ -209,8 +209,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// Maximum wait for another request's fetch alone, if there is no stored response.
     private static let otherFetchMilliseconds: Int64 = 1_000
 
-    /// Another request's fetch may be slow because of that request. At `sendTime`, this request is sent as well. If a third one was sent
-    /// shortly before, this request waits for it once more.
+    /// The fetch of another request may get no response. At `sendTime`, this request is sent as well. If the last fetch of the flight began
+    /// shortly before, this request waits once more.
     private func startTimer(
         until deadline: Int64, sendingAt sendTime: Int64, _ now: Int64, then event: ExchangeMachine.Event = .softDeadlinePassed
     ) {

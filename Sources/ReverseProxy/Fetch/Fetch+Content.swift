@@ -1,6 +1,5 @@
-// What follows the response head: `handle` performs the actions that `FetchMachine` decides, in one loop. Content is collected, stored and
-// delivered. The fetch reports its outcome to the failure memory, to its client, and to the requests that wait for it on this node and
-// others.
+// The loop of a fetch, which performs the actions that `FetchMachine` decides, and the handling of content and of the end. The fetch
+// reports its outcome to the failure memory, to its client, and to the requests that wait for it on this node and others.
 
 import CachePolicy
 import Decisions

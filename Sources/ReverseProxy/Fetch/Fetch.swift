@@ -1,5 +1,5 @@
-// One request to the upstream. Events of the transfer and of the client enter at `handle` (`Fetch+Content.swift`): `FetchMachine` decides
-// the next action, and `handle` performs it. A response that may be stored, or that a stored response could replace, is collected, examined and passed to the
+// One request to the upstream. `handle` (`Fetch+Content.swift`) passes events of the transfer and of the client to `FetchMachine`, and
+// performs its actions. A response that may be stored, or that a stored response could replace, is collected, examined and passed to the
 // cache. A fetch does not depend on its client: one that fills the store continues without it.
 
 import CachePolicy
