@@ -437,9 +437,10 @@ public final class ResponseStore: @unchecked Sendable {
         writer.writeWaiting(self)
         writer.tryAgainNow(self)
         defer { directory.unlock() }
-        guard directory.isWritable, state.withLock({ $0.owner == .us }), directory.restore(makesDirectory: false) == 0 else { return }
+        guard directory.isWritable, state.withLock({ $0.owner == .us }) else { return }
         writer.writeNotesNow(self)
         writer.synchronize(self)
+        guard directory.restore(makesDirectory: false) == 0 else { return }
         let position = writer.position
         state.withLock { state in
             let limit = min(settings.snapshotBytes, settings.segmentsBytes - state.segments.bytes)

@@ -123,8 +123,8 @@ final class Segment: @unchecked Sendable {
         if fdatasync(descriptor.number) != 0 { throw WriteError(code: errno, path: path) }
     }
 
-    /// Deletes the file, if no other one has its place. The mapping stays valid for objects that retain the segment.
-    func removeFile() { if displacement == nil { unlink(path) } }
+    /// Deletes the file, unless another one has its place. The mapping stays valid for objects that retain the segment.
+    func removeFile() { if displacement?.code != ENOENT { unlink(path) } }
 }
 
 extension Segment {

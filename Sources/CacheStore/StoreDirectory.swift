@@ -117,18 +117,20 @@ final class StoreDirectory: Sendable {
     }
 
     /// Makes the directory, the lock and the key again if they were removed, and retries to write the key. Must be called before files are
-    /// created or replaced.
+    /// created or replaced. The secret is in memory, so a key that cannot be read is no obstacle.
     /// - Parameter makesDirectory: false if nothing is made where no directory exists.
     /// - Returns: an errno; 0 if the directory can be written to now. `EBUSY` if another process or another store uses it.
     func restore(makesDirectory: Bool = true) -> Int32 {
         guard isWritable || lacksKeyOnly else { return error }
+        let key = FileContent.read(path + "/key", .own)
+        let isMissing = key.map { $0.count < Self.keyBytes } ?? (errno == ENOENT)
+        if isWritable, !isMissing, let key, !key.starts(with: secret) { return EBUSY }
+        let isLocked = lock.isFile(at: path + "/lock")
+        if isWritable, !isMissing, isLocked { return 0 }
         if makesDirectory { _ = Self.make(path) }
         guard DirectoryFault.findUnsafe(at: path) == nil else { return EACCES }
-        let existing = FileContent.read(path + "/key", limit: Self.keyBytes, .own)
-        guard existing != nil || errno == ENOENT || !isWritable else { return errno }
-        if isWritable, let existing, existing.count == Self.keyBytes, existing != secret { return EBUSY }
-        var error = lock.restore(path + "/lock")
-        if error == 0, existing != secret { error = Self.save(secret, path + "/key") }
+        var error = isLocked ? 0 : lock.replace(path + "/lock")
+        if error == 0, isMissing || !isWritable { error = Self.save(secret, path + "/key") }
         if error == 0 { writable.store(true, ordering: .releasing) }
         return error
     }
@@ -184,17 +186,22 @@ private final class DirectoryLock: @unchecked Sendable {
         }
     }
 
-    /// Locks the file at the path if it is another one than the locked file, which was removed.
-    /// - Returns: an errno; 0 on success. `EBUSY` if another process has locked it.
-    func restore(_ path: String) -> Int32 {
+    /// Whether the locked file is the one at the path. Otherwise it was removed.
+    func isFile(at path: String) -> Bool {
         mutex.withLock { _ in
             var (own, there) = (stat(), stat())
-            if fstat(descriptor.number, &own) == 0, lstat(path, &there) == 0, (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino) {
-                return 0
-            }
+            return fstat(descriptor.number, &own) == 0 && lstat(path, &there) == 0
+                && (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
+        }
+    }
+
+    /// Locks the file at the path instead of the one that was removed. As at the start, a file system without locks is no obstacle.
+    /// - Returns: an errno; 0 on success. `EBUSY` if another process has locked it.
+    func replace(_ path: String) -> Int32 {
+        mutex.withLock { _ in
             let new = Descriptor(csystem_open(path, O_RDWR | O_CREAT | Segment.plain, 0o600))
             guard new.isOpen else { return errno }
-            guard flock(new.number, LOCK_EX | LOCK_NB) == 0 else { return errno == EWOULDBLOCK ? EBUSY : errno }
+            guard flock(new.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else { return EBUSY }
             descriptor = new
             return 0
         }

@@ -44,8 +44,6 @@ extension ResponseStore {
         guard directory.isWritable else { throw .notWritable }
         writer.writeWaiting(self)
         try writer.finishEvicting(self)
-        let error = directory.restore()
-        guard error == 0 else { throw .failed(code: error, path: directory.path) }
         var (result, replaced): (ErasedFiles, [Segment]) = (ErasedFiles(), [])
         for number in state.withLock({ $0.segments.map(\.number) }) {
             guard let one = try writer.erase(number, of: self, where: isMeant) else { continue }
@@ -89,6 +87,8 @@ extension StoreWriter {
     ) throws(EraseError) -> (former: Segment, bytes: Int)? {
         let result: Result<(former: Segment, bytes: Int)?, EraseError> = serial.sync {
             guard !hasPeer, waiting.withLock({ $0.isOurs }) else { return .failure(.otherProcess) }
+            let error = directory.restore()
+            guard error == 0 else { return .failure(.failed(code: error, path: directory.path)) }
             writeBuffer(store)
             guard let former = store.state.withLock({ $0.segments[number] }) else { return .success(nil) }
             let erased = erasedParts(of: former, store, where: isMeant)
