@@ -440,8 +440,8 @@ public final class ResponseStore: @unchecked Sendable {
         guard directory.isWritable, state.withLock({ $0.owner == .us }) else { return }
         writer.writeNotesNow(self)
         writer.synchronize(self)
-        guard directory.restore(makesDirectory: false) == 0 else { return }
-        let position = writer.position
+        let (position, error) = writer.serial.sync { (writer.position, directory.restore(makesDirectory: false)) }
+        guard error == 0 else { return }
         state.withLock { state in
             let limit = min(settings.snapshotBytes, settings.segmentsBytes - state.segments.bytes)
             IndexSnapshot.write(state, end: position, directory: directory.path, limit: limit, seed: seed)

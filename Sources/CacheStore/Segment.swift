@@ -124,7 +124,7 @@ final class Segment: @unchecked Sendable {
     }
 
     /// Deletes the file, unless another one has its place. The mapping stays valid for objects that retain the segment.
-    func removeFile() { if displacement?.code != ENOENT { unlink(path) } }
+    func removeFile() { if ![ENOENT, ESTALE].contains(displacement?.code) { unlink(path) } }
 }
 
 extension Segment {

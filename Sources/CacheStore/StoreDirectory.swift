@@ -117,15 +117,17 @@ final class StoreDirectory: Sendable {
     }
 
     /// Makes the directory, the lock and the key again if they were removed, and retries to write the key. Must be called before files are
-    /// created or replaced. The secret is in memory, so a key that cannot be read is no obstacle.
+    /// created or replaced. While the lock is in its place, a key that cannot be read is no obstacle, because the secret is in memory.
     /// - Parameter makesDirectory: false if nothing is made where no directory exists.
     /// - Returns: an errno; 0 if the directory can be written to now. `EBUSY` if another process or another store uses it.
     func restore(makesDirectory: Bool = true) -> Int32 {
         guard isWritable || lacksKeyOnly else { return error }
         let key = FileContent.read(path + "/key", .own)
-        let isMissing = key.map { $0.count < Self.keyBytes } ?? (errno == ENOENT)
-        if isWritable, !isMissing, let key, !key.starts(with: secret) { return EBUSY }
+        let keyError = key == nil ? errno : 0
+        let isMissing = key.map { $0.count < Self.keyBytes } ?? (keyError == ENOENT)
         let isLocked = lock.isFile(at: path + "/lock")
+        if !isMissing, isWritable || !isLocked, let key, !key.starts(with: secret) { return EBUSY }
+        if !isMissing, !isLocked, key == nil { return keyError }
         if isWritable, !isMissing, isLocked { return 0 }
         if makesDirectory { _ = Self.make(path) }
         guard DirectoryFault.findUnsafe(at: path) == nil else { return EACCES }

@@ -76,8 +76,12 @@ extension ResponseStore {
 extension StoreWriter {
     /// Deletes the files of evicted segments. They exist until the kept items are written again.
     func finishEvicting(_ store: ResponseStore) throws(EraseError) {
-        let isDone = serial.sync { evicted.isEmpty || makeNewSegment(store) && evicted.isEmpty }
-        if !isDone { throw .failed(code: ENOSPC, path: settings.directory) }
+        let error: EraseError? = serial.sync {
+            if evicted.isEmpty { return nil }
+            guard !hasPeer, waiting.withLock({ $0.isOurs }) else { return .otherProcess }
+            return makeNewSegment(store) && evicted.isEmpty ? nil : .failed(code: ENOSPC, path: settings.directory)
+        }
+        if let error { throw error }
     }
 
     /// Replaces a segment file by a copy without removed and replaced items.
