@@ -1,6 +1,7 @@
 // Tests of the store's guarantees: it returns exactly the stored bytes or nothing, whatever happened to the files.
 
 import CSystem
+import Dispatch
 import Glibc
 import Reactor
 import TestSupport
@@ -254,8 +255,11 @@ struct ResponseStoreTests {
         // A directory in place of the next segment has the effect of missing space.
         let obstacle = directory.path + "/segment-0000000000000004"
         mkdir(obstacle, 0o700)
-        fill(store, 30..<50)
-        // All were accepted before the writer failed.
+        // All are accepted before the writer fails.
+        store.writer.serial.suspend()
+        insert(store, 30..<50)
+        store.writer.serial.resume()
+        store.flush()
         #expect(store.lookUp(key(49).span)?.body.count == 100_000 && store.statistics.pendingBytes > 0)
         // Space at the end of the last segment is reserved for marks, and does not mean that the disk accepts more.
         store.insert(item(900, retention: .outlives))
@@ -278,9 +282,13 @@ struct ResponseStoreTests {
 
     /// Ten of these items nearly fill a segment of 1 MiB.
     private func fill(_ store: ResponseStore, _ numbers: Range<Int>) {
+        insert(store, numbers)
+        store.flush()
+    }
+
+    private func insert(_ store: ResponseStore, _ numbers: Range<Int>) {
         let body = [UInt8](repeating: 7, count: 100_000)
         for number in numbers { store.insert(NewItem(key: key(number), metadata: [], head: [], body: body, retention: .mayRescue)) }
-        store.flush()
     }
 
     @Test(
