@@ -114,9 +114,8 @@ final class Segment: @unchecked Sendable {
 
     /// Why the file is no longer at its path: it was deleted, moved or replaced, and is lost when the process ends. nil if it is there.
     var displacement: WriteError? {
-        var (own, there) = (stat(), stat())
-        guard fstat(descriptor.number, &own) == 0, lstat(path, &there) == 0 else { return WriteError(code: errno, path: path) }
-        return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino) ? nil : WriteError(code: ENOENT, path: path)
+        let code = descriptor.displacement(from: path)
+        return code == 0 ? nil : WriteError(code: code, path: path)
     }
 
     func synchronize() throws(WriteError) {

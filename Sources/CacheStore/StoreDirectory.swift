@@ -52,10 +52,7 @@ final class StoreDirectory: Sendable {
     /// `take`.
     init(_ path: String, inherited lock: consuming Descriptor) throws(StoreError) {
         self.path = path
-        var (inherited, here) = (stat(), stat())
-        guard fstat(lock.number, &inherited) == 0, stat(path + "/lock", &here) == 0, inherited.st_dev == here.st_dev,
-            inherited.st_ino == here.st_ino
-        else { throw .otherDirectory(path) }
+        guard lock.displacement(from: path + "/lock") == 0 else { throw .otherDirectory(path) }
         if let fault = DirectoryFault.findUnsafe(at: path) { throw .unsafe(fault) }
         let loaded = Self.loadSecret(path + "/key", mayWrite: false)
         guard !loaded.isNew else { throw .notHandedOver(path) }
@@ -189,13 +186,7 @@ private final class DirectoryLock: @unchecked Sendable {
     }
 
     /// Whether the locked file is the one at the path. Otherwise it was removed.
-    func isFile(at path: String) -> Bool {
-        mutex.withLock { _ in
-            var (own, there) = (stat(), stat())
-            return fstat(descriptor.number, &own) == 0 && lstat(path, &there) == 0
-                && (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
-        }
-    }
+    func isFile(at path: String) -> Bool { mutex.withLock { _ in descriptor.displacement(from: path) == 0 } }
 
     /// Locks the file at the path instead of the one that was removed. As at the start, a file system without locks is no obstacle.
     /// - Returns: an errno; 0 on success. `EBUSY` if another process has locked it.

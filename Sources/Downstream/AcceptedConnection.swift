@@ -32,7 +32,7 @@ extension AcceptedConnection {
     func closeForOthers() { closeNow() }
 }
 
-/// A connection whose output is collected until the end of the batch of events.
+/// A connection that sends its collected output at the end of a batch of events.
 protocol PushingConnection: AnyObject {
     /// Whether `ClientConnections.pushAtEndOfBatch` has queued the connection.
     var isPushQueued: Bool { get set }

@@ -15,6 +15,14 @@ public struct Descriptor: ~Copyable, Sendable {
 
     public var isOpen: Bool { number >= 0 }
 
+    /// Compares the open file with the one at a path. Symbolic links are not followed.
+    /// - Returns: 0 if they are one file; `ENOENT` if the path leads to another file or none; otherwise the errno of the failed call.
+    public func displacement(from path: String) -> Int32 {
+        var (own, there) = (stat(), stat())
+        guard fstat(number, &own) == 0, lstat(path, &there) == 0 else { return errno }
+        return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino) ? 0 : ENOENT
+    }
+
     /// Closes the descriptor before its owner ends. Its number may be reused afterwards.
     public mutating func close() {
         if number >= 0 { _ = Glibc.close(number) }

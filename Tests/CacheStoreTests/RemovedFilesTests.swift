@@ -1,4 +1,4 @@
-// Tests of an open store whose files or directory are removed or replaced.
+// Tests of removing or replacing the files, or the directory, of an open store.
 
 import CSystem
 import Glibc
@@ -67,9 +67,9 @@ struct RemovedFilesTests {
     func removedWhenFull() throws {
         let directory = try Directory()
         let store = try directory.open()
-        fill(store, 0..<20)
+        fillLong(store, 0..<20)
         for name in directory.files { unlink(directory.path + "/" + name) }
-        fill(store, 20..<40)
+        fillLong(store, 20..<40)
         let copy = try Directory()
         for name in directory.files where name != "lock" { link(directory.path + "/" + name, copy.path + "/" + name) }
         let other = try copy.open()
@@ -99,7 +99,7 @@ struct RemovedFilesTests {
         let store = try directory.open()
         try TestTools.write("", to: directory.path + "/theirs")
         chmod(directory.path + "/theirs", 0o666)
-        fill(store, 0..<30)
+        fillLong(store, 0..<30)
         #expect(store.statistics.isWritable && store.statistics.writeErrors == 0 && store.lookUp(key(29).span) != nil)
     }
 
@@ -120,12 +120,5 @@ struct RemovedFilesTests {
         var contents: [String: [UInt8]] = [:]
         for name in directory.files { contents[name] = try TestTools.readBytes(directory.path + "/" + name) }
         return contents
-    }
-
-    /// Ten of these items nearly fill a segment of 1 MiB.
-    private func fill(_ store: ResponseStore, _ numbers: Range<Int>) {
-        let body = [UInt8](repeating: 7, count: 100_000)
-        for number in numbers { store.insert(NewItem(key: key(number), metadata: [], head: [], body: body, retention: .mayRescue)) }
-        store.flush()
     }
 }

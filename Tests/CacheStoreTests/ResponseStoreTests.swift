@@ -112,10 +112,10 @@ struct ResponseStoreTests {
         store.insert(item(2, 200_000))
         store.flush()
         for number in [1, 2] { #expect(stored(store, number) != nil) }
-        fill(store, 100..<130)
+        fillLong(store, 100..<130)
         #expect(store.statistics.reinserted == 2)
         #expect(stored(store, 1) == nil)
-        fill(store, 130..<170)
+        fillLong(store, 130..<170)
         #expect(store.statistics.reinserted == 2)
         #expect(stored(store, 0) == nil && stored(store, 2) == nil)
     }
@@ -126,10 +126,10 @@ struct ResponseStoreTests {
         do {
             let disk = ModelDisk(bytes: (3 << 20) + MarkReserve.bytes)
             let store = try ResponseStore(disk.settings(directory.path, capacity: 8 << 20, segment: 1 << 20))
-            fill(store, 0..<25)
+            fillLong(store, 0..<25)
             // Others fill the disk, so a new segment requires the eviction of the oldest.
             disk.fill(directory.path)
-            fill(store, 25..<26)
+            fillLong(store, 25..<26)
             if everything { store.removeAll() } else { store.remove(key(25).span) }
             store.flush()
             #expect(!store.hasUnwrittenMarks)
@@ -175,7 +175,7 @@ struct ResponseStoreTests {
             store.flush()
             _ = stored(store, 1)
             store.remove(key(2).span)
-            fill(store, 100..<100 + (capacity >> 20) * 10)
+            fillLong(store, 100..<100 + (capacity >> 20) * 10)
             #expect(store.statistics.reinserted == 2)
         }
         for copy in copies.withLock({ $0 }).dropFirst(2) {
@@ -226,13 +226,13 @@ struct ResponseStoreTests {
         let directory = try Directory()
         do {
             let store = try directory.open(4 << 20)
-            fill(store, 0..<36)
+            fillLong(store, 0..<36)
         }
         let descriptor = csystem_open(directory.path + "/" + name, O_RDWR | O_CREAT, 0o600)
         ftruncate(descriptor, 1 << 20)
         close(descriptor)
         let store = try directory.open(4 << 20)
-        fill(store, 36..<108)
+        fillLong(store, 36..<108)
         #expect(store.lookUp(key(107).span)?.body.count == 100_000)
     }
 
@@ -250,14 +250,14 @@ struct ResponseStoreTests {
             }
         }
         let store = try ResponseStore(settings)
-        fill(store, 0..<29)
+        fillLong(store, 0..<29)
         #expect(store.lookUp(key(0).span) != nil)
         // A directory in place of the next segment has the effect of missing space.
         let obstacle = directory.path + "/segment-0000000000000004"
         mkdir(obstacle, 0o700)
         // All are accepted before the writer fails.
         store.writer.serial.suspend()
-        insert(store, 30..<50)
+        insertLong(store, 30..<50)
         store.writer.serial.resume()
         store.flush()
         #expect(store.lookUp(key(49).span)?.body.count == 100_000 && store.statistics.pendingBytes > 0)
@@ -274,21 +274,10 @@ struct ResponseStoreTests {
         rmdir(obstacle)
         store.writer.tryAgainNow(store)
         #expect(store.statistics.isWritable)
-        fill(store, 50..<55)
+        fillLong(store, 50..<55)
         #expect(told.withLock { $0 } == [false, true])
         #expect(store.statistics.pendingBytes == 0 && store.statistics.reinserted > 0)
         for number in [0, 54] { #expect(store.lookUp(key(number).span)?.body.count == 100_000) }
-    }
-
-    /// Ten of these items nearly fill a segment of 1 MiB.
-    private func fill(_ store: ResponseStore, _ numbers: Range<Int>) {
-        insert(store, numbers)
-        store.flush()
-    }
-
-    private func insert(_ store: ResponseStore, _ numbers: Range<Int>) {
-        let body = [UInt8](repeating: 7, count: 100_000)
-        for number in numbers { store.insert(NewItem(key: key(number), metadata: [], head: [], body: body, retention: .mayRescue)) }
     }
 
     @Test(

@@ -94,6 +94,18 @@ func item(_ number: Int, _ count: Int = 500, retention: Retention = .mayRescue) 
     NewItem(key: key(number), metadata: [1, 2, 3], head: Array("head \(number)".utf8), body: body(number, count), retention: retention)
 }
 
+/// Stores long items and waits until they are written.
+func fillLong(_ store: ResponseStore, _ numbers: Range<Int>) {
+    insertLong(store, numbers)
+    store.flush()
+}
+
+/// Ten of these items nearly fill a segment of 1 MiB.
+func insertLong(_ store: ResponseStore, _ numbers: Range<Int>) {
+    let body = [UInt8](repeating: 7, count: 100_000)
+    for number in numbers { store.insert(NewItem(key: key(number), metadata: [], head: [], body: body, retention: .mayRescue)) }
+}
+
 /// The stored body, after a check of the other parts.
 func stored(_ store: ResponseStore, _ number: Int) -> [UInt8]? {
     let bytes = key(number)

@@ -226,8 +226,8 @@ public final class CollapsedRequests: Sendable {
         state.withLock { $0.flights[flight.number]?.isClientLimited = true }
     }
 
-    /// Records the outcome of a fetch that has ended, or whose response turns out not to be shareable, and ends its flight. A stored
-    /// response allows collapsing for the key again.
+    /// Records the outcome of a fetch and ends its flight. The fetch has ended, or its response cannot be shared. A stored response allows
+    /// collapsing for the key again.
     /// - Parameters:
     ///   - flight: nil if the request was sent alone.
     ///   - client: client of the request.
