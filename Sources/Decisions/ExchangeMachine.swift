@@ -99,7 +99,7 @@ public struct ExchangeMachine {
     public func expects(_ ending: Ending) -> Bool {
         switch ending {
         case .failed: state == .ending
-        case .flight, .wait: isWaiting
+        case .flight, .waitLimit: isWaiting
         case .softDeadline: isWaiting || state == .fetching
         case .copyTaken: state == .fetching
         }
@@ -112,7 +112,7 @@ public struct ExchangeMachine {
         case .joined(let role): return joined(role)
         case .softDeadlinePassed: return expects(.softDeadline) ? .decide(.softDeadline) : .nothing
         case .copyTaken: return expects(.copyTaken) ? .decide(.copyTaken) : .nothing
-        case .waitedTooLong: return expects(.wait) ? .decide(.wait) : .nothing
+        case .waitedTooLong: return expects(.waitLimit) ? .decide(.waitLimit) : .nothing
         case .leadsToo:
             guard isWaiting else { return .nothing }
             state = .fetching

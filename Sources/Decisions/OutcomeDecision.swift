@@ -79,7 +79,7 @@ public enum Ending: Sendable, Equatable {
     /// The soft deadline has passed: the time that the upstream has if a stored response can be served.
     case softDeadline
     /// The maximum time to wait for a collapsed fetch has passed.
-    case wait
+    case waitLimit
     /// Another node's response has arrived while the fetch is still running.
     case copyTaken
 
@@ -87,7 +87,7 @@ public enum Ending: Sendable, Equatable {
     public var dependsOnStore: Bool {
         switch self {
         case .failed, .flight(.stored), .flight(.outdated), .flight(.failed), .softDeadline, .copyTaken: true
-        case .flight(.unshareable), .flight(.overtaken), .flight(.abandoned), .wait: false
+        case .flight(.unshareable), .flight(.overtaken), .flight(.abandoned), .waitLimit: false
         }
     }
 
@@ -96,7 +96,7 @@ public enum Ending: Sendable, Equatable {
         switch self {
         case .softDeadline: true
         case .failed(.stopped(let stop)): stop.scope == .pause
-        case .failed, .flight, .wait, .copyTaken: false
+        case .failed, .flight, .waitLimit, .copyTaken: false
         }
     }
 
@@ -104,7 +104,8 @@ public enum Ending: Sendable, Equatable {
     public var isFailure: Bool {
         switch self {
         case .failed, .flight(.failed), .softDeadline: true
-        case .flight(.stored), .flight(.outdated), .flight(.unshareable), .flight(.overtaken), .flight(.abandoned), .wait, .copyTaken: false
+        case .flight(.stored), .flight(.outdated), .flight(.unshareable), .flight(.overtaken), .flight(.abandoned): false
+        case .waitLimit, .copyTaken: false
         }
     }
 }
@@ -147,7 +148,8 @@ public struct StoredNow<Response: AnyObject> {
     public var current: Copy?
     /// A response newer than both which states that the resource is gone; nil if none.
     public var gone: Copy?
-    /// Whether the upstream is expected to select the representation in `latest` for this request, and `latest` starts no session.
+    /// Whether `latest` may be served to this request while the upstream still works: the upstream would select its representation, and it
+    /// starts no session.
     public var isSelected = true
     /// The response stored without credentials. Looked up if the request has credentials and no stored response.
     public var sharedRescue = SharedRescueCandidate.nothing
@@ -175,7 +177,7 @@ extension OutcomeFacts {
         switch ending {
         case .failed(let failure): end(failure)
         case .flight(let outcome): follow(outcome)
-        case .wait: .fetchAlone
+        case .waitLimit: .fetchAlone
         // Another representation is served only if the upstream fails.
         case .softDeadline: (stored.isSelected ? ownRescue : nil).map { .rescue($0, .slow) } ?? .keepWaiting
         case .copyTaken: shareFresh()
@@ -187,20 +189,22 @@ extension OutcomeFacts {
         // The leader's unknown fields may differ, and its response may have been stored for requests with those fields only.
         case .stored where isUntouched: return .fetchAlone
         case .stored: return share()
-        // The request did not wait for a response that was stored before it arrived.
-        case .outdated where isUnchanged: return hasWaited ? .fetchAlone : .fetchAgain(isLast: true)
+        // The flight stored nothing since the request arrived.
+        case .outdated where isUnchanged: return fetchOnceMore
         case .outdated: return share()
         case .unshareable: return .fetchAlone
-        case .overtaken: return hasWaited ? .fetchAlone : .fetchAgain(isLast: true)
+        case .overtaken: return fetchOnceMore
         case .abandoned: return .fetchAgain(isLast: hasWaited)
         case .failed(.tooManyStreams): return end(.tooManyStreams)
         case .failed(let failure):
             // The failure may concern only the leader's request, so each follower sends its own request instead of waiting again.
             guard let rescue = ownRescue else { return .fetchAlone }
             guard isOfAnotherClient else { return .rescue(rescue, failure) }
-            return hasWaited ? .fetchAlone : .fetchAgain(isLast: true)
+            return fetchOnceMore
         }
     }
+
+    private var fetchOnceMore: OutcomeDecision<Response> { hasWaited ? .fetchAlone : .fetchAgain(isLast: true) }
 
     private var isUnchanged: Bool {
         guard let found = stored.found else { return false }
@@ -217,7 +221,7 @@ extension OutcomeFacts {
         guard let current = stored.current else { return .fetchAlone }
         // A later fetch, for another representation, may have replaced the response that the flight stored or confirmed.
         let isOfFlight = flightOrder != .unknown && !current.metadata.order.follows(flightOrder)
-        guard isOfFlight || stored.isSelected else { return hasWaited ? .fetchAlone : .fetchAgain(isLast: true) }
+        guard isOfFlight || stored.isSelected else { return fetchOnceMore }
         // Under `strict`, requests share a response only if each may be served from the store without validation (RFC 9111 §4).
         if strictness == .strict, case .validate = Reuse.decide(current.metadata, directives, now: now) { return .fetchAlone }
         return .serveCollapsed(current.response, age: Freshness.currentAge(of: current.metadata, now: now))

@@ -120,7 +120,6 @@ public struct FetchTarget: Sendable, Equatable {
     public var keys: TargetKeys { target.keys }
     public var flight: FlightKey { target.flight }
     public var isPartitioned: Bool { target.isPartitioned }
-    public var unknownFieldsHash: UInt64 { target.keys.unknownFieldsHash }
 
     /// Whether the request may take and end the lease of its target, because other nodes could use its response. Fields that change with
     /// each request are not part of the nodes' keys.

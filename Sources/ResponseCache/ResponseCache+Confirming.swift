@@ -103,20 +103,20 @@ extension ResponseCache {
     private func base(
         of found: FoundResponse, confirmedBy response: ResponseHead, _ recency: Recency, for request: StorableExchange
     ) -> FoundResponse? {
-        guard let now = findWaiting(request.head, at: request.keys).found else {
+        guard let current = findWaiting(request.head, at: request.keys).found else {
             // An evicted response is stored again. A response that no longer matches this request was replaced.
             let own = (found.metadata.flags.contains(.forAllFields) ? request.keys.forAllFields : request.keys).own
             return store.see(own.span).item == nil ? found : nil
         }
-        guard now.metadata.order != found.metadata.order else { return now }
-        guard !recency.isOutdated(by: now.metadata.recency) else { return nil }
-        guard Validation.areOfOneVersion(found.metadata, head: found.head.span, now.metadata, head: now.head.span),
-            Validation.applies(response, to: now.metadata, head: now.head.span, strictness: strictness)
+        guard current.metadata.order != found.metadata.order else { return current }
+        guard !recency.isOutdated(by: current.metadata.recency) else { return nil }
+        guard Validation.areOfOneVersion(found.metadata, head: found.head.span, current.metadata, head: current.head.span),
+            Validation.applies(response, to: current.metadata, head: current.head.span, strictness: strictness)
         else {
-            _ = store.markStale(store.id(of: now.key))
+            _ = store.markStale(store.id(of: current.key))
             return nil
         }
-        return now
+        return current
     }
 
     /// Returns the stored head with the fields of the response.

@@ -40,25 +40,23 @@ extension ResponseCache {
 
     /// Stores a response under the key that its fields require. A response shared only while it is validated is also stored in its user's
     /// partition, where it may serve as a rescue.
-    func put(_ new: NewResponse, _ response: WholeResponse, for request: StorableExchange, now: Timestamp) -> StoringResult {
+    func putByFields(_ new: NewResponse, _ response: WholeResponse, for request: StorableExchange, now: Timestamp) -> StoringResult {
         let fields = response.head.fields
         let sharing = request.keys.common == nil || new.metadata.isNegative ? .own : sharing(of: fields, response.control, to: request.head)
-        if sharing != .everybody {
-            let isForAll = new.metadata.flags.contains(.forAllFields)
-            guard
-                var location = location(
-                    fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, new.metadata.recency, now: now)
-            else { return .outdated }
-            location.identity = request.identity
-            guard mayStore(response, at: location) else { return .changingField }
-            let result = put(new, at: location)
-            if result == .stored { noteStored(location.unknownFields, at: location.key, by: request.client) }
-            if sharing == .whileValidated, result == .stored {
-                _ = putCommon(new, fields, for: request, isOnlyThere: false, now: now)
-            }
-            return result
+        guard sharing != .everybody else { return putCommon(new, fields, for: request, isOnlyThere: true, now: now) }
+        let isForAll = new.metadata.flags.contains(.forAllFields)
+        guard
+            var location = location(
+                fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, new.metadata.recency, now: now)
+        else { return .outdated }
+        location.identity = request.identity
+        guard mayStore(response, at: location) else { return .changingField }
+        let result = put(new, at: location)
+        if result == .stored { noteStored(location.unknownFields, at: location.key, by: request.client) }
+        if sharing == .whileValidated, result == .stored {
+            _ = putCommon(new, fields, for: request, isOnlyThere: false, now: now)
         }
-        return putCommon(new, fields, for: request, isOnlyThere: true, now: now)
+        return result
     }
 
     /// Determines who may receive the response, by its fields and by the directives after the operator's rules. Responses that must not be
@@ -228,9 +226,10 @@ extension ResponseCache {
 
     /// - Parameters:
     ///   - key: the location's key, or that of one of its variants.
-    ///   - give: offers the stored item to other nodes.
+    ///   - offerStored: offers the stored item to other nodes.
     private func insert(
-        _ new: NewResponse, under key: [UInt8], at location: StorageLocation, replacing base: FoundResponse?, give: (NewItem) -> Void
+        _ new: NewResponse, under key: [UInt8], at location: StorageLocation, replacing base: FoundResponse?,
+        offerStored: (NewItem) -> Void
     ) -> StoringResult {
         let retention = Reuse.mayRescue(new.metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
         let item = NewItem(
@@ -242,7 +241,7 @@ extension ResponseCache {
             guard let result = StoringResult(store.insert(item, ifStill: seen)) else { continue }
             if result == .stored, !new.metadata.isNegative {
                 gone?.lift(key, by: new.metadata.recency)
-                give(item)
+                offerStored(item)
             }
             return result
         }
@@ -259,7 +258,7 @@ extension ResponseCache {
         guard other.order != metadata.order else { return true }
         guard !belongsToVariantsByOrigin(new, stored) else { return false }
         guard let base else { return !isLesser(new, than: stored, at: location) }
-        return StoredMetadata.kind(of: stored.metadata.span) == .response && other.order == base.metadata.order
+        return isSame(stored, base)
     }
 
     /// Returns whether the item is an error stored briefly (`negative`). Such an error replaces only another one.
@@ -317,10 +316,10 @@ extension ResponseCache {
         let (key, recency) = (location.key, new.metadata.recency)
         let names = SelectingFields.encode(new.names)
         let values = selecting(new.names.map { $0[...] }, in: new.request)
-        func insert(_ generation: UInt64) -> StoringResult {
+        func insertUnder(_ generation: UInt64) -> StoringResult {
             var variant = key
             CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
-            return self.insert(new, under: variant, at: location, replacing: base) {
+            return insert(new, under: variant, at: location, replacing: base) {
                 offerVariant($0, recency, at: location, named: names, values)
             }
         }
@@ -340,11 +339,11 @@ extension ResponseCache {
                 let replaced = StoredMetadata.replacedRecency(in: marker.metadata.span)
                 guard !(replaced.map(recency.isOutdated) ?? false) else { return .outdated }
                 let former = StoredMetadata.bestVariant(in: marker.metadata.span) ?? .other
-                guard !isOutdated || worth > former else { return insert(known) }
+                guard !isOutdated || worth > former else { return insertUnder(known) }
                 let last = isOutdated ? latest ?? recency : recency
                 let best = worth < former && !isInvalid(marker, at: location) ? former : worth
                 guard let marked = mark(known, seen, last, replaced: replaced, best: best) else { continue }
-                return marked == .stored ? insert(known) : marked
+                return marked == .stored ? insertUnder(known) : marked
             }
             let isInTheWay = seen.item.map { stored in
                 if new.metadata.isNegative { return !Self.isNegative(stored) }
@@ -353,7 +352,7 @@ extension ResponseCache {
             guard !isOutdated, isInTheWay != true else { return .outdated }
             let generation = recency.order.number
             if !keepForNoOrigin(seen.item, at: key, generation, named: new.names) { keepSuperseded(seen.item, at: key, generation) }
-            let inserted = insert(generation)
+            let inserted = insertUnder(generation)
             guard inserted == .stored else { return inserted }
             if let marked = mark(generation, seen, recency, replaced: latest, best: worth) { return marked }
         }

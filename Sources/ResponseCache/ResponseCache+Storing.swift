@@ -190,7 +190,7 @@ extension ResponseCache {
             new.metadata.flags.remove(.startsSession)
         }
         let recorded = recordEqualData(new, response, beside: request.found)
-        let result = recorded == nil ? put(new, response, for: request, now: time.wall) : .stored
+        let result = recorded == nil ? putByFields(new, response, for: request, now: time.wall) : .stored
         if result == .stored, request.head.method != .options, response.head.fields.contains(.setCookie) {
             noteCookies(setBy: response.head.fields, to: request.head, storedAs: new.metadata, new.head.span, at: time)
         }

@@ -286,8 +286,8 @@ struct CollapsedRequestsTests {
     @Test("a background fetch leads only if no other fetch does")
     func background() {
         let requests = CollapsedRequests()
-        #expect(requests.lead(FlightKey([1])) != nil)
-        #expect(requests.lead(FlightKey([1])) == nil)
+        #expect(requests.lead(FlightKey([1]), span: .none, client: 0, now: 0) != nil)
+        #expect(requests.lead(FlightKey([1]), span: .none, client: 0, now: 0) == nil)
         #expect(Follower().join(requests) == "follower")
     }
 }

@@ -113,7 +113,8 @@ struct ExchangeMachineTests {
     @Test("a follower that waits too long sends its request alone")
     func waitedTooLong() {
         #expect(
-            play(Self.waiting + [(.waitedTooLong, .decide(.wait)), (.decided(.fetchAlone, of: .wait), .fetchInstead)]) == .fetching)
+            play(Self.waiting + [(.waitedTooLong, .decide(.waitLimit)), (.decided(.fetchAlone, of: .waitLimit), .fetchInstead)])
+                == .fetching)
         #expect(
             play(
                 Self.waiting + [

@@ -185,7 +185,7 @@ struct OutcomeDecisionTests {
             ($0.found, $0.isOfAnotherClient, $0.hasWaited) = (copy, true, true)
         },
         OutcomeRow("a second leader failed: the follower asks alone", .flight(.failed(down)), "ask alone") { $0.hasWaited = true },
-        OutcomeRow("the wait timed out", .wait, "ask alone") { $0.found = copy },
+        OutcomeRow("the wait timed out", .waitLimit, "ask alone") { $0.found = copy },
         OutcomeRow("the soft deadline expired", .softDeadline, "rescue with found (own), age 100: slow") { $0.found = copy },
         OutcomeRow("the soft deadline expired, the stored response may not rescue", .softDeadline, "keep waiting") { $0.found = error },
     ]

@@ -20,12 +20,12 @@ public protocol FlightFollower: AnyObject, Sendable {
     var span: SpanContext { get }
     /// Notes that this request waits for the fetch of the request with the span `leader`. Called on this request's thread, before that
     /// thread handles the end of the fetch.
-    func follow(_ leader: SpanContext)
+    func noteLeader(span leader: SpanContext)
 }
 
 extension FlightFollower {
     public var span: SpanContext { .none }
-    public func follow(_ leader: SpanContext) {}
+    public func noteLeader(span leader: SpanContext) {}
 }
 
 /// A shared fetch. It may have several leaders; the first of their fetches to end wakes the followers.
@@ -43,9 +43,11 @@ public final class CollapsedRequests: Sendable {
         var lastNumber: UInt64 = 0
         /// Keys for which each request is sent separately.
         var unshareable = UnshareableTargets()
-        /// Number of successful writes; number of each user's last write; and an upper bound of that number for users without a record.
+        /// Number of writes that may have changed data.
         var writes: UInt64 = 0
+        /// Number of each user's last such write.
         var lastWrites: [UInt64: UInt64] = [:]
+        /// Upper bound of that number for users without a record.
         var lastForgotten: UInt64 = 0
 
         /// Begins a flight. Later requests with the key join this flight instead of an earlier one.
@@ -144,7 +146,7 @@ public final class CollapsedRequests: Sendable {
             state.flights[number]?.followers[ObjectIdentifier(follower)] = follower
             return (.follower, flight, waiting.leader)
         }
-        if leader.isRecorded, span.isRecorded { follower.follow(leader) }
+        if leader.isRecorded, span.isRecorded { follower.noteLeader(span: leader) }
         return (role, flight)
     }
 
@@ -174,12 +176,12 @@ public final class CollapsedRequests: Sendable {
     /// - Parameters:
     ///   - span: span of the request that caused the fetch; `none` if it is not recorded.
     ///   - client: client of the request that caused the fetch.
-    public func lead(_ key: FlightKey, span: SpanContext = .none, client: UInt64 = 0, now: Int64 = 0) -> Flight? {
+    public func lead(_ key: FlightKey, span: SpanContext, client: UInt64, now: Int64) -> Flight? {
         state.withLock { $0.joined[key] == nil ? $0.begin(key, leader: span, client: client, now: now) : nil }
     }
 
-    /// Records a user's successful write. From now on, this user's requests do not join flights that began earlier. The user's first
-    /// request begins a new flight, which later requests of all users join. Followers that already wait keep waiting.
+    /// Records a user's write that may have changed data. From now on, this user's requests do not join flights that began earlier. The
+    /// user's first request begins a new flight, which later requests of all users join. Followers that already wait keep waiting.
     public func noteWrite(by user: UInt64 = 0) {
         state.withLock { state in
             state.writes += 1
@@ -188,7 +190,7 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
-    /// Records a successful write in another process. Its user is unknown, so it applies to all users.
+    /// Records a write in another process that may have changed data. Its user is unknown, so it applies to all users.
     public func noteWriteElsewhere() {
         state.withLock { state in
             state.writes += 1

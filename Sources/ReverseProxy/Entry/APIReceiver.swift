@@ -45,8 +45,8 @@ public final class APIReceiver: RequestReceiver {
     ) -> (any ClientExchange)? {
         switch choice {
         case .api(let index): return apis[index].received(request, on: stream)
-        case .noHost: return apis[0].enter(request, forNobody: reason, on: stream)
-        case .noPath: return apis[0].enter(request, forNobody: .noAPI, on: stream)
+        case .noHost: return apis[0].enter(request, noAPI: reason, on: stream)
+        case .noPath: return apis[0].enter(request, noAPI: .noAPI, on: stream)
         }
     }
 

@@ -69,11 +69,11 @@ struct Admission {
 
     /// Attributes the request to its client. Removes and adds fields, if the request is not refused.
     /// - Parameters:
-    ///   - isForNobody: whether no API serves the request.
+    ///   - isOfNoAPI: whether no API serves the request.
     ///   - servesOwnPages: whether clients may request the proxy's own pages.
     /// - Returns: why the request is refused; nil if it is admitted.
     func admit(
-        _ request: inout ReceivedRequest, isForNobody: Bool, servesOwnPages: Bool, on stream: any ClientStream
+        _ request: inout ReceivedRequest, isOfNoAPI: Bool, servesOwnPages: Bool, on stream: any ClientStream
     ) -> AccessRefusal? {
         // Removes the fields that the Connection field names, except credentials, and fields in which proxies describe the client.
         if request.head.contains(.connection) {
@@ -82,10 +82,10 @@ struct Admission {
         }
         if hasBasePath, PathReadings(request.head.pathAndQuery)?.mayLeaveRoot == true { return .outside }
         if !isIdle || request.head.target.first != UInt8(ascii: "/"),
-            let refusal = refusal(of: request.head, isForNobody: isForNobody, on: stream)
+            let refusal = refusal(of: request.head, isOfNoAPI: isOfNoAPI, on: stream)
         {
             // The proxy's own pages are not data of the upstream. Health checks may name Cistern by its address.
-            let isPermitted = refusal == .misdirected && (isForNobody || servesOwnPages && OwnPage(request.head) != nil)
+            let isPermitted = refusal == .misdirected && (isOfNoAPI || servesOwnPages && OwnPage(request.head) != nil)
             guard isPermitted else { return refusal }
         }
         // Untrusted claims are removed after the client address has been resolved.
@@ -96,15 +96,15 @@ struct Admission {
 
     /// Whether this client may receive the repeated hit too.
     func mayRepeat(_ head: RequestHead, on stream: any ClientStream) -> Bool {
-        (isIdle || refusal(of: head, isForNobody: false, on: stream) == nil) && hasNoCertificateMark(stream)
+        (isIdle || refusal(of: head, isOfNoAPI: false, on: stream) == nil) && hasNoCertificateMark(stream)
     }
 
     /// Whether responses to this client may differ from those by http.
     func countsAsSecure(_ client: RequestClient) -> Bool { marksScheme && client.isSecure }
 
     /// Attributes the request to its client, and returns the reason if it is refused.
-    /// - Parameter isForNobody: no API serves the request, so no route applies.
-    private func refusal(of head: RequestHead, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
+    /// - Parameter isOfNoAPI: no API serves the request, so no route applies.
+    private func refusal(of head: RequestHead, isOfNoAPI: Bool, on stream: any ClientStream) -> AccessRefusal? {
         let peer = stream.peer.clientAddress
         if trustedProxies.contains(peer) {
             let client = ForwardedClient(head.fields, from: peer, settings.clientField, trusted: trustedProxies)
@@ -115,12 +115,12 @@ struct Admission {
         let own = stream.listener.settings.access
         let client = stream.client.clientAddress
         guard (own.isEmpty ? settings.rules : own).allow(client) else { return .address }
-        if hasRoutes, !isForNobody, routes.holdsForAny(head.pathAndQuery, { !$0.allow(client) }) { return .address }
+        if hasRoutes, !isOfNoAPI, routes.holdsForAny(head.pathAndQuery, { !$0.allow(client) }) { return .address }
         if let security = stream.security, !security.mayServe(String(decoding: head.host, as: UTF8.self)) { return .otherCertificate }
-        if hasCertified, !isForNobody, stream.security?.certificate == nil, certified.holdsForAny(head.pathAndQuery, { $0 }) {
+        if hasCertified, !isOfNoAPI, stream.security?.certificate == nil, certified.holdsForAny(head.pathAndQuery, { $0 }) {
             return .noCertificate
         }
-        return misdirection(head, isForNobody: isForNobody, on: stream)
+        return misdirection(head, isOfNoAPI: isOfNoAPI, on: stream)
     }
 
     /// Returns what is forwarded to the upstream about a client. What the request says about its origin is trusted if it comes from a
@@ -131,9 +131,9 @@ struct Admission {
     }
 
     /// Returns why the request target is not served here; nil if it is served.
-    private func misdirection(_ head: RequestHead, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
+    private func misdirection(_ head: RequestHead, isOfNoAPI: Bool, on stream: any ClientStream) -> AccessRefusal? {
         if settings.isForwardProxy, let named = ForwardProxyTarget.authority(of: head) {
-            guard isForNobody || proxiedNames.contains(named[...]) else { return .notProxied }
+            guard isOfNoAPI || proxiedNames.contains(named[...]) else { return .notProxied }
             // With a forward proxy, a client may use TLS for any request target.
             let isSecure = RequestTarget(head.target, method: head.method)?.isSecure ?? false
             return isSecure && !stream.client.isSecure ? .otherScheme : nil

@@ -68,8 +68,8 @@ struct LookedUp {
 
 /// The stage that preceded the decision, with its results.
 enum DecidedStage {
-    /// - Parameter isForNobody: whether no API serves the request.
-    case refused(isForNobody: Bool)
+    /// - Parameter isOfNoAPI: whether no API serves the request.
+    case refused(isOfNoAPI: Bool)
     /// The request bypasses the store. The parameter is the upstream connection that it must use; nil: any connection of the pool.
     case passed(OwnedConnection?)
     case lookedUp(LookedUp)

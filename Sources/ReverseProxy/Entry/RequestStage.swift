@@ -59,18 +59,18 @@ enum ContentInKey {
 
 extension RequestEntry {
     public func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
-        enter(request, forNobody: nil, on: stream)
+        enter(request, noAPI: nil, on: stream)
     }
 
     /// Runs the stages of a new request.
     /// - Parameter reason: why no API serves the request; nil if this one does.
     /// - Returns: the exchange that responds later; nil if the response was sent.
-    func enter(_ received: ReceivedRequest, forNobody reason: AccessRefusal?, on client: any ClientStream) -> (any ClientExchange)? {
+    func enter(_ received: ReceivedRequest, noAPI reason: AccessRefusal?, on client: any ClientStream) -> (any ClientExchange)? {
         context.loop.assertOnLoop()
         var (request, stream) = (received, client)
         do throws(StageEnd) {
             if context.reporting.records.marksRequests { name(&request, on: &stream) }
-            let admitted = try access(request, isForNobody: reason != nil, on: stream)
+            let admitted = try access(request, isOfNoAPI: reason != nil, on: stream)
             try ownPage(admitted, on: stream)
             try acmeChallenge(admitted, on: stream)
             try api(admitted, reason, on: stream)
@@ -138,25 +138,25 @@ extension RequestEntry {
     }
 
     /// Refuses a request that its client is not permitted to make (`Admission`).
-    /// - Parameter isForNobody: whether no API serves the request.
-    func access(_ received: consuming ReceivedRequest, isForNobody: Bool, on stream: any ClientStream) throws(StageEnd) -> Admitted {
+    /// - Parameter isOfNoAPI: whether no API serves the request.
+    func access(_ received: consuming ReceivedRequest, isOfNoAPI: Bool, on stream: any ClientStream) throws(StageEnd) -> Admitted {
         var request = received
-        if let refusal = admission.admit(&request, isForNobody: isForNobody, servesOwnPages: own.pages != nil, on: stream) {
-            throw StageEnd(refuse(request, refusal, isForNobody: isForNobody, on: stream))
+        if let refusal = admission.admit(&request, isOfNoAPI: isOfNoAPI, servesOwnPages: own.pages != nil, on: stream) {
+            throw StageEnd(refuse(request, refusal, isOfNoAPI: isOfNoAPI, on: stream))
         }
         return Admitted(request)
     }
 
     /// Refuses a request without waiting for its content.
-    /// - Parameter isForNobody: whether no API serves the request.
+    /// - Parameter isOfNoAPI: whether no API serves the request.
     func refuse(
-        _ request: ReceivedRequest, _ refusal: AccessRefusal, isForNobody: Bool, on stream: any ClientStream
+        _ request: ReceivedRequest, _ refusal: AccessRefusal, isOfNoAPI: Bool, on stream: any ClientStream
     ) -> (any ClientExchange)? {
         var facts = facts(request.head, on: stream)
         // A CONNECT request names another server by definition.
         facts.refusal = request.head.method == .connect && refusal.isAboutTarget ? .connect : .access(refusal)
         let body: RequestBody = request.framing == .none ? .none : .streamed(.unread(request.framing))
-        return start(facts, request.head, body, .refused(isForNobody: isForNobody), on: stream)
+        return start(facts, request.head, body, .refused(isOfNoAPI: isOfNoAPI), on: stream)
     }
 
     /// Recognizes requests for the proxy's own pages. The server responds to them.
@@ -175,7 +175,7 @@ extension RequestEntry {
     /// - Parameter reason: why no API serves the request; nil if this one does.
     func api(_ request: Admitted, _ reason: AccessRefusal?, on stream: any ClientStream) throws(StageEnd) {
         guard let reason else { return }
-        throw StageEnd(refuse(request.request, reason, isForNobody: true, on: stream))
+        throw StageEnd(refuse(request.request, reason, isOfNoAPI: true, on: stream))
     }
 
     /// Applies the operator's CORS rules (`cors`). Without rules, the upstream's last permission applies (`RequestEntry+CrossOrigin`).

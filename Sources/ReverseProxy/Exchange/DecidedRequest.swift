@@ -68,9 +68,9 @@ final class DecidedRequest: @unchecked Sendable {
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
         var identity: [UInt8]?
         switch stage {
-        case .refused(let isForNobody):
+        case .refused(let isOfNoAPI):
             (route, basis, waitedSince, owned) = (entry.routes.index(of: head.pathAndQuery), nil, nil, nil)
-            if isForNobody { record.api = ExchangeRecord.noAPI }
+            if isOfNoAPI { record.api = ExchangeRecord.noAPI }
         case .passed(let owned):
             (route, basis, waitedSince, self.owned) = (entry.routes.index(of: head.pathAndQuery), nil, nil, owned)
         case .lookedUp(let lookedUp):

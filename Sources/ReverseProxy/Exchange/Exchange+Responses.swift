@@ -434,7 +434,7 @@ extension Exchange {
     ) -> CacheStatus.Forwarding {
         CacheStatus.Forwarding(
             request.forwardToken, status: status, isStored: isStored, isCollapsed: isCollapsed, isFaulted: isFaulted, key: shownKey,
-            detail: fetch?.goesBefore ?? detail)
+            detail: fetch?.unawaitedPropagation ?? detail)
     }
 
     /// Adds the upstream's cookies when the client receives a stored response or a 304 instead of the upstream's content (RFC 6265 §3).

@@ -155,7 +155,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     var span: SpanContext { head.span }
 
-    func follow(_ leader: SpanContext) { context.reporting.follow(leader, of: span) }
+    func noteLeader(span leader: SpanContext) { context.reporting.noteLeader(leader, of: span) }
 
     var clientNumber: UInt64 { request.scopes.client }
 
@@ -277,7 +277,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         case .flight:
             timer?.cancel()
             timer = nil
-        case .softDeadline, .wait, .copyTaken: break
+        case .softDeadline, .waitLimit, .copyTaken: break
         }
         var facts = OutcomeFacts<FoundResponse>(
             request.directives, request.mode, strictness: context.rules.strictness, now: context.loop.now)

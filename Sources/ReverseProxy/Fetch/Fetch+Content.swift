@@ -40,7 +40,7 @@ extension Fetch {
             case .deliver(let reason, let fault): deliverUnstored(reason, fault)
             case .retryWithoutConditions: next = retryWithoutConditions()
             case .fail(let fault):
-                note(fault)
+                reportFault(fault)
                 collected.removeAll()
                 fail(fault)
             case .failTransfer(let error): fail(.transfer(error))
@@ -306,13 +306,13 @@ extension Fetch {
         context.healthChecks?.note(subject, fails: true)
     }
 
-    func note(_ fault: UpstreamFault) {
+    func reportFault(_ fault: UpstreamFault) {
         if fault == .redirected { noteFailure(.status(status ?? 302)) } else if fault.isFailure { noteFailure(.junk) }
     }
 
     /// Reports a failed transfer, except for errors of Cistern and failures to connect, which the connection attempt reports. An injected
     /// failure to connect counts for the request, and not for the upstream's address.
-    func note(_ error: UpstreamError) {
+    func reportError(_ error: UpstreamError) {
         if !error.isOwn, isFaulted || !error.isFailureToReach { noteFailure(.transfer(error)) }
     }
 }

@@ -13,12 +13,12 @@ import Upstream
 extension Fetch {
     /// The request in the form that the cache uses; nil if the response is not stored.
     var storableExchange: StorableExchange? {
-        if let placed { return placed }
+        if let madeStorable { return madeStorable }
         guard let keys = subject.fetchTarget?.keys ?? keysOfGet else { return nil }
-        let placed = StorableExchange(
+        let storable = StorableExchange(
             subject.head, subject.directives, keys: keys, found: subject.found, subject.basis?.identity, client: subject.client)
-        self.placed = placed
-        return placed
+        madeStorable = storable
+        return storable
     }
 
     /// Caching directives of the response head, parsed once.

@@ -33,7 +33,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Key under which the response to a POST may be stored for later GETs; nil if it may not.
     var keysOfGet: TargetKeys?
     /// Created on first use of `storableExchange`.
-    var placed: StorableExchange?
+    var madeStorable: StorableExchange?
     /// Content of the request. Released when the response is streamed, because the request is not sent again then.
     var body: RequestBody
     /// The flight that this fetch leads. Its followers are notified once.
@@ -79,7 +79,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Part of the response that has arrived and that waits for the propagation of marks.
     var held: HeldResponse?
     /// Propagation for which the response to a write did not wait, as text for Cache-Status; nil if it waited for all.
-    var goesBefore: String?
+    var unawaitedPropagation: String?
     /// `MarkPropagation.lastAnnounced` before the change.
     var lastAnnouncedBefore: UInt64 = 0
     /// Times of the request and its response, and the request's sequence number.
@@ -205,7 +205,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     private func failed(_ error: UpstreamError) {
         context.reporting.countUpstreamError(error)
         // The end of a stream is no evidence about other requests.
-        if !report.isStream { note(error) }
+        if !report.isStream { reportError(error) }
         handle(.transferFailed(error))
     }
 

@@ -97,7 +97,7 @@ extension Fetch {
     private func release(isWritten: Bool, isPropagated: Bool) {
         context.loop.assertOnLoop()
         if !isWritten { context.reporting.count(.writesBeforeMarks) }
-        goesBefore = isWritten ? isPropagated ? nil : CacheStatus.goesBeforeNodes : CacheStatus.goesBeforeMarks
+        unawaitedPropagation = isWritten ? isPropagated ? nil : CacheStatus.nodesNotTold : CacheStatus.marksNotWritten
         deliverHeld()
     }
 
