@@ -45,7 +45,7 @@ enum FaultPages {
     @Sendable static func remove(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
         guard let number = Int(task.item), task.server.faults.rules.contains(where: { $0.number == number }) else {
-            throw .notFound("There is no fault with this number.")
+            throw .notFound("No fault has the number \(task.item); cistern drill ls lists the faults.")
         }
         task.server.changeFaults {
             $0.remove(number).count

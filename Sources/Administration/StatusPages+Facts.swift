@@ -44,7 +44,7 @@ extension StatusView {
         let isSmaller = store.usableBytes > 0 && store.usableBytes < store.limitBytes - store.limitBytes / 8
         let refusal = store.refusal.map { "refuses new responses: \($0.words) (\($0.systemText))" }
         return [
-            Fact("Stored responses", store.entries == 0 ? "none yet" : NumberText.count(store.entries)),
+            Fact("Entries", store.entries == 0 ? "none yet" : NumberText.count(store.entries)),
             Fact(
                 "Size", "\(NumberText.bytes(store.bytes)) of \(NumberText.bytes(store.limitBytes))",
                 note: isSmaller ? "the disk has space for \(NumberText.bytes(store.usableBytes))" : ""),

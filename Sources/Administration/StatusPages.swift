@@ -117,12 +117,10 @@ extension StatusView {
         ]
     }
 
-    /// The stored responses that can rescue requests. It has no chart.
+    /// The entries of the store. It has no chart.
     private static func stored(_ store: CacheFigures) -> Tile {
         Tile(
-            title: "Stored responses", value: NumberText.count(store.entries), note: "\(NumberText.bytes(store.bytes)) for rescues",
-            points: [],
-            lineWords: "")
+            title: "Store entries", value: NumberText.count(store.entries), note: NumberText.bytes(store.bytes), points: [], lineWords: "")
     }
 
     /// - Parameter value: nil if there is none yet.

@@ -22,12 +22,9 @@ public struct RedactedMessage: Sendable {
             let name = redacted.name(at: index)
             // A field that archives also redact keeps its parts that are not secret.
             let value = redacted.value(at: index)
-            let isNew = !secrets.isSecret(field: name) && SecretNames.isSecret(shown: name) && !Self.isFlag(value)
+            let isNew = !secrets.isSecret(field: name) && SecretNames.isSecret(shown: name) && !SecretRedaction.isFlag(value)
             let shown = isNew ? Self.placeholder : links.redact(value)
             return (String(decoding: name, as: UTF8.self), String(decoding: shown, as: UTF8.self))
         }
     }
-
-    /// Whether the value only says whether something applies, as in `Access-Control-Allow-Credentials: true`.
-    private static func isFlag(_ value: ArraySlice<UInt8>) -> Bool { value.equalsIgnoringCase("true") || value.equalsIgnoringCase("false") }
 }

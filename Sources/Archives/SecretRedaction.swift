@@ -118,8 +118,11 @@ public struct SecretRedaction: Sendable {
     /// Fields that contain URIs among other data.
     private static let mentioning: Set<String> = ["link", "refresh"]
 
+    /// Whether the value only says whether something applies, as in `Access-Control-Allow-Credentials: true`.
+    static func isFlag(_ value: ArraySlice<UInt8>) -> Bool { value.equalsIgnoringCase("true") || value.equalsIgnoringCase("false") }
+
     private func redact(_ value: ArraySlice<UInt8>, of name: String) -> [UInt8] {
-        guard isSecret(field: name.utf8) else {
+        guard isSecret(field: name.utf8), !Self.isFlag(value) else {
             if Self.mentioning.contains(name) { return LinkRedaction(self, isForDisplay: false).redact(value) }
             return Self.linking.contains(name) ? redact(target: value) : Array(value)
         }

@@ -145,7 +145,7 @@ public struct Crowds<Note: Sendable>: Sendable {
         slots = TargetSlots(count: targets)
     }
 
-    /// Number of crowds in memory, including expired ones.
+    /// For tests: number of crowds in memory, including expired ones.
     var openCount: Int { open.count }
 
     // MARK: Events

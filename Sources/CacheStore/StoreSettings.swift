@@ -86,7 +86,8 @@ public enum StoreError: Error, CustomStringConvertible {
         switch self {
         case .unsafe(let fault): fault.description
         case .unusable(let directory, let reason): "the cache directory \(directory) \(reason), and store.required is true"
-        case .lockedByAnotherProcess(let directory): "another process, perhaps another Cistern, uses the cache directory \(directory)"
+        case .lockedByAnotherProcess(let directory):
+            "another process, perhaps another Cistern, uses the cache directory \(directory): stop it, or set another store.directory"
         case .otherDirectory(let directory): "the running process uses another cache directory than \(directory)"
         case .notHandedOver(let directory): "the store of the running process does not match the cache directory \(directory)"
         case .tooSmall: "the store must have a size of at least 4 MiB"

@@ -55,6 +55,7 @@ final class EngineNode {
     /// Whether the connection is established, regardless of the circuit breaker.
     var isHandshakeDone: Bool { if case .ready = phase { true } else { false } }
 
+    /// For tests: whether a connection is being established.
     var isConnecting: Bool {
         switch phase {
         case .preparing, .connecting, .greeting: true

@@ -10,10 +10,10 @@ public struct CacheStatus {
 
     /// Detail of a response to a write that was sent before its marks were written to the store. After a crash, responses stored before the
     /// write may reappear.
-    public static let goesBeforeMarks = "marks_not_written"
+    public static let marksNotWritten = "marks_not_written"
 
     /// Detail of a response to a write that was sent before the other nodes were notified. Until then they serve their stored responses.
-    public static let goesBeforeNodes = "nodes_not_told"
+    public static let nodesNotTold = "nodes_not_told"
 
     /// Length of most lines in bytes.
     private static let usualBytes = 128

@@ -156,8 +156,11 @@ extension ExchangeRecord {
     /// Why the response was not stored, as metrics and the access log name it.
     var loggedNotStored: NotStoredReason? { reasons.isBypassedStream ? nil : reasons.notStored }
 
-    /// The reason in the access log: of a rescue, or for not storing; nil if there is none.
-    public var loggedReason: String? { rescueCause.map { MetricNames.rescueCauses[$0] } ?? loggedNotStored?.rawValue }
+    /// The reason in the access log: of a rescue or an error, or for not storing; nil if there is none.
+    public var loggedReason: String? {
+        let failure = result == .error ? upstream.failure?.label : nil
+        return rescueCause.map { MetricNames.rescueCauses[$0] } ?? failure ?? loggedNotStored?.rawValue
+    }
 
     public mutating func noteDiskRead() { if found.diskReads < .max { found.diskReads += 1 } }
 

@@ -132,7 +132,8 @@ public struct StateSentence: Sendable {
         if !troubles.isEmpty { words += (isFailing ? ", and " : ", but ") + troubleWords }
         if isCountedSince { return words + "; " + rescueWords(since) }
         if recent.failed > 0 {
-            words += "\(troubles.isEmpty ? ", but" : ";") \(failedWords)"
+            let isUp = upstreams.contains { $0.report.state == .up }
+            words += "\(!troubles.isEmpty ? ";" : isUp ? ", but" : ", and") \(failedWords)"
             return recent.rescued > 0 ? words + "; " + rescueWords(Counts(rescued: recent.rescued)) : words
         }
         return recent.rescued > 0 ? words + "; within the last 5 min \(rescueWords(recent))" : words

@@ -51,20 +51,18 @@ public struct UpstreamSummary: Sendable {
     private var lastFailed: String { "the last \(NumberText.count(report.failuresInARow)) requests failed" }
 
     /// Predicate for an upstream that is not down.
-    func verb(isMany: Bool) -> String {
+    var predicate: String {
         switch report.state {
-        case .up, .down: isMany ? "are up" : note.isEmpty ? "is up" : "is up (\(note))"
-        case .failing: "\(isMany ? "have" : "has") been failing for \(NumberText.span(seconds)) (\(cause))"
-        case .unknown:
-            report.attemptedAt == nil
-                ? "\(isMany ? "have" : "has") received no request yet" : "\(isMany ? "have" : "has") not sent a good response yet"
+        case .up, .down: note.isEmpty ? "is up" : "is up (\(note))"
+        case .failing: "has been failing for \(NumberText.span(seconds)) (\(cause))"
+        case .unknown: report.attemptedAt == nil ? "has received no request yet" : "has not sent a good response yet"
         }
     }
 
     /// Sentence for upstreams that are not down.
     static func words(_ upstreams: [UpstreamSummary]) -> String {
         guard upstreams.count > 1 else {
-            return "The upstream \(upstreams.first?.verb(isMany: false) ?? "has received no request yet")"
+            return "The upstream \(upstreams.first?.predicate ?? "has received no request yet")"
         }
         let count = upstreams.count
         if upstreams.allSatisfy({ $0.report.isUnasked && $0.report.attemptedAt == nil }) {
@@ -84,6 +82,6 @@ public struct UpstreamSummary: Sendable {
     /// Names the upstreams with a problem; nil if there are none.
     static func alarm(_ upstreams: [UpstreamSummary]) -> String? {
         let odd = upstreams.filter { $0.isAlarming || ($0.report.state == .unknown && $0.report.attemptedAt != nil) }
-        return odd.isEmpty ? nil : StateSentence.named(odd.map { "\($0.name) \($0.verb(isMany: false))" })
+        return odd.isEmpty ? nil : StateSentence.named(odd.map { "\($0.name) \($0.predicate)" })
     }
 }

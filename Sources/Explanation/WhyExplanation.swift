@@ -165,7 +165,7 @@ public struct WhyExplanation {
         }
         if exchange.result == .revalidated { sentences.append("The upstream confirmed the stored response.") }
         if exchange.background != nil, exchange.found.kind == .stored, !exchange.isStored, exchange.result != .revalidated {
-            sentences.append("The stored response stays.")
+            sentences.append("The stored response was kept.")
         }
         if exchange.result == .error, let reason = exchange.reasons.notRescued {
             sentences.append("The stored response may not be served in an outage: \(reason.sentence).")
@@ -237,8 +237,7 @@ public struct WhyExplanation {
         case .stored:
             let reason =
                 exchange.reasons.doubt?.sentence ?? exchange.reasons.validation?.sentence ?? "the stored response had to be validated"
-            return isAsked
-                ? "The request was sent to the upstream: \(reason)." : "The request should have been sent to the upstream: \(reason)."
+            return isAsked ? "The request was sent to the upstream: \(reason)." : "The request needed the upstream: \(reason)."
         }
     }
 

@@ -39,7 +39,7 @@ public enum MetricsPage {
         snapshot.writeUpstreams(to: &writer)
         writer.counter(
             "cistern_gone",
-            "Responses 404 and 410 for targets with a stored response, by event: remembered, served, lifted, or not trusted.",
+            "Responses 403, 404 and 410 for targets with a stored response, by event: remembered, served, lifted, or disbelieved.",
             snapshot.gone.map { ("event=\"\($0.event)\"", Double($0.count)) })
         writer.counter(
             "cistern_unknown_fields",

@@ -2,7 +2,7 @@
 
 public struct UpstreamReport: Sendable, Equatable {
     public enum State: String, Sendable, CaseIterable {
-        /// The last attempts succeeded.
+        /// No failure, or too few failures for another state.
         case up
         /// Some attempts fail and others succeed.
         case failing

@@ -199,7 +199,7 @@ public final class HTTP2Session {
         fields.withPairs { nghttp2_submit_headers(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, nil, $0, $1, nil) } == 0
     }
 
-    /// Ends a stream after its last content was offered with `hasTrailers`.
+    /// For tests: ends a stream after its last content was offered with `hasTrailers`.
     @discardableResult
     public func submitTrailers(_ fields: HTTP2FieldList, on stream: Int32) -> Bool {
         fields.withPairs { nghttp2_submit_trailer(session, stream, $0, $1) } == 0

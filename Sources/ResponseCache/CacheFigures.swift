@@ -34,7 +34,9 @@ public struct CacheFigures: Sendable {
         writer.gauge(
             "cistern_store_room_bytes", "Maximum bytes that the store's files can use: the limit, or less on a disk with little space.",
             Double(store.usableBytes))
-        writer.gauge("cistern_store_entries", "Stored responses.", Double(store.entries))
+        writer.gauge(
+            "cistern_store_entries", "Entries of the store: stored responses, and records of Vary, purges and writes.",
+            Double(store.entries))
         writer.gauge("cistern_store_pending_bytes", "Bytes that wait to be written.", Double(store.pendingBytes))
         writer.gauge(
             "cistern_store_writable", "Whether new responses are written to the cache directory: 0 while its disk refuses writes.",

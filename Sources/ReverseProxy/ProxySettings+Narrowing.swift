@@ -56,7 +56,7 @@ extension ProxySettings {
         guard upstreamText != former else { return [] }
         let effect =
             apiName.isEmpty
-            ? "responses stored before are not used, not even in an outage"
+            ? "responses of \(former) are not used while this upstream is set, not even in an outage"
             : "responses of the former upstream are still served, until they are purged (cistern purge --all --api \(apiName))"
         return ["the upstream has changed from \(former) to \(upstreamText): \(effect)"]
     }

@@ -64,8 +64,9 @@ public struct Route: Sendable {
 
     public init() {}
 
-    /// Warnings about settings that are valid but may mislead or harm clients.
+    /// Warnings about settings that are valid but may mislead or harm clients. A route without a cache has none.
     public var warnings: [String] {
+        guard usesCache else { return [] }
         let scope = name.isEmpty ? "" : " on route \(name)"
         var warnings: [String] = []
         if sharedRescueMode == .always {

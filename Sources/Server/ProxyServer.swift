@@ -356,7 +356,7 @@ public final class ProxyServer: @unchecked Sendable {
         if !adminURLs.isEmpty { logger.info("metrics (/metrics) and the admin interface on \(adminURLs.joined(separator: ", "))") }
         if serving.servesOwnPages {
             logger.info(
-                "metrics (/metrics) are served on the addresses of listen, because admin_listen is empty; set admin_listen to separate them"
+                "metrics (/metrics) are also served on the addresses of listen, because admin_listen is empty; set it to separate them"
             )
         }
         for warning in apis.flatMap(\.state.routes.all).flatMap(\.warnings) { logger.warning("\(warning)") }

@@ -79,6 +79,9 @@ public enum NumberUnit: String, Sendable {
         let digits = word.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
         guard !digits.isEmpty, digits.split(separator: ".", omittingEmptySubsequences: false).count < 3 else { return "" }
         let unit = word[digits.endIndex...].trimmingSpaces.lowercased()
+        if unit.isEmpty, self == .duration, let number = Int(digits), number >= 100, parse(digits + "s") != nil {
+            return "; did you mean \(digits)ms or \(digits)s?"
+        }
         if let meant = Self.units[self]?[unit], parse(digits + meant) != nil { return "; did you mean \(digits)\(meant)?" }
         guard let known else { return wordAfter(unit) }
         if unit.contains(where: \.isNumber) { return "; give one number with one unit" }

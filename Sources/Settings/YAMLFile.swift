@@ -113,7 +113,7 @@ private struct EventReader {
         guard yaml_parser_parse(parser, &event) == 1 else {
             let line = Int(parser.pointee.problem_mark.line) + 1
             let problem = parser.pointee.problem.map { String(cString: $0) } ?? "not valid YAML"
-            throw mistake(line, problem)
+            throw mistake(line, "\(problem); check the indentation (spaces, no tabs) of this line and the one before")
         }
         defer { yaml_event_delete(&event) }
         let line = Int(event.start_mark.line) + 1

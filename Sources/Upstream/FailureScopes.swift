@@ -42,7 +42,7 @@ public enum FailureCause: Sendable, Equatable {
     }
 
     /// Label and details, for the log and for messages.
-    public var text: String { details.map { "\(label): \($0)" } ?? label }
+    public var text: String { if case .transfer(let error) = self { error.text } else { label } }
 
     /// Text of the cause; nil if unknown.
     public var details: String? { if case .transfer(let error) = self { error.details } else { nil } }

@@ -5,6 +5,8 @@ import HTTPCore
 import Reactor
 
 final class FaultyReceiver: TransferReceiver {
+    private static let cut = UpstreamError(.responseIncomplete, .injected)
+
     private let receiver: any TransferReceiver
     private let fault: InjectedFault
     private var response: FaultyResponse
@@ -47,8 +49,8 @@ final class FaultyReceiver: TransferReceiver {
     private func respond(_ transfer: Transfer) {
         _ = response.handle(.waitOver)
         switch fault.effect {
-        case .refuse: transfer.giveUp(.connectionRefused)
-        case .reset: transfer.giveUp(.connectionTerminated)
+        case .refuse: transfer.giveUp(UpstreamError(.connectionRefused, .injected))
+        case .reset: transfer.giveUp(UpstreamError(.connectionTerminated, .injected))
         case .status(let status):
             respond(transfer, status, "{\"error\":\"This response was injected by Cistern to simulate an outage.\"}")
         case .badJSON: respond(transfer, 200, "{\"error\":\"This response was injected by Cistern, and is cut off h")
@@ -115,14 +117,14 @@ final class FaultyReceiver: TransferReceiver {
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         switch response.handle(.ended) {
         case .hold, .holdFor: held.isDelimited = isDelimited
-        case .breakAfter: receiver.transferFailed(transfer, .responseIncomplete)
+        case .breakAfter: receiver.transferFailed(transfer, Self.cut)
         case .passOn, .release, .passOnHeld: receiver.transferEnded(transfer, isDelimited: isDelimited)
         }
     }
 
     /// Truncates the response. The transfer may have ended already.
     private func breakOff(_ transfer: Transfer) {
-        if transfer.hasEnded { receiver.transferFailed(transfer, .responseIncomplete) } else { transfer.giveUp(.responseIncomplete) }
+        if transfer.hasEnded { receiver.transferFailed(transfer, Self.cut) } else { transfer.giveUp(Self.cut) }
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {

@@ -41,6 +41,8 @@ public enum UpstreamCause: Hashable, Sendable {
     case tunnel(Status)
     /// The connection ended without a byte of the response.
     case noResponse
+    /// A fault that an operator injected.
+    case injected
 
     public var words: String {
         switch self {
@@ -62,6 +64,7 @@ public enum UpstreamCause: Hashable, Sendable {
         case .name(let code): String(cString: gai_strerror(code))
         case .tunnel(let status): "the forward proxy responded \(status.rawValue) to CONNECT"
         case .noResponse: "the upstream closed the connection without a response"
+        case .injected: "injected"
         }
     }
 }

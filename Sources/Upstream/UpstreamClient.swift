@@ -64,9 +64,6 @@ public final class UpstreamClient {
         precondition(isClosed, "an upstream client was dropped without being closed")
     }
 
-    /// Whether an HTTP/2 connection exists that can carry another request.
-    var hasOpenHTTP2Connection: Bool { connections.contains { $0.multiplexed.contains(where: \.hasCapacity) } }
-
     /// Connections that are being established, in use, or idle.
     public var openConnections: Int { connections.reduce(0) { $0 + $1.count } }
 

@@ -40,8 +40,9 @@ public struct SettingAdvice: Sendable, Equatable {
 }
 
 extension UpstreamError {
-    /// Setting that helps; nil if none does.
+    /// Setting that helps; nil if none does, or if the error was injected.
     public var advice: SettingAdvice? {
+        if cause == .injected { return nil }
         if let cause, let advice = cause.advice { return advice }
         return switch kind {
         case .dnsTimeout, .connectionTimeout: .connectTimeout
@@ -80,7 +81,9 @@ extension UpstreamCause {
         case .handshakeTimeout:
             SettingAdvice(
                 "upstream.connect_timeout", "limits the time for connecting; an upstream without TLS needs an upstream.url with http://")
-        case .response, .chunks, .streamReset, .goAway, .sentReset, .sentGoAway, .unprovenHTTP1, .system, .name, .tunnel, .noResponse: nil
+        case .response, .chunks, .streamReset, .goAway, .sentReset, .sentGoAway, .unprovenHTTP1, .system, .name, .tunnel, .noResponse,
+            .injected:
+            nil
         }
     }
 

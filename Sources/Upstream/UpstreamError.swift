@@ -50,10 +50,13 @@ public struct UpstreamError: Error, Hashable, Sendable {
 
     /// Text of the library or parser that detected the error; nil if unknown. It contains neither the upstream's name nor data from the
     /// upstream, so clients may read it.
-    public var details: String? { cause?.words }
+    public var details: String? { cause == .injected ? nil : cause?.words }
 
     /// Label and details, for the log and for messages.
-    public var text: String { details.map { "\(rawValue): \($0)" } ?? rawValue }
+    public var text: String {
+        if cause == .injected { return "\(rawValue), injected" }
+        return details.map { "\(rawValue): \($0)" } ?? rawValue
+    }
 
     /// Parameters of Proxy-Status (RFC 9209 §2.1.1, §2.3). A refused tunnel is a refusal by the next hop.
     public var proxyStatus: String {

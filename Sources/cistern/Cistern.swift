@@ -8,14 +8,15 @@ import Glibc
 enum Program {
     static func main() {
         reserveStandardDescriptors()
+        let words = Array(CommandLine.arguments.dropFirst())
         do {
-            var command = try Cistern.parseAsRoot(FormerCommands.replaced(Array(CommandLine.arguments.dropFirst())))
+            var command = try Cistern.parseAsRoot(FormerCommands.replaced(words))
             try command.run()
         } catch let mistake as UpstreamArgument.Mistake {
-            StandardError.write((UsageHint.message(mistake.message) ?? mistake.message) + "\n")
+            StandardError.write((UsageHint.message(mistake.message, after: nil) ?? mistake.message) + "\n")
             exit(ExitCode.validationFailure.rawValue)
         } catch {
-            if let message = UsageHint.message(Cistern.fullMessage(for: error)) {
+            if let message = UsageHint.message(Cistern.fullMessage(for: error), after: words.first) {
                 StandardError.write(message + "\n")
                 exit(Cistern.exitCode(for: error).rawValue)
             }

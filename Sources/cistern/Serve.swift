@@ -246,7 +246,9 @@ enum Startup {
         if log.access != "off" {
             accessLog = self.accessLog(log)
             if accessLog == nil {
-                logger.critical("the access log \(log.access) cannot be opened: \(SystemError.words())")
+                let code = errno
+                let advice = code == ENOENT ? "; create its directory" : ""
+                logger.critical("the access log \(log.access) cannot be opened: \(SystemError.words(code))\(advice)")
                 throw ExitCode.configuration
             }
         }
@@ -272,7 +274,7 @@ enum Startup {
     private static func advice(_ code: Int32) -> String {
         switch code {
         case EADDRINUSE: "; stop the program that listens on this address, or choose another address"
-        case EACCES: "; ports below 1024 and directories of other users need more permissions"
+        case EACCES: "; use a port above 1023, or a directory in which this user may create files"
         case EADDRNOTAVAIL: "; this machine has no such address"
         case ENOENT: "; create its directory"
         default: ""

@@ -74,7 +74,7 @@ struct UpstreamURL {
         guard let end = text.firstRange(of: "://") else {
             let scheme = text.prefix { $0 != ":" }.lowercased()
             if text.contains(":"), scheme == "http" || scheme == "https" { throw mistake("needs // after \(scheme):", text) }
-            let full = "http://" + text
+            let full = named(by: text) ?? "http://" + text
             throw mistake("has no scheme", text, hint: UpstreamURL(full) == nil ? "" : "; did you mean \(full)?")
         }
         let scheme = text[..<end.lowerBound].lowercased()

@@ -4,12 +4,16 @@ import ArgumentParser
 import Settings
 
 enum UsageHint {
-    /// - Parameter message: message of the argument parser, followed by the usage.
+    /// - Parameters:
+    ///   - message: message of the argument parser, followed by the usage.
+    ///   - word: first argument of the command line.
     /// - Returns: the message with a better first line; nil without a hint.
-    static func message(_ message: String) -> String? {
+    static func message(_ message: String, after word: String?) -> String? {
         let lines = message.split(separator: "\n", omittingEmptySubsequences: false)
         let usage = lines.first { $0.hasPrefix("Usage: cistern ") } ?? ""
-        guard let first = lines.first, let better = option(first, usage) ?? argument(first, usage) else { return nil }
+        guard let first = lines.first, let better = misspelt(word, usage) ?? option(first, usage) ?? argument(first, usage) else {
+            return nil
+        }
         return ([better[...]] + lines.dropFirst()).joined(separator: "\n")
     }
 
@@ -40,6 +44,18 @@ enum UsageHint {
 
     // MARK: Arguments
 
+    /// Without a command, `serve` gets the options of a misspelt one.
+    private static func misspelt(_ word: String?, _ usage: Substring) -> String? {
+        guard let word, !word.hasPrefix("-"), usage.hasPrefix("Usage: cistern serve"), !names.contains(word) else { return nil }
+        return command(for: word)
+    }
+
+    private static func command(for word: String) -> String? {
+        let lower = word.lowercased()
+        guard let command = commands[lower] ?? SettingSuggestion.nearest(lower, among: names) else { return nil }
+        return "Error: '\(word)' is not a command; did you mean cistern \(command)?"
+    }
+
     /// Names of commands in other programs.
     static let commands = [
         "start": "serve", "run": "serve", "server": "serve", "daemon": "serve", "version": "--version", "validate": "check",
@@ -68,9 +84,7 @@ enum UsageHint {
         if argument.hasSuffix(".har") { return "\(line); serve a recording with cistern replay" }
         // Without a command, serve gets the arguments.
         guard usage.hasPrefix("Usage: cistern serve") else { return nil }
-        let word = argument.lowercased()
-        guard let command = commands[word] ?? SettingSuggestion.nearest(word, among: names) else { return nil }
-        return "Error: '\(argument)' is not a command; did you mean cistern \(command)?"
+        return command(for: argument)
     }
 
     /// Suggests a subcommand of the command in the usage.

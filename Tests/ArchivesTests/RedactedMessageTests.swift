@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Redaction of displayed fields")
 struct RedactedMessageTests {
-    private let shown = RedactedMessage(fields: ["x-tenant-key"])
+    private let shown = RedactedMessage(fields: ["x-tenant-key", "*credentials", "*password"])
 
     @Test(
         "secret fields and secrets in links are redacted",

@@ -112,7 +112,7 @@ struct CommandTests {
         #expect(shown.text.contains(": up, last good response ") && shown.text.contains("pause:/users/1"))
         #expect(shown.text.contains("status_503") && shown.text.contains("failure.retry_after_limit"))
         #expect(shown.lines.contains { $0.hasPrefix("pause: stored responses for this client are served at once") })
-        #expect(try tool.run("status").text.contains("failing: pause 1"))
+        #expect(try tool.run("status").text.contains("(failing scopes: pause 1)"))
         let unknown = try tool.run("upstream reset key:/users/2")
         #expect(unknown.status == 1 && unknown.text.contains("No failing scope is called key:/users/2"))
         #expect(try tool.run("upstream reset pause:/users/1").text == "1 scope cleared\n")
@@ -196,7 +196,7 @@ struct CommandTests {
         try TextFile.write("# a list\n/c\nhttps://api.test/d?e=f#g\n\n", to: list)
         try TextFile.write(#"{"openapi":"3.1.0","paths":{"/e":{"get":{}},"/f/{id}":{"get":{}},"/g":{"post":{}}}}"#, to: openAPI)
         let all = "warm /a 'http://x.test/b?c=d' \(list) \(openAPI) --concurrency 3 --header 'X-Test: 1'"
-        #expect(try tool.run(all, proxy: true).lines == ["5 fetched: 5 stored, 0 fresh already, 0 not stored, 0 failed"])
+        #expect(try tool.run(all, proxy: true).lines == ["5 requested: 5 stored, 0 fresh already, 0 not stored, 0 failed"])
         #expect(Set(play.origin.requests.map(\.target)) == ["/a", "/b?c=d", "/c", "/d?e=f", "/e"])
         #expect(play.origin.requests.allSatisfy { $0["X-Test"] == "1" })
         #expect(try tool.run("warm /a", proxy: true).text.contains("1 fresh already"))
@@ -227,7 +227,7 @@ struct CommandTests {
             ("purge", 64, "Give --id, or --all, or"),
             ("purge --all --tag x", 64, "Give --id, or --all, or"), ("purge --prefix users", 1, "must begin with a slash"),
             ("ls --limit 0", 64, "must be more than 0"), ("status --watch --interval 0", 64, "--interval"),
-            ("mode offline --route none", 1, "No route is called none: there is none."),
+            ("mode offline --route none", 1, "No route is called none: the settings have no routes."),
             ("mode offline --route a --prefix /a", 64, "not both"), ("mode --route a", 64, "Give a mode for --prefix or --route"),
         ])
     func mistakes(arguments: String, status: Int32, sentence: String) throws {
@@ -257,6 +257,7 @@ struct CommandTests {
     @Test(
         "options and commands of other programs get a hint with the Cistern equivalent",
         arguments: [
+            ("lss --json", "'lss' is not a command; did you mean cistern ls?"), ("pruge --all", "did you mean cistern purge?"),
             ("--port 80", "Unknown option '--port'; use --listen: HOST:PORT"),
             ("serve --ttl 1s", "use --set cache.freshness.default=VALUE: "),
             ("--target x", "use --upstream: "), ("--cache-path /x", "use --cache-dir"), ("--workers 4", "use --shards"),

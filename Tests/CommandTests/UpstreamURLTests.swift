@@ -12,7 +12,7 @@ struct UpstreamURLTests {
         "each mistake in the upstream's URL has its own sentence",
         arguments: [
             ("localhost:8080", "has no scheme: \"localhost:8080\"; did you mean http://localhost:8080?"),
-            ("api.test/v1", "has no scheme: \"api.test/v1\"; did you mean http://api.test/v1?"),
+            ("api.test/v1", "has no scheme: \"api.test/v1\"; did you mean https://api.test/v1?"),
             ("http:/a.test", "needs // after http:: \"http:/a.test\""),
             ("ftp://x", "has the scheme ftp, but only http and https are possible: \"ftp://x\""),
             ("://x", "has no valid scheme: \"://x\""), ("http://", "has no host: \"http://\""),

@@ -46,7 +46,7 @@ struct BackgroundWhyTests {
         #expect(confirmed["decision"] == "confirmed_stored_copy" && confirmed["status"] == 304)
         let junk = try stale(.answer("<p>", type: "text/html"))
         #expect(junk["decision"] == "left_store_as_it_was" && junk["upstream"]?["error"] == "unexpected_type")
-        #expect(sentences(junk).first?.contains("in the background") == true && sentences(junk).last == "The stored response stays.")
+        #expect(sentences(junk).first?.contains("in the background") == true && sentences(junk).last == "The stored response was kept.")
     }
 
     @Test("a refresh ahead of staleness is explained")
@@ -104,6 +104,6 @@ struct BackgroundWhyTests {
         play.time.advance(by: .seconds(1))
         let why = try why(play, .recheck)
         #expect(why["status"] == 503 && why["upstream"]?["error"] == "server_error" && why["behind"] == "0-3")
-        #expect(sentences(why).last == "The stored response stays.")
+        #expect(sentences(why).last == "The stored response was kept.")
     }
 }

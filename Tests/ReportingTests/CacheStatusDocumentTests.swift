@@ -43,7 +43,7 @@ struct CacheStatusDocumentTests {
         for permission in SharedRescuePermission.allCases {
             #expect(text.contains("`/\(permission.isOfSameUser ? "" : "shared:")\(permission.rawValue)`"), "\(permission)")
         }
-        for detail in [CacheStatus.goesBeforeMarks, CacheStatus.goesBeforeNodes] { #expect(text.contains("`\(detail)`")) }
+        for detail in [CacheStatus.marksNotWritten, CacheStatus.nodesNotTold] { #expect(text.contains("`\(detail)`")) }
         for mode in ServingMode.allCases where mode.servesAnyAge { #expect(text.contains("`\(mode.rawValue)`"), "\(mode)") }
     }
 }

@@ -67,7 +67,7 @@ struct StatusTruthTests {
         play.origin.down()
         for number in 0..<20 { #expect(try play.get("/\(number)").status == 502) }
         let said = try Self.said(play)
-        #expect(said.words == "The upstream has not sent a good response yet, but 20 requests failed in the last 5 min.")
+        #expect(said.words == "The upstream has not sent a good response yet, and 20 requests failed in the last 5 min.")
         #expect(said.level == "strained")
         let row = Self.row(try Self.page(play), "The upstream")
         #expect(
@@ -90,7 +90,7 @@ struct StatusTruthTests {
     func errors() throws {
         let play = try Self.play(Self.kept())
         for number in 0..<12 { #expect(try play.get("/bad/\(number)").status == 500) }
-        let none = "The upstream has not sent a good response yet, but 12 requests failed in the last 5 min."
+        let none = "The upstream has not sent a good response yet, and 12 requests failed in the last 5 min."
         #expect(try Self.said(play) == (none, "strained"))
         _ = try play.get("/private")
         #expect(try Self.said(play) == ("The upstream is up, but 12 requests failed in the last 5 min.", "strained"))
@@ -244,7 +244,7 @@ struct StatusTruthTests {
         #expect(page.contains("<span class=\"note\">copy 90 s old</span>") || page.contains("<span class=\"note\">copy 1 min old</span>"))
         #expect(
             page.contains("The stored response was 1 min old; it may be served in an outage for another 59 min (cache.stale_for: 60 min)."))
-        #expect(page.contains("<h3>Stored responses</h3>") && !page.contains("From the store"))
+        #expect(page.contains("<h3>Store entries</h3>") && !page.contains("From the store"))
         #expect(page.contains("<bdi>/a</bdi>") && page.contains("<a href=\"#h-upstreams\">Upstreams</a>"))
     }
 

@@ -203,7 +203,7 @@ struct WhyTests {
         #expect(try explanation("/b") == ["No response is stored under this key.", "The upstream failed: connection refused."])
         #expect(
             try explanation("/a") == [
-                "The request should have been sent to the upstream: the stored response has no freshness lifetime.",
+                "The request needed the upstream: the stored response has no freshness lifetime.",
                 "The upstream cannot be reached (connection refused), so no request was sent.", "The stored response was served instead.",
             ])
         _ = try play.request("TRACE", "/a")

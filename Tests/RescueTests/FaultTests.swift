@@ -56,6 +56,8 @@ struct FaultTests {
         #expect(why.text.contains("A fault was injected"))
         let exchange = JSONValue(why.content)?["exchanges"]?.array?.first
         #expect(exchange?["advice"] == .array([]) && (kind == "status" || exchange?["not_stored"] != "no_store"), "\(why.text)")
+        let failure = JSONValue(try play.admin("GET", "/-/upstream").content)?["last_failure"]
+        #expect(failure?["cause"] != nil && failure?["advice"] == .null, "an injected failure needs no other settings")
         #expect(try play.admin("DELETE", "/-/faults").text.contains("1"))
         let after = try play.get("/b")
         #expect(after.status == 200 && after["Cache-Status"] == "cistern; fwd=uri-miss; stored")

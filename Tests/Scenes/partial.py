@@ -9,7 +9,7 @@ from scene import Not, scene
 FAILING = {
     "gauge": (r"^cistern_upstream_up 1$", r'^cistern_upstream_state\{state="failing"\} 1$', r'^cistern_upstream_state\{state="down"\} 0$'),
     "alert": (r"^CisternUpstreamFailing: A part of the requests", Not("CisternUpstreamDown")),
-    "page": r"^Look here .*fail.*", "status": (r"(?i)fail", Not(r"\bdown\b")), "upstream": (r"(?i)failing", Not("nothing is known to fail"), Not(r"\bDOWN\b")),
+    "page": r"^Degraded .*fail.*", "status": (r"(?i)fail", Not(r"\bdown\b")), "upstream": (r"(?i)failing", Not("nothing is known to fail"), Not(r"\bDOWN\b")),
     "stats": r"^upstream +failing\b",
 }
 

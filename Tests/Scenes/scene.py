@@ -175,7 +175,8 @@ def normalised(line, kind):
     line = re.sub(r"\b\d+(\.\d+)? ?%", "N %", line)
     line = re.sub(r"\b\d+(\.\d+)? ?([KMG]i?B|bytes)\b", "SIZE", line)
     # Counts: what stands alone, and is no status.
-    return re.sub(r"(?<![\w/.:\-])(?<!status )(?<!status=)(?<!HTTP )(?<!HTTP/1\.1 )\d+(\.\d+)?(?= [a-z])(?! in the background)", "N", line)
+    before = r"(?<![\w/.:\-])(?<!status )(?<!status=)(?<!HTTP )(?<!HTTP/1\.1 )"
+    return re.sub(before + r"\d+(\.\d+)?(?= [a-z])(?! background fetch for)", "N", line)
 
 
 def is_wrong(result):

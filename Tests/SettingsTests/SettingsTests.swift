@@ -73,6 +73,7 @@ struct SettingsTests {
         arguments: [
             (.duration, "5", "; did you mean 5s?"), (.duration, "1.5", "; did you mean 1.5s?"), (.duration, "2min", "; did you mean 2m?"),
             (.duration, "1,5s", "; did you mean 1.5s?"), (.duration, "5S", "; did you mean 5s?"),
+            (.duration, "800", "; did you mean 800ms or 800s?"),
             (.duration, "-5s", "; it cannot be negative"),
             (.duration, "1h30m", "; give one number with one unit"), (.duration, "", "; it is empty"), (.duration, "soon", ""),
             (.duration, "1w", "; the unit w is unknown: use ms, s, m, h or d"),

@@ -165,7 +165,7 @@ struct StateSentenceTests {
         Row("The upstream has received no request yet.", .well) { $0.upstreams = upstreams(unasked) },
         Row("No upstream has received a request yet.", .well) { $0.upstreams = upstreams(unasked, unasked) },
         Row("The upstream is up (last response 60 min ago).", .well) { $0.upstreams = upstreams(quiet) },
-        Row("The upstream has not sent a good response yet, but 20 requests failed in the last 5 min.", .strained) {
+        Row("The upstream has not sent a good response yet, and 20 requests failed in the last 5 min.", .strained) {
             ($0.upstreams, $0.recent) = (upstreams(cold), counts(failed: 20))
         },
         Row("The upstream is up (the last 4 requests failed); within the last 5 min 3 requests rescued.", .strained) {

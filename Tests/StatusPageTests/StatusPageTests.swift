@@ -100,14 +100,14 @@ struct StatusPageTests {
         view.tables = [Self.upstreams("Up", note: "last response 6 min ago")]
         let states = { (page: String) in page.split(separator: "data-states=\"").dropFirst().first?.prefix { $0 != "\"" } }
         let before = page(view)
-        #expect(states(before) == "Well, users: Up" && before.contains("id=\"announcement\" role=\"status\"></p>"))
+        #expect(states(before) == "Healthy, users: Up" && before.contains("id=\"announcement\" role=\"status\"></p>"))
         // Neither the state nor another part that is replaced with each number is a live region.
         #expect(before.components("role=\"status\"") == 1 && !before.contains("aria-live"))
         (view.lines, view.time) = (["The upstream is up;", "4 requests rescued."], "12:00:02")
         view.tables = [Self.upstreams("Up", note: "last response 7 min ago")]
         #expect(states(page(view)) == states(before))
         view.tables = [Self.upstreams("Down", note: "")]
-        #expect(states(page(view)) == "Well, users: Down")
+        #expect(states(page(view)) == "Healthy, users: Down")
     }
 
     @Test("the state has one fact a line, and a legend explains states and results")
@@ -118,7 +118,7 @@ struct StatusPageTests {
         #expect(
             page.contains(
                 "<span class=\"first\">The upstream has been down for 30 s;</span> <span>8 requests rescued.</span> <span>The mode"))
-        #expect(page.contains("<dt><span class=\"badge strained\">Look here</span></dt>") && page.contains("<dt>rescued</dt>"))
+        #expect(page.contains("<dt><span class=\"badge strained\">Degraded</span></dt>") && page.contains("<dt>rescued</dt>"))
         #expect(page.contains("rel=\"icon\"") && page.contains("fill=&#39;%2317693a"))
     }
 
@@ -138,7 +138,7 @@ struct StatusPageTests {
     func narrow() {
         var view = StatusView()
         view.exchanges = [StatusView.Exchange(time: "", target: "", result: "hit", note: "", isFailed: false, sentences: [])]
-        view.tiles = [StatusView.Tile(title: "Stored responses", value: "3", note: "", points: [], lineWords: "")]
+        view.tiles = [StatusView.Tile(title: "Store entries", value: "3", note: "", points: [], lineWords: "")]
         let page = page(view)
         #expect(page.contains("<details class=\"last\" id=\"last-all\" open><summary>1 exchange, newest first</summary>"))
         #expect(page.contains("(max-width: 46rem)") && !page.contains("<svg"))

@@ -157,8 +157,8 @@ final class Asking: @unchecked Sendable {
         return result.withLock { $0 }
     }
 
-    /// Whether a new request would use an open connection.
-    var hasOpenHTTP2Connection: Bool { onLoop { $0.hasOpenHTTP2Connection } }
+    /// Whether an HTTP/2 connection exists that can carry another request.
+    var hasOpenHTTP2Connection: Bool { onLoop { $0.connections.contains { $0.multiplexed.contains(where: \.hasCapacity) } } }
 
     var counters: Figures { onLoop { $0.counters } }
 

@@ -7,8 +7,8 @@ public struct StatusView: Sendable {
         /// Text for the level, so that colour is not the only indication.
         var label: String {
             switch self {
-            case .well: "Well"
-            case .strained: "Look here"
+            case .well: "Healthy"
+            case .strained: "Degraded"
             case .down: "Down"
             }
         }

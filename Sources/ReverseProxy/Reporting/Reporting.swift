@@ -45,7 +45,7 @@ public final class Reporting {
     /// nil if no recording is active.
     var recorder: (any ExchangeRecorder)? { api.process.recorder }
 
-    func follow(_ leader: SpanContext, of span: SpanContext) { records.tracer?.follow(leader, of: span) }
+    func noteLeader(_ leader: SpanContext, of span: SpanContext) { records.tracer?.noteLeader(leader, of: span) }
 
     /// Completes an exchange. Every exchange ends here, once.
     /// - Parameter client: the client before the response was sent, because the connection's next request may have begun since.

@@ -40,7 +40,7 @@ final class ShardTracer {
         return false
     }
 
-    func follow(_ leader: SpanContext, of span: SpanContext) { leaders[span.span] = leader }
+    func noteLeader(_ leader: SpanContext, of span: SpanContext) { leaders[span.span] = leader }
 
     /// Returns the span of the fetch for which a request waited; nil if it waited for none. Can be called once for each span, at its end.
     func leader(of span: SpanContext) -> SpanContext? { leaders.isEmpty ? nil : leaders.removeValue(forKey: span.span) }

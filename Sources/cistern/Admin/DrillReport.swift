@@ -200,7 +200,8 @@ struct DrillReport {
     private var summary: String {
         var text = "\(requestCount): \(total.fresh) from the store as usual"
         text += ", \(total.rescued) rescued" + (total.rescued == 0 ? "" : " (the oldest \(Printable.seconds(total.oldest)) old)")
-        text += ", \(total.failed) failed.\n"
+        let sent = total.requests - total.fresh - total.rescued - total.failed
+        text += ", \(total.failed) failed" + (sent > 0 ? ", \(sent) from the upstream" : "") + ".\n"
         if total.failed == 0 { text += "Every request got a response.\n" }
         if unseen > 0 {
             text += "\(unseen) more are missing: they are still active, or exceeded admin.records within a second.\n"

@@ -82,7 +82,7 @@ struct List: AdminCommand {
         if entry["marked_stale"] == true { ttl = "stale" }
         let tags = entry["tags"]?.array?.compactMap(\.string).joined(separator: " ") ?? ""
         var target = Self.request(entry)
-        for field in entry["vary"]?.array ?? [] { target += "  [\(field["name"]?.string ?? ""): \(field["value"]?.string ?? "-")]" }
+        for field in entry["vary"]?.array ?? [] { target += "  [\(field["name"]?.string ?? ""): \(field["value"]?.string ?? "(absent)")]" }
         return [
             entry["status"]?.integer.map(String.init) ?? "", Printable.bytes(entry["bytes"]?.integer ?? 0),
             Printable.seconds(entry["age"]?.integer ?? 0), ttl, entry["partition"]?.string ?? "-", tags.isEmpty ? "-" : tags, target,

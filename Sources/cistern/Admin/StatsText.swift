@@ -32,7 +32,7 @@ enum StatsText {
     private static func failing(_ upstream: JSONValue?) -> String {
         let kinds = (upstream?["failing"]?.members ?? []).filter { $0.value != 0 }
         guard !kinds.isEmpty else { return upstream?["state"] == "up" ? ", nothing known to fail" : "" }
-        return ", failing: " + kinds.map { "\($0.name) \($0.value.integer ?? 0)" }.joined(separator: " ")
+        return " (failing scopes: " + kinds.map { "\($0.name) \($0.value.integer ?? 0)" }.joined(separator: ", ") + ")"
     }
 
     private static func longestWait(_ stats: JSONValue) -> String {
@@ -62,7 +62,7 @@ enum StatsText {
         return """
             \(modes(stats))store        \(store?["entries"]?.integer ?? 0) entries, \(size)\(trouble)
             upstream     \(UpstreamWord.of(upstream))\(failing(upstream)), \
-            \(upstream?["active_requests"]?.integer ?? 0) requests running
+            \(upstream?["active_requests"]?.integer ?? 0) active requests
             connections  \(connections?["open"]?.integer ?? 0) of \(connections?["limit"]?.integer ?? 0)
             loops        \(longestWait(stats)) longest wait of an event within the last minute
             memory       \(Printable.bytes(stats["process"]?["resident_bytes"]?.integer ?? 0))

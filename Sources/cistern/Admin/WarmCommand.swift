@@ -161,7 +161,7 @@ private final class WarmProgress: @unchecked Sendable {
         let counts = counts.withLock { $0 }
         if isTerminal { StandardError.write("\r\u{1b}[K") }
         print(
-            "\(total) fetched: \(counts.stored) stored, \(counts.fresh) fresh already, \(counts.notStored) not stored, \(counts.failed) failed"
+            "\(total) requested: \(counts.stored) stored, \(counts.fresh) fresh already, \(counts.notStored) not stored, \(counts.failed) failed"
         )
         return counts.failed
     }

@@ -13,7 +13,7 @@ struct Why: AdminCommand {
             Shows the newest exchange first, including fetches in the background. An arrow names a setting that prevented storing or serving. \
             With an id, or with --long, it also shows the key, the fields removed from it, the freshness and the upstream's times. \
             admin.records sets how many exchanges are remembered. With --follow, the last exchanges come oldest first, and then all new ones \
-            until Ctrl-C. With --json, each line is an object.
+            until Ctrl-C. --json prints JSON; with --follow, one object on each line.
 
             Examples:
               cistern why
@@ -142,7 +142,7 @@ struct Why: AdminCommand {
         let clock = text("time").dropFirst(11).prefix(12)
         let duration = Printable.duration(exchange["duration_seconds"]?.double ?? 0)
         let status = exchange["status"]?.integer.map { $0 == 0 ? "-" : String($0) } ?? "-"
-        let result = exchange["behind"]?.string.map { "in the background of \($0)" } ?? text("result")
+        let result = exchange["behind"]?.string.map { "background fetch for \($0)" } ?? text("result")
         var lines = ["\(clock)  \(text("method")) \(text("target"))  \(status) \(result)  \(duration)  [\(text("id"))]"]
         lines += (exchange["explanation"]?.array ?? []).compactMap(\.string).map { "  " + $0 }
         if long { lines += details(exchange).map { "  " + $0 } }

@@ -65,7 +65,7 @@ struct DemoPreflight: DemoExample {
         stage.sample.turn(on: false)
         DemoClient.say("The API goes down. The preflight is still allowed, and the app may read the stored response.")
         try ask(client, app)
-        DemoClient.say("An origin that the API does not permit is still rejected.")
+        DemoClient.say("No response is stored for another origin, so it gets an error.")
         try client.send("OPTIONS", "/users", Self.preflight("https://other.example"), note: "preflight of https://other.example")
     }
 
