@@ -67,15 +67,15 @@ extension StatusFigures {
         let failures = apis.map { $0.openFailures() }
         let upstreams = apis.map { UpstreamSummary($0.name, $0.report, now: now) }
         var sentence = StateSentence()
-        var troubled: Set<String> = []
+        var troubled: [String: Int64] = [:]
         for (index, api) in apis.enumerated() {
             let known = sentence.troubles.count
             let report = upstreams[index].report
             if report.isDown { sentence.outages.append(StateSentence.Outage(upstreams[index])) }
             if !report.isDown { sentence.addTroubles(api, failures[index], now: now) }
             // A failing address among several does not count, since another one is used.
-            let failsInPart = sentence.troubles[known...].contains { $0.kind != .address }
-            if report.isDown || report.state == .failing || failsInPart { troubled.insert(api.name) }
+            let partly = sentence.troubles[known...].filter { $0.kind != .address }.map(\.seconds).max().map { now - $0 * 1_000 }
+            if let since = report.since ?? partly { troubled[api.name] = since }
         }
         let history = server.status.history.withLock { history in
             history.note(sample, troubled: troubled)
@@ -85,10 +85,10 @@ extension StatusFigures {
         sentence.upstreams = upstreams.filter { !$0.report.isDown }
         sentence.outages.sort { $0.seconds > $1.seconds }
         sentence.troubles.sort { $0.seconds > $1.seconds }
-        sentence.since = history.counts(of: sample, since: troubled)
+        sentence.since = history.counts(of: sample, ofAPIs: troubled.keys)
         sentence.failedRecently = down.reduce(0) { $0 + history.recent($1, at: sample).failed }
-        sentence.recent = history.recent(at: sample, besides: troubled)
-        let failed = apis.map { ($0.name, troubled.contains($0.name) ? 0 : history.recent($0.name, at: sample).failed) }
+        sentence.recent = history.recent(at: sample, besides: Set(troubled.keys))
+        let failed = apis.map { ($0.name, troubled[$0.name] != nil ? 0 : history.recent($0.name, at: sample).failed) }
         sentence.failing = apis.count == 1 ? [] : failed.filter { $0.1 > 0 }.sorted { $0.1 > $1.1 }.map(\.0)
         sentence.oldestCopy = snapshot.oldestAges[CacheResult.rescued.rawValue]
         sentence.modes = Array(Set(apis.map(\.modes.all).filter { $0 != .live }.map(\.rawValue))).sorted()

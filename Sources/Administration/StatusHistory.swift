@@ -76,7 +76,7 @@ extension RouteSummary {
 struct StatusHistory: Sendable {
     /// Oldest first.
     private(set) var samples: [StatusSample]
-    /// Counters of each API when it last had no failing scope.
+    /// Counters of each API when it last had no failing scope, or before its first failure.
     private var calm: [String: StatusSample.API] = [:]
 
     /// Interval between samples, and the time for which they are kept, in milliseconds.
@@ -86,10 +86,17 @@ struct StatusHistory: Sendable {
     /// - Parameter began: time at which all counters were zero.
     init(began: Int64) { samples = [StatusSample(at: began)] }
 
-    /// - Parameter troubled: APIs with a failing scope.
-    mutating func note(_ sample: StatusSample, troubled: Set<String>) {
+    /// - Parameter troubled: APIs with a failing scope, and the times of their first failures. The state changes only after several failures,
+    ///   and the requests meanwhile belong to the outage.
+    mutating func note(_ sample: StatusSample, troubled: [String: Int64]) {
         calm = calm.filter { sample.apis[$0.key] != nil }
-        for (name, counts) in sample.apis where !troubled.contains(name) { calm[name] = counts }
+        for (name, counts) in sample.apis {
+            if let since = troubled[name] {
+                if let before = samples.last(where: { $0.at <= since }) { calm[name] = before.apis[name] }
+            } else {
+                calm[name] = counts
+            }
+        }
         // Tolerates timers that fire slightly early.
         guard samples.last.map({ sample.at - $0.at >= Self.interval - 100 }) ?? true else { return }
         samples.append(sample)
@@ -99,7 +106,7 @@ struct StatusHistory: Sendable {
     }
 
     /// Counts since failures of these APIs began.
-    func counts(of sample: StatusSample, since troubled: Set<String>) -> StateSentence.Counts {
+    func counts(of sample: StatusSample, ofAPIs troubled: some Sequence<String>) -> StateSentence.Counts {
         troubled.reduce(into: StateSentence.Counts()) { sum, name in
             guard let counts = sample.apis[name]?.since(calm[name]) else { return }
             sum.rescued += counts.rescued

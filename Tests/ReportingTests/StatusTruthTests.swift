@@ -7,6 +7,7 @@ import CachePolicy
 import Downstream
 import HTTPCore
 import JSON
+import Reactor
 import ReverseProxy
 import TestSupport
 import Testing
@@ -84,6 +85,27 @@ struct StatusTruthTests {
             _ = try Self.said(play)
         }
         #expect(try Self.said(play) == ("The upstream is up (last response 5 min ago).", "well"))
+    }
+
+    @Test("rescues before an upstream counts as down belong to its outage")
+    func earlyRescues() throws {
+        let isFailing = Mutex(false)
+        let play = try Self.play(
+            ScriptedOrigin { _ in
+                isFailing.withLock { $0 } ? [.json("{}", status: "503 No")] : [.json("1", ["Cache-Control: max-age=60"])]
+            })
+        for number in 0..<12 { _ = try play.get("/\(number)") }
+        play.time.advance(by: .seconds(100))
+        _ = try Self.said(play)
+        isFailing.withLock { $0 = true }
+        for number in 0..<4 { #expect(try play.get("/\(number)").text == "1") }
+        #expect(try Self.said(play).words.hasPrefix("The upstream is up"))
+        for number in 0..<12 {
+            play.time.advance(by: .seconds(5))
+            #expect(try play.get("/\(number)").text == "1")
+        }
+        let words = try Self.said(play).words
+        #expect(words.hasPrefix("The upstream has been down for 1 min (status 503); 16 requests rescued"), "\(words)")
     }
 
     @Test("failures without a failure scope are shown, and no setting that would store errors is advised")
