@@ -291,7 +291,7 @@ public enum SettingsTable {
         Setting(
             path: "cache.rescue_with_shared", binding: .choice(\.otherRoute.rules.sharedRescueMode),
             help:
-                "Whether a rescue may serve a client with credentials the response stored without them. public: a public one. own: also one that set all the client's cookies."
+                "Whether a client with credentials may be rescued with a response that was stored without credentials. public: if the response permits sharing. own: also if it set all of the client's cookies."
         ),
         Setting(
             path: "cache.gone", binding: .choice(\.proxy.remembersGone, [("remember", true), ("ignore", false)]),

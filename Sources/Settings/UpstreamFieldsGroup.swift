@@ -77,7 +77,7 @@ enum UpstreamFieldsGroup {
         Setting(
             path: "fields.set", binding: .list(\.upstreamFields.own.set),
             help:
-                "Request fields that the upstream gets instead of the client's, as Name: value. file:PATH or env:NAME instead of the value reads it from there. An API or a route adds to the fields of all paths.",
+                "Request fields that are set for the upstream, as Name: value. They replace the client's fields. A value of file:PATH or env:NAME is read from there. An API or a route adds to the fields of all paths.",
             holdsFields: true),
         Setting(
             path: "fields.remove", binding: .list(\.upstreamFields.own.remove),
