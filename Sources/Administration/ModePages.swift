@@ -74,7 +74,7 @@ enum ModePages {
         }
         guard let route = found.first else {
             let names = apis.flatMap(\.routeNames)
-            let known = names.isEmpty ? "the settings have no routes" : "there are " + names.joined(separator: ", ")
+            let known = names.isEmpty ? "there are no routes" : "there are " + names.joined(separator: ", ")
             throw .notFound("No route is called \(name): \(known).")
         }
         return route

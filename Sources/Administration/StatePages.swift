@@ -28,7 +28,7 @@ enum StatePages {
         let count = apis.reduce(0) { $0 + $1.resetFailures(name) }
         if let name, count == 0, FailureScopeKind(rawValue: name) == nil {
             let open = apis.flatMap { $0.openFailures() }.prefix(10).map(\.name)
-            let known = open.isEmpty ? "nothing fails now" : "there are " + open.joined(separator: ", ")
+            let known = open.isEmpty ? "no failing scope is open" : "there are " + open.joined(separator: ", ")
             throw .notFound("No failing scope is called \(name): \(known).")
         }
         task.reply(AdminResponse(["reset": .integer(count)]))

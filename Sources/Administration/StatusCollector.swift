@@ -74,8 +74,10 @@ extension StatusFigures {
             if report.isDown { sentence.outages.append(StateSentence.Outage(upstreams[index])) }
             if !report.isDown { sentence.addTroubles(api, failures[index], now: now) }
             // A failing address among several does not count, since another one is used.
-            let partly = sentence.troubles[known...].filter { $0.kind != .address }.map(\.seconds).max().map { now - $0 * 1_000 }
-            if let since = report.since ?? partly { troubled[api.name] = since }
+            let failsInPart = sentence.troubles[known...].contains { $0.kind != .address }
+            guard report.isDown || report.state == .failing || failsInPart else { continue }
+            let scopes = failures[index].filter { $0.user == nil }.map(\.since)
+            troubled[api.name] = report.since ?? (failsInPart ? scopes.min() : nil) ?? .min
         }
         let history = server.status.history.withLock { history in
             history.note(sample, troubled: troubled)

@@ -76,8 +76,8 @@ extension RouteSummary {
 struct StatusHistory: Sendable {
     /// Oldest first.
     private(set) var samples: [StatusSample]
-    /// Counters of each API when it last had no failing scope, or before its first failure.
-    private var calm: [String: StatusSample.API] = [:]
+    /// Counters of each API before its first failure, with the time of that failure. nil: it has no failing scope.
+    private var calm: [String: (counts: StatusSample.API?, since: Int64?)] = [:]
 
     /// Interval between samples, and the time for which they are kept, in milliseconds.
     static let interval: Int64 = 5_000
@@ -91,11 +91,14 @@ struct StatusHistory: Sendable {
     mutating func note(_ sample: StatusSample, troubled: [String: Int64]) {
         calm = calm.filter { sample.apis[$0.key] != nil }
         for (name, counts) in sample.apis {
-            if let since = troubled[name] {
-                if let before = samples.last(where: { $0.at <= since }) { calm[name] = before.apis[name] }
-            } else {
-                calm[name] = counts
+            guard let since = troubled[name] else {
+                calm[name] = (counts, nil)
+                continue
             }
+            let known = calm[name]
+            if let former = known?.since, former <= since { continue }
+            let before = samples.last { $0.at <= since }
+            calm[name] = (before == nil ? known?.counts : before?.apis[name], since)
         }
         // Tolerates timers that fire slightly early.
         guard samples.last.map({ sample.at - $0.at >= Self.interval - 100 }) ?? true else { return }
@@ -108,7 +111,7 @@ struct StatusHistory: Sendable {
     /// Counts since failures of these APIs began.
     func counts(of sample: StatusSample, ofAPIs troubled: some Sequence<String>) -> StateSentence.Counts {
         troubled.reduce(into: StateSentence.Counts()) { sum, name in
-            guard let counts = sample.apis[name]?.since(calm[name]) else { return }
+            guard let counts = sample.apis[name]?.since(calm[name]?.counts) else { return }
             sum.rescued += counts.rescued
             sum.failed += counts.failed
         }

@@ -111,7 +111,7 @@ extension WhyFilter {
     private static func statuses(_ text: String) throws(AdminProblem) -> ClosedRange<UInt16> {
         let digits = text.hasSuffix("xx") ? text.dropLast(2) : text[...]
         guard text.utf8.count == 3, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = UInt16(digits),
-            (1...5).contains(text.hasSuffix("xx") ? number : number / 100)
+            (1...9).contains(text.hasSuffix("xx") ? number : number / 100)
         else { throw .badRequest("status must be three digits, or a class such as 5xx, not \"\(text)\".") }
         return text.hasSuffix("xx") ? number * 100...number * 100 + 99 : number...number
     }

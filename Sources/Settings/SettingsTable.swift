@@ -291,7 +291,7 @@ public enum SettingsTable {
         Setting(
             path: "cache.rescue_with_shared", binding: .choice(\.otherRoute.rules.sharedRescueMode),
             help:
-                "Whether a client with credentials may be rescued with a response that was stored without credentials. public: if the response permits sharing. own: also if it set all of the client's cookies."
+                "Whether a client with credentials may be rescued with a response that was stored without credentials. public: if the response has public or s-maxage. own: also if it set all of the client's cookies."
         ),
         Setting(
             path: "cache.gone", binding: .choice(\.proxy.remembersGone, [("remember", true), ("ignore", false)]),

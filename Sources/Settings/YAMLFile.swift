@@ -113,7 +113,9 @@ private struct EventReader {
         guard yaml_parser_parse(parser, &event) == 1 else {
             let line = Int(parser.pointee.problem_mark.line) + 1
             let problem = parser.pointee.problem.map { String(cString: $0) } ?? "not valid YAML"
-            throw mistake(line, "\(problem); check the indentation (spaces, no tabs) of this line and the one before")
+            let isSyntax = [YAML_SCANNER_ERROR, YAML_PARSER_ERROR].contains(parser.pointee.error)
+            let advice = isSyntax ? "; check indentation (no tabs), quotes and brackets here and in the line before" : ""
+            throw mistake(line, problem + advice)
         }
         defer { yaml_event_delete(&event) }
         let line = Int(event.start_mark.line) + 1

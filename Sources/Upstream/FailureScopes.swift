@@ -45,7 +45,10 @@ public enum FailureCause: Sendable, Equatable {
     public var text: String { if case .transfer(let error) = self { error.text } else { label } }
 
     /// Text of the cause; nil if unknown.
-    public var details: String? { if case .transfer(let error) = self { error.details } else { nil } }
+    public var details: String? {
+        guard case .transfer(let error) = self else { return nil }
+        return error.cause == .injected ? UpstreamCause.injected.words : error.details
+    }
 
     /// Setting that helps; nil if none does.
     public var advice: SettingAdvice? { if case .transfer(let error) = self { error.advice } else { nil } }

@@ -1,5 +1,5 @@
 // Injects faults: stands between a transfer and its receiver, and applies the effect of a fault. For the receiver, the result looks like a
-// response of the upstream.
+// response of the upstream. The cause of an error says that it was injected.
 
 import HTTPCore
 import Reactor
@@ -40,7 +40,7 @@ final class FaultyReceiver: TransferReceiver {
             } else if delay < limit {
                 respond(transfer)
             } else {
-                transfer.giveUp(.connectionReadTimeout)
+                transfer.giveUp(UpstreamError(.connectionReadTimeout, .injected))
             }
         }
     }

@@ -46,7 +46,9 @@ enum UsageHint {
 
     /// Without a command, `serve` gets the options of a misspelt one.
     private static func misspelt(_ word: String?, _ usage: Substring) -> String? {
-        guard let word, !word.hasPrefix("-"), usage.hasPrefix("Usage: cistern serve"), !names.contains(word) else { return nil }
+        guard let word, !word.hasPrefix("-"), usage.hasPrefix("Usage: cistern serve"), !names.contains(word),
+            UpstreamURL.named(by: word) == nil, !word.contains("/")
+        else { return nil }
         return command(for: word)
     }
 

@@ -227,7 +227,7 @@ struct CommandTests {
             ("purge", 64, "Give --id, or --all, or"),
             ("purge --all --tag x", 64, "Give --id, or --all, or"), ("purge --prefix users", 1, "must begin with a slash"),
             ("ls --limit 0", 64, "must be more than 0"), ("status --watch --interval 0", 64, "--interval"),
-            ("mode offline --route none", 1, "No route is called none: the settings have no routes."),
+            ("mode offline --route none", 1, "No route is called none: there are no routes."),
             ("mode offline --route a --prefix /a", 64, "not both"), ("mode --route a", 64, "Give a mode for --prefix or --route"),
         ])
     func mistakes(arguments: String, status: Int32, sentence: String) throws {
