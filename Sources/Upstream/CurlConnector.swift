@@ -40,6 +40,8 @@ final class CurlConnector {
     private var sockets: [Int32: WatchedSocket] = [:]
     private var timer: LoopTimer?
     private var isKickQueued = false
+    /// Whether the next kick concerns all tasks, not only those with an expired timer.
+    private var kicksAll = false
     private var isClosed = false
 
     private static let initialised: Bool = curl_global_init(cistern_global_all()) == CURLE_OK
@@ -115,8 +117,7 @@ final class CurlConnector {
         let task = Task(easy, completion)
         cistern_easy_set_pointer(task.pointer, CURLOPT_CLOSESOCKETDATA, Unmanaged.passUnretained(self).toOpaque())
         cistern_easy_set_close(task.pointer) { user, socket in
-            CurlConnector.from(user).forget(socket)
-            _ = Glibc.close(socket)
+            CurlConnector.from(user).closed(socket)
             return 0
         }
         tasks[task.pointer] = task
@@ -155,6 +156,10 @@ final class CurlConnector {
     private func act(_ socket: curl_socket_t, _ events: Int32) {
         guard !isClosed else { return }
         var running: Int32 = 0
+        if kicksAll {
+            kicksAll = false
+            cistern_multi_act_on_all(multi, &running)
+        }
         curl_multi_socket_action(multi, socket, events, &running)
         var left: Int32 = 0
         while !isClosed, let message = curl_multi_info_read(multi, &left) {
@@ -199,6 +204,16 @@ final class CurlConnector {
         let new = WatchedSocket { [unowned self] in act(socket, $0) }
         sockets[socket] = new
         loop.add(socket, wanted, new)
+    }
+
+    /// libcurl tries the next address of a forward proxy after it has closed the socket of a failed one. Some versions (7.88) then set
+    /// neither a socket nor a timer, so they must be called.
+    private func closed(_ socket: curl_socket_t) {
+        forget(socket)
+        _ = Glibc.close(socket)
+        guard settings.proxy != nil, !tasks.isEmpty else { return }
+        kicksAll = true
+        queueKick()
     }
 
     private func forget(_ socket: curl_socket_t) {
