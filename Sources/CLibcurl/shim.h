@@ -46,6 +46,14 @@ static inline CURLMcode cistern_multi_set_socket(CURLM *multi, cistern_socket_ca
 static inline CURLMcode cistern_multi_set_timer(CURLM *multi, cistern_timer_callback value) {
     return curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, value);
 }
+// Calls libcurl for all handles and their sockets. Deprecated because it takes time for each handle; nothing else reaches a handle that has
+// neither a socket nor a timer.
+static inline CURLMcode cistern_multi_act_on_all(CURLM *multi, int *running) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    return curl_multi_socket_all(multi, running);
+#pragma GCC diagnostic pop
+}
 // Error text of a failed transfer: the content of CURLOPT_ERRORBUFFER, which names the cause, or else the text of the code.
 static inline const char *cistern_easy_words(CURLcode code, const char *buffer) { return *buffer ? buffer : curl_easy_strerror(code); }
 // Result of a finished transfer. CURLMsg holds it in a union.

@@ -1,6 +1,6 @@
-// Establishes one connection to the upstream: libcurl connects, then TLS is negotiated if the upstream uses it, both within the connect
-// timeout. The attempt continues if its request is cancelled. So disconnecting clients do not cause repeated attempts, and the outcome is
-// recorded.
+// Establishes one connection to the upstream: its name is resolved, libcurl connects, then TLS is negotiated if the upstream uses it, all
+// within the connect timeout. The attempt continues if its request is cancelled. So disconnecting clients do not cause repeated attempts,
+// and the outcome is recorded.
 
 import HTTPCore
 import Reactor
@@ -31,15 +31,16 @@ final class ConnectionAttempt: EventHandler {
     private let connections: OriginConnections
     private var phase = Phase.beginning
     private var timer: LoopTimer?
-    /// True if the name was not found and only the resolver's error is still awaited.
-    private var isNameUnknown = false
     private let began = SystemTime.monotonicMicroseconds
+    /// End of name resolution and of connecting in microseconds from the start.
+    private var (resolved, reached): (Int64, Int64) = (0, 0)
     /// Milliseconds of the loop's clock.
     let beganAt: Int64
 
     private enum Phase {
+        /// The name is being resolved.
         case beginning
-        case connecting(CurlConnector.Task)
+        case connecting(AddressRace)
         /// TLS handshake in progress. The socket must be closed after the handshake has ended.
         case securing(TLSConnection, CurlConnector.Connected)
         case ended
@@ -55,13 +56,8 @@ final class ConnectionAttempt: EventHandler {
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.note(.connectionBegan)
-        // The task retains this attempt until it has called the closure.
-        let task = connections.connector.connect(to: connections.addresses(for: transfer)) { [self] result in connected(result) }
-        if let task {
-            phase = .connecting(task)
-        } else {
-            connections.loop.atEndOfBatch { [self] in end(.failure(.proxyInternalError)) }
-        }
+        let addresses = connections.addresses(without: excluded)
+        if addresses.isEmpty, connections.name != nil { awaitName() } else { connect(to: addresses) }
     }
 
     /// Whether no other request may use the connection.
@@ -71,7 +67,7 @@ final class ConnectionAttempt: EventHandler {
     var hasResolved: Bool {
         switch phase {
         case .beginning: false
-        case .connecting(let task): task.hasResolved
+        case .connecting(let race): race.hasResolved
         case .securing, .ended: true
         }
     }
@@ -107,7 +103,7 @@ final class ConnectionAttempt: EventHandler {
         timer?.cancel()
         switch phase {
         case .beginning, .ended: break
-        case .connecting(let task): connections.connector.cancel(task)
+        case .connecting(let race): race.cancel()
         case .securing(_, let connected):
             connections.loop.remove(connected.number)
         }
@@ -123,38 +119,47 @@ final class ConnectionAttempt: EventHandler {
 
     private func timeOut() {
         let isInHandshake = if case .securing = phase { true } else { false }
-        let unresolved: UpstreamError = isNameUnknown ? UpstreamError(.dnsError, connections.nameFailure) : .dnsTimeout
-        let error = hasResolved ? UpstreamError(.connectionTimeout, isInHandshake ? .handshakeTimeout : nil) : unresolved
-        cancel()
-        connections.ended(self, .failure(error))
+        let error = hasResolved ? UpstreamError(.connectionTimeout, isInHandshake ? .handshakeTimeout : nil) : .dnsTimeout
+        if case .connecting(let race) = phase { race.timeOut() }
+        endUnsecured(error)
     }
 
     // MARK: Connecting
 
+    private func connect(to addresses: [NamedAddress]) {
+        resolved = SystemTime.monotonicMicroseconds - began
+        // The race retains this attempt until it has called the closure.
+        phase = .connecting(AddressRace(connections, to: addresses) { [self] result in connected(result) })
+    }
+
     private func connected(_ result: Result<CurlConnector.Connected, UpstreamError>) {
         switch result {
-        case .failure(let error) where error.kind == .dnsError: endUnresolved()
         case .failure(let error): end(.failure(error))
-        case .success(let connected) where connections.settings.isTLS: secure(connected)
         case .success(let connected):
+            resolved += Int64(connected.resolved)
+            reached = SystemTime.monotonicMicroseconds - began
+            if connections.settings.isTLS { return secure(connected) }
             let spoken = isHTTP2Known ? SpokenProtocol.http2 : .http1
             let stream = ByteStream(connected.takeSocket(), nil)
-            end(.success(Made(stream: stream, times: times(connected, secured: 0), isResumed: nil, spoken: spoken)))
+            end(.success(Made(stream: stream, times: times(secured: 0), isResumed: nil, spoken: spoken)))
         }
     }
 
-    /// libcurl does not report why a name was not found. The separate look-up does, and may still be active.
-    private func endUnresolved() {
-        isNameUnknown = true
-        let wait = NameWait { [self] in end(.failure(UpstreamError(.dnsError, connections.nameFailure))) }
+    private func awaitName() {
+        let wait = NameWait { [self] in
+            guard case .beginning = phase else { return }
+            let addresses = connections.addresses(without: excluded)
+            if addresses.isEmpty { return end(.failure(UpstreamError(.dnsError, connections.nameFailure))) }
+            connect(to: addresses)
+        }
         connections.whenNameEnded { [loop = connections.loop] in loop.execute(wait.end) }
     }
 
     private var isHTTP2Known: Bool { connections.settings.knowsHTTP2 && !isForHTTP1 }
 
-    private func times(_ connected: CurlConnector.Connected, secured: Int32) -> TransferTimes {
+    private func times(secured: Int32) -> TransferTimes {
         var times = TransferTimes()
-        (times.resolved, times.connected, times.secured) = (connected.resolved, connected.connected, secured)
+        (times.resolved, times.connected, times.secured) = (Int32(clamping: resolved), Int32(clamping: reached), secured)
         return times
     }
 
@@ -182,19 +187,24 @@ final class ConnectionAttempt: EventHandler {
         case .wantsWrite: connections.loop.modify(connected.number, .writable)
         // RFC 9113 §3.2: over TLS, HTTP/2 must be negotiated.
         case .agreed where isHTTP2Known && !tls.isHTTP2:
-            cancel()
-            connections.ended(self, .failure(UpstreamError(.tlsProtocolError, .noHTTP2)))
+            endUnsecured(UpstreamError(.tlsProtocolError, .noHTTP2))
         case .agreed:
             connections.loop.remove(connected.number)
-            let times = times(connected, secured: Int32(clamping: SystemTime.monotonicMicroseconds - began))
+            let times = times(secured: Int32(clamping: SystemTime.monotonicMicroseconds - began))
             let spoken = isHTTP2Known || tls.isHTTP2 ? SpokenProtocol.http2 : .http1
             let stream = ByteStream(connected.takeSocket(), tls)
             end(.success(Made(stream: stream, times: times, isResumed: tls.isResumed, spoken: spoken)))
         case .failed(let error):
             connections.client.refusedCertificate = tls.refusedCertificate
-            cancel()
-            connections.ended(self, .failure(error))
+            endUnsecured(error)
         }
+    }
+
+    /// Ends the attempt after a failed handshake or a timeout. Other attempts then try the address last.
+    private func endUnsecured(_ error: UpstreamError) {
+        if let peer { connections.addressOrder.noteFailure(of: peer, at: connections.loop.time.monotonicMilliseconds) }
+        cancel()
+        connections.ended(self, .failure(error))
     }
 }
 

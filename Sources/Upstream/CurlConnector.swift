@@ -1,6 +1,6 @@
-// Establishes connections with libcurl: names, parallel attempts on several addresses, Unix sockets, SOCKS, tunnels through forward
-// proxies. libcurl only connects (`CURLOPT_CONNECT_ONLY`). Its socket is duplicated and its handle released, so libcurl does not use the
-// connection afterwards. The shard's epoll watches libcurl's sockets; there is no second event loop.
+// Establishes connections with libcurl: to addresses, Unix sockets, through SOCKS, and tunnels through forward proxies. libcurl only
+// connects (`CURLOPT_CONNECT_ONLY`). Its socket is duplicated and its handle released, so libcurl does not use the connection afterwards.
+// The shard's epoll watches libcurl's sockets; there is no second event loop.
 
 import CLibcurl
 import CSystem
@@ -12,13 +12,12 @@ final class CurlConnector {
     /// A connection that libcurl has established. Closed on deinitialization, unless a caller has taken the socket.
     final class Connected {
         private var socket: Descriptor
-        /// Microseconds since the start of the attempt.
+        /// End of libcurl's name resolution in microseconds since the start of the task.
         let resolved: Int32
-        let connected: Int32
 
-        fileprivate init(_ socket: consuming Descriptor, resolved: Int32, connected: Int32) {
+        fileprivate init(_ socket: consuming Descriptor, resolved: Int32) {
             self.socket = socket
-            (self.resolved, self.connected) = (resolved, connected)
+            self.resolved = resolved
         }
 
         var number: Int32 { socket.number }
@@ -41,6 +40,8 @@ final class CurlConnector {
     private var sockets: [Int32: WatchedSocket] = [:]
     private var timer: LoopTimer?
     private var isKickQueued = false
+    /// Whether the next kick concerns all tasks, not only those with an expired timer.
+    private var kicksAll = false
     private var isClosed = false
 
     private static let initialised: Bool = curl_global_init(cistern_global_all()) == CURLE_OK
@@ -107,17 +108,16 @@ final class CurlConnector {
 
     /// Starts a connection at the end of this batch of events.
     /// - Parameters:
-    ///   - addresses: known addresses of the name; empty to let libcurl resolve it.
+    ///   - address: an address of the host; nil to let libcurl resolve it.
     ///   - completion: called once, never during this call, and not after `cancel`.
     /// - Returns: nil if memory is exhausted.
-    func connect(to addresses: [NamedAddress] = [], _ completion: @escaping Completion) -> Task? {
+    func connect(to address: NamedAddress? = nil, _ completion: @escaping Completion) -> Task? {
         loop.assertOnLoop()
-        guard !isClosed, let easy = EasyHandle(settings, addresses) else { return nil }
+        guard !isClosed, let easy = EasyHandle(settings, address) else { return nil }
         let task = Task(easy, completion)
         cistern_easy_set_pointer(task.pointer, CURLOPT_CLOSESOCKETDATA, Unmanaged.passUnretained(self).toOpaque())
         cistern_easy_set_close(task.pointer) { user, socket in
-            CurlConnector.from(user).forget(socket)
-            _ = Glibc.close(socket)
+            CurlConnector.from(user).closed(socket)
             return 0
         }
         tasks[task.pointer] = task
@@ -148,8 +148,7 @@ final class CurlConnector {
         // A separate descriptor, because libcurl closes its own one when the handle is released.
         let ours = Descriptor(socket >= 0 ? csystem_duplicate(socket) : -1)
         guard ours.isOpen else { return .failure(.proxyInternalError) }
-        return .success(
-            Connected(ours, resolved: task.time(CURLINFO_NAMELOOKUP_TIME_T), connected: task.time(CURLINFO_CONNECT_TIME_T)))
+        return .success(Connected(ours, resolved: task.time(CURLINFO_NAMELOOKUP_TIME_T)))
     }
 
     // MARK: Sockets and timers of libcurl
@@ -157,6 +156,10 @@ final class CurlConnector {
     private func act(_ socket: curl_socket_t, _ events: Int32) {
         guard !isClosed else { return }
         var running: Int32 = 0
+        if kicksAll {
+            kicksAll = false
+            cistern_multi_act_on_all(multi, &running)
+        }
         curl_multi_socket_action(multi, socket, events, &running)
         var left: Int32 = 0
         while !isClosed, let message = curl_multi_info_read(multi, &left) {
@@ -201,6 +204,16 @@ final class CurlConnector {
         let new = WatchedSocket { [unowned self] in act(socket, $0) }
         sockets[socket] = new
         loop.add(socket, wanted, new)
+    }
+
+    /// libcurl tries the next address of a forward proxy after it has closed the socket of a failed one. Some versions (7.88) then set
+    /// neither a socket nor a timer, so they must be called.
+    private func closed(_ socket: curl_socket_t) {
+        forget(socket)
+        _ = Glibc.close(socket)
+        guard settings.proxy != nil, !tasks.isEmpty else { return }
+        kicksAll = true
+        queueKick()
     }
 
     private func forget(_ socket: curl_socket_t) {

@@ -1,29 +1,23 @@
 // Owns one libcurl easy handle that is configured to establish one connection.
 
 import CLibcurl
+import Reactor
 
 /// Not copyable, so the handle is cleaned up exactly once.
 struct EasyHandle: ~Copyable {
     let pointer: UnsafeMutableRawPointer
-    /// Must stay valid until libcurl has started.
-    private let resolved: UnsafeMutablePointer<curl_slist>?
 
-    /// - Parameter addresses: addresses of the name in order of preference; both families are tried in parallel. Empty to let libcurl
-    ///   resolve it.
-    init?(_ settings: UpstreamSettings, _ addresses: [NamedAddress] = []) {
+    /// - Parameter address: the address to connect to instead of the settings' host; nil to let libcurl resolve the host.
+    init?(_ settings: UpstreamSettings, _ address: NamedAddress? = nil) {
         guard let pointer = curl_easy_init() else { return nil }
         self.pointer = pointer
-        let list = addresses.map(\.text).joined(separator: ",")
-        // `+` replaces libcurl's cache entry for the name and lets it expire as usual.
-        resolved = list.isEmpty ? nil : curl_slist_append(nil, "+\(settings.host):\(settings.port):\(list)")
-        if let resolved { cistern_easy_set_pointer(pointer, CURLOPT_RESOLVE, resolved) }
         let text = { (option: CURLoption, value: String?) in
             if let value { _ = cistern_easy_set_text(pointer, option, value) }
         }
         let long = { (option: CURLoption, value: Int) in _ = cistern_easy_set_long(pointer, option, value) }
         long(CURLOPT_CONNECT_ONLY, 1)
         // TLS is not done by libcurl, so the scheme has no effect. The port is always given.
-        text(CURLOPT_URL, "http://\(settings.hostInURL):\(settings.port)/")
+        text(CURLOPT_URL, "http://\(address?.text ?? settings.hostInURL):\(settings.port)/")
         text(CURLOPT_PROTOCOLS_STR, "http")
         text(CURLOPT_UNIX_SOCKET_PATH, settings.unixSocket)
         // An empty text disables the proxy of the environment.
@@ -35,12 +29,12 @@ struct EasyHandle: ~Copyable {
         long(CURLOPT_NOPROGRESS, 1)
         // If the name server does not respond, ending an attempt must not wait for libcurl's resolver thread.
         long(CURLOPT_QUICK_EXIT, 1)
-        // The attempt has its own timer, which must precede libcurl's default of 300 s.
-        long(CURLOPT_CONNECTTIMEOUT_MS, 86_400_000)
+        // The attempt has its own timer, which must precede libcurl's. Half of this time is libcurl's limit for each address of a forward
+        // proxy except the last.
+        long(CURLOPT_CONNECTTIMEOUT_MS, Int(settings.connectTimeout.wholeMilliseconds) + 100)
     }
 
     deinit {
         curl_easy_cleanup(pointer)
-        curl_slist_free_all(resolved)
     }
 }

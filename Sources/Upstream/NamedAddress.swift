@@ -63,7 +63,7 @@ public struct NamedAddress: Hashable, Sendable {
         self = found
     }
 
-    /// The address in libcurl's form: IPv6 in brackets.
+    /// The address as in a URL: IPv6 in brackets.
     var text: String {
         var words = (high, low)
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))

@@ -16,12 +16,12 @@ extension OriginConnections {
     /// Addresses for new connections; empty while they are unknown.
     var lastAddresses: [NamedAddress] { name.map { client.settings.names.addresses(of: $0) } ?? [] }
 
-    /// Addresses for a new connection of a request: those on which it has not failed, or all if it has failed on each.
-    func addresses(for transfer: Transfer?) -> [NamedAddress] {
+    /// Addresses for a new connection, in the order in which it tries them: those that its request does not exclude, or all if it excludes
+    /// each.
+    func addresses(without excluded: [NamedAddress]) -> [NamedAddress] {
         let known = lastAddresses
-        guard let failed = transfer?.failedAddresses, !failed.isEmpty else { return known }
-        let others = known.filter { !failed.contains($0) }
-        return others.isEmpty ? known : others
+        let others = excluded.isEmpty ? known : known.filter { !excluded.contains($0) }
+        return addressOrder.order(others.isEmpty ? known : others, at: loop.time.monotonicMilliseconds)
     }
 
     /// Whether a request tries another address of the name after its connection attempt has failed.
@@ -37,10 +37,11 @@ extension OriginConnections {
     /// Cause of the failed look-up; nil if unknown.
     var nameFailure: UpstreamCause? { name.flatMap { client.settings.names.failure(of: $0) }.map { .name($0) } }
 
-    /// Starts regular look-ups of the name when a connection is established.
+    /// Starts regular look-ups of the name when a connection is established. While no address is known, each connection starts one.
     func followName() {
         guard let name else { return }
-        client.settings.names.refresh(name, interval: interval.wholeMilliseconds, now: loop.time.monotonicMilliseconds)
+        let interval = lastAddresses.isEmpty ? 0 : interval.wholeMilliseconds
+        client.settings.names.refresh(name, interval: interval, now: loop.time.monotonicMilliseconds)
         guard !isFollowingName else { return }
         isFollowingName = true
         waitForName(name)

@@ -22,6 +22,7 @@ final class OriginConnections {
     var nameHasFailed = false
     /// Addresses of the name when connections were last checked; nil before that.
     var knownAddresses: Set<NamedAddress>?
+    var addressOrder = AddressOrder()
     /// Idle connections. The last one is used next; those that must pause are at the front.
     private(set) var idle: [OriginConnection] = []
     /// Connections with requests to be sent at the end of the batch of events.

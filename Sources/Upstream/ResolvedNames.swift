@@ -20,14 +20,18 @@ public struct NameLookUp: Sendable {
     /// - Parameter find: returns the addresses and the result of getaddrinfo(3).
     public init(withCode find: @escaping @Sendable (String) -> (addresses: [NamedAddress]?, code: Int32)) { self.find = find }
 
-    /// getaddrinfo(3).
+    /// getaddrinfo(3). Names below `localhost` need no entry in the hosts file (RFC 6761 §6.3).
     public static let system = NameLookUp(withCode: { host in
+        let name = host.hasSuffix(".") ? host.dropLast().lowercased() : host.lowercased()
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
-        hints.ai_flags = AI_ADDRCONFIG
+        // Without an IPv6 route, ::1 is still an address of localhost.
+        hints.ai_flags = name == "localhost" ? 0 : AI_ADDRCONFIG
         var first: UnsafeMutablePointer<addrinfo>?
         let code = getaddrinfo(host, nil, &hints, &first)
-        guard code == 0 else { return (nil, code) }
+        guard code == 0 else {
+            return name.hasSuffix(".localhost") ? (["::1", "127.0.0.1"].compactMap { NamedAddress($0) }, 0) : (nil, code)
+        }
         defer { freeaddrinfo(first) }
         var found: [NamedAddress] = []
         var next = first
