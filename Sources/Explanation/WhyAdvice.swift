@@ -339,7 +339,9 @@ extension NoSharedRescueReason {
         case .never: "cache.rescue_with_shared is never"
         case .varies: "it depends on the credentials (Vary)"
         case .notPublic: "it has neither public nor s-maxage"
-        case .otherCookies: "it has neither public nor s-maxage, and the credentials are not only cookies that it set"
+        case .otherCookies:
+            "it has neither public nor s-maxage, and the credentials are not only cookies that it set, or an unsafe request with them "
+                + "may have changed their user"
         case .gone: "the target no longer exists for clients without credentials"
         }
     }

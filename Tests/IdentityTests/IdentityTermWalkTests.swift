@@ -48,7 +48,7 @@ private struct IdentityModel {
         case 7:
             let isRejected = random.below(3) == 0
             writes.append((IdentityWrite([[UInt8(token)]], in: [table]), token, isRejected))
-        default: finishWrite(&random)
+        default: try finishWrite(&random)
         }
     }
 
@@ -72,14 +72,17 @@ private struct IdentityModel {
     }
 
     /// A write that is not rejected changes the user. Its client does not always get the response.
-    private mutating func finishWrite(_ random: inout SeededGenerator) {
+    private mutating func finishWrite(_ random: inout SeededGenerator) throws {
         guard !writes.isEmpty else { return }
         let place = random.below(writes.count)
         let isOver = random.below(2) == 0
         if !writes[place].isRejected { users[writes[place].token] = UInt8(random.below(2)) }
         guard isOver else { return }
-        writes[place].write.isRejected = writes[place].isRejected
+        let (token, isRejected) = (writes[place].token, writes[place].isRejected)
+        writes[place].write.isWithoutEffect = isRejected
         writes.remove(at: place)
+        guard !isRejected, !writes.contains(where: { $0.token == token }) else { return }
+        try demand(table.find(Self.hash(token, random.below(2)), now: now).isDue, "no look-up of token \(token) after a write")
     }
 }
 
