@@ -244,7 +244,7 @@ extension FleetObstacle {
             case .slow: "a round trip to Redis takes too long"
             case .unshareable:
                 "the last response could not be shared, or the upstream failed, so each node queries the upstream itself for a while"
-            case .lookedUp: "responses of users identified by the upstream (credentials.identity.lookup) are not shared"
+            case .lookedUp: "responses to credentials that the upstream identifies (credentials.identity.lookup) are not shared"
             }
         return "Responses of other nodes were not looked up: \(reason)."
     }

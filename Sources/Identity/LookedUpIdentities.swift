@@ -89,6 +89,38 @@ final class IdentityTerm: Sendable {
     }
 }
 
+/// Counts how often writes have ended the terms of tokens. While the user of a request is unknown, its partition depends on these numbers.
+/// So a session that gets another user has a new, empty partition.
+private final class WriteCounts: Sendable {
+    /// Tokens share slots, so that memory is bounded. A write then gives the other tokens of its slot new partitions, too.
+    private static let slots = 1 << 15
+    private let counts = Mutex([UInt64](repeating: 0, count: WriteCounts.slots))
+    /// Distinguishes this process. After a restart all partitions are new, because the ended terms are unknown.
+    let start = UInt64.random(in: .min ... .max)
+
+    static func slot(of token: [UInt8]) -> Int { token.prefix(4).reduce(0) { $0 << 8 | Int($1) } % slots }
+
+    /// The sum increases with each write with any of the tokens.
+    func sum(at slots: [Int]) -> UInt64 { counts.withLock { counts in slots.reduce(0) { $0 &+ counts[$1] } } }
+
+    func add(_ token: [UInt8]) { counts.withLock { $0[Self.slot(of: token)] &+= 1 } }
+}
+
+/// The term of credentials whose user is unknown.
+private struct OwnTerm: Sendable {
+    private let counts: WriteCounts
+    private let slots: [Int]
+    private let sum: UInt64
+
+    init(_ counts: WriteCounts, _ tokens: [[UInt8]]) {
+        (self.counts, slots) = (counts, tokens.map(WriteCounts.slot))
+        sum = counts.sum(at: slots)
+    }
+
+    var isCurrent: Bool { counts.sum(at: slots) == sum }
+    var bytes: [UInt8] { [counts.start, sum].flatMap { number in withUnsafeBytes(of: number.littleEndian) { Array($0) } } }
+}
+
 /// The result of a look-up for one request's credentials. A class, because every hit passes it on.
 public final class LookedUpIdentity: Sendable {
     /// The user's partition; nil if the user is unknown.
@@ -106,17 +138,29 @@ public final class LookedUpIdentity: Sendable {
     /// nil if there is no result.
     private let term: IdentityTerm?
     private let termNumber: Int
+    /// nil if the user is known.
+    private let ownTerm: OwnTerm?
 
     init(
         _ partition: [UInt8]?, ends: Int64, isDue: Bool, hash: [UInt8], isAfterWrite: Bool = false, now: Int64, term: IdentityTerm? = nil
     ) {
         (self.partition, isCurrent, self.ends, self.isDue, self.hash) = (partition, partition != nil && now < ends, ends, isDue, hash)
         self.isAfterWrite = isAfterWrite
-        (self.term, termNumber) = (term, term?.number ?? 0)
+        (self.term, termNumber, ownTerm) = (term, term?.number ?? 0, nil)
     }
 
-    /// Whether no unsafe request with the token has begun since, and the token still belongs to that user. May be read on any thread.
-    public var isUnchanged: Bool { term.map { $0.number == termNumber } ?? true }
+    fileprivate init(_ other: LookedUpIdentity, _ own: OwnTerm) {
+        (partition, isCurrent, ends, isDue, hash) = (other.partition, other.isCurrent, other.ends, other.isDue, other.hash)
+        (isAfterWrite, term, termNumber, ownTerm) = (other.isAfterWrite, other.term, other.termNumber, own)
+    }
+
+    /// Whether no unsafe request with the token has begun since, and the token still belongs to that user. If the user is unknown: whether
+    /// no such request has had an effect since. May be read on any thread.
+    public var isUnchanged: Bool { term.map { $0.number == termNumber } ?? true && ownTerm?.isCurrent ?? true }
+
+    /// Returns the partition of the credentials themselves. It is used while the user is unknown.
+    /// - Parameter credentials: hash of all credentials, with which the partition begins.
+    public func ownPartition(_ credentials: [UInt8]) -> [UInt8] { credentials + (ownTerm?.bytes ?? []) }
 }
 
 /// The outcome of a look-up.
@@ -166,6 +210,7 @@ public final class LookedUpIdentities: Sendable {
 
     /// Used by all shards.
     private let state = Mutex(State())
+    private let writeCounts = WriteCounts()
     public let settings: LookUpSettings
 
     /// Maximum number of recent entries. Up to twice as many are stored.
@@ -180,7 +225,13 @@ public final class LookedUpIdentities: Sendable {
     /// Returns the known result for a request.
     /// - Parameters:
     ///   - hash: hash of all credentials of the request.
+    ///   - tokens: hashes of all credentials that may be its token. Used if the user is unknown.
     ///   - now: milliseconds since 1970.
+    public func find(_ hash: [UInt8], tokens: @autoclosure () -> [[UInt8]], now: Int64) -> LookedUpIdentity {
+        let known = find(hash, now: now)
+        return known.isCurrent ? known : LookedUpIdentity(known, OwnTerm(writeCounts, tokens()))
+    }
+
     public func find(_ hash: [UInt8], now: Int64) -> LookedUpIdentity {
         state.withLock { state in
             guard let entry = state.entries[hash] else { return LookedUpIdentity(nil, ends: 0, isDue: true, hash: hash, now: now) }
@@ -276,6 +327,7 @@ public final class LookedUpIdentities: Sendable {
                 let left = (state.writes[token] ?? 1) - 1
                 state.writes[token] = left > 0 ? left : nil
                 state.terms[token]?.term.endWrite(isWithoutEffect: isWithoutEffect)
+                if !isWithoutEffect { writeCounts.add(token) }
             }
         }
     }

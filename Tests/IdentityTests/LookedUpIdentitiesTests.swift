@@ -108,6 +108,21 @@ struct LookedUpIdentitiesTests {
         #expect(told.find(hash, now: 40_001).partition == [8] && !told.find(hash, now: 40_001).isAfterWrite)
     }
 
+    @Test("credentials without a known user get another partition after a write with effect, and in another process")
+    func ownPartition() throws {
+        let (told, other) = (LookedUpIdentities(Self.settings), LookedUpIdentities(Self.settings))
+        func own(_ tokens: [[UInt8]], in table: LookedUpIdentities? = nil) -> LookedUpIdentity {
+            (table ?? told).find([1], tokens: tokens, now: 0)
+        }
+        let first = own([[2], [3]])
+        #expect(first.ownPartition([1]).starts(with: [1]) && first.ownPartition([1]) != own([[2], [3]], in: other).ownPartition([1]))
+        IdentityWrite([[3]], in: [told]).isWithoutEffect = true
+        #expect(first.isUnchanged && own([[2], [3]]).ownPartition([1]) == first.ownPartition([1]))
+        _ = IdentityWrite([[3]], in: [told])
+        #expect(!first.isUnchanged && own([[2], [3]]).ownPartition([1]) != first.ownPartition([1]))
+        #expect(own([[2]]).isUnchanged && own([[2]]).ownPartition([1]) == first.ownPartition([1]))
+    }
+
     @Test("a lookup during which a write began is repeated at once")
     func overtakenLookUp() throws {
         let told = LookedUpIdentities(Self.settings)
