@@ -74,9 +74,11 @@ private struct Walk {
         case 12..<15:
             value += 1
             let path = random.pick(["/login", "/reject"])
-            let response = try clients[number].request("POST", path, play, [("Sec-Give", "SID=\(value)")], content: "x")
+            let given = path == "/login" ? [("Sec-Give", "SID=\(value)")] : []
+            let response = try clients[number].request("POST", path, play, given, content: "x")
             // A write that the upstream rejects or never receives changes nothing.
             if response.isFromUpstream, !before.jar.isEmpty { reference.origins[before.jar] = nil }
+            if !isUp, let target = reference.origins[before.jar]?.min() { try get(target, number, []) }
         default:
             var more: [(String, String)] = []
             if isUp, random.isTrue(oneIn: 3) {
