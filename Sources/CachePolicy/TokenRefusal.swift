@@ -33,6 +33,8 @@ public enum IdentityOutcome: Sendable, Equatable {
     case refused(TokenRefusal)
     /// The upstream identified the credentials' user; or did so before, but the result has expired; or did not.
     case lookedUp, lookedUpBefore, notIdentified
+    /// An unsafe request may have changed the credentials' user, and the upstream has not been asked since.
+    case unclearAfterWrite
 
     public var label: String {
         switch self {
@@ -42,6 +44,7 @@ public enum IdentityOutcome: Sendable, Equatable {
         case .lookedUp: "told"
         case .lookedUpBefore: "told_before"
         case .notIdentified: "untold"
+        case .unclearAfterWrite: "after_write"
         }
     }
 }

@@ -12,13 +12,15 @@ extension IdentityOutcome {
             "The upstream identified the user of the request's credentials. All credentials of this user share stored responses."
         case .lookedUpBefore: "The upstream identified the user of these credentials too long ago, so they have a separate partition."
         case .notIdentified: "The upstream has not identified the user of these credentials, so they have a separate partition."
+        case .unclearAfterWrite:
+            "An unsafe request may have changed the user of these credentials, so they have a separate partition until the next lookup."
         }
     }
 
     /// nil if no setting changes the result.
     public var advice: WhyAdvice? {
         switch self {
-        case .verified, .lookedUp: nil
+        case .verified, .lookedUp, .unclearAfterWrite: nil
         case .lookedUpBefore: WhyAdvice("credentials.identity.lookup.keep", "is how long the lookup result is cached")
         case .notIdentified:
             WhyAdvice(

@@ -244,7 +244,7 @@ extension FleetObstacle {
             case .slow: "a round trip to Redis takes too long"
             case .unshareable:
                 "the last response could not be shared, or the upstream failed, so each node queries the upstream itself for a while"
-            case .lookedUp: "responses of users identified by the upstream (credentials.identity.lookup) are not shared"
+            case .lookedUp: "responses to credentials that the upstream identifies (credentials.identity.lookup) are not shared"
             }
         return "Responses of other nodes were not looked up: \(reason)."
     }
@@ -339,7 +339,9 @@ extension NoSharedRescueReason {
         case .never: "cache.rescue_with_shared is never"
         case .varies: "it depends on the credentials (Vary)"
         case .notPublic: "it has neither public nor s-maxage"
-        case .otherCookies: "it has neither public nor s-maxage, and the credentials are not only cookies that it set"
+        case .otherCookies:
+            "it has neither public nor s-maxage, and the credentials are not only cookies that it set, or an unsafe request with them "
+                + "may have changed their user"
         case .gone: "the target no longer exists for clients without credentials"
         }
     }

@@ -57,20 +57,28 @@ public struct LookUpSettings: Sendable, Equatable {
 final class IdentityTerm: Sendable {
     private let changes = Atomic(0)
     private let over = Atomic(false)
+    private let overByWrite = Atomic(false)
     /// Number of active unsafe requests.
     private let writes = Atomic(0)
 
     /// Changes with the beginning and the end of every unsafe request.
     var number: Int { changes.load(ordering: .acquiring) }
     var isOver: Bool { over.load(ordering: .acquiring) }
-    var isUsable: Bool { !isOver && writes.load(ordering: .acquiring) == 0 }
+    /// Whether an unsafe request has ended it.
+    var isOverByWrite: Bool { overByWrite.load(ordering: .acquiring) }
+    var hasWrites: Bool { writes.load(ordering: .acquiring) > 0 }
+    var isUsable: Bool { !isOver && !hasWrites }
 
     func beginWrite() {
         writes.add(1, ordering: .acquiringAndReleasing)
         changes.add(1, ordering: .acquiringAndReleasing)
     }
 
-    func endWrite() {
+    func endWrite(isWithoutEffect: Bool) {
+        if !isWithoutEffect {
+            overByWrite.store(true, ordering: .releasing)
+            end()
+        }
         changes.add(1, ordering: .acquiringAndReleasing)
         writes.subtract(1, ordering: .acquiringAndReleasing)
     }
@@ -79,6 +87,38 @@ final class IdentityTerm: Sendable {
         over.store(true, ordering: .releasing)
         changes.add(1, ordering: .acquiringAndReleasing)
     }
+}
+
+/// Counts how often writes have ended the terms of tokens. While the user of a request is unknown, its partition depends on these numbers.
+/// So a session that gets another user has a new, empty partition.
+private final class WriteCounts: Sendable {
+    /// Tokens share slots, so that memory is bounded. A write then gives the other tokens of its slot new partitions, too.
+    private static let slots = 1 << 15
+    private let counts = Mutex([UInt64](repeating: 0, count: WriteCounts.slots))
+    /// Distinguishes this process. After a restart all partitions are new, because the ended terms are unknown.
+    let start = UInt64.random(in: .min ... .max)
+
+    static func slot(of token: [UInt8]) -> Int { token.prefix(4).reduce(0) { $0 << 8 | Int($1) } % slots }
+
+    /// The sum increases with each write with any of the tokens.
+    func sum(at slots: [Int]) -> UInt64 { counts.withLock { counts in slots.reduce(0) { $0 &+ counts[$1] } } }
+
+    func add(_ token: [UInt8]) { counts.withLock { $0[Self.slot(of: token)] &+= 1 } }
+}
+
+/// The term of credentials whose user is unknown.
+private struct OwnTerm: Sendable {
+    private let counts: WriteCounts
+    private let slots: [Int]
+    private let sum: UInt64
+
+    init(_ counts: WriteCounts, _ tokens: [[UInt8]]) {
+        (self.counts, slots) = (counts, tokens.map(WriteCounts.slot))
+        sum = counts.sum(at: slots)
+    }
+
+    var isCurrent: Bool { counts.sum(at: slots) == sum }
+    var bytes: [UInt8] { [counts.start, sum].flatMap { number in withUnsafeBytes(of: number.littleEndian) { Array($0) } } }
 }
 
 /// The result of a look-up for one request's credentials. A class, because every hit passes it on.
@@ -93,17 +133,34 @@ public final class LookedUpIdentity: Sendable {
     public let isDue: Bool
     /// Hash of the credentials.
     public let hash: [UInt8]
+    /// Whether the user is unknown because an unsafe request may have changed it.
+    public let isAfterWrite: Bool
     /// nil if there is no result.
     private let term: IdentityTerm?
     private let termNumber: Int
+    /// nil if the user is known.
+    private let ownTerm: OwnTerm?
 
-    init(_ partition: [UInt8]?, ends: Int64, isDue: Bool, hash: [UInt8], now: Int64, term: IdentityTerm? = nil) {
+    init(
+        _ partition: [UInt8]?, ends: Int64, isDue: Bool, hash: [UInt8], isAfterWrite: Bool = false, now: Int64, term: IdentityTerm? = nil
+    ) {
         (self.partition, isCurrent, self.ends, self.isDue, self.hash) = (partition, partition != nil && now < ends, ends, isDue, hash)
-        (self.term, termNumber) = (term, term?.number ?? 0)
+        self.isAfterWrite = isAfterWrite
+        (self.term, termNumber, ownTerm) = (term, term?.number ?? 0, nil)
     }
 
-    /// Whether no unsafe request with the token has begun since, and the token still belongs to that user. May be read on any thread.
-    public var isUnchanged: Bool { term.map { $0.number == termNumber } ?? true }
+    fileprivate init(_ other: LookedUpIdentity, _ own: OwnTerm) {
+        (partition, isCurrent, ends, isDue, hash) = (other.partition, other.isCurrent, other.ends, other.isDue, other.hash)
+        (isAfterWrite, term, termNumber, ownTerm) = (other.isAfterWrite, other.term, other.termNumber, own)
+    }
+
+    /// Whether no unsafe request with the token has begun since, and the token still belongs to that user. If the user is unknown: whether
+    /// no such request has had an effect since. May be read on any thread.
+    public var isUnchanged: Bool { term.map { $0.number == termNumber } ?? true && ownTerm?.isCurrent ?? true }
+
+    /// Returns the partition of the credentials themselves. It is used while the user is unknown.
+    /// - Parameter credentials: hash of all credentials, with which the partition begins.
+    public func ownPartition(_ credentials: [UInt8]) -> [UInt8] { credentials + (ownTerm?.bytes ?? []) }
 }
 
 /// The outcome of a look-up.
@@ -128,6 +185,8 @@ public final class LookedUpIdentities: Sendable {
         var ends: Int64 = 0
         var askedAt: Int64
         var isAsking = true
+        /// Whether an unsafe request ended the former term, and the upstream has not answered since.
+        var isAfterWrite = false
         let token: [UInt8]
         /// The token's term. The entry is valid until the term ends.
         var term: IdentityTerm
@@ -151,6 +210,7 @@ public final class LookedUpIdentities: Sendable {
 
     /// Used by all shards.
     private let state = Mutex(State())
+    private let writeCounts = WriteCounts()
     public let settings: LookUpSettings
 
     /// Maximum number of recent entries. Up to twice as many are stored.
@@ -165,20 +225,32 @@ public final class LookedUpIdentities: Sendable {
     /// Returns the known result for a request.
     /// - Parameters:
     ///   - hash: hash of all credentials of the request.
+    ///   - tokens: hashes of all credentials that may be its token. Used if the user is unknown.
     ///   - now: milliseconds since 1970.
+    public func find(_ hash: [UInt8], tokens: @autoclosure () -> [[UInt8]], now: Int64) -> LookedUpIdentity {
+        let known = find(hash, now: now)
+        return known.isCurrent ? known : LookedUpIdentity(known, OwnTerm(writeCounts, tokens()))
+    }
+
     public func find(_ hash: [UInt8], now: Int64) -> LookedUpIdentity {
         state.withLock { state in
             guard let entry = state.entries[hash] else { return LookedUpIdentity(nil, ends: 0, isDue: true, hash: hash, now: now) }
             let isDue = isDue(entry, now: now)
             // Marks the token as recently used.
             _ = state.terms[entry.token]
-            guard entry.term.isUsable else { return LookedUpIdentity(nil, ends: 0, isDue: isDue, hash: hash, now: now) }
-            return LookedUpIdentity(entry.partition, ends: entry.ends, isDue: isDue, hash: hash, now: now, term: entry.term)
+            let isAfterWrite = entry.isAfterWrite || entry.term.isOverByWrite || entry.term.hasWrites
+            guard entry.term.isUsable else {
+                return LookedUpIdentity(nil, ends: 0, isDue: isDue, hash: hash, isAfterWrite: isAfterWrite, now: now)
+            }
+            return LookedUpIdentity(
+                entry.partition, ends: entry.ends, isDue: isDue, hash: hash, isAfterWrite: isAfterWrite, now: now, term: entry.term)
         }
     }
 
-    /// Whether a look-up is due. A valid result is renewed after half of its validity, so that it does not expire.
+    /// Whether a look-up is due. A valid result is renewed after half of its validity, so that it does not expire. After a write it is due
+    /// at once, however short ago the last one was.
     private func isDue(_ entry: Entry, now: Int64) -> Bool {
+        if entry.term.isOverByWrite { return true }
         let isOver = entry.term.isOver
         if entry.isAsking, !isOver { return now - entry.askedAt > Self.patience }
         guard entry.partition != nil, !isOver else { return now - entry.askedAt >= Self.pause }
@@ -198,7 +270,10 @@ public final class LookedUpIdentities: Sendable {
             state.terms[token] = owner
             var entry = former ?? Entry(askedAt: now, token: token, term: owner.term)
             // Results of an earlier term are invalid.
-            if entry.term !== owner.term { (entry.partition, entry.term) = (nil, owner.term) }
+            if entry.term !== owner.term {
+                entry.isAfterWrite = entry.isAfterWrite || entry.term.isOverByWrite
+                (entry.partition, entry.term) = (nil, owner.term)
+            }
             (entry.askedAt, entry.isAsking) = (now, true)
             state.entries[hash] = entry
             return StartedLookUp(hash: hash, term: owner.term, termNumber: owner.term.number)
@@ -212,10 +287,10 @@ public final class LookedUpIdentities: Sendable {
             entry.isAsking = false
             entry.askedAt = now
             switch end {
-            // The user may have changed during the look-up.
-            case .lookedUp where lookUp.term.number != lookUp.termNumber: break
-            case .lookedUp(let partition): (entry.partition, entry.ends) = (partition, now + settings.keep)
-            case .nothing: entry.partition = nil
+            // The user may have changed during the look-up, so another one is due.
+            case .lookedUp where lookUp.term.number != lookUp.termNumber: entry.askedAt = now - Self.pause
+            case .lookedUp(let partition): (entry.partition, entry.ends, entry.isAfterWrite) = (partition, now + settings.keep, false)
+            case .nothing: (entry.partition, entry.isAfterWrite) = (nil, false)
             // The former result remains.
             case .failed: break
             }
@@ -245,25 +320,25 @@ public final class LookedUpIdentities: Sendable {
         }
     }
 
-    /// - Parameter isRejected: whether the upstream rejected the request, so no token has changed its user.
-    func endWrite(with tokens: [[UInt8]], isRejected: Bool) {
+    /// - Parameter isWithoutEffect: whether the upstream rejected or never received the request, so no token has changed its user.
+    func endWrite(with tokens: [[UInt8]], isWithoutEffect: Bool) {
         state.withLock { state in
             for token in tokens {
                 let left = (state.writes[token] ?? 1) - 1
                 state.writes[token] = left > 0 ? left : nil
-                guard let term = state.terms[token]?.term else { continue }
-                term.endWrite()
-                if !isRejected { term.end() }
+                state.terms[token]?.term.endWrite(isWithoutEffect: isWithoutEffect)
+                if !isWithoutEffect { writeCounts.add(token) }
             }
         }
     }
 }
 
-/// An active unsafe request. Its end invalidates the results of its tokens, unless the upstream has rejected it.
+/// An active unsafe request. Its end invalidates the results of its tokens, unless it had no effect.
 public final class IdentityWrite {
     private let tables: [LookedUpIdentities]
     private let tokens: [[UInt8]]
-    public var isRejected = false
+    /// Whether the upstream has rejected the request, or never received it.
+    public var isWithoutEffect = false
 
     /// - Parameter tokens: hash of each credential of the request.
     public init(_ tokens: [[UInt8]], in tables: [LookedUpIdentities]) {
@@ -271,7 +346,7 @@ public final class IdentityWrite {
         for table in tables { table.beginWrite(with: tokens) }
     }
 
-    deinit { for table in tables { table.endWrite(with: tokens, isRejected: isRejected) } }
+    deinit { for table in tables { table.endWrite(with: tokens, isWithoutEffect: isWithoutEffect) } }
 }
 
 /// The tables of all APIs of the process. A request at one API may change the user of a token that other APIs use too.

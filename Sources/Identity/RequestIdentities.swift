@@ -53,7 +53,8 @@ public enum RequestIdentity: Sendable {
         case .verified: .verified
         case .expired: .expired
         case .refused(let reason): .refused(reason)
-        case .lookedUp(let lookedUp): lookedUp.partition == nil ? .notIdentified : lookedUp.isCurrent ? .lookedUp : .lookedUpBefore
+        case .lookedUp(let lookedUp) where lookedUp.partition == nil: lookedUp.isAfterWrite ? .unclearAfterWrite : .notIdentified
+        case .lookedUp(let lookedUp): lookedUp.isCurrent ? .lookedUp : .lookedUpBefore
         }
     }
 

@@ -1,7 +1,8 @@
 // Records which cookies the upstream gave to clients without credentials, and for which targets (`SharedRescueMode.own`). Each set of
 // cookies has a small record in the store, under a keyed hash of the cookies and the API's name. A set remains recorded while stored
 // responses change it by Set-Cookie. The first request that may be a login removes it: an unsafe request, or one with other credentials.
-// Cookies set in response to such requests are never recorded.
+// It is not used while such a request is active, and remains if the upstream rejects the request or never receives it. Cookies set in
+// response to such requests are never recorded.
 
 import CachePolicy
 import CacheStore
@@ -16,6 +17,8 @@ public final class CookieOrigins: Sendable {
     /// Number of records that may be written now, and the time of that computation (milliseconds of the monotonic clock).
     private let allowance = Mutex((records: CookieOrigins.burst, time: Int64.min))
     private let left = Atomic<Int>(0)
+    /// Number of active requests that may be logins, by partition of their cookies. Bounded by the number of requests.
+    private let logins = Mutex<[[UInt8]: Int]>([:])
 
     /// Maximum number of targets and responses for each set of cookies; the oldest are dropped.
     private static let targetLimit = 32
@@ -33,6 +36,7 @@ public final class CookieOrigins: Sendable {
     ///   - cookies: partition of requests with exactly these cookies.
     ///   - target: key of the target in the partition without credentials, or number of a response.
     func contains(_ cookies: [UInt8], target: [UInt8], in cache: ResponseCache) throws(NotInMemory) -> Bool {
+        guard !isSuspended(cookies) else { return false }
         var basis = FindingBasis()
         return Self.targets(in: try cache.item(key(cookies), &basis)).contains(hash(target))
     }
@@ -43,12 +47,22 @@ public final class CookieOrigins: Sendable {
 
     /// Records that a client's cookies were replaced. The targets of the earlier cookies apply to the new ones.
     func remember(_ cookies: [UInt8], after earlier: [UInt8], now: Int64) {
-        let known = targets(of: earlier)
+        let known = isSuspended(earlier) ? [] : targets(of: earlier)
         if !known.isEmpty { add(known, to: cookies, now: now) }
     }
 
-    /// Removes the record of these cookies, because a user may have logged in with them.
-    func forget(_ cookies: [UInt8]) { store.remove(key(cookies).span) }
+    private func isSuspended(_ cookies: [UInt8]) -> Bool { logins.withLock { $0[cookies] != nil } }
+
+    fileprivate func beginLogin(with cookies: [UInt8]) { logins.withLock { $0[cookies, default: 0] += 1 } }
+
+    /// Removes the record of these cookies, if a user may have logged in with them.
+    fileprivate func endLogin(with cookies: [UInt8], isWithoutEffect: Bool) {
+        if !isWithoutEffect { store.remove(key(cookies).span) }
+        logins.withLock { logins in
+            let left = (logins[cookies] ?? 1) - 1
+            logins[cookies] = left > 0 ? left : nil
+        }
+    }
 
     private func add(_ targets: [[UInt8]], to cookies: [UInt8], now: Int64) {
         let known = self.targets(of: cookies)
@@ -88,4 +102,19 @@ public final class CookieOrigins: Sendable {
     private func hash(_ target: [UInt8]) -> [UInt8] { store.credentialPartition(target) }
 
     func key(_ cookies: [UInt8]) -> [UInt8] { [UInt8(ascii: "J")] + cookies + name }
+}
+
+/// An active request that may be a login. Its end removes the record of its cookies, unless the request had no effect.
+public final class CookieLogin {
+    private let origins: CookieOrigins
+    private let cookies: [UInt8]
+    /// Whether the upstream has rejected the request, or never received it.
+    public var isWithoutEffect = false
+
+    init(_ cookies: [UInt8], in origins: CookieOrigins) {
+        (self.cookies, self.origins) = (cookies, origins)
+        origins.beginLogin(with: cookies)
+    }
+
+    deinit { origins.endLogin(with: cookies, isWithoutEffect: isWithoutEffect) }
 }

@@ -176,8 +176,9 @@ public final class RequestKeyMaker {
         if let index = rules.lookUp, index < lookUps.count {
             // With several hosts, each may identify another user.
             let lookUpKey = isKeyedByHost ? partition(parts + hostPart(of: head)) : own
-            let identity = RequestIdentity.lookedUp(lookUps[index].find(lookUpKey, now: time.wall.milliseconds))
-            return (identity.partition ?? own, identity)
+            let lookedUp = lookUps[index].find(lookUpKey, tokens: tokens(of: head.fields), now: time.wall.milliseconds)
+            let identity = RequestIdentity.lookedUp(lookedUp)
+            return (identity.partition ?? lookedUp.ownPartition(own), identity)
         }
         guard let index = rules.tokens, index < tokens.count, head.fields.contains(.authorization) else { return (own, nil) }
         let identity = tokens[index].identity(
@@ -186,12 +187,9 @@ public final class RequestKeyMaker {
         return (identity.partition ?? own, identity)
     }
 
-    /// Returns whether the key has no partition derived from the upstream's lookup result. That result may be different for these
-    /// credentials later.
-    func isWithoutLookUp(_ key: [UInt8], of head: RequestHead) -> Bool {
-        guard rules.specialRules(for: head)?.lookUp != nil else { return true }
-        let parts = credentials(of: head.fields)
-        return parts.isEmpty || key.dropFirst(partitionOffset).starts(with: partition(parts))
+    /// Returns whether the partition of a request does not depend on the upstream's lookup result, nor on writes that this node has seen.
+    func isWithoutLookUp(_ head: RequestHead) -> Bool {
+        rules.specialRules(for: head)?.lookUp == nil || credentials(of: head.fields).isEmpty
     }
 
     func hostPart(of head: RequestHead) -> [UInt8] {

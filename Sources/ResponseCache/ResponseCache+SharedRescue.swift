@@ -96,14 +96,14 @@ extension ResponseCache {
 
     // MARK: Recording cookies
 
-    /// Called before a request is sent. A request that may be a login removes the record of its cookies.
+    /// Suspends the record of a request's cookies while a request is active that may be a login; nil if it is none, or has no cookies.
     /// - Parameter isReading: whether the request is safe and uses the store.
-    public func noteCookies(sentWith head: RequestHead, isReading: Bool) {
+    public func beginLogin(with head: RequestHead, isReading: Bool) -> CookieLogin? {
         guard let origins = state.cookieOrigins, head.fields.contains(.cookie),
             !isReading || keyMaker.hasOtherCredentials(head.fields),
             let cookies = keyMaker.cookiePartition(of: head.fields)
-        else { return }
-        origins.forget(cookies)
+        else { return nil }
+        return CookieLogin(cookies, in: origins)
     }
 
     /// Records cookies after a response was stored or has confirmed a stored one.

@@ -11,8 +11,8 @@ extension ResponseCache {
     // MARK: Shared keys
 
     /// Returns what to look up in the shared level; nil if the request does not use it. Responses keyed by request content are not shared.
-    /// Keys under No-Vary-Search are not shared, because other nodes use the exact target. Partitions from identity lookups are not shared
-    /// either, because credentials may later belong to another user.
+    /// Keys under No-Vary-Search are not shared, because other nodes use the exact target. Responses to credentials with identity lookups
+    /// are not shared either, because the credentials may later belong to another user, and other nodes do not know when.
     /// - Parameters:
     ///   - good: `good` of the request's route.
     ///   - kept: `keep_if` of the request's route.
@@ -20,7 +20,7 @@ extension ResponseCache {
         for head: RequestHead, at keys: TargetKeys, good: GoodResponse = GoodResponse(), kept: GoodResponse = GoodResponse()
     ) -> FleetLookUp? {
         guard level.isShared, head.method == .get || head.method == .head, isExact(keys, for: head),
-            keyMaker.isWithoutLookUp(keys.own, of: head)
+            keyMaker.isWithoutLookUp(head)
         else { return nil }
         guard let rules = sharingRules else { return nil }
         var locations = fleetLocations(for: head, at: keys, rules)
@@ -130,7 +130,7 @@ extension ResponseCache {
         if keyMaker.isPlain(location.key), location.unknownFields == nil { return location.key }
         guard let maker = fleetKeyMakers.first else { return nil }
         // Keys under No-Vary-Search are known only to nodes that received the field, and keys with a request's content are not shared.
-        guard location.key == localKey(of: request, location), location.isCommon || keyMaker.isWithoutLookUp(location.key, of: request)
+        guard location.key == localKey(of: request, location), location.isCommon || keyMaker.isWithoutLookUp(request)
         else { return nil }
         let keys = fleetKeys(of: request, location.unknownFields, by: maker)
         guard location.isCommon else { return keys.own }

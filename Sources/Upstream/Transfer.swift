@@ -75,6 +75,8 @@ public final class Transfer {
     let signsIn: Bool
     /// Whether the transfer waited for a connection that was established for another request.
     var joining = Joining.no
+    /// Whether the upstream may have received a part of the request.
+    public private(set) var mayHaveArrived = false
     /// HTTP version of the current or last connection; nil if there was none.
     public internal(set) var spoken: SpokenProtocol?
     /// Retained until the transfer ends, so that a fetch continues after its client has disconnected.
@@ -222,6 +224,7 @@ public final class Transfer {
     func queueAgain() {
         note(.queuedAgain)
         times.sent = -1
+        if !request.isRepeatable { mayHaveArrived = false }
         content.rewind()
     }
 
@@ -231,6 +234,8 @@ public final class Transfer {
         receiver?.transferBegins()
         (times.resolved, times.connected, times.secured) = (connection.resolved, connection.connected, connection.secured)
         times.sent = elapsed
+        // An injected refusal is like a real one: nothing is sent.
+        mayHaveArrived = fault?.effect != .refuse
         note(.sendingBegan)
     }
 

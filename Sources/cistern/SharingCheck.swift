@@ -3,6 +3,7 @@
 import CachePolicy
 import Engine
 import Glibc
+import Identity
 import Reactor
 import ResponseCache
 import ReverseProxy
@@ -62,10 +63,25 @@ enum SharingCheck {
         }
     }
 
-    /// Warns about a missing fleet name, because two installations on one Redis server would both use the default.
     static func warnings(_ settings: CisternSettings) -> [String] {
-        guard !settings.share.servers.isEmpty, settings.share.fleet.isEmpty else { return [] }
-        return ["share.fleet is not set: the fleet's name is \(FleetSettings.unnamed); a later version will require the setting"]
+        guard !settings.share.servers.isEmpty else { return [] }
+        var warnings: [String] = []
+        // Two installations on one Redis server would both use the default.
+        if settings.share.fleet.isEmpty {
+            warnings.append(
+                "share.fleet is not set: the fleet's name is \(FleetSettings.unnamed); a later version will require the setting")
+        }
+        if usesLookUps(settings) {
+            warnings.append(
+                "credentials.identity.lookup is used with share.servers: if a session's user changes at one node, the other nodes do not "
+                    + "know and may serve the former user's responses; send all requests of a session to the same node")
+        }
+        return warnings
+    }
+
+    private static func usesLookUps(_ settings: CisternSettings) -> Bool {
+        let apis = settings.apis.isEmpty ? [settings] : settings.apis.map(\.settings)
+        return apis.contains { ($0.routes + [$0.otherRoute]).contains { !$0.rules.lookUp.path.isEmpty } }
     }
 
     /// Checks settings that an API may override.

@@ -117,6 +117,27 @@ struct LookUpPlays {
         #expect(try get(play, "ann-rw-2").status == 502)
     }
 
+    /// What the upstream does with a write, and whether the user of its credentials remains known.
+    @Test(
+        "a write that the upstream rejects or never receives leaves the user known; after any other one nobody gets the user's responses",
+        arguments: [("refused", true), ("422 No", true), ("500 Trouble", false), ("200 OK", false), ("cut", false)])
+    func writes(_ end: String, _ isKnown: Bool) throws {
+        let play = try play()
+        for (index, token) in ["ann-rw-1", "ann-rw-2"].enumerated() { try introduce(play, token, count: Double(index + 1)) }
+        _ = try get(play, "ann-rw-1")
+        if end == "refused" {
+            play.origin.down()
+        } else {
+            play.origin.react { _ in [end == "cut" ? .close : .json("{}", status: end)] }
+        }
+        #expect(try play.request("POST", "/w", [("Authorization", "Bearer ann-rw-2")], content: "x").status == (Int(end.prefix(3)) ?? 502))
+        play.origin.down()
+        #expect(try get(play, "ann-rw-2").status == (isKnown ? 200 : 502))
+        let why = String(decoding: try play.admin("GET", "/-/why?path=/a&last=1").content, as: UTF8.self)
+        #expect(why.contains(isKnown ? #""identity": "told""# : #""identity": "after_write""#))
+        #expect(!why.contains("identity.lookup.identity"))
+    }
+
     @Test("an incomplete lookup response identifies no user", arguments: ["{\"id\":\"x\"}", "{\"id\":\"x\",\"rights\":[]}", "junk"])
     func unclear(_ content: String) throws {
         let play = try play { _ in .json(content) }

@@ -15,7 +15,10 @@ private struct IdentityModel {
     var lookUps: [(started: StartedLookUp, token: Int, user: UInt8)] = []
     var reads: [(told: LookedUpIdentity, token: Int, user: UInt8?)] = []
     var writes: [(write: IdentityWrite, token: Int, isRejected: Bool)] = []
+    /// Users of the responses stored in partitions of credentials whose user is unknown.
+    var own: [[UInt8]: Set<UInt8>] = [:]
     var hits = 0
+    var ownHits = 0
     var stored = 0
 
     init(_ random: inout SeededGenerator) {
@@ -48,12 +51,17 @@ private struct IdentityModel {
         case 7:
             let isRejected = random.below(3) == 0
             writes.append((IdentityWrite([[UInt8(token)]], in: [table]), token, isRejected))
-        default: finishWrite(&random)
+        default: try finishWrite(&random)
         }
     }
 
     private mutating func read(_ token: Int, _ random: inout SeededGenerator) throws {
-        let told = table.find(Self.hash(token, random.below(2)), now: now)
+        let told = table.find(Self.hash(token, random.below(2)), tokens: [[UInt8(token)]], now: now)
+        // During a write, the response may be that of before or after.
+        if !told.isCurrent, !writes.contains(where: { $0.token == token }), let found = own[told.ownPartition(told.hash)] {
+            ownHits += 1
+            try demand(found == [users[token]], "token \(token) of user \(users[token]) reads copies of \(found) in its own partition")
+        }
         if let partition = told.partition {
             hits += 1
             try demand(partition == [users[token]], "token \(token) of user \(users[token]) reads copies of \(partition)")
@@ -66,20 +74,24 @@ private struct IdentityModel {
         guard !reads.isEmpty else { return }
         let read = reads.remove(at: random.below(reads.count))
         let user = read.user ?? users[read.token]
+        if !read.told.isCurrent, read.told.isUnchanged { own[read.told.ownPartition(read.told.hash), default: []].insert(user) }
         guard let partition = read.told.partition, read.told.isUnchanged else { return }
         stored += 1
         try demand(partition == [user], "a response of user \(user) is stored for \(partition)")
     }
 
     /// A write that is not rejected changes the user. Its client does not always get the response.
-    private mutating func finishWrite(_ random: inout SeededGenerator) {
+    private mutating func finishWrite(_ random: inout SeededGenerator) throws {
         guard !writes.isEmpty else { return }
         let place = random.below(writes.count)
         let isOver = random.below(2) == 0
         if !writes[place].isRejected { users[writes[place].token] = UInt8(random.below(2)) }
         guard isOver else { return }
-        writes[place].write.isRejected = writes[place].isRejected
+        let (token, isRejected) = (writes[place].token, writes[place].isRejected)
+        writes[place].write.isWithoutEffect = isRejected
         writes.remove(at: place)
+        guard !isRejected, !writes.contains(where: { $0.token == token }) else { return }
+        try demand(table.find(Self.hash(token, random.below(2)), now: now).isDue, "no look-up of token \(token) after a write")
     }
 }
 
@@ -87,15 +99,15 @@ private struct IdentityModel {
 struct IdentityTermWalk {
     @Test("no response of one user is stored for or served to another")
     func walk() {
-        var (hits, stored) = (0, 0)
+        var (hits, stored, ownHits) = (0, 0, 0)
         let isWhole = RandomSchedules.run(10_000, steps: 60) {
             IdentityModel(&$0)
         } step: {
             try $0.step(&$1)
         } end: {
-            (hits, stored) = (hits + $0.hits, stored + $0.stored)
+            (hits, stored, ownHits) = (hits + $0.hits, stored + $0.stored, ownHits + $0.ownHits)
         }
-        #expect(!isWhole || (hits > 1_000 && stored > 1_000))
+        #expect(!isWhole || (hits > 1_000 && stored > 1_000 && ownHits > 1_000))
     }
 
     @Test("a token evicted from the table is no longer trusted, because its changes would be missed")

@@ -87,4 +87,49 @@ struct LookedUpIdentitiesTests {
         let gone = told.find(hash, now: 602_000)
         #expect(gone.partition == nil && !gone.isDue && told.find(hash, now: 631_000).isDue)
     }
+
+    @Test("a write is followed by a lookup at once; one without effect changes nothing", arguments: [true, false])
+    func afterWrite(isWithoutEffect: Bool) throws {
+        let told = LookedUpIdentities(Self.settings)
+        let hash: [UInt8] = [1]
+        told.end(try #require(told.begin(hash, token: [2], now: 0)), .lookedUp(partition: [9]), now: 0)
+        var write: IdentityWrite? = IdentityWrite([[2]], in: [told])
+        #expect(told.find(hash, now: 1).partition == nil && told.find(hash, now: 1).isAfterWrite)
+        write?.isWithoutEffect = isWithoutEffect
+        write = nil
+        let found = told.find(hash, now: 2)
+        #expect(found.partition == (isWithoutEffect ? [9] : nil))
+        #expect(found.isDue == !isWithoutEffect && found.isAfterWrite == !isWithoutEffect)
+        guard !isWithoutEffect else { return }
+        // Until the upstream answers, the reason is the write.
+        told.end(try #require(told.begin(hash, token: [2], now: 2)), .failed, now: 3)
+        #expect(told.find(hash, now: 4).isAfterWrite && !told.find(hash, now: 4).isDue)
+        told.end(try #require(told.begin(hash, token: [2], now: 40_000)), .lookedUp(partition: [8]), now: 40_000)
+        #expect(told.find(hash, now: 40_001).partition == [8] && !told.find(hash, now: 40_001).isAfterWrite)
+    }
+
+    @Test("credentials without a known user get another partition after a write with effect, and in another process")
+    func ownPartition() throws {
+        let (told, other) = (LookedUpIdentities(Self.settings), LookedUpIdentities(Self.settings))
+        func own(_ tokens: [[UInt8]], in table: LookedUpIdentities? = nil) -> LookedUpIdentity {
+            (table ?? told).find([1], tokens: tokens, now: 0)
+        }
+        let first = own([[2], [3]])
+        #expect(first.ownPartition([1]).starts(with: [1]) && first.ownPartition([1]) != own([[2], [3]], in: other).ownPartition([1]))
+        IdentityWrite([[3]], in: [told]).isWithoutEffect = true
+        #expect(first.isUnchanged && own([[2], [3]]).ownPartition([1]) == first.ownPartition([1]))
+        _ = IdentityWrite([[3]], in: [told])
+        #expect(!first.isUnchanged && own([[2], [3]]).ownPartition([1]) != first.ownPartition([1]))
+        #expect(own([[2]]).isUnchanged && own([[2]]).ownPartition([1]) == first.ownPartition([1]))
+    }
+
+    @Test("a lookup during which a write began is repeated at once")
+    func overtakenLookUp() throws {
+        let told = LookedUpIdentities(Self.settings)
+        let lookUp = try #require(told.begin([1], token: [2], now: 0))
+        let write = IdentityWrite([[2]], in: [told])
+        write.isWithoutEffect = true
+        told.end(lookUp, .lookedUp(partition: [9]), now: 1)
+        #expect(told.find([1], now: 2).partition == nil && told.find([1], now: 2).isDue)
+    }
 }

@@ -165,6 +165,22 @@ struct SharedRescuePlays {
         for index in 0...1 { #expect(try guests[index].request("/a", play).text == "1") }
     }
 
+    @Test(
+        "cookies keep access to the earlier response after a write that the upstream rejects or never receives", .serialized,
+        arguments: ["POST", "bearer"], [("refused", true), ("422 No", true), ("500 Trouble", false), ("200 OK", false), ("close", false)])
+    func writes(_ step: String, _ end: (name: String, isKept: Bool)) throws {
+        let play = try ProxyPlay(cookieOrigin())
+        var client = CookieClient()
+        #expect(try client.request("/users", play, [("Sec-Give", "SID=1")]).status == 200)
+        if end.name == "refused" { play.origin.down() }
+        if end.name == "close" { play.origin.react { _ in [.close] } }
+        if Int(end.name.prefix(3)) != nil { play.origin.react { _ in [.json("{}", status: end.name)] } }
+        let isWrite = step == "POST"
+        _ = try client.request(isWrite ? "POST" : "GET", "/w", play, isWrite ? [] : [("Authorization", "Bearer x")])
+        play.origin.down()
+        #expect(try (client.request("/users", play).status == 200) == end.isKept)
+    }
+
     @Test("changed cookies keep access to the earlier response, unless the response may be a login", arguments: ["GET", "POST", "bearer"])
     func laterCookies(_ step: String) throws {
         let play = try ProxyPlay(cookieOrigin())

@@ -71,13 +71,15 @@ private struct Walk {
         case 9..<12:
             value += 1
             clients[number].cookies["_ga"] = "\(value)"
-        case 12..<15 where isUp:
+        case 12..<15:
             value += 1
-            let response = try clients[number].request("POST", "/login", play, [("Sec-Give", "SID=\(value)")], content: "x")
+            let path = random.pick(["/login", "/reject"])
+            let given = path == "/login" ? [("Sec-Give", "SID=\(value)")] : []
+            let response = try clients[number].request("POST", path, play, given, content: "x")
+            // A write that the upstream rejects or never receives changes nothing.
             if response.isFromUpstream, !before.jar.isEmpty { reference.origins[before.jar] = nil }
+            if !isUp, let target = reference.origins[before.jar]?.min() { try get(target, number, []) }
         default:
-            // During an outage, it is unknown whether the request was sent. A sent request would end the knowledge about its cookies.
-            if !isUp, before.authorization != nil, reference.origins[before.jar] != nil { return }
             var more: [(String, String)] = []
             if isUp, random.isTrue(oneIn: 3) {
                 value += 1

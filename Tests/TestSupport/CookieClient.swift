@@ -30,12 +30,14 @@ package struct CookieClient {
     }
 }
 
-/// Responds with the user, and sets the cookies named by the request's Sec-Give field. Responses under /public are public.
+/// Responds with the user, and sets the cookies named by the request's Sec-Give field. Responses under /public are public. Rejects requests
+/// for /reject.
 package func cookieOrigin() -> ScriptedOrigin {
     ScriptedOrigin { request in
         let who = "\(CookieNames.canonical(request["Cookie"] ?? ""))|\(request["Authorization"] ?? "")"
         var fields = (request["Sec-Give"]?.split(separator: " ") ?? []).map { "Set-Cookie: \($0); Path=/" }
         if request.target.hasPrefix("/public") { fields.append("Cache-Control: public") }
+        if request.target == "/reject" { return [.json("{}", status: "422 No", fields)] }
         return [.json("{\"who\":\"\(who)\",\"target\":\"\(request.target)\"}", fields)]
     }
 }

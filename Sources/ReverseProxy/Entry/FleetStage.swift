@@ -5,6 +5,7 @@ import CachePolicy
 import Decisions
 import Downstream
 import HTTPCore
+import Identity
 import Reactor
 import ResponseCache
 import Upstream
@@ -43,7 +44,8 @@ extension RequestEntry {
     ) -> FleetLookUp? {
         guard lookedUp.identity == nil, facts.mode == .live, !facts.directives.noCache else { return nil }
         let keys = lookedUp.facts.target.keys
-        lookedUp.obstacle = lookedUp.attempt.basis.identityOutcome == .lookedUp ? .lookedUp : context.coordination.level.obstacle(for: keys)
+        let usesLookUp = if case .some(.lookedUp) = lookedUp.attempt.basis.identity { true } else { false }
+        lookedUp.obstacle = usesLookUp ? .lookedUp : context.coordination.level.obstacle(for: keys)
         guard lookedUp.obstacle == nil else { return nil }
         let decision = facts.decide()
         guard decision.searchesFleet else { return nil }

@@ -280,6 +280,7 @@ extension Fetch {
         receiver = nil
         endSpan(isAbandoned: true)
         endFlight(.abandoned)
+        endCredentialChangeWithoutResponse()
         transfer?.cancel()
         transfer = nil
     }

@@ -111,7 +111,7 @@ extension Fetch {
     /// Invalidates what a write may have changed that ends without a response, unless it was never assigned to a connection.
     /// - Returns: whether the end must wait for the marks.
     func invalidateAfterLoss(_ transfer: Transfer) -> Bool {
-        guard !subject.head.method.isSafe, subject.fetchTarget == nil, status == nil, transfer.times.sent >= 0 else { return false }
+        guard !subject.head.method.isSafe, subject.fetchTarget == nil, status == nil, transfer.mayHaveArrived else { return false }
         recency.responseTime = context.loop.now
         return mustHold(hasUnwrittenMarks: invalidate(after: nil))
     }

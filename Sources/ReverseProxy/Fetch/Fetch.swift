@@ -69,8 +69,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     var forwarded: Int?
     /// Index of the upstream address that responded.
     var address = 0
-    /// Exists until the response to an unsafe request has arrived.
-    var identityWrite: IdentityWrite?
+    /// Exist until the response to a request has arrived that may change the user of its credentials.
+    private var identityWrite: IdentityWrite?
+    private var cookieLogin: CookieLogin?
     /// Milliseconds of the loop's clock.
     private(set) var began: Int64 = 0
     /// Whether the fetch only checks for the upstream's recovery.
@@ -106,7 +107,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         context.loop.assertOnLoop()
         span = context.reporting.beginSpan(&request, for: subject, cause)
         self.flight = flight
-        context.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
+        cookieLogin = context.cache?.beginLogin(with: subject.head, isReading: subject.isReading)
         (began, isRecheck) = (clock, cause == .recheck)
         if !subject.isSafe { context.cache?.readAhead(forWrite: subject.head) }
         if !subject.isReading { identityWrite = context.beginIdentityWrite(subject.head) }
@@ -119,7 +120,10 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         transferBegins()
         span?.asked = SystemTime.monotonicMicroseconds
         transfer = context.upstream.start(request, receiver: self)
-        guard transfer != nil else { return .transferFailed(.connectionLimitReached) }
+        guard transfer != nil else {
+            endCredentialChangeWithoutResponse()
+            return .transferFailed(.connectionLimitReached)
+        }
         if case .whole(let content) = body { transfer?.write(whole: content.bytes) }
         return nil
     }
@@ -161,8 +165,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         if LastGood.isTrouble(head.status) { noteTrouble(head) }
         let isUnjudged = isJudgedByContent(head)
         let hasUnwrittenMarks = !isUnjudged && invalidate(after: head)
-        identityWrite?.isRejected = head.status.rawValue / 100 == 4
-        identityWrite = nil
+        endCredentialChange(isWithoutEffect: head.status.rawValue / 100 == 4)
         context.forgetIdentities(of: subject.head, after: head)
         isRefusal = noteRefusal(head)
         head.removeHopByHop()
@@ -195,6 +198,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
+        endCredentialChangeWithoutResponse()
         if let held { return end(held, .failed(error)) }
         guard !invalidateAfterLoss(transfer) else {
             return context.coordination.marks.wait(since: lastAnnouncedBefore) { _, _ in self.failed(error) }
@@ -210,6 +214,18 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     func transferDrained(_ transfer: Transfer) { receiver?.fetchDrained() }
+
+    /// Ends the time in which what is known of the request's credentials is not used.
+    /// - Parameter isWithoutEffect: whether the upstream has rejected the request, or never received it. The credentials have their former
+    ///   user then, and otherwise may have another.
+    private func endCredentialChange(isWithoutEffect: Bool) {
+        identityWrite?.isWithoutEffect = isWithoutEffect
+        cookieLogin?.isWithoutEffect = isWithoutEffect
+        (identityWrite, cookieLogin) = (nil, nil)
+    }
+
+    /// Called when the request ends without a response.
+    func endCredentialChangeWithoutResponse() { endCredentialChange(isWithoutEffect: transfer?.mayHaveArrived != true) }
 
     // MARK: The head
 
