@@ -57,7 +57,7 @@ final class AddressRace {
 
     private func tryNext() {
         timer?.cancel()
-        guard running.count < Self.runningAtMost, let address = left.popFirst() else { return }
+        guard running.isEmpty || running.count < Self.runningAtMost && connections.mayRace, let address = left.popFirst() else { return }
         let task = connections.connector.connect(to: address) { [self] in taskEnded(address, $0) }
         guard let task else {
             return connections.loop.atEndOfBatch { [self] in taskEnded(address, .failure(.proxyInternalError)) }
@@ -76,13 +76,14 @@ final class AddressRace {
         running.removeAll { $0.address == address }
         switch result {
         case .success:
-            if let address { connections.addressOrder.noteSuccess(of: address) }
+            // With TLS, the handshake decides.
+            if let address, !connections.settings.isTLS { connections.addressOrder.noteSuccess(of: address) }
             cancel()
             completion(result)
         case .failure(let error):
             if let address, error.isFailureToReach { connections.addressOrder.noteFailure(of: address, at: now) }
-            // An address of a family without a route says less than one that refuses.
-            if failure == nil || failure?.kind == .destinationIPUnroutable { failure = error }
+            // An address of a family without a route says less than one that refuses, and a local error nothing.
+            if failure?.isOwn ?? true || failure?.kind == .destinationIPUnroutable { failure = error }
             tryNext()
             guard running.isEmpty, left.isEmpty else { return }
             cancel()
@@ -103,16 +104,16 @@ struct AddressOrder {
     mutating func noteSuccess(of address: NamedAddress) { if !failed.isEmpty { failed[address] = nil } }
 
     /// Returns the addresses in the order in which a new connection tries them. After the pause of a failed address, only one connection
-    /// tries it in its usual order.
-    mutating func order(_ addresses: [NamedAddress], at now: Int64) -> [NamedAddress] {
+    /// tries it first.
+    /// - Parameter known: all addresses of the name; others are forgotten.
+    mutating func order(_ addresses: [NamedAddress], of known: [NamedAddress], at now: Int64) -> [NamedAddress] {
         guard !failed.isEmpty else { return addresses }
         var (first, last): ([NamedAddress], [NamedAddress]) = ([], [])
         for address in addresses {
             if let end = failed[address], now < end { last.append(address) } else { first.append(address) }
         }
-        for address in first where failed[address] != nil { failed[address] = now + Self.pause }
-        // Addresses that the name no longer has.
-        if failed.count > addresses.count { failed = failed.filter { addresses.contains($0.key) } }
+        if let address = first.first, failed[address] != nil { failed[address] = now + Self.pause }
+        if failed.count > known.count { failed = failed.filter { known.contains($0.key) } }
         return first + last
     }
 }

@@ -146,8 +146,9 @@ final class ConnectionAttempt: EventHandler {
     }
 
     private func awaitName() {
-        let wait = NameWait { [self] in
-            guard case .beginning = phase else { return }
+        // A look-up may take long: it must not retain the attempt and its request.
+        let wait = NameWait { [weak self] in
+            guard let self, case .beginning = phase else { return }
             let addresses = connections.addresses(without: excluded)
             if addresses.isEmpty { return end(.failure(UpstreamError(.dnsError, connections.nameFailure))) }
             connect(to: addresses)
@@ -189,6 +190,7 @@ final class ConnectionAttempt: EventHandler {
         case .agreed where isHTTP2Known && !tls.isHTTP2:
             endUnsecured(UpstreamError(.tlsProtocolError, .noHTTP2))
         case .agreed:
+            if let peer { connections.addressOrder.noteSuccess(of: peer) }
             connections.loop.remove(connected.number)
             let times = times(secured: Int32(clamping: SystemTime.monotonicMicroseconds - began))
             let spoken = isHTTP2Known || tls.isHTTP2 ? SpokenProtocol.http2 : .http1

@@ -37,11 +37,14 @@ final class CurlConnector {
     private let multi: UnsafeMutableRawPointer
     /// The active tasks, by libcurl's handle.
     private var tasks: [UnsafeMutableRawPointer: Task] = [:]
+    var taskCount: Int { tasks.count }
     private var sockets: [Int32: WatchedSocket] = [:]
     private var timer: LoopTimer?
     private var isKickQueued = false
     /// Whether the next kick concerns all tasks, not only those with an expired timer.
     private var kicksAll = false
+    /// Whether libcurl closes sockets because a task has ended.
+    private var isReleasing = false
     private var isClosed = false
 
     private static let initialised: Bool = curl_global_init(cistern_global_all()) == CURLE_OK
@@ -132,7 +135,9 @@ final class CurlConnector {
     private func release(_ task: Task) {
         guard let easy = task.easy.take() else { return }
         tasks[task.pointer] = nil
+        isReleasing = true
         curl_multi_remove_handle(multi, easy.pointer)
+        isReleasing = false
     }
 
     private func result(of task: Task, _ code: CURLcode) -> Result<Connected, UpstreamError> {
@@ -211,7 +216,7 @@ final class CurlConnector {
     private func closed(_ socket: curl_socket_t) {
         forget(socket)
         _ = Glibc.close(socket)
-        guard settings.proxy != nil, !tasks.isEmpty else { return }
+        guard settings.proxy != nil, !isReleasing, !tasks.isEmpty else { return }
         kicksAll = true
         queueKick()
     }

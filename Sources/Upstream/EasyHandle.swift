@@ -31,7 +31,7 @@ struct EasyHandle: ~Copyable {
         long(CURLOPT_QUICK_EXIT, 1)
         // The attempt has its own timer, which must precede libcurl's. Half of this time is libcurl's limit for each address of a forward
         // proxy except the last.
-        long(CURLOPT_CONNECTTIMEOUT_MS, Int(settings.connectTimeout.wholeMilliseconds) + 100)
+        long(CURLOPT_CONNECTTIMEOUT_MS, settings.proxy == nil ? 86_400_000 : Int(settings.connectTimeout.wholeMilliseconds) + 100)
     }
 
     deinit {

@@ -21,8 +21,12 @@ extension OriginConnections {
     func addresses(without excluded: [NamedAddress]) -> [NamedAddress] {
         let known = lastAddresses
         let others = excluded.isEmpty ? known : known.filter { !excluded.contains($0) }
-        return addressOrder.order(others.isEmpty ? known : others, at: loop.time.monotonicMilliseconds)
+        return addressOrder.order(others.isEmpty ? known : others, of: known, at: loop.time.monotonicMilliseconds)
     }
+
+    /// Whether an attempt may try another address beside a silent one. Their sockets count like connections, so that a name with many silent
+    /// addresses uses no more descriptors. A few are always permitted.
+    var mayRace: Bool { count - attempts.count + connector.taskCount < max(settings.maximumConnections, 8) }
 
     /// Whether a request tries another address of the name after its connection attempt has failed.
     func mayTryOther(_ transfer: Transfer, after attempt: ConnectionAttempt) -> Bool {

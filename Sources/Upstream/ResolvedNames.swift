@@ -30,7 +30,8 @@ public struct NameLookUp: Sendable {
         var first: UnsafeMutablePointer<addrinfo>?
         let code = getaddrinfo(host, nil, &hints, &first)
         guard code == 0 else {
-            return name.hasSuffix(".localhost") ? (["::1", "127.0.0.1"].compactMap { NamedAddress($0) }, 0) : (nil, code)
+            let isLocal = name == "localhost" || name.hasSuffix(".localhost")
+            return isLocal ? (["::1", "127.0.0.1"].compactMap { NamedAddress($0) }, 0) : (nil, code)
         }
         defer { freeaddrinfo(first) }
         var found: [NamedAddress] = []

@@ -139,13 +139,19 @@ struct AddressRaceTests {
         #expect(wait(asking, for: asking.ask("GET", "/1")).end == .failure(.connectionTimeout))
         for number in 2...4 { #expect(asking.ask("GET", "/\(number)").end() == .success(true)) }
         #expect(good.requests.count == 3)
+        // Of the requests after the pause, one tries the address again.
+        asking.time.advance(by: .seconds(31))
+        let first = asking.ask("GET", "/5")
+        #expect(asking.ask("GET", "/6").end() == .success(true))
+        #expect(wait(asking, for: first).end == .failure(.connectionTimeout))
+        #expect(asking.ask("GET", "/7").end() == .success(true))
     }
 
     @Test("failed addresses are last for 30 s; then one connection tries them in the usual order")
     func order() {
         let addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].compactMap { NamedAddress($0) }
         var order = AddressOrder()
-        func places(at now: Int64) -> [Int] { order.order(addresses, at: now).compactMap { addresses.firstIndex(of: $0) } }
+        func places(at now: Int64) -> [Int] { order.order(addresses, of: addresses, at: now).compactMap { addresses.firstIndex(of: $0) } }
         #expect(places(at: 0) == [0, 1, 2])
         order.noteFailure(of: addresses[0], at: 0)
         order.noteFailure(of: addresses[1], at: 1)
@@ -155,6 +161,10 @@ struct AddressRaceTests {
         order.noteSuccess(of: addresses[0])
         #expect(places(at: 30_000) == [0, 2, 1])
         #expect(places(at: 30_001) == [0, 1, 2])
-        #expect(places(at: 30_001) == [0, 2, 1])
+        // A request that excludes an address, because it has failed there, forgets nothing.
+        order.noteFailure(of: addresses[0], at: 40_000)
+        order.noteFailure(of: addresses[1], at: 40_000)
+        #expect(order.order([addresses[2]], of: addresses, at: 40_000) == [addresses[2]])
+        #expect(places(at: 40_000) == [2, 0, 1])
     }
 }
