@@ -13,7 +13,7 @@ extension IdentityOutcome {
         case .lookedUpBefore: "The upstream identified the user of these credentials too long ago, so they have a separate partition."
         case .notIdentified: "The upstream has not identified the user of these credentials, so they have a separate partition."
         case .unclearAfterWrite:
-            "An unsafe request may have changed the user of these credentials, so they have a separate partition until the next lookup."
+            "An unsafe request may have changed the user of these credentials, so they have a separate partition until a lookup succeeds."
         }
     }
 

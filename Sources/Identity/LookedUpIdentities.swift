@@ -89,36 +89,42 @@ final class IdentityTerm: Sendable {
     }
 }
 
-/// Counts how often writes have ended the terms of tokens. While the user of a request is unknown, its partition depends on these numbers.
-/// So a session that gets another user has a new, empty partition.
-private final class WriteCounts: Sendable {
+/// Numbers the writes that have ended the terms of tokens. While the user of a request is unknown, its partition depends on the last number
+/// of its tokens. So a session that gets another user has a new, empty partition.
+private final class WriteNumbers: Sendable {
     /// Tokens share slots, so that memory is bounded. A write then gives the other tokens of its slot new partitions, too.
     private static let slots = 1 << 15
-    private let counts = Mutex([UInt64](repeating: 0, count: WriteCounts.slots))
+    private let numbers = Mutex((last: UInt64(0), ofSlots: [UInt64](repeating: 0, count: WriteNumbers.slots)))
     /// Distinguishes this process. After a restart all partitions are new, because the ended terms are unknown.
     let start = UInt64.random(in: .min ... .max)
 
     static func slot(of token: [UInt8]) -> Int { token.prefix(4).reduce(0) { $0 << 8 | Int($1) } % slots }
 
-    /// The sum increases with each write with any of the tokens.
-    func sum(at slots: [Int]) -> UInt64 { counts.withLock { counts in slots.reduce(0) { $0 &+ counts[$1] } } }
+    /// Number of the last write with any of the tokens. It is higher than all numbers before that write, whatever other tokens a request
+    /// has.
+    func last(at slots: [Int]) -> UInt64 { numbers.withLock { numbers in slots.reduce(0) { max($0, numbers.ofSlots[$1]) } } }
 
-    func add(_ token: [UInt8]) { counts.withLock { $0[Self.slot(of: token)] &+= 1 } }
+    func add(_ tokens: [[UInt8]]) {
+        numbers.withLock { numbers in
+            numbers.last += 1
+            for token in tokens { numbers.ofSlots[Self.slot(of: token)] = numbers.last }
+        }
+    }
 }
 
 /// The term of credentials whose user is unknown.
 private struct OwnTerm: Sendable {
-    private let counts: WriteCounts
+    private let writes: WriteNumbers
     private let slots: [Int]
-    private let sum: UInt64
+    private let number: UInt64
 
-    init(_ counts: WriteCounts, _ tokens: [[UInt8]]) {
-        (self.counts, slots) = (counts, tokens.map(WriteCounts.slot))
-        sum = counts.sum(at: slots)
+    init(_ writes: WriteNumbers, _ tokens: [[UInt8]]) {
+        (self.writes, slots) = (writes, tokens.map(WriteNumbers.slot))
+        number = writes.last(at: slots)
     }
 
-    var isCurrent: Bool { counts.sum(at: slots) == sum }
-    var bytes: [UInt8] { [counts.start, sum].flatMap { number in withUnsafeBytes(of: number.littleEndian) { Array($0) } } }
+    var isCurrent: Bool { writes.last(at: slots) == number }
+    var bytes: [UInt8] { [writes.start, number].flatMap { number in withUnsafeBytes(of: number.littleEndian) { Array($0) } } }
 }
 
 /// The result of a look-up for one request's credentials. A class, because every hit passes it on.
@@ -210,7 +216,7 @@ public final class LookedUpIdentities: Sendable {
 
     /// Used by all shards.
     private let state = Mutex(State())
-    private let writeCounts = WriteCounts()
+    private let writeNumbers = WriteNumbers()
     public let settings: LookUpSettings
 
     /// Maximum number of recent entries. Up to twice as many are stored.
@@ -229,7 +235,7 @@ public final class LookedUpIdentities: Sendable {
     ///   - now: milliseconds since 1970.
     public func find(_ hash: [UInt8], tokens: @autoclosure () -> [[UInt8]], now: Int64) -> LookedUpIdentity {
         let known = find(hash, now: now)
-        return known.isCurrent ? known : LookedUpIdentity(known, OwnTerm(writeCounts, tokens()))
+        return known.isCurrent ? known : LookedUpIdentity(known, OwnTerm(writeNumbers, tokens()))
     }
 
     public func find(_ hash: [UInt8], now: Int64) -> LookedUpIdentity {
@@ -327,10 +333,13 @@ public final class LookedUpIdentities: Sendable {
                 let left = (state.writes[token] ?? 1) - 1
                 state.writes[token] = left > 0 ? left : nil
                 state.terms[token]?.term.endWrite(isWithoutEffect: isWithoutEffect)
-                if !isWithoutEffect { writeCounts.add(token) }
             }
+            if !isWithoutEffect { writeNumbers.add(tokens) }
         }
     }
+
+    /// Numbers a write that is still active, but without a client.
+    func noteLoss(ofWriteWith tokens: [[UInt8]]) { writeNumbers.add(tokens) }
 }
 
 /// An active unsafe request. Its end invalidates the results of its tokens, unless it had no effect.
@@ -345,6 +354,9 @@ public final class IdentityWrite {
         (self.tokens, self.tables) = (tokens, tables)
         for table in tables { table.beginWrite(with: tokens) }
     }
+
+    /// Called if no response will arrive, although the upstream may still process the request.
+    public func noteLoss() { for table in tables { table.noteLoss(ofWriteWith: tokens) } }
 
     deinit { for table in tables { table.endWrite(with: tokens, isWithoutEffect: isWithoutEffect) } }
 }

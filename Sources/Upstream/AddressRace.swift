@@ -57,7 +57,7 @@ final class AddressRace {
 
     private func tryNext() {
         timer?.cancel()
-        guard running.isEmpty || running.count < Self.runningAtMost && connections.mayRace, let address = left.popFirst() else { return }
+        guard let address = left.popFirst() else { return }
         let task = connections.connector.connect(to: address) { [self] in taskEnded(address, $0) }
         guard let task else {
             return connections.loop.atEndOfBatch { [self] in taskEnded(address, .failure(.proxyInternalError)) }
@@ -67,6 +67,7 @@ final class AddressRace {
         timer = connections.loop.schedule(after: patience) { [weak self] in
             guard let self else { return }
             connections.addressOrder.noteFailure(of: address, at: now)
+            if running.count == Self.runningAtMost || !connections.mayRace { connections.connector.cancel(running.removeFirst().task) }
             tryNext()
         }
     }

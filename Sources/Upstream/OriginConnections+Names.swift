@@ -24,8 +24,8 @@ extension OriginConnections {
         return addressOrder.order(others.isEmpty ? known : others, of: known, at: loop.time.monotonicMilliseconds)
     }
 
-    /// Whether an attempt may try another address beside a silent one. Their sockets count like connections, so that a name with many silent
-    /// addresses uses no more descriptors. A few are always permitted.
+    /// Whether an attempt may try another address beside a silent one, instead of in its place. The sockets count like connections, so that
+    /// a name with many silent addresses uses no more descriptors. A few are always permitted.
     var mayRace: Bool { count - attempts.count + connector.taskCount < max(settings.maximumConnections, 8) }
 
     /// Whether a request tries another address of the name after its connection attempt has failed.

@@ -121,6 +121,17 @@ struct LookedUpIdentitiesTests {
         _ = IdentityWrite([[3]], in: [told])
         #expect(!first.isUnchanged && own([[2], [3]]).ownPartition([1]) != first.ownPartition([1]))
         #expect(own([[2]]).isUnchanged && own([[2]]).ownPartition([1]) == first.ownPartition([1]))
+        // A request without a token that another user's write has numbered does not find what was stored with it.
+        let former = own([[2], [3]])
+        _ = IdentityWrite([[2]], in: [told])
+        #expect(own([[2]]).ownPartition([1]) != former.ownPartition([1]) && own([[2], [3]]).ownPartition([1]) != former.ownPartition([1]))
+        // A write without a response counts at its loss, and again when it must have ended.
+        let lost = IdentityWrite([[2]], in: [told])
+        let before = own([[2]])
+        lost.noteLoss()
+        let during = own([[2]])
+        #expect(!before.isUnchanged && during.ownPartition([1]) != before.ownPartition([1]))
+        withExtendedLifetime(lost) {}
     }
 
     @Test("a lookup during which a write began is repeated at once")

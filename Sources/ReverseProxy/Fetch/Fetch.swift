@@ -165,7 +165,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         if LastGood.isTrouble(head.status) { noteTrouble(head) }
         let isUnjudged = isJudgedByContent(head)
         let hasUnwrittenMarks = !isUnjudged && invalidate(after: head)
-        endCredentialChange(isWithoutEffect: head.status.rawValue / 100 == 4)
+        endCredentialChange(isWithoutEffect: head.status.rawValue / 100 == 4 && !context.changesCredentials(head))
         context.forgetIdentities(of: subject.head, after: head)
         isRefusal = noteRefusal(head)
         head.removeHopByHop()
@@ -224,8 +224,16 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         (identityWrite, cookieLogin) = (nil, nil)
     }
 
-    /// Called when the request ends without a response.
-    func endCredentialChangeWithoutResponse() { endCredentialChange(isWithoutEffect: transfer?.mayHaveArrived != true) }
+    /// Called when the request ends without a response. If the upstream may still process it, the user may change later: the identities are
+    /// not used for a while.
+    func endCredentialChangeWithoutResponse() {
+        let isWithoutEffect = transfer?.mayHaveArrived != true
+        if !isWithoutEffect, let write = identityWrite {
+            write.noteLoss()
+            context.loop.schedule(after: .milliseconds(LookedUpIdentities.pause)) { withExtendedLifetime(write) {} }
+        }
+        endCredentialChange(isWithoutEffect: isWithoutEffect)
+    }
 
     // MARK: The head
 
