@@ -66,7 +66,8 @@ struct ResidencyTests {
         store.insert(NewItem(key: key(2), metadata: [1, 2, 3], head: Array("head 2".utf8), body: [9], retention: .mayRescue))
         for one in wanted { load(one, store) }
         #expect(onDisk(store, 1) == nil && stored(store, 1) == nil)
-        // The new item may have been written by now, and then be on disk only.
+        // The new item is on disk only, once it has been written.
+        store.flush()
         if let again = onDisk(store, 2) { load(again, store) }
         #expect(onDisk(store, 2) == nil && stored(store, 2) == [9])
     }

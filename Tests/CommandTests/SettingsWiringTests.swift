@@ -242,3 +242,8 @@ struct SettingsWiringTests {
         #expect(Set(names).count == names.count)
     }
 }
+
+/// Shows the settings only: the state of lookups is large, and contains random numbers.
+extension LookedUpIdentities: CustomReflectable {
+    public var customMirror: Mirror { Mirror(self, children: ["settings": settings]) }
+}
