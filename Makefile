@@ -49,7 +49,7 @@ else
 endif
 
 build: packages
-	$(if $(PROFILE),@mkdir -p .build && cp $(PROFILE) $(PROFILE_COPY))
+	$(if $(PROFILE),@mkdir -p .build && { cmp -s $(PROFILE) $(PROFILE_COPY) || cp -f $(PROFILE) $(PROFILE_COPY); })
 	$(SWIFT) build $(RELEASE) --product cistern
 
 # FAST=1 skips tests that need seconds of CPU time, and runs the rest with one client protocol each. Tests that depend on real time run

@@ -209,7 +209,7 @@ public final class LookedUpIdentities: Sendable {
         var entries = RecentlyUsed<Entry>(limit: LookedUpIdentities.limit)
         /// Terms by the hash of the token alone.
         var terms = RecentlyUsed<TermOwner>(limit: LookedUpIdentities.limit)
-        /// Number of active unsafe requests by token. Bounded by the number of requests.
+        /// Number of active unsafe requests by token. Bounded by the number of requests, and by `limit` for lost ones.
         var writes: [[UInt8]: Int] = [:]
         var counts: [String: UInt64] = [:]
     }
@@ -338,6 +338,9 @@ public final class LookedUpIdentities: Sendable {
         }
     }
 
+    /// Whether fewer tokens have active writes than are remembered.
+    fileprivate var mayKeepLostWrites: Bool { state.withLock { $0.writes.count < Self.limit } }
+
     /// Numbers a write that is still active, but without a client.
     func noteLoss(ofWriteWith tokens: [[UInt8]]) { writeNumbers.add(tokens) }
 }
@@ -356,7 +359,11 @@ public final class IdentityWrite {
     }
 
     /// Called if no response will arrive, although the upstream may still process the request.
-    public func noteLoss() { for table in tables { table.noteLoss(ofWriteWith: tokens) } }
+    /// - Returns: whether the caller should keep this write active for a while. Too many active writes would need too much memory.
+    public func noteLoss() -> Bool {
+        for table in tables { table.noteLoss(ofWriteWith: tokens) }
+        return tables.allSatisfy(\.mayKeepLostWrites)
+    }
 
     deinit { for table in tables { table.endWrite(with: tokens, isWithoutEffect: isWithoutEffect) } }
 }

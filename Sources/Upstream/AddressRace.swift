@@ -15,6 +15,7 @@ final class AddressRace {
     private let completion: CurlConnector.Completion
     private var left: ArraySlice<NamedAddress?>
     private var running: [Entrant] = []
+    private var replaced: Set<NamedAddress> = []
     private var timer: LoopTimer?
     private var failure: UpstreamError?
     private var hasEnded = false
@@ -67,9 +68,16 @@ final class AddressRace {
         timer = connections.loop.schedule(after: patience) { [weak self] in
             guard let self else { return }
             connections.addressOrder.noteFailure(of: address, at: now)
-            if running.count == Self.runningAtMost || !connections.mayRace { connections.connector.cancel(running.removeFirst().task) }
+            if running.count == Self.runningAtMost || !connections.mayRace { replaceOldest() }
             tryNext()
         }
+    }
+
+    /// Makes room for the next address. The replaced one, which may only be slow, is tried once more at the end.
+    private func replaceOldest() {
+        let oldest = running.removeFirst()
+        connections.connector.cancel(oldest.task)
+        if let address = oldest.address, replaced.insert(address).inserted { left.append(address) }
     }
 
     private func taskEnded(_ address: NamedAddress?, _ result: Result<CurlConnector.Connected, UpstreamError>) {

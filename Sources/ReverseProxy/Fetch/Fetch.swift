@@ -228,8 +228,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// not used for a while.
     func endCredentialChangeWithoutResponse() {
         let isWithoutEffect = transfer?.mayHaveArrived != true
-        if !isWithoutEffect, let write = identityWrite {
-            write.noteLoss()
+        if !isWithoutEffect, let write = identityWrite, write.noteLoss() {
             context.loop.schedule(after: .milliseconds(LookedUpIdentities.pause)) { withExtendedLifetime(write) {} }
         }
         endCredentialChange(isWithoutEffect: isWithoutEffect)
