@@ -52,10 +52,12 @@ public final class ResolvedNames: Sendable {
         /// The last two results.
         var last: [NamedAddress] = []
         var before: [NamedAddress]?
+        /// Start of the last look-up.
         var begunAt: Int64
-        var isUnderWay = true
+        /// Number of active look-ups.
+        var active = 1
         var hasFailed = false
-        /// Callbacks for the end of the active look-up: one for each waiting connection attempt.
+        /// Callbacks for an answer, or the end of all active look-ups: one for each waiting connection attempt.
         var waiting: [@Sendable () -> Void] = []
         /// Last result of getaddrinfo(3); nil before the first look-up.
         var code: Int32?
@@ -67,13 +69,17 @@ public final class ResolvedNames: Sendable {
         var failed: UInt64 = 0
     }
 
+    /// Milliseconds after which a look-up is started beside an active one, and the maximum number of active ones.
+    private static let patience: Int64 = 1_000
+    private static let activeLimit = 16
+
     private let lookUp: NameLookUp
     private let state = Mutex(State())
 
     public init(_ lookUp: NameLookUp) { self.lookUp = lookUp }
 
-    /// Starts a look-up of a name if the last one began at least an interval ago, or if there was none. Only one look-up of each name runs
-    /// at a time.
+    /// Starts a look-up of a name if the last one began at least an interval ago, or if there was none. Beside an active one, that happens
+    /// only after `patience`: its name server may respond again, and its own repetition may take seconds.
     /// - Parameters:
     ///   - interval: milliseconds.
     ///   - now: milliseconds of the loops' clock.
@@ -83,8 +89,9 @@ public final class ResolvedNames: Sendable {
                 state.names[host] = Name(begunAt: now)
                 return true
             }
-            guard !name.isUnderWay, now - name.begunAt >= interval else { return false }
-            (name.begunAt, name.isUnderWay) = (now, true)
+            let wait = name.active == 0 ? interval : max(interval, Self.patience)
+            guard now - name.begunAt >= wait, name.active < Self.activeLimit else { return false }
+            (name.begunAt, name.active) = (now, name.active + 1)
             state.names[host] = name
             return true
         }
@@ -100,8 +107,8 @@ public final class ResolvedNames: Sendable {
     private func note(_ answer: [NamedAddress]?, _ code: Int32, of host: String) {
         let waiting = state.withLock { state -> [@Sendable () -> Void] in
             guard var name = state.names[host] else { return [] }
-            defer { state.names[host]?.waiting = [] }
-            (name.isUnderWay, name.code) = (false, code)
+            name.active -= 1
+            name.code = code
             if let answer, !answer.isEmpty {
                 name.before = name.last.isEmpty ? nil : name.last
                 (name.last, name.hasFailed) = (answer, false)
@@ -110,8 +117,10 @@ public final class ResolvedNames: Sendable {
                 name.hasFailed = true
                 state.failed += 1
             }
+            let ended = name.active == 0 || answer?.isEmpty == false ? name.waiting : []
+            if !ended.isEmpty { name.waiting = [] }
             state.names[host] = name
-            return name.waiting
+            return ended
         }
         for then in waiting { then() }
     }
@@ -120,15 +129,15 @@ public final class ResolvedNames: Sendable {
     func addresses(of host: String) -> [NamedAddress] { state.withLock { $0.names[host]?.last ?? [] } }
 
     /// Whether a look-up of the name is active.
-    func isUnderWay(_ host: String) -> Bool { state.withLock { $0.names[host]?.isUnderWay ?? false } }
+    func isUnderWay(_ host: String) -> Bool { state.withLock { ($0.names[host]?.active ?? 0) > 0 } }
 
     /// Whether the last completed look-up failed.
     func hasFailed(_ host: String) -> Bool { state.withLock { $0.names[host]?.hasFailed ?? false } }
 
-    /// Calls `then` on the look-up's thread when the active look-up ends; at once if none is active.
+    /// Calls `then` on a look-up's thread when one has an answer, or when all active ones have ended; at once if none is active.
     func whenEnded(_ host: String, _ then: @escaping @Sendable () -> Void) {
         let isUnderWay = state.withLock { state in
-            guard state.names[host]?.isUnderWay == true else { return false }
+            guard state.names[host].map({ $0.active > 0 }) == true else { return false }
             state.names[host]?.waiting.append(then)
             return true
         }

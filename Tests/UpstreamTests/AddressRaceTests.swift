@@ -111,16 +111,22 @@ struct AddressRaceTests {
         #expect(servers.second.requests.count == 1)
     }
 
-    @Test("a look-up without an answer ends at the connect timeout")
+    @Test("a look-up without an answer ends at the connect timeout; later requests do not wait for it")
     func hanging() {
-        let gate = DispatchSemaphore(value: 0)
-        let asking = asking(1) {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let (gate, hangs) = (DispatchSemaphore(value: 0), Mutex(true))
+        let asking = asking(origin.port) {
+            guard hangs.withLock({ $0 }) else { return ["127.0.0.1"] }
             gate.wait()
             return []
         }
-        defer { asking.end() }
+        defer {
+            for _ in 0..<16 { gate.signal() }
+            asking.end()
+        }
         #expect(wait(asking, for: asking.ask("GET", "/1")).end == .failure(.dnsTimeout))
-        gate.signal()
+        hangs.withLock { $0 = false }
+        #expect(asking.ask("GET", "/2").end(within: 5_000) == .success(true))
     }
 
     @Test("after a TLS handshake that gets no answer, new connections use another address")
