@@ -95,7 +95,8 @@ private final class WriteNumbers: Sendable {
     /// Tokens share slots, so that memory is bounded. A write then gives the other tokens of its slot new partitions, too.
     private static let slots = 1 << 15
     private let numbers = Mutex((last: UInt64(0), ofSlots: [UInt64](repeating: 0, count: WriteNumbers.slots)))
-    /// Distinguishes this process. After a restart all partitions are new, because the ended terms are unknown.
+    /// Distinguishes this table. A new table, as after a restart, gives all credentials new partitions, because it does not know the writes
+    /// before.
     let start = UInt64.random(in: .min ... .max)
 
     static func slot(of token: [UInt8]) -> Int { token.prefix(4).reduce(0) { $0 << 8 | Int($1) } % slots }
@@ -112,7 +113,7 @@ private final class WriteNumbers: Sendable {
     }
 }
 
-/// The term of credentials whose user is unknown.
+/// The number of the last write with a request's credentials, while their user is unknown. A later write makes it outdated.
 private struct OwnTerm: Sendable {
     private let writes: WriteNumbers
     private let slots: [Int]

@@ -22,7 +22,7 @@ final class AddressRace {
     /// Time until the next address is tried beside a silent one.
     private let patience: Duration
 
-    /// Maximum number of addresses that are tried at once.
+    /// Maximum number of addresses that are tried concurrently.
     static let runningAtMost = 16
     private static let longestPatience = Duration.milliseconds(250)
 
@@ -73,7 +73,7 @@ final class AddressRace {
         }
     }
 
-    /// Makes room for the next address. The replaced one, which may only be slow, is tried once more at the end.
+    /// Cancels the oldest attempt, so that the next address can be tried. The address may be slow, so it is tried once more at the end.
     private func replaceOldest() {
         let oldest = running.removeFirst()
         connections.connector.cancel(oldest.task)

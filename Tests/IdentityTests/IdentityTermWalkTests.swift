@@ -15,7 +15,7 @@ private struct IdentityModel {
     var lookUps: [(started: StartedLookUp, token: Int, user: UInt8)] = []
     var reads: [(told: LookedUpIdentity, token: Int, user: UInt8?)] = []
     var writes: [(write: IdentityWrite, token: Int, isRejected: Bool)] = []
-    /// Users of the responses stored in partitions of credentials whose user is unknown.
+    /// For each partition without a known user: the user whose response is stored in it.
     var own: [[UInt8]: Set<UInt8>] = [:]
     var hits = 0
     var ownHits = 0

@@ -108,7 +108,7 @@ extension Fetch {
         return mayHaveChanged && cache.state.hasUnwrittenMarks
     }
 
-    /// Invalidates what a write may have changed that ends without a response, unless it was never assigned to a connection.
+    /// Invalidates what a write may have changed that ends without a response, unless the upstream cannot have received it.
     /// - Returns: whether the end must wait for the marks.
     func invalidateAfterLoss(_ transfer: Transfer) -> Bool {
         guard !subject.head.method.isSafe, subject.fetchTarget == nil, status == nil, transfer.mayHaveArrived else { return false }

@@ -215,7 +215,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     func transferDrained(_ transfer: Transfer) { receiver?.fetchDrained() }
 
-    /// Ends the time in which what is known of the request's credentials is not used.
+    /// Ends the suspension of the identities and cookie records of the request's credentials.
     /// - Parameter isWithoutEffect: whether the upstream has rejected the request, or never received it. The credentials have their former
     ///   user then, and otherwise may have another.
     private func endCredentialChange(isWithoutEffect: Bool) {
