@@ -7,6 +7,7 @@
 typedef int (*cistern_socket_callback)(CURL *easy, curl_socket_t socket, int what, void *user, void *socketUser);
 typedef int (*cistern_timer_callback)(CURLM *multi, long milliseconds, void *user);
 typedef int (*cistern_close_callback)(void *user, curl_socket_t socket);
+typedef curl_socket_t (*cistern_open_callback)(void *user, curlsocktype purpose, struct curl_sockaddr *address);
 
 static inline CURLcode cistern_easy_set_long(CURL *easy, CURLoption option, long value) { return curl_easy_setopt(easy, option, value); }
 static inline CURLcode cistern_easy_set_text(CURL *easy, CURLoption option, const char *value) { return curl_easy_setopt(easy, option, value); }
@@ -29,6 +30,9 @@ static inline void cistern_easy_trust(CURL *easy, const char *authorities) {
 }
 static inline CURLcode cistern_easy_set_close(CURL *easy, cistern_close_callback value) {
     return curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, value);
+}
+static inline CURLcode cistern_easy_set_open(CURL *easy, cistern_open_callback value) {
+    return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, value);
 }
 typedef size_t (*cistern_write_callback)(char *bytes, size_t one, size_t count, void *user);
 static inline CURLcode cistern_easy_set_write(CURL *easy, cistern_write_callback value) {

@@ -86,6 +86,8 @@ final class CurlConnector {
         fileprivate let pointer: UnsafeMutableRawPointer
         fileprivate var easy: EasyHandle?
         fileprivate let completion: Completion
+        /// errno of the last socket(2); 0 if it succeeded.
+        private var socketError: Int32 = 0
 
         fileprivate init(_ easy: consuming EasyHandle, _ completion: @escaping Completion) {
             pointer = easy.pointer
@@ -95,6 +97,17 @@ final class CurlConnector {
 
         /// Whether the name has been resolved.
         var hasResolved: Bool { easy != nil && time(CURLINFO_NAMELOOKUP_TIME_T) != 0 }
+
+        fileprivate func openSocket(_ address: curl_sockaddr) -> curl_socket_t {
+            let socket = socket(address.family, address.socktype, address.protocol)
+            socketError = socket < 0 ? errno : 0
+            return socket
+        }
+
+        /// errno of the last failed connect(2) or socket(2); 0 if none failed.
+        fileprivate var systemError: Int32 {
+            socketError == 0 ? Int32(clamping: number(CURLINFO_OS_ERRNO)) : socketError
+        }
 
         fileprivate func number(_ info: CURLINFO) -> Int {
             var number = 0
@@ -123,6 +136,10 @@ final class CurlConnector {
             CurlConnector.from(user).closed(socket)
             return 0
         }
+        cistern_easy_set_pointer(task.pointer, CURLOPT_OPENSOCKETDATA, Unmanaged.passUnretained(task).toOpaque())
+        cistern_easy_set_open(task.pointer) { user, _, address in
+            Unmanaged<Task>.fromOpaque(user!).takeUnretainedValue().openSocket(address!.pointee)
+        }
         tasks[task.pointer] = task
         curl_multi_add_handle(multi, task.pointer)
         queueKick()
@@ -144,9 +161,7 @@ final class CurlConnector {
         guard code == CURLE_OK else {
             return .failure(
                 UpstreamError(
-                    connecting: code, tunnel: task.number(CURLINFO_HTTP_CONNECTCODE),
-                    // 0 if no connect(2) has failed.
-                    errno: Int32(clamping: task.number(CURLINFO_OS_ERRNO))))
+                    connecting: code, tunnel: task.number(CURLINFO_HTTP_CONNECTCODE), errno: task.systemError))
         }
         var socket: curl_socket_t = -1
         cistern_easy_get_socket(task.pointer, &socket)

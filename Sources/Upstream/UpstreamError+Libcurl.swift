@@ -8,7 +8,7 @@ extension UpstreamError {
     /// The error of a failed connection attempt.
     /// - Parameters:
     ///   - tunnel: status of the forward proxy's response to CONNECT; 0 if there was no request or no response.
-    ///   - number: errno of the last failed connect(2); 0 if none failed.
+    ///   - number: errno of the last failed connect(2) or socket(2); 0 if none failed.
     init(connecting code: CURLcode, tunnel: Int, errno number: Int32) {
         if tunnel != 0, tunnel / 100 != 2 {
             self = .tunnelRefused(Status(rawValue: UInt16(clamping: tunnel)))
@@ -23,7 +23,7 @@ extension UpstreamError {
         }
     }
 
-    /// The error for the errno of connect(2).
+    /// The error for the errno of connect(2) or socket(2).
     init(connecting number: Int32) {
         switch number {
         case 0, ECONNREFUSED: self = .connectionRefused

@@ -64,8 +64,8 @@ struct Serve: ParsableCommand {
         }
         try Startup.checkEngine(settings, logger)
         let predecessor = takesOver ? try Startup.predecessor(settings, logger) : nil
-        let (proxy, activated) = try Startup.placingActivatedSockets(reader, after: predecessor, logger)
-        if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
+        var (proxy, activated) = try Startup.placingActivatedSockets(reader, after: predecessor, logger)
+        if let warning = DescriptorLimit.fit(&proxy) { logger.warning("\(warning)") }
         defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
         let server = try Startup.makeServer(proxy, settings, logger, after: predecessor)
@@ -121,14 +121,14 @@ struct Check: ParsableCommand {
         options = options.ofService { file in if !prints { print("Settings file of the service: \(file)") } }
         let reader = try options.checkedReader(isStoring: true)
         if prints { return print(reader.effective, terminator: "") }
-        let settings = ProxySettings(reader.settings)
+        var settings = ProxySettings(reader.settings)
         for retirement in reader.retirements { print("warning: \(retirement)") }
         let apis = settings.apis.isEmpty ? [settings] : settings.apis
         let warnings =
             apis.flatMap { $0.routes + [$0.otherRoute] }.flatMap(\.warnings) + apis.flatMap(\.exclusionWarnings)
             + SettingsCheck.warnings(reader.settings)
         for warning in warnings + StartCheck.warnings(reader.settings, settings) { print("warning: \(warning)") }
-        if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
+        if let warning = DescriptorLimit.fit(&settings) { print("warning: \(warning)") }
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }
         if let warning = SharingCheck.idle(reader) { print("warning: \(warning)") }
         let isShared = checkSharing(reader.settings, settings)

@@ -44,6 +44,31 @@ struct ServiceTests {
         #expect(try serve("--set timeouts.drain_delay=1ms", to: origin).stop().status == 0)
     }
 
+    // MARK: Descriptors
+
+    @Test(
+        "without a free descriptor a request is rescued or fails as an error of Cistern, and the upstream does not count as down",
+        .enabled(if: TestTools.has("prlimit")))
+    func descriptors() throws {
+        let gate = Gate()
+        defer { gate.open() }
+        let origin = ScriptedOrigin { $0.target == "/slow" ? [.pass(gate), .json("{}")] : [.json("{}")] }
+        let serve = try RunningCommand(
+            "serve --upstream http://127.0.0.1:\(origin.port) --cache-dir \(directory)/cache --shards 1", in: directory)
+        let (slow, client) = (try TestClient(port: serve.port), try TestClient(port: serve.port))
+        #expect(client.get("/a")?.status == 200)
+        slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(origin.waitForRequests(2))
+        #expect(try CommandLineTool.run(program: "prlimit --pid \(serve.process) --nofile=0:").status == 0)
+        for _ in 0..<4 {
+            #expect(client.get("/a")?["Cache-Status"]?.contains("detail=proxy_internal_error") == true)
+            #expect(client.get("/b")?.status == 500)
+        }
+        #expect(try CommandLineTool.run(program: "prlimit --pid \(serve.process) --nofile=1000:").status == 0)
+        #expect(client.get("/b")?.status == 200)
+        #expect(serve.stop().status == 0)
+    }
+
     // MARK: Signals
 
     @Test("a SIGTERM during startup causes an orderly shutdown")

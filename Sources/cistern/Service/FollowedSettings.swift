@@ -35,7 +35,7 @@ final class FollowedSettings: Sendable {
         new.unchangedAPIs = change.unchangedAPIs
         new.warnings =
             reader.retirements.map(\.description) + AccessCheck.warnings(change.settings) + SecretFiles.warnings(change.settings)
-            + (DescriptorLimit.warning(new.settings).map { [$0] } ?? [])
+            + (DescriptorLimit.fit(&new.settings).map { [$0] } ?? [])
         let log = change.settings.log
         if (former.log.access, former.log.accessFormat) != (log.access, log.accessFormat) || former.log.accessFields != log.accessFields {
             new.accessLog = .replaced { () throws(SettingsMistakes) in try Self.accessLog(log) }
