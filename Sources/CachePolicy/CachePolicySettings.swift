@@ -81,8 +81,8 @@ public struct CachePolicySettings: Sendable {
     public var harmlessFields = WellKnownNames.harmlessFields
     /// Request fields that are never forwarded with the client's value, in lower case.
     public var fieldsSetAnew: [String] = []
-    /// Whether the client's Forwarded field may be forwarded unchanged.
-    public var passesForwarded = false
+    /// Whether the key field `forwarded` stands for the hosts in Forwarded, instead of its whole value.
+    public var readsForwardedHosts = false
     /// Freshness rules of the request's route.
     public var freshness = FreshnessRules()
 
@@ -109,9 +109,17 @@ extension MediaType {
         isEssence("application/json") || isEssence("text/json") || suffix.equalsIgnoringCase("json")
     }
 
+    /// Whether the content describes an error (RFC 9457).
+    fileprivate var isProblem: Bool { isEssence("application/problem+json") }
+
     /// Returns whether content with these fields must be a JSON text.
     /// - Parameter orElse: result if Content-Type is missing: whether the stored response is JSON.
     public static func isJSON(_ fields: Fields, orElse stored: Bool) -> Bool {
         fields.contains(.contentType) ? MediaType(of: fields)?.isJSON == true : stored
     }
+}
+
+extension ResponseHead {
+    /// Whether the response describes an error although its status is 2xx, as those of some gateways do.
+    var isErrorAsSuccess: Bool { status.isSuccessful && MediaType(of: fields)?.isProblem == true }
 }

@@ -155,17 +155,20 @@ public enum LastGood {
         private var rank: Int { self == .json ? 7 : Int(rawValue) }
     }
 
-    /// Returns whether the response is not JSON although the stored one is, or is a web page although the stored one is not.
+    /// Returns whether the response is not JSON although the stored one is, or is a web page although the stored one is not. The
+    /// description of an error with a 2xx status counts as not JSON.
     public static func isOfOtherType(_ response: ResponseHead, than copy: Copy) -> Bool {
-        if copy.isJSON { return !MediaType.isJSON(response.fields, orElse: true) }
+        if copy.isJSON { return !MediaType.isJSON(response.fields, orElse: true) || response.isErrorAsSuccess }
         return copy.isHTML == false && MediaType(of: response.fields)?.isHTML == true
     }
 
     /// Returns whether the client named the type in Accept: the upstream then has several representations, although Vary may not say so. A
-    /// web page never counts, because intermediaries respond with one. Plain text does not count if the client also accepts JSON, because
-    /// many clients list both by default.
+    /// web page and the description of an error never count, because intermediaries respond with them. Plain text does not count if the
+    /// client also accepts JSON, because many clients list both by default.
     private static func isAccepted(_ response: ResponseHead, by request: Fields) -> Bool {
-        guard let type = MediaType(of: response.fields), !type.isHTML, Accepting.names(type, in: request) else { return false }
+        guard let type = MediaType(of: response.fields), !type.isHTML, !response.isErrorAsSuccess, Accepting.names(type, in: request) else {
+            return false
+        }
         return !type.isEssence("text/plain") || !Accepting.namesJSON(in: request)
     }
 

@@ -111,7 +111,8 @@ public enum Storing {
             let groups = CacheTags.groups(of: response.fields, named: "cache-groups"), groups.count <= settings.memberLimit
         else { return .forbidden(.tooManyMembers) }
         let isNegative = settings.freshness.negativeLifetime(of: response.status, said: nil) != nil
-        let isKept = settings.keepsAny || isNegative || settings.contentTypes.contain(MediaType(of: response.fields))
+        let isKept =
+            settings.keepsAny || isNegative || settings.contentTypes.contain(MediaType(of: response.fields)) && !response.isErrorAsSuccess
         guard isKept else { return .forbidden(.contentType) }
         // Stored content is decoded, which no-transform forbids (§5.2.2.6). If every response is stored, such content is stored in its
         // coding.

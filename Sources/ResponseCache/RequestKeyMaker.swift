@@ -19,8 +19,7 @@ public final class RequestKeyMaker {
     private let knownCredentials: KnownFieldSet
     /// Fields in `KnownField` that are neither harmless nor credentials.
     let knownUnknown: KnownFieldSet
-    /// Whether hosts in Forwarded count as an unknown field.
-    let comparesForwardedHosts: Bool
+    private let readsForwardedHosts: Bool
     /// Whether unknown fields count. Under `strict` they do not, because only Vary applies.
     let comparesUnknown: Bool
     /// Selects the cookies that count; nil if Cookie is not a credential field.
@@ -58,7 +57,7 @@ public final class RequestKeyMaker {
             if kinds.kind(of: name.span) == .unknown { unknown.insert(field) }
         }
         (knownCredentials, knownUnknown) = (known, unknown)
-        comparesForwardedHosts = policy.passesForwarded && !known.contains(.forwarded) && !unknown.contains(.forwarded)
+        readsForwardedHosts = policy.readsForwardedHosts
         comparesUnknown = policy.strictness == .rescue && hash != nil
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         carriers = TokenCarriers(policy)
@@ -317,9 +316,9 @@ public final class RequestKeyMaker {
         let isSecure = head.fields.areMarkedSecure
         guard isKeyedByHost || !keyNames.isEmpty || content != nil || isSecure else { return [] }
         let fields = keyNames.map { name in
-            KeyExtra.Field(
-                name: name,
-                values: head.fields.all(named: name.span).map { Array($0) } + head.fields.all(readAs: name.span).map { Array($0) })
+            let values = head.fields.all(named: name.span).map { Array($0) } + head.fields.all(readAs: name.span).map { Array($0) }
+            let isOfHosts = readsForwardedHosts && name == ForwardedHosts.field
+            return KeyExtra.Field(name: name, values: isOfHosts ? [values.flatMap(ForwardedHosts.parts)] : values)
         }
         let host = isKeyedByHost ? head.host.map(\.asciiLowercased) : nil
         return KeyExtra(content: content, host: host, fields: fields, isSecure: isSecure).encoded
@@ -367,9 +366,7 @@ extension RequestKeyMaker {
         for entry in fields.entries where isUnknown(entry, in: fields) {
             if UpstreamFieldRules.contains(fields.bytes.span.extracting(entry.nameRange), in: unforwarded) { continue }
             let name = fields.bytes[entry.nameRange].map(\.asciiLowercased)
-            let value = fields.bytes[entry.valueRange]
-            let carriesHost = entry.known == .forwarded && comparesForwardedHosts
-            lines.append(UnknownFieldLine(name: name, value: carriesHost ? ForwardedHosts.parts(of: value) : Array(value)))
+            lines.append(UnknownFieldLine(name: name, value: Array(fields.bytes[entry.valueRange])))
         }
         // The order of fields has no meaning; lines with one name keep their order.
         guard lines.count > 1 else { return lines }
@@ -390,15 +387,8 @@ extension RequestKeyMaker {
 
     @inline(__always)
     private func isUnknown(_ entry: Fields.Entry, in fields: Fields) -> Bool {
-        if let known = entry.known {
-            return knownUnknown.contains(known) || (known == .forwarded && comparesForwardedHosts && namesHosts(entry, in: fields))
-        }
+        if let known = entry.known { return knownUnknown.contains(known) }
         return kinds.kind(of: fields.bytes.span.extracting(entry.nameRange)) == .unknown
-    }
-
-    @inline(never)
-    private func namesHosts(_ entry: Fields.Entry, in fields: Fields) -> Bool {
-        !ForwardedHosts.parts(of: fields.bytes[entry.valueRange]).isEmpty
     }
 
     private func number(of parts: [UInt8]) -> UInt64 {

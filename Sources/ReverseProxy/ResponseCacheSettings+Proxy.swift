@@ -23,7 +23,9 @@ extension ResponseCacheSettings {
         self.init(upstream: upstream, name: settings.apiName.isEmpty ? nil : StoredKey.name(ofAPI: settings.apiName))
         policy = settings.policy
         policy.fieldsSetAnew = settings.forwarding.fieldsSetAnew
-        policy.passesForwarded = settings.forwarding.passesForwarded
+        let forwarded = settings.forwarding.keyFields.filter { !policy.keyFields.contains($0) }
+        policy.keyFields += forwarded
+        policy.readsForwardedHosts = forwarded.contains("forwarded")
         isKeyedByHost = settings.forwarding.sendsClientHost
         arguments = routes.arguments
         freshness = routes.freshness

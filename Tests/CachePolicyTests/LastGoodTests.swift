@@ -61,6 +61,7 @@ struct LastGoodTests {
     private static let html = "Content-Type: text/html; charset=utf-8"
     private static let csv = "Content-Type: text/csv"
     private static let plain = "Content-Type: text/plain"
+    private static let problem = "Content-Type: application/problem+json; charset=utf-8"
 
     private static let statuses: [FaultRow] = [
         FaultRow(500, "X: 1", .serverError), FaultRow(501, "X: 1", nil), FaultRow(429, "X: 1", .rateLimited), FaultRow(404, "X: 1", nil),
@@ -91,6 +92,10 @@ struct LastGoodTests {
         FaultRow(200, plain, nil) { $0.accept = "text/plain" },
         // An Accept field that many clients send by default.
         FaultRow(200, plain, .unexpectedType) { $0.accept = "application/json, text/plain, */*" },
+        // The description of an error is no success, whatever the client accepts.
+        FaultRow(200, problem, .unexpectedType),
+        FaultRow(200, problem, .unexpectedType) { $0.accept = "application/json, application/problem+json" },
+        FaultRow(404, problem, nil), FaultRow(403, problem, nil),
     ]
 
     private static let upstream = UpstreamOrigin(

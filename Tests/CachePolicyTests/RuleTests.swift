@@ -26,10 +26,11 @@ struct StoringTests {
     @Test(
         "status, content type and directives of the response decide about storing",
         arguments: [
-            (200, "Content-Type: application/json", .allowed), (200, "Content-Type: Application/Problem+JSON; charset=utf-8", .allowed),
+            (200, "Content-Type: application/json", .allowed), (200, "Content-Type: Application/HAL+JSON; charset=utf-8", .allowed),
             (200, "Content-Type: application/json; charset=utf8", .allowed),
             (200, "Content-Type: application/json;charset=\"utf-8\"", .allowed),
             (203, "Content-Type: text/json", .allowed), (200, "Content-Type: application/jsonx", .forbidden(.contentType)),
+            (200, "Content-Type: application/problem+json", .forbidden(.contentType)),
             (200, "Content-Type: text/html", .forbidden(.contentType)), (200, "X: 1", .forbidden(.contentType)),
             (200, "Content-Type: application/json\nCache-Control: no-store", .forbidden(.noStore)),
             (200, "Content-Type: application/json\nCache-Control: max-age=9, NO-STORE", .forbidden(.noStore)),

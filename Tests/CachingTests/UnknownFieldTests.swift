@@ -173,6 +173,21 @@ struct UnknownFieldTests {
         #expect(try play.get("/b", [("Forwarded", "for=192.0.2.2")]).status == 200)
     }
 
+    @Test(
+        "forwarded statements about host, scheme and path are part of the key, whatever the response says",
+        arguments: ["Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix", "X-Forwarded-Port", "X-Forwarded-Ssl"])
+    func forwardedKey(name: String) throws {
+        let origin = ScriptedOrigin { [.json("\"\($0[name] ?? "")\"", ["Cache-Control: public, max-age=60"])] }
+        let play = try ProxyPlay(origin) { $0.forwarding.forwarded = .trust }
+        for _ in 0..<3 {
+            for value in ["host=evil.example", "host=good.example"] {
+                #expect(try play.get("/a", [(name, value)]).text == "\"\(value)\"")
+            }
+            #expect(try play.get("/a").text.contains("example") == false)
+        }
+        #expect(origin.requests.count == 3)
+    }
+
     @Test("in strict mode only Vary selects (RFC 9111 §4.1)")
     func strict() throws {
         let play = try ProxyPlay(accountOrigin("X-Account", "Cache-Control: max-age=60")) { $0.policy.strictness = .strict }
