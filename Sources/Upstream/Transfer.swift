@@ -77,6 +77,8 @@ public final class Transfer {
     var joining = Joining.no
     /// Whether the upstream may have received a part of the request.
     public private(set) var mayHaveArrived = false
+    /// Whether the upstream may have received the whole request.
+    public var isSent: Bool { mayHaveArrived && content.state == .taken }
     /// HTTP version of the current or last connection; nil if there was none.
     public internal(set) var spoken: SpokenProtocol?
     /// Retained until the transfer ends, so that a fetch continues after its client has disconnected.

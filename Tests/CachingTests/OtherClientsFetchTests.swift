@@ -1,6 +1,7 @@
 // Requests that wait for the fetch of another client: a failure of that fetch counts for that client only.
 
 import Downstream
+import Reactor
 import ReverseProxy
 import TestSupport
 import Testing
@@ -57,6 +58,48 @@ struct OtherClientsFetchTests {
         gate.open()
     }
 
+    private static let directives = [
+        "", "Cache-Control: no-cache", "Pragma: no-cache", "Cache-Control: max-age=0", "Cache-Control: min-fresh=5",
+    ]
+
+    @Test("while a target is slow, repeated requests of a client cause two fetches, whatever their directives", arguments: directives)
+    func slowTarget(field: String) throws {
+        let (play, gate) = try repeatDuringSlowness("GET", field) { play, round in
+            let name = round > 2 ? "cistern_collapsed_waiting" : "cistern_upstream_active_requests"
+            return try play.waitFor(name, round == 2 ? 2 : 1)
+        }
+        #expect(play.origin.requests.count == 3)
+        gate.open()
+    }
+
+    @Test("of the fetches that no other request can use, two continue after their clients got a rescue", arguments: ["HEAD", "GET"])
+    func unusable(method: String) throws {
+        let (play, gate) = try repeatDuringSlowness(method, method == "GET" ? "Cache-Control: no-store" : "") { play, round in
+            try play.waitFor("cistern_upstream_active_requests", Double(min(round, 3)))
+        }
+        #expect(try play.waitFor("cistern_upstream_active_requests", 2))
+        gate.open()
+    }
+
+    /// A client repeats a request whenever it has got a rescue. The upstream does not respond.
+    /// - Parameter isUnderWay: waits until the request of a round waits.
+    private func repeatDuringSlowness(
+        _ method: String, _ field: String, isUnderWay: (ProxyPlay, Int) throws -> Bool
+    ) throws -> (ProxyPlay, Gate) {
+        let (gate, isSlow) = (Gate(), Mutex(false))
+        let play = try ProxyPlay(ScriptedOrigin { _ in isSlow.withLock { $0 } ? [.pass(gate), .json("2")] : [.json("1")] })
+        #expect(try play.get("/a").text == "1")
+        isSlow.withLock { $0 = true }
+        for round in 1...5 {
+            let client = try play.client()
+            client.send("\(method) /a HTTP/1.1\r\nHost: a\r\n\(field.isEmpty ? "" : field + "\r\n")\r\n")
+            #expect(try isUnderWay(play, round))
+            play.time.advance(by: .milliseconds(1_500))
+            #expect(client.readResponseHead()?["Cistern-Stale"] != nil)
+        }
+        return (play, gate)
+    }
+
     @Test("of the fetches of a disconnected client, two continue, and those that another client waits for", arguments: [true, false])
     func disconnected(hasReset: Bool) throws {
         let gate = Gate()
@@ -83,16 +126,56 @@ struct OtherClientsFetchTests {
         #expect(try (0..<6).map { try play.get("/\($0)").status } == [200, 200, 502, 502, 502, 200])
     }
 
-    @Test("of the fetches that a client cancels over HTTP/2, two continue")
-    func cancelled() throws {
+    @Test("of the fetches that a client cancels over HTTP/2, two continue", arguments: ["GET", "POST"])
+    func cancelled(method: String) throws {
         let gate = Gate()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("1")] }) { $0.listening.listeners[0].takesClearHTTP2 = true }
         let client = try play.http2Client()
-        let streams = try (0..<6).map { try #require(client.begin("GET", "/\($0)", isOpen: false)) }
+        let streams = try (0..<6).map { try #require(client.begin(method, "/\($0)", content: method == "POST" ? "{}" : nil)) }
         #expect(play.origin.waitForRequests(6))
         for stream in streams { client.reset(stream) }
         #expect(try play.waitFor("cistern_upstream_active_requests", 2))
         gate.open()
+    }
+
+    @Test("of the writes of a disconnected client, two continue, and each cancelled one invalidates its target", arguments: [true, false])
+    func disconnectedWrites(hasReset: Bool) throws {
+        let gate = Gate()
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                request.method == "GET" ? [.json("1", ["Cache-Control: max-age=600"])] : [.pass(gate), .json("2")]
+            })
+        for path in 0..<4 { #expect(try play.get("/\(path)").text == "1") }
+        var clients = try (0..<4).map { path in
+            let client = try play.client()
+            client.send("POST /\(path) HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
+            return client
+        }
+        #expect(play.origin.waitForRequests(8))
+        for client in clients { if hasReset { client.endsWithReset() } else { client.finishSending() } }
+        if hasReset { clients = [] }
+        #expect(try play.waitFor("cistern_upstream_active_requests", 2))
+        let isHit = try (0..<4).map { try play.get("/\($0)")["Cache-Status"]?.contains("; hit") ?? false }
+        #expect(isHit.count { $0 } == 2)
+        gate.open()
+        #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+        withExtendedLifetime(clients) {}
+    }
+
+    @Test("an upload that its client ends early invalidates its target")
+    func endedUpload() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                request.method == "GET" ? [.json("1", ["Cache-Control: max-age=600"])] : [.json("2")]
+            })
+        #expect(try play.get("/a").text == "1")
+        var client: TestClient? = try play.client()
+        client?.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n" + String(repeating: "x", count: 2_000_000))
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        client?.endsWithReset()
+        client = nil
+        #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+        #expect(try play.get("/a")["Cache-Status"]?.contains("; hit") == false)
     }
 
     @Test("when the fetches of two clients hang, one of a third is sent after twice the time")

@@ -148,7 +148,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
         let user = request.scopes.user
         let joined = coordination.collapsed.join(
-            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self, mayWait: now < waitEnd)
+            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self,
+            isSeparate: fetchTarget.sharing == .separate, mayWait: now < waitEnd)
         flight = joined.flight
         return joined.role
     }
@@ -254,11 +255,11 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         if fetch == nil { context.coordination.endLease(of: request.fetchTarget) }
     }
 
-    /// Transfers the fetch to a background record, and the fetch continues. If the client has disconnected, it may end instead
-    /// (`Fetch.abandon`).
+    /// Transfers the fetch to a background record, and the fetch continues. If the client has disconnected, or later requests cannot wait
+    /// for the fetch, it may end instead (`Fetch.abandon`).
     private func leaveFetch(_ cause: BackgroundCause) {
         guard let fetch else { return }
-        let mayContinue = cause != .clientLeft || mayContinue(fetch)
+        let mayContinue = cause != .clientLeft && (fetch.isInFlight || !request.isReading) || mayContinue(fetch)
         let successor = BackgroundRecord(context.reporting, head: head, record, cause, began: began + waited)
         fetch.abandon(isRequestWhole: upload.isWhole, mayContinue: mayContinue, to: successor)
         self.fetch = nil
@@ -358,10 +359,10 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// Returns whether the fetch of a disconnected client continues. A write, and a fetch that another request or node needs, does. Any
-    /// other fetch takes a slot of the client's address; false at the limit. A second call keeps the slot.
+    /// Returns whether a fetch continues that its client no longer needs. A write that was not sent completely, and a fetch that another request
+    /// or node needs, does. Any other fetch takes a slot of the client's address; false at the limit. A second call keeps the slot.
     private func mayContinue(_ fetch: Fetch) -> Bool {
-        guard request.isReading, fetch.isForOwnClient, !fetch.holdsLease else { return true }
+        guard request.isReading || fetch.isSent, fetch.isForOwnClient, !fetch.holdsLease else { return true }
         fetch.continuation = fetch.continuation ?? context.coordination.continueFetch(of: owner.clientAddress)
         return fetch.continuation != nil
     }

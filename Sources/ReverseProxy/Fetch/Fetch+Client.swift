@@ -48,11 +48,17 @@ extension Fetch {
     }
 
     /// Whether the fetch may be cancelled while it waits for a connection: nothing has been sent, it changes nothing, and no request
-    /// follows it. A complete write is not cancelled, because its client may assume that it succeeds.
+    /// follows it. An unsent write is not cancelled, because its client may assume that it succeeds.
     var mayLeaveQueue: Bool {
         context.loop.assertOnLoop()
         return transfer?.isQueued == true && subject.isReading && isForOwnClient
     }
+
+    /// Whether other requests may wait for the fetch.
+    var isInFlight: Bool { flight != nil }
+
+    /// Whether the upstream may have received the whole request.
+    var isSent: Bool { transfer?.isSent ?? false }
 
     /// Whether other nodes may wait for the response.
     var holdsLease: Bool { context.coordination.level.isShared && subject.fetchTarget?.takesLease == true }
@@ -64,7 +70,7 @@ extension Fetch {
     }
 
     /// Called when the exchange needs the fetch no longer. A fetch may continue, unless it still waits for a connection that other requests
-    /// need. A request that was received completely continues if it may change something.
+    /// need.
     /// - Parameters:
     ///   - mayContinue: false if the fetch must end.
     ///   - successor: becomes the receiver of a fetch that continues.

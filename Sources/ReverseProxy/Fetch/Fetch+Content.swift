@@ -281,6 +281,7 @@ extension Fetch {
         endSpan(isAbandoned: true)
         endFlight(.abandoned)
         endCredentialChangeWithoutResponse()
+        if let transfer { _ = invalidateAfterLoss(transfer) }
         transfer?.cancel()
         transfer = nil
     }
