@@ -224,10 +224,9 @@ extension OutcomeFacts {
         guard isOfFlight || stored.isSelected else { return fetchOnceMore }
         // Under `strict`, or with directives, requests share a response only if each may be served from the store without validation
         // (RFC 9111 §4).
-        if strictness == .strict || directives != RequestCacheControl(),
-            case .validate = Reuse.decide(current.metadata, directives, now: now)
-        {
-            return .fetchAlone
+        let hasDirectives = directives != RequestCacheControl()
+        if strictness == .strict || hasDirectives, case .validate = Reuse.decide(current.metadata, directives, now: now) {
+            return hasDirectives ? fetchOnceMore : .fetchAlone
         }
         return .serveCollapsed(current.response, age: Freshness.currentAge(of: current.metadata, now: now))
     }

@@ -128,7 +128,7 @@ public struct FetchTarget: Sendable, Equatable {
     public enum Sharing: Sendable {
         /// The request is fetched separately, because of its method, directives or mode, or because it accepts only a stream.
         case none
-        /// A GET whose directives require a response of its own. It waits for the fetch of another request only if that fetch is slow.
+        /// A GET whose directives require its own fetch. It waits for the fetch of another request only if that fetch is slow.
         case separate
         /// The response to another request with this key may be used.
         case collapsed

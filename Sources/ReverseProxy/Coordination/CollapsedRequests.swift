@@ -114,7 +114,7 @@ public final class CollapsedRequests: Sendable {
     /// Minimum milliseconds between later fetches of one client in a flight. The first may have a dead connection, so the next is not
     /// delayed if no other client has led since. More would overload a slow upstream.
     private static let leadAgainMilliseconds: Int64 = 10_000
-    /// Milliseconds after which a separate request joins a flight.
+    /// Milliseconds after which a separate request follows a flight.
     private static let slowMilliseconds: Int64 = 1_000
     /// Maximum number of clients that lead a slow flight within `leadAgainMilliseconds`, besides the last one.
     private static let leaderLimit = 3
@@ -124,7 +124,7 @@ public final class CollapsedRequests: Sendable {
     ///   - now: milliseconds of the loop's clock.
     ///   - user: number of the user; 0 if the request belongs to no particular user.
     ///   - follower: the request.
-    ///   - isSeparate: whether the request joins a flight only if that is slow. It leads too if its client may.
+    ///   - isSeparate: whether the request follows a flight only if that is slow. It leads too if its client may.
     ///   - mayWait: false if the request may lead but not follow.
     /// - Returns: `flight` is nil if the request is sent alone.
     public func join(
@@ -140,7 +140,6 @@ public final class CollapsedRequests: Sendable {
             else { return (.leader, state.begin(key, leader: span, client: client, now: now), .none) }
             let flight = Flight(number: number)
             let isBehindOther = waiting.isClientLimited && waiting.client != client
-            if isSeparate, !waiting.isSlow, now - waiting.began < Self.slowMilliseconds { return (.alone, nil, .none) }
             let wantsLeader = isBehindOther || (waiting.isSlow || isSeparate) && !waiting.hasManyLeaders(now: now)
             guard !wantsLeader || !waiting.mayLead(client, now: now) else {
                 state.flights[number]?.isSlow = false
@@ -148,7 +147,8 @@ public final class CollapsedRequests: Sendable {
                 if span.isRecorded { state.flights[number]?.leader = span }
                 return (.leader, flight, .none)
             }
-            guard mayWait else { return (.alone, nil, .none) }
+            let mayFollow = !isSeparate || waiting.isSlow || now - waiting.began >= Self.slowMilliseconds
+            guard mayWait, mayFollow else { return (.alone, nil, .none) }
             state.flights[number]?.followers[ObjectIdentifier(follower)] = follower
             return (.follower, flight, waiting.leader)
         }
