@@ -11,7 +11,9 @@ extension IdentityOutcome {
         case .lookedUp:
             "The upstream identified the user of the request's credentials. All credentials of this user share stored responses."
         case .lookedUpBefore: "The upstream identified the user of these credentials too long ago, so they have a separate partition."
-        case .notIdentified: "The upstream has not identified the user of these credentials, so they have a separate partition."
+        case .notIdentified:
+            "The upstream has not identified the user of these credentials, or names that user without the token too, so they have a "
+                + "separate partition."
         case .unclearAfterWrite:
             "An unsafe request may have changed the user of these credentials, so they have a separate partition until a lookup succeeds."
         }

@@ -85,8 +85,11 @@ final class IdentityTerm: Sendable {
 
     func end() {
         over.store(true, ordering: .releasing)
-        changes.add(1, ordering: .acquiringAndReleasing)
+        change()
     }
+
+    /// Makes all results that requests use at present outdated.
+    func change() { changes.add(1, ordering: .acquiringAndReleasing) }
 }
 
 /// Numbers the writes that have ended the terms of tokens. While the user of a request is unknown, its partition depends on the last number
@@ -173,6 +176,8 @@ public final class LookedUpIdentity: Sendable {
 /// The outcome of a look-up.
 public enum LookUpEnd: Sendable {
     case lookedUp(partition: [UInt8])
+    /// The upstream gives the identity of this partition without the token too, so it identifies nobody.
+    case common(partition: [UInt8])
     /// The response names no user, or is not usable.
     case nothing
     /// The upstream could not be reached.
@@ -194,6 +199,8 @@ public final class LookedUpIdentities: Sendable {
         var isAsking = true
         /// Whether an unsafe request ended the former term, and the upstream has not answered since.
         var isAfterWrite = false
+        /// Whether the last look-up gave an identity that the upstream gives without the token too.
+        var isCommon = false
         let token: [UInt8]
         /// The token's term. The entry is valid until the term ends.
         var term: IdentityTerm
@@ -212,6 +219,9 @@ public final class LookedUpIdentities: Sendable {
         var terms = RecentlyUsed<TermOwner>(limit: LookedUpIdentities.limit)
         /// Number of active unsafe requests by token. Bounded by the number of requests, and by `limit` for lost ones.
         var writes: [[UInt8]: Int] = [:]
+        /// Partitions of identities that the upstream gave without a token, each with the time until which it counts as common.
+        var common = RecentlyUsed<Int64>(limit: 1024)
+        var reportedAt: Int64?
         var counts: [String: UInt64] = [:]
     }
 
@@ -226,6 +236,10 @@ public final class LookedUpIdentities: Sendable {
     public static let pause: Int64 = 30_000
     /// Time in milliseconds after which an unfinished look-up counts as lost.
     private static let patience: Int64 = 300_000
+    /// Time in milliseconds for which a common identity is not examined again. A failing upstream may give it with interruptions.
+    static let commonFor: Int64 = 3_600_000
+    /// Minimum interval between reports of common identities, in milliseconds.
+    private static let reportPause: Int64 = 60_000
 
     public init(_ settings: LookUpSettings) { self.settings = settings }
 
@@ -260,6 +274,8 @@ public final class LookedUpIdentities: Sendable {
         if entry.term.isOverByWrite { return true }
         let isOver = entry.term.isOver
         if entry.isAsking, !isOver { return now - entry.askedAt > Self.patience }
+        // Many upstreams give guests a common identity, so this is not repeated as often as a failure.
+        if entry.partition == nil, entry.isCommon, !isOver { return now - entry.askedAt >= max(Self.pause, settings.keep / 2) }
         guard entry.partition != nil, !isOver else { return now - entry.askedAt >= Self.pause }
         return now >= entry.ends - settings.keep / 2 && now - entry.askedAt >= min(Self.pause, settings.keep / 2)
     }
@@ -287,22 +303,65 @@ public final class LookedUpIdentities: Sendable {
         }
     }
 
-    public func end(_ lookUp: StartedLookUp, _ end: LookUpEnd, now: Int64) {
+    /// Whether a new result is known to depend on the token. A failing upstream may give all credentials the identity of a guest.
+    /// - Returns: nil if the caller must request the path without the token.
+    public func dependsOnToken(_ partition: [UInt8], _ lookUp: StartedLookUp, now: Int64) -> Bool? {
         state.withLock { state in
+            if isCommon(partition, in: &state, now: now) { return false }
+            guard let entry = state.entries[lookUp.hash], entry.term === lookUp.term, entry.partition == partition else { return nil }
+            return true
+        }
+    }
+
+    /// - Returns: whether to report a common identity.
+    @discardableResult
+    public func end(_ lookUp: StartedLookUp, _ end: LookUpEnd, now: Int64) -> Bool {
+        state.withLock { state in
+            var end = end
+            // Another look-up has shown it meanwhile.
+            if case .lookedUp(let partition) = end, isCommon(partition, in: &state, now: now) { end = .common(partition: partition) }
             state.counts[end.label, default: 0] += 1
-            guard var entry = state.entries[lookUp.hash], entry.term === lookUp.term else { return }
+            let isReported = note(end, in: &state, now: now)
+            guard var entry = state.entries[lookUp.hash], entry.term === lookUp.term else { return isReported }
             entry.isAsking = false
             entry.askedAt = now
             switch end {
             // The user may have changed during the look-up, so another one is due.
             case .lookedUp where lookUp.term.number != lookUp.termNumber: entry.askedAt = now - Self.pause
-            case .lookedUp(let partition): (entry.partition, entry.ends, entry.isAfterWrite) = (partition, now + settings.keep, false)
-            case .nothing: (entry.partition, entry.isAfterWrite) = (nil, false)
+            case .lookedUp(let partition):
+                (entry.partition, entry.ends, entry.isAfterWrite, entry.isCommon) = (partition, now + settings.keep, false, false)
+            // The former result remains for rescues, unless it is the common one.
+            case .common:
+                (entry.ends, entry.isAfterWrite, entry.isCommon) = (min(entry.ends, now), false, true)
+                lookUp.term.change()
+            case .nothing: (entry.partition, entry.isAfterWrite, entry.isCommon) = (nil, false, false)
             // The former result remains.
             case .failed: break
             }
             state.entries[lookUp.hash] = entry
+            return isReported
         }
+    }
+
+    private func isCommon(_ partition: [UInt8], in state: inout State, now: Int64) -> Bool {
+        state.common[partition].map { now < $0 } ?? false
+    }
+
+    /// Records a common identity, and ends the terms of all tokens that were believed to have it.
+    private func note(_ end: LookUpEnd, in state: inout State, now: Int64) -> Bool {
+        guard case .common(let partition) = end else { return false }
+        if isCommon(partition, in: &state, now: now) { return false }
+        state.common[partition] = now + max(Self.commonFor, settings.keep)
+        state.entries.update { entry in
+            guard entry.partition == partition else { return entry }
+            var entry = entry
+            entry.partition = nil
+            entry.term.end()
+            return entry
+        }
+        guard state.reportedAt.map({ now - $0 >= Self.reportPause }) ?? true else { return false }
+        state.reportedAt = now
+        return true
     }
 
     public var figures: (counts: [String: UInt64], remembered: Int) { state.withLock { ($0.counts, $0.entries.count) } }
@@ -394,6 +453,7 @@ extension LookUpEnd {
     var label: String {
         switch self {
         case .lookedUp: "told"
+        case .common: "common"
         case .nothing: "nothing"
         case .failed: "failed"
         }

@@ -219,6 +219,24 @@ public final class RequestKeyMaker {
         carriers.carrier(of: fields).map { ($0, partition(carriers.bytes(of: $0, in: fields))) }
     }
 
+    /// Returns the fields without the credential that carries the token. Ignored cookies remain, because a load balancer may need them.
+    public func withoutToken(_ fields: Fields) -> Fields {
+        switch carriers.carrier(of: fields) {
+        case nil: return Fields()
+        case .field(let index)?: return carriers.removing(.field(index), from: fields)
+        case .cookie(let token)?:
+            var rest = fields
+            rest.remove(.cookie)
+            for line in fields.all(.cookie) {
+                let pieces = line.split(separator: UInt8(ascii: ";")).filter { piece in
+                    !piece.prefix { $0 != UInt8(ascii: "=") }.trimmed.elementsEqual(token.name)
+                }
+                if !pieces.isEmpty { rest.append(.cookie, Array(Array(pieces.joined(separator: [UInt8(ascii: ";")]))[...].trimmed)) }
+            }
+            return rest
+        }
+    }
+
     /// Returns the hashes of all credentials that may be a request's token.
     public func tokens(of fields: Fields) -> [[UInt8]] { carriers.allBytes(in: fields).map { partition($0) } }
 

@@ -27,7 +27,7 @@ public enum CredentialSettingsTable {
             Setting(
                 path: prefix + "path", binding: .text(\.rules.lookUp.path),
                 help:
-                    "Upstream path that identifies the user, such as /me. It is requested once for each token or cookie. Empty: users are not looked up."
+                    "Upstream path that identifies the user, such as /me. It is requested for each token or cookie, and without it. Empty: users are not looked up."
             ),
             Setting(
                 path: prefix + "identity", binding: .list(\.rules.lookUp.pointers),

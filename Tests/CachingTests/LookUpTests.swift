@@ -3,14 +3,27 @@
 import Forwarding
 import HTTPCore
 import Identity
+import Reactor
 import ReverseProxy
 import TestSupport
 import Testing
 
+/// Set by a test, read by the origin's queues.
+private final class Flag: Sendable {
+    private let value: Mutex<Bool>
+
+    init(_ value: Bool) { self.value = Mutex(value) }
+
+    var isSet: Bool {
+        get { value.withLock { $0 } }
+        set { value.withLock { $0 = newValue } }
+    }
+}
+
 @Suite("Users identified by an upstream lookup", .play, .clientProtocols)
 struct LookUpPlays {
     /// Tokens have the form `USER-RIGHTS-NUMBER`; /me returns the first two parts.
-    private func play(_ me: @escaping @Sendable ([String]) -> OriginStep? = { _ in nil }) throws -> ProxyPlay {
+    private func play(log: CapturedLines? = nil, _ me: @escaping @Sendable ([String]) -> OriginStep? = { _ in nil }) throws -> ProxyPlay {
         let origin = ScriptedOrigin { request in
             let token =
                 request["Authorization"]?.split(separator: " ").last.map(String.init) ?? request["Cookie"].map { String($0.dropFirst(4)) }
@@ -21,7 +34,7 @@ struct LookUpPlays {
             guard parts.count == 3 else { return [.json("{}", status: "401 No")] }
             return [.json("{\"id\":\"\(parts[0])\",\"rights\":[\"\(parts[1])\"]}")]
         }
-        return try ProxyPlay(origin) { settings in
+        return try ProxyPlay(origin, log: log) { settings in
             settings.otherRoute.lookUp.path = "/me"
             settings.otherRoute.lookUp.pointers = ["/id", "/rights"]
         }
@@ -153,5 +166,62 @@ struct LookUpPlays {
         try introduce(play, "a-b-1", count: 1, "failed")
         for _ in 0..<3 { _ = try get(play, "a-b-1") }
         #expect(play.origin.requests.filter { $0.target == "/me" }.count == 1)
+    }
+
+    /// Sends requests and waits until so many look-ups had this result.
+    private func lookUp(_ play: ProxyPlay, _ tokens: [String], _ result: String, to count: Double) throws {
+        for token in tokens { _ = try get(play, token, "/hello") }
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"\(result)\"}", count))
+    }
+
+    @Test(
+        "an identity that the upstream gives without a token, too, merges no users, and ends what was believed before",
+        arguments: [#"{"id":0,"rights":["x"]}"#, #"{"id":"ann","rights":["rw"]}"#])
+    func common(_ guest: String) throws {
+        let (log, isDegraded) = (CapturedLines(), Flag(true))
+        let play = try play(log: log) { _ in isDegraded.isSet ? .json(guest) : nil }
+        // From the beginning.
+        try lookUp(play, ["ann-rw-1", "bob-rw-2"], "common", to: 2)
+        for token in ["ann-rw-1", "bob-rw-2"] { #expect(try get(play, token).text == text(token)) }
+        #expect(log.count(of: "names the same user with and without a token") == 1)
+        let asked = play.origin.requests.count { $0.target == "/me" }
+        // No further request without the token is needed.
+        try lookUp(play, ["eve-rw-9"], "common", to: 3)
+        #expect(play.origin.requests.count { $0.target == "/me" } == asked + 1)
+        play.time.advance(by: .seconds(3_700))
+        isDegraded.isSet = false
+        try lookUp(play, ["ann-rw-1", "ann-rw-3", "bob-rw-2"], "told", to: 3)
+        #expect(try get(play, "ann-rw-1", "/b").text == text("ann-rw-1"))
+        #expect(try get(play, "ann-rw-3", "/b").text == text("ann-rw-1"))
+        #expect(try get(play, "bob-rw-2", "/b").text == text("bob-rw-2"))
+        // Later, at the renewal of results and for a new token.
+        isDegraded.isSet = true
+        play.time.advance(by: .seconds(400))
+        try lookUp(play, ["bob-rw-2", "eve-rw-4"], "common", to: 5)
+        #expect(try get(play, "bob-rw-2", "/c").text == text("bob-rw-2"))
+        #expect(try get(play, "eve-rw-4", "/c").text == text("eve-rw-4"))
+        #expect(try get(play, "ann-rw-3", "/c").text == text("ann-rw-3"))
+        // The last good response remains available to its user.
+        play.origin.down()
+        #expect(try get(play, "bob-rw-2", "/b").text == text("bob-rw-2"))
+        #expect(try get(play, "eve-rw-4", "/b").status == 502)
+    }
+
+    @Test("a request without the token has all other credentials; an error in its response is no evidence", arguments: [true, false])
+    func withoutToken(isError: Bool) throws {
+        let origin = ScriptedOrigin { request in
+            guard request.target == "/me" else { return [.json("{}")] }
+            if request["Cookie"]?.contains("sid=") == true { return [.json("{\"id\":1,\"rights\":[\"rw\"]}")] }
+            return [.json("{}", status: isError ? "500 Trouble" : "401 No")]
+        }
+        let play = try ProxyPlay(origin) { settings in
+            settings.otherRoute.lookUp.path = "/me"
+            settings.otherRoute.lookUp.pointers = ["/id", "/rights"]
+        }
+        _ = try play.get("/hello", [("Cookie", "_ga=1; sid=ann0123456789; lang=x"), ("X-Tenant", "t")])
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"\(isError ? "failed" : "told")\"}", 1))
+        let asked = play.origin.requests.filter { $0.target == "/me" }
+        #expect(asked.map { $0["Cookie"] } == ["_ga=1; sid=ann0123456789; lang=x", "_ga=1; lang=x"])
+        #expect(asked.allSatisfy { $0["X-Tenant"] == "t" && $0["Accept"] == "application/json, */*;q=0.1" })
     }
 }

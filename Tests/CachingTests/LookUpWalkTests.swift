@@ -11,6 +11,8 @@ import Testing
 /// An upstream with sessions that can change their user.
 private final class Sessions: Sendable {
     private let users: Mutex<[String: String]>
+    /// Whether /me gives all requests the identity of a guest, and whether it gave one and was not asked without a token since.
+    private let guests = Mutex((all: false, last: false))
 
     init(_ users: [String: String]) { self.users = Mutex(users) }
 
@@ -40,6 +42,7 @@ private final class Sessions: Sendable {
 
     func answer(_ request: OriginRequest) -> [OriginStep] {
         let token = Self.token(of: request)
+        if request.target == "/me", isGuest(token) { return [.json("{\"id\":\"guest\"}")] }
         guard let user = self[token] else { return [.json("{}", status: "401 No")] }
         if request.target == "/reject" { return [.json("{}", status: "422 No")] }
         if request.method == "POST" {
@@ -50,9 +53,20 @@ private final class Sessions: Sendable {
         return [.json("\"\(user) \(Self.tenant(of: request))\"", ["Cache-Control: private, max-age=30"])]
     }
 
+    func toggleGuests() { guests.withLock { $0.all.toggle() } }
+
+    private func isGuest(_ token: String) -> Bool {
+        guests.withLock { guests in
+            // The end of the trouble is not between a look-up and the same request without the token.
+            defer { guests.last = guests.all && !token.isEmpty }
+            return guests.all || guests.last && token.isEmpty
+        }
+    }
+
     static func settings(_ settings: inout ProxySettings) {
         settings.otherRoute.lookUp.path = "/me"
         settings.otherRoute.lookUp.pointers = ["/id"]
+        settings.otherRoute.lookUp.keep = 120_000
     }
 }
 
@@ -97,7 +111,7 @@ private struct Walk {
     mutating func step(_ random: inout SeededGenerator) throws {
         let (name, tenant) = (random.pick(["stay1", "stay2", "stay3", "move"]), random.pick([nil, "red", "blue"]))
         let carrier = random.pick(Carrier.allCases)
-        switch random.below(14) {
+        switch random.below(15) {
         case 0 where !isDown:
             let (user, token) = (random.pick(["ann", "bob"]), carrier.token("move"))
             _ = try play.request("POST", "/login/\(user)", carrier.lines(token, tenant: nil, inCookie: false))
@@ -108,6 +122,7 @@ private struct Walk {
         case 2: play.time.advance(by: .seconds(1 + random.below(39)))
         case 3: try write(withoutEffectBy: carrier.lines(carrier.token(name), tenant: tenant, inCookie: random.isTrue()), &random)
         case 4: if random.isTrue(oneIn: 10) { try play.restart() }
+        case 5: if random.isTrue(oneIn: 3) { sessions.toggleGuests() }
         default:
             let token = carrier.token(name)
             let lines = carrier.lines(token, tenant: tenant, inCookie: random.isTrue())

@@ -151,7 +151,8 @@ struct AccessAdviceTests {
     func lookUps() throws {
         let settings = { (more: String) in "credentials: {identity: {lookup: {path: /me, \(more)}}}" }
         let script: AdviceTrial.Script = { request, _ in
-            request.target == "/me" ? [.json("{\"id\":\"ann\"}")] : [.json("{}", ["Cache-Control: private, max-age=60"])]
+            guard request["Authorization"] != nil else { return [.json("{}", status: "401 No")] }
+            return request.target == "/me" ? [.json("{\"id\":\"ann\"}")] : [.json("{}", ["Cache-Control: private, max-age=60"])]
         }
         let user = [("Authorization", "Bearer a")]
         try AdviceTrial(

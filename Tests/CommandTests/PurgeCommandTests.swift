@@ -52,7 +52,10 @@ struct PurgeCommandTests {
 
     @Test("a user whose partition is unknown now is reported as incomplete, with exit code 1, also in a dry run")
     func unknownUser() throws {
-        let origin = ScriptedOrigin { _ in [.json("{\"id\":\"ann\"}", ["Cache-Control: private, max-age=600"])] }
+        let origin = ScriptedOrigin { request in
+            guard request["Authorization"] != nil else { return [.json("{}", status: "401 No")] }
+            return [.json("{\"id\":\"ann\"}", ["Cache-Control: private, max-age=600"])]
+        }
         let play = try AdviceTrial.play("credentials: {identity: {lookup: {path: /me, identity: [/id]}}}", origin)
         let fields = [("Authorization", "Bearer t1")]
         _ = try play.get("/a", fields)

@@ -134,6 +134,29 @@ struct LookedUpIdentitiesTests {
         withExtendedLifetime(lost) {}
     }
 
+    @Test("a common identity ends the terms of those that had it, also of a lookup that found it shortly after; it counts for an hour")
+    func common() throws {
+        let told = LookedUpIdentities(Self.settings)
+        func begin(_ number: UInt8, _ now: Int64) throws -> StartedLookUp { try #require(told.begin([number], token: [number], now: now)) }
+        func partition(_ number: UInt8, _ now: Int64 = 2) -> [UInt8]? { told.find([number], now: now).partition }
+        for (number, user) in [(UInt8(1), UInt8(9)), (2, 8)] { told.end(try begin(number, 0), .lookedUp(partition: [user]), now: 0) }
+        let before = told.find([1], now: 1)
+        let (third, fourth) = (try begin(3, 1), try begin(4, 1))
+        #expect(told.dependsOnToken([9], third, now: 1) == nil && told.dependsOnToken([9], fourth, now: 1) == nil)
+        #expect(told.end(third, .common(partition: [9]), now: 2))
+        #expect(told.dependsOnToken([9], fourth, now: 2) == false)
+        #expect(!told.end(fourth, .lookedUp(partition: [9]), now: 2))
+        #expect(!before.isUnchanged && partition(1) == nil && partition(2) == [8] && partition(3) == nil && partition(4) == nil)
+        // Guests are not looked up more often than users. The former result of others serves for rescues.
+        #expect(!told.find([3], now: 100_000).isDue && told.find([3], now: 301_000).isDue)
+        told.end(try begin(2, 301_000), .common(partition: [9]), now: 301_000)
+        #expect(partition(2, 301_001) == [8] && !told.find([2], now: 301_001).isCurrent)
+        let later = try begin(3, 3_700_000)
+        #expect(told.dependsOnToken([9], later, now: 3_700_000) == nil)
+        told.end(later, .lookedUp(partition: [9]), now: 3_700_000)
+        #expect(partition(3, 3_700_001) == [9])
+    }
+
     @Test("a lookup during which a write began is repeated at once")
     func overtakenLookUp() throws {
         let told = LookedUpIdentities(Self.settings)

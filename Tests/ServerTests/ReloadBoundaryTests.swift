@@ -26,7 +26,8 @@ struct ReloadBoundaryTests {
     @Test("looked-up user identities survive a reload, so their stored responses rescue")
     func lookedUpIdentities() throws {
         let origin = ScriptedOrigin {
-            $0.target == "/me" ? [.json("{\"id\":\"ann\"}")] : [.json("\"hers\"", ["Cache-Control: private, max-age=3600"])]
+            guard $0["Authorization"] != nil else { return [.json("{}", status: "401 No")] }
+            return $0.target == "/me" ? [.json("{\"id\":\"ann\"}")] : [.json("\"hers\"", ["Cache-Control: private, max-age=3600"])]
         }
         let play = try ProxyPlay(origin) {
             $0.otherRoute.lookUp.path = "/me"

@@ -6,6 +6,7 @@ import CachePolicy
 import Forwarding
 import HTTPCore
 import Identity
+import Logging
 import Reactor
 import ResponseCache
 import Upstream
@@ -31,33 +32,66 @@ extension RequestEntry {
         guard let started = identities.begin(identity.hash, token: token.hash, now: now.milliseconds) else {
             return context.background.fetches.giveBackLookUp(of: number)
         }
-        var fields = Fields()
-        for index in 0..<head.fields.count {
-            let name = Array(head.fields.name(at: index))
-            guard settings.policy.credentials.names.contains(name.span) else { continue }
-            fields.append(name: name.span, value: head.fields.value(at: index).span)
-        }
-        let own = RequestHead(method: .get, target: path[...], version: .http11, fields: fields)
+        let fields = credentials(in: head.fields)
+        // The rules of the complete request, so that the operator's credentials do not replace the token.
         let rules = routes.upstreamFields(ofLookUp: target, fields, settings.policy.credentials.names)
-        var request = UpstreamRequest(
-            method: .get, target: path[...], fields: context.messages.requestFields.make(from: own, client: client, rules))
-        request.isBackground = true
-        request.client = number
-        request.shares = exchanges.requests.shares(of: scopes)
-        let lookUp = UserLookUp(identities.settings, context.reporting) { [self] outcome in
-            context.background.fetches.giveBackLookUp(of: number)
-            let end: LookUpEnd =
+        /// Requests the path, and passes on the partition of the identity in the response.
+        func request(with fields: Fields, then: @escaping (LookUpEnd) -> Void) {
+            var fields = fields
+            // Some frameworks respond to a request without a user as to a browser, or with an error, unless it prefers JSON.
+            fields.append(.accept, "application/json, */*;q=0.1")
+            let own = RequestHead(method: .get, target: path[...], version: .http11, fields: fields)
+            var request = UpstreamRequest(
+                method: .get, target: path[...], fields: context.messages.requestFields.make(from: own, client: client, rules))
+            request.isBackground = true
+            request.client = number
+            request.shares = exchanges.requests.shares(of: scopes)
+            let lookUp = UserLookUp(identities.settings, context.reporting) { outcome in
                 switch outcome {
                 case .values(let values):
-                    .lookedUp(
-                        partition: cache.keyMaker.partition(
-                            identity: values, by: identities.settings, of: head.fields, without: token.carrier))
-                case .nothing: .nothing
-                case .failure: .failed
+                    let partition = cache.keyMaker.partition(
+                        identity: values, by: identities.settings, of: head.fields, without: token.carrier)
+                    then(.lookedUp(partition: partition))
+                case .nothing: then(.nothing)
+                case .failure: then(.failed)
                 }
-            identities.end(started, end, now: now.milliseconds)
+            }
+            if !context.background.fetches.start(request, lookUp) { lookUp.end(.failure) }
         }
-        if !context.background.fetches.start(request, lookUp) { lookUp.end(.failure) }
+        let end = { [self] (end: LookUpEnd) in
+            context.background.fetches.giveBackLookUp(of: number)
+            guard identities.end(started, end, now: now.milliseconds) else { return }
+            context.api.process.logger.warning("\(Self.commonIdentity(path: identities.settings.path, api: context.api.name))")
+        }
+        request(with: fields) { [self] result in
+            guard case .lookedUp(let partition) = result else { return end(result) }
+            if let depends = identities.dependsOnToken(partition, started, now: now.milliseconds) {
+                return end(depends ? result : .common(partition: partition))
+            }
+            request(with: cache.keyMaker.withoutToken(fields)) { other in
+                switch other {
+                case .failed: end(.failed)
+                case .lookedUp(partition): end(.common(partition: partition))
+                case .lookedUp, .common, .nothing: end(result)
+                }
+            }
+        }
+    }
+
+    private func credentials(in fields: Fields) -> Fields {
+        var credentials = Fields()
+        for index in 0..<fields.count {
+            let name = Array(fields.name(at: index))
+            guard settings.policy.credentials.names.contains(name.span) else { continue }
+            credentials.append(name: name.span, value: fields.value(at: index).span)
+        }
+        return credentials
+    }
+
+    private static func commonIdentity(path: String, api: String) -> String {
+        let ofAPI = api.isEmpty ? "" : " of API \(api)"
+        return "the upstream's response to \(path)\(ofAPI) names the same user with and without a token, so the result is not used "
+            + "(credentials.identity.lookup.path)"
     }
 }
 
