@@ -366,6 +366,40 @@ public final class LookedUpIdentities: Sendable {
 
     public var figures: (counts: [String: UInt64], remembered: Int) { state.withLock { ($0.counts, $0.entries.count) } }
 
+    // MARK: Restarts
+
+    /// Length in bytes of the hashes in records of known users.
+    private static let recordedBytes = 16
+
+    /// Returns a record of each known user: the hashes of the credentials and of the token, and the partition. Omits tokens with active
+    /// writes.
+    public func remembered() -> [UInt8] {
+        state.withLock { state in
+            state.entries.all.reduce(into: []) { bytes, one in
+                let (hash, entry) = one
+                guard let partition = entry.partition, entry.term.isUsable, state.writes[entry.token] == nil else { return }
+                let parts = [hash, entry.token, partition]
+                if parts.allSatisfy({ $0.count == Self.recordedBytes }) { bytes += parts.joined() }
+            }
+        }
+    }
+
+    /// Adopts the records of a process that has stopped. Their results are used for rescues only, until the credentials are looked up.
+    public func adopt(_ records: ArraySlice<UInt8>, now: Int64) {
+        state.withLock { state in
+            var rest = records
+            while rest.count >= 3 * Self.recordedBytes {
+                let parts = (0..<3).map { Array(rest.dropFirst($0 * Self.recordedBytes).prefix(Self.recordedBytes)) }
+                rest = rest.dropFirst(3 * Self.recordedBytes)
+                guard state.entries[parts[0]] == nil else { continue }
+                let owner = state.terms[parts[1]] ?? TermOwner()
+                state.terms[parts[1]] = owner
+                state.entries[parts[0]] = Entry(
+                    partition: parts[2], askedAt: now - Self.pause, isAsking: false, token: parts[1], term: owner.term)
+            }
+        }
+    }
+
     // MARK: Changes of a token's user
 
     /// Invalidates the results of these tokens.

@@ -185,6 +185,8 @@ struct RecentlyUsed<Value> {
     init(limit: Int) { self.limit = limit }
 
     var count: Int { recent.count + older.count }
+    /// All entries, the older half first.
+    var all: [(key: [UInt8], value: Value)] { Array(older) + Array(recent) }
 
     subscript(key: [UInt8]) -> Value? {
         mutating get {

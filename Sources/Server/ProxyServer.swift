@@ -116,6 +116,7 @@ public final class ProxyServer: @unchecked Sendable {
         logStart(serving)
         logCertificates(serving)
         for api in serving.apis { api.state.startKeys(now: time.monotonicMilliseconds) }
+        if predecessor == nil { rememberedIdentities?.take(now: wallMilliseconds) }
         notifier.use(serving.settings.notify)
         followPredecessor()
         fleet?.start(FleetOrderApplier(self))
@@ -132,6 +133,10 @@ public final class ProxyServer: @unchecked Sendable {
         // A successor purges once the store's files are its own.
         if predecessor == nil { purgeExcluded() }
         for warning in rememberSharing() { logger.warning("\(warning)") }
+    }
+
+    private var rememberedIdentities: RememberedIdentities? {
+        RememberedIdentities(of: serving.apis.map(\.state), isOfFleet: fleet != nil)
     }
 
     /// Makes /readyz report that the process is stopping. Requests are still served.
@@ -207,6 +212,7 @@ public final class ProxyServer: @unchecked Sendable {
             group.wait()
         }
         ServedListener.remove(serving.listeners, butNot: others ?? [])
+        if others == nil { rememberedIdentities?.write(now: wallMilliseconds) }
         anyCache?.close()
         process.accessLog?.finish()
         process.requestLines?.finish()

@@ -1,6 +1,7 @@
 // Tests of users with opaque credentials, which a look-up at the upstream resolves.
 
 import Forwarding
+import Glibc
 import HTTPCore
 import Identity
 import Reactor
@@ -223,5 +224,37 @@ struct LookUpPlays {
         let asked = play.origin.requests.filter { $0.target == "/me" }
         #expect(asked.map { $0["Cookie"] } == ["_ga=1; sid=ann0123456789; lang=x", "_ga=1; lang=x"])
         #expect(asked.allSatisfy { $0["X-Tenant"] == "t" && $0["Accept"] == "application/json, */*;q=0.1" })
+    }
+
+    /// What happens before the next start, and whether the user's stored responses then serve in an outage.
+    @Test(
+        "after a restart, a looked-up user gets rescues; not after a crash, a write with effect, or a long stop",
+        arguments: [
+            ("restart", true), ("crash", false), ("write", false), ("write after it", false), ("long stop", false), ("changed", false),
+        ])
+    func restart(_ event: String, _ isKnown: Bool) throws {
+        let play = try play()
+        for (index, token) in ["ann-rw-1", "ann-rw-2"].enumerated() { try introduce(play, token, count: Double(index + 1)) }
+        _ = try get(play, "ann-rw-1")
+        let file = play.directory + "/identities"
+        let write = { try play.request("POST", "/w", [("Authorization", "Bearer ann-rw-2")], content: "x").status }
+        if event == "write" { #expect(try write() == 200) }
+        play.origin.down()
+        play.stop()
+        #expect(access(file, F_OK) == 0)
+        if event == "crash" { unlink(file) }
+        if event == "changed" { #expect(truncate(file, 60) == 0) }
+        if event == "long stop" { play.time.advance(by: .seconds(601)) }
+        try play.start()
+        #expect(access(file, F_OK) != 0)
+        if event == "write after it" {
+            play.origin.up()
+            #expect(try write() == 200)
+            play.origin.down()
+        }
+        let response = try get(play, "ann-rw-2")
+        #expect(response.status == (isKnown ? 200 : 502))
+        if isKnown { #expect(response.text == text("ann-rw-1") && response["Cache-Status"]?.hasSuffix("/told_before") == true) }
+        #expect(try get(play, "bob-rw-4").status == 502)
     }
 }

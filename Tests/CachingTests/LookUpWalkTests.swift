@@ -121,7 +121,7 @@ private struct Walk {
             play.time.advance(by: .seconds(16))
         case 2: play.time.advance(by: .seconds(1 + random.below(39)))
         case 3: try write(withoutEffectBy: carrier.lines(carrier.token(name), tenant: tenant, inCookie: random.isTrue()), &random)
-        case 4: if random.isTrue(oneIn: 10) { try play.restart() }
+        case 4: if random.isTrue(oneIn: 4) { try play.restart() }
         case 5: if random.isTrue(oneIn: 3) { sessions.toggleGuests() }
         default:
             let token = carrier.token(name)

@@ -157,6 +157,29 @@ struct LookedUpIdentitiesTests {
         #expect(partition(3, 3_700_001) == [9])
     }
 
+    @Test("known users are passed to the next process, for rescues, but not those of tokens that a write has or may have changed")
+    func restart() throws {
+        let hashes = (0..<5).map { [UInt8](repeating: $0, count: 16) }
+        let told = LookedUpIdentities(Self.settings)
+        for hash in hashes {
+            told.end(try #require(told.begin(hash, token: hash, now: 0)), .lookedUp(partition: hash), now: 0)
+        }
+        told.forget([hashes[1]])
+        _ = IdentityWrite([hashes[2]], in: [told])
+        let active = IdentityWrite([hashes[3]], in: [told])
+        IdentityWrite([hashes[4]], in: [told]).isWithoutEffect = true
+        let next = LookedUpIdentities(Self.settings)
+        next.adopt(told.remembered()[...], now: 5)
+        withExtendedLifetime(active) {}
+        #expect(hashes.map { next.find($0, now: 5).partition != nil } == [true, false, false, false, true])
+        let found = next.find(hashes[0], now: 5)
+        #expect(found.partition == hashes[0] && !found.isCurrent && found.isDue)
+        _ = IdentityWrite([hashes[0]], in: [next])
+        #expect(next.find(hashes[0], now: 5).partition == nil)
+        next.end(try #require(next.begin(hashes[4], token: hashes[4], now: 5)), .lookedUp(partition: hashes[4]), now: 5)
+        #expect(next.find(hashes[4], now: 5).isCurrent)
+    }
+
     @Test("a lookup during which a write began is repeated at once")
     func overtakenLookUp() throws {
         let told = LookedUpIdentities(Self.settings)
