@@ -31,6 +31,9 @@ static inline void cistern_easy_trust(CURL *easy, const char *authorities) {
 static inline CURLcode cistern_easy_set_close(CURL *easy, cistern_close_callback value) {
     return curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, value);
 }
+static inline curl_socket_t cistern_open_socket(struct curl_sockaddr *address) {
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
 static inline CURLcode cistern_easy_set_open(CURL *easy, cistern_open_callback value) {
     return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, value);
 }

@@ -81,8 +81,8 @@ public struct CachePolicySettings: Sendable {
     public var harmlessFields = WellKnownNames.harmlessFields
     /// Request fields that are never forwarded with the client's value, in lower case.
     public var fieldsSetAnew: [String] = []
-    /// Whether the key field `forwarded` stands for the hosts in Forwarded, instead of its whole value.
-    public var readsForwardedHosts = false
+    /// Whether the client's Forwarded field may be forwarded unchanged.
+    public var passesForwarded = false
     /// Freshness rules of the request's route.
     public var freshness = FreshnessRules()
 
@@ -110,7 +110,7 @@ extension MediaType {
     }
 
     /// Whether the content describes an error (RFC 9457).
-    fileprivate var isProblem: Bool { isEssence("application/problem+json") }
+    var isProblem: Bool { isEssence("application/problem+json") }
 
     /// Returns whether content with these fields must be a JSON text.
     /// - Parameter orElse: result if Content-Type is missing: whether the stored response is JSON.

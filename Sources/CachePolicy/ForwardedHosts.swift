@@ -5,6 +5,8 @@ import HTTPCore
 
 public enum ForwardedHosts {
     public static let field = Array("forwarded".utf8)
+    public static let prefix = Array("x-forwarded-".utf8)
+    public static let proxy = Array("x-forwarded-server".utf8)
     private static let name = Array("host".utf8)
 
     /// Returns each part of the value that may be a host parameter, with its length; empty if there is none. Parsers differ in their

@@ -34,18 +34,21 @@ public enum LastGood {
         public var isCoded = false
         /// nil if unknown or irrelevant.
         public var isHTML: Bool?
+        /// JSON that describes an error (RFC 9457); false if irrelevant.
+        public var isProblem = false
 
         public init() {}
 
         /// - Parameters:
         ///   - head: stored head.
-        ///   - response: the new response. The stored head is parsed only if this is HTML.
+        ///   - response: the new response. The stored head is parsed only if this is HTML or describes an error.
         public init(_ metadata: StoredMetadata, head: Span<UInt8>, beside response: ResponseHead) {
             status = metadata.status
             (isJSON, isCoded) = (metadata.flags.contains(.isJSON), metadata.flags.contains(.coded))
             isLenient = metadata.flags.contains(.isLenient)
-            guard !isJSON, MediaType(of: response.fields)?.isHTML == true else { return }
-            isHTML = StoredHead.parse(head).flatMap { MediaType(of: $0.fields) }?.isHTML
+            guard isJSON ? response.isErrorAsSuccess : MediaType(of: response.fields)?.isHTML == true else { return }
+            let type = StoredHead.parse(head).flatMap { MediaType(of: $0.fields) }
+            if isJSON { isProblem = type?.isProblem ?? false } else { isHTML = type?.isHTML }
         }
 
         /// The best variant under a Vary marker. A marker of an older version records none; it counts as other content.
@@ -158,7 +161,7 @@ public enum LastGood {
     /// Returns whether the response is not JSON although the stored one is, or is a web page although the stored one is not. The
     /// description of an error with a 2xx status counts as not JSON.
     public static func isOfOtherType(_ response: ResponseHead, than copy: Copy) -> Bool {
-        if copy.isJSON { return !MediaType.isJSON(response.fields, orElse: true) || response.isErrorAsSuccess }
+        if copy.isJSON { return !MediaType.isJSON(response.fields, orElse: true) || response.isErrorAsSuccess && !copy.isProblem }
         return copy.isHTML == false && MediaType(of: response.fields)?.isHTML == true
     }
 

@@ -16,16 +16,20 @@ public final class UnknownFields: Sendable, Equatable {
     public let exact: [UInt8]
     /// Names of the fields that change with each request.
     public let changing: [[UInt8]]
-    /// Whether the path is spelled in another way than in the cache key (`CacheKey.isCanonical`). The upstream may distinguish the
-    /// spellings, so the request's responses never serve requests with other unknown fields.
-    public let isOtherSpelling: Bool
+    /// Whether the request's responses never serve requests with other unknown fields. That is so if its path is spelled in another way
+    /// than in the cache key (`CacheKey.isCanonical`), because the upstream may distinguish the spellings, and if `statesHost`.
+    public let isSeparate: Bool
+    /// Whether the request states another host, scheme or path for which it was sent. No response for all requests serves it.
+    public let statesHost: Bool
 
-    public init(hash: UInt64, kept: [UInt8], exact: [UInt8], changing: [[UInt8]] = [], isOtherSpelling: Bool = false) {
+    public init(
+        hash: UInt64, kept: [UInt8], exact: [UInt8], changing: [[UInt8]] = [], isOtherSpelling: Bool = false, statesHost: Bool = false
+    ) {
         self.hash = hash == 0 ? 1 : hash
         self.kept = kept
         self.exact = exact
         self.changing = changing
-        self.isOtherSpelling = isOtherSpelling
+        (isSeparate, self.statesHost) = (isOtherSpelling || statesHost, statesHost)
     }
 
     public static func == (one: UnknownFields, other: UnknownFields) -> Bool { one.hash == other.hash && one.exact == other.exact }

@@ -222,12 +222,8 @@ extension OutcomeFacts {
         // A later fetch, for another representation, may have replaced the response that the flight stored or confirmed.
         let isOfFlight = flightOrder != .unknown && !current.metadata.order.follows(flightOrder)
         guard isOfFlight || stored.isSelected else { return fetchOnceMore }
-        // Under `strict`, or with directives, requests share a response only if each may be served from the store without validation
-        // (RFC 9111 §4).
-        let hasDirectives = directives != RequestCacheControl()
-        if strictness == .strict || hasDirectives, case .validate = Reuse.decide(current.metadata, directives, now: now) {
-            return hasDirectives ? fetchOnceMore : .fetchAlone
-        }
+        // Under `strict`, requests share a response only if each may be served from the store without validation (RFC 9111 §4).
+        if strictness == .strict, case .validate = Reuse.decide(current.metadata, directives, now: now) { return .fetchAlone }
         return .serveCollapsed(current.response, age: Freshness.currentAge(of: current.metadata, now: now))
     }
 

@@ -126,10 +126,8 @@ public struct FetchTarget: Sendable, Equatable {
     public var takesLease: Bool { sharing == .repeated && target.keys.unknownFields?.changing.isEmpty ?? true }
 
     public enum Sharing: Sendable {
-        /// The request is fetched separately, because of its method, directives or mode, or because it accepts only a stream.
+        /// The request is fetched separately, because of its directives or mode, or because it accepts only a stream.
         case none
-        /// A GET whose directives require its own fetch. It waits for the fetch of another request only if that fetch is slow.
-        case separate
         /// The response to another request with this key may be used.
         case collapsed
         /// A plain GET: it may also be sent without a client, as a background refresh.
@@ -318,10 +316,8 @@ extension RequestFacts {
     /// - Parameter isRefresh: whether a complete GET is sent in the background.
     private func fetchTarget(_ lookedUp: LookUpFacts<Response>, isRefresh: Bool = false) -> FetchTarget {
         let sharing: FetchTarget.Sharing =
-            if mode == .record || wantsStream || directives.noStore {
+            if mode == .record || wantsStream || directives != RequestCacheControl() {
                 .none
-            } else if directives != RequestCacheControl() {
-                method == .get ? .separate : .none
             } else if method == .get || isRefresh {
                 .repeated
             } else {

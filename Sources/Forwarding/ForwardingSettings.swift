@@ -58,15 +58,8 @@ public struct ForwardingSettings: Sendable {
         return overrideFields.filter { !$0.hasPrefix("x-forwarded-") }
     }
 
-    /// Fields that may be forwarded with a client's statements about the requested host, path or scheme, in lower case. An upstream may
-    /// choose a tenant by them, so they are part of every cache key.
-    public var keyFields: [String] {
-        switch forwarded {
-        case .trust: ["forwarded"] + Self.forwardingFields + overrideFields.filter { $0.hasPrefix("x-forwarded-") && !$0.contains("*") }
-        case .add: ["forwarded"]
-        case .off, .replace: []
-        }
-    }
+    /// Whether Forwarded of a client, or of a proxy in front, may be forwarded unchanged.
+    public var passesForwarded: Bool { forwarded == .trust || forwarded == .add }
 
     /// Fields in which a client, or a proxy in front, states the requested host, path or scheme.
     private static let forwardingFields = [

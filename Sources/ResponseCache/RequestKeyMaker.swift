@@ -19,7 +19,8 @@ public final class RequestKeyMaker {
     private let knownCredentials: KnownFieldSet
     /// Fields in `KnownField` that are neither harmless nor credentials.
     let knownUnknown: KnownFieldSet
-    private let readsForwardedHosts: Bool
+    /// Whether hosts in Forwarded count as an unknown field.
+    let comparesForwardedHosts: Bool
     /// Whether unknown fields count. Under `strict` they do not, because only Vary applies.
     let comparesUnknown: Bool
     /// Selects the cookies that count; nil if Cookie is not a credential field.
@@ -57,7 +58,7 @@ public final class RequestKeyMaker {
             if kinds.kind(of: name.span) == .unknown { unknown.insert(field) }
         }
         (knownCredentials, knownUnknown) = (known, unknown)
-        readsForwardedHosts = policy.readsForwardedHosts
+        comparesForwardedHosts = policy.passesForwarded && !known.contains(.forwarded) && !unknown.contains(.forwarded)
         comparesUnknown = policy.strictness == .rescue && hash != nil
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         carriers = TokenCarriers(policy)
@@ -334,9 +335,9 @@ public final class RequestKeyMaker {
         let isSecure = head.fields.areMarkedSecure
         guard isKeyedByHost || !keyNames.isEmpty || content != nil || isSecure else { return [] }
         let fields = keyNames.map { name in
-            let values = head.fields.all(named: name.span).map { Array($0) } + head.fields.all(readAs: name.span).map { Array($0) }
-            let isOfHosts = readsForwardedHosts && name == ForwardedHosts.field
-            return KeyExtra.Field(name: name, values: isOfHosts ? [values.flatMap(ForwardedHosts.parts)] : values)
+            KeyExtra.Field(
+                name: name,
+                values: head.fields.all(named: name.span).map { Array($0) } + head.fields.all(readAs: name.span).map { Array($0) })
         }
         let host = isKeyedByHost ? head.host.map(\.asciiLowercased) : nil
         return KeyExtra(content: content, host: host, fields: fields, isSecure: isSecure).encoded
@@ -348,6 +349,12 @@ struct UnknownFieldLine {
     /// In lower case.
     let name: [UInt8]
     let value: [UInt8]
+
+    /// Whether a proxy in front, or a client, states the requested host, scheme or path. An upstream may choose a tenant by it.
+    /// X-Forwarded-Server names the proxy.
+    var statesHost: Bool {
+        name == ForwardedHosts.field || name.starts(with: ForwardedHosts.prefix) && name != ForwardedHosts.proxy
+    }
 }
 
 extension RequestKeyMaker {
@@ -368,15 +375,18 @@ extension RequestKeyMaker {
         guard path != nil || hasLines else { return nil }
         let lines = hasLines ? unknownLines(of: head.fields, besides: unforwarded()) : []
         guard path != nil || !lines.isEmpty else { return nil }
-        var (kept, exact, changing): ([UInt8], [UInt8], [[UInt8]]) = ([], [], [])
-        for (line, isLeftOut) in zip(path.map { [$0] + lines } ?? lines, (path == nil ? [] : [false]) + judge(lines)) {
+        var (kept, exact, changing, statesHost): ([UInt8], [UInt8], [[UInt8]], Bool) = ([], [], [], false)
+        for (line, isChanging) in zip(path.map { [$0] + lines } ?? lines, (path == nil ? [] : [false]) + judge(lines)) {
+            let isLeftOut = isChanging && !line.statesHost
             CacheKey.appendPart(line.name, to: &exact)
             CacheKey.appendPart(line.value, to: &exact)
             CacheKey.appendPart(line.name, to: &kept)
             kept.append(isLeftOut ? 2 : 1)
+            if line.statesHost { statesHost = true }
             if isLeftOut { changing.append(line.name) } else { CacheKey.appendPart(line.value, to: &kept) }
         }
-        return UnknownFields(hash: number(of: kept), kept: kept, exact: exact, changing: changing, isOtherSpelling: path != nil)
+        return UnknownFields(
+            hash: number(of: kept), kept: kept, exact: exact, changing: changing, isOtherSpelling: path != nil, statesHost: statesHost)
     }
 
     private func unknownLines(of fields: Fields, besides unforwarded: [[UInt8]]) -> [UnknownFieldLine] {
@@ -384,7 +394,9 @@ extension RequestKeyMaker {
         for entry in fields.entries where isUnknown(entry, in: fields) {
             if UpstreamFieldRules.contains(fields.bytes.span.extracting(entry.nameRange), in: unforwarded) { continue }
             let name = fields.bytes[entry.nameRange].map(\.asciiLowercased)
-            lines.append(UnknownFieldLine(name: name, value: Array(fields.bytes[entry.valueRange])))
+            let value = fields.bytes[entry.valueRange]
+            let carriesHost = entry.known == .forwarded && comparesForwardedHosts
+            lines.append(UnknownFieldLine(name: name, value: carriesHost ? ForwardedHosts.parts(of: value) : Array(value)))
         }
         // The order of fields has no meaning; lines with one name keep their order.
         guard lines.count > 1 else { return lines }
@@ -399,14 +411,22 @@ extension RequestKeyMaker {
     func hashed(_ unknown: UnknownFields?) -> UnknownFields? {
         unknown.map {
             UnknownFields(
-                hash: number(of: $0.kept), kept: $0.kept, exact: $0.exact, changing: $0.changing, isOtherSpelling: $0.isOtherSpelling)
+                hash: number(of: $0.kept), kept: $0.kept, exact: $0.exact, changing: $0.changing, isOtherSpelling: $0.isSeparate,
+                statesHost: $0.statesHost)
         }
     }
 
     @inline(__always)
     private func isUnknown(_ entry: Fields.Entry, in fields: Fields) -> Bool {
-        if let known = entry.known { return knownUnknown.contains(known) }
+        if let known = entry.known {
+            return knownUnknown.contains(known) || (known == .forwarded && comparesForwardedHosts && namesHosts(entry, in: fields))
+        }
         return kinds.kind(of: fields.bytes.span.extracting(entry.nameRange)) == .unknown
+    }
+
+    @inline(never)
+    private func namesHosts(_ entry: Fields.Entry, in fields: Fields) -> Bool {
+        !ForwardedHosts.parts(of: fields.bytes[entry.valueRange]).isEmpty
     }
 
     private func number(of parts: [UInt8]) -> UInt64 {

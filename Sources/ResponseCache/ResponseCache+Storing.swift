@@ -211,7 +211,7 @@ extension ResponseCache {
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = via(of: response.head, isImported: recency.isImported)
         var (head, metadata) = policy.makeHead(received)
-        if request.keys.unknownFields?.isOtherSpelling == true { metadata.flags.remove(.forAllFields) }
+        if request.keys.unknownFields?.isSeparate == true { metadata.flags.remove(.forAllFields) }
         metadata.order = recency.order
         metadata.likeness = likeness(of: request.head, request.keys, isForAll: metadata.flags.contains(.forAllFields))
         metadata.negotiation = RequestLikeness.negotiation(of: request.head.fields)

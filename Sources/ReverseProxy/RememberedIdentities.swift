@@ -1,5 +1,6 @@
-// Passes the users that lookups have identified from a process that stops to the next one, which uses them for rescues. The file exists
-// only while no process runs. After a crash there is none, because a write before the crash may have changed the user of a session.
+// Passes the users that lookups have identified from a process that stops to the next one, which uses them for rescues. A process
+// that uses the store deletes the file when it starts. After a crash there is none, because a write before the crash may have changed the
+// user of a session.
 
 import Glibc
 import Identity

@@ -23,9 +23,7 @@ extension ResponseCacheSettings {
         self.init(upstream: upstream, name: settings.apiName.isEmpty ? nil : StoredKey.name(ofAPI: settings.apiName))
         policy = settings.policy
         policy.fieldsSetAnew = settings.forwarding.fieldsSetAnew
-        let forwarded = settings.forwarding.keyFields.filter { !policy.keyFields.contains($0) }
-        policy.keyFields += forwarded
-        policy.readsForwardedHosts = forwarded.contains("forwarded")
+        policy.passesForwarded = settings.forwarding.passesForwarded
         isKeyedByHost = settings.forwarding.sendsClientHost
         arguments = routes.arguments
         freshness = routes.freshness

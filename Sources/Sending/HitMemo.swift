@@ -89,6 +89,8 @@ public final class HitMemo {
             if kinds.kind(of: name.span) == .unknown { unread.remove(field) }
         }
         for name in policy.credentials.fields + policy.keyFields { KnownField(Array(name.utf8).span).map { unread.remove($0) } }
+        // Forwarded may name hosts, which responses depend on.
+        if policy.passesForwarded { unread.remove(.forwarded) }
         self.unread = unread
     }
 

@@ -98,8 +98,8 @@ final class CurlConnector {
         /// Whether the name has been resolved.
         var hasResolved: Bool { easy != nil && time(CURLINFO_NAMELOOKUP_TIME_T) != 0 }
 
-        fileprivate func openSocket(_ address: curl_sockaddr) -> curl_socket_t {
-            let socket = socket(address.family, address.socktype, address.protocol)
+        fileprivate func openSocket(_ address: UnsafeMutablePointer<curl_sockaddr>?) -> curl_socket_t {
+            let socket = cistern_open_socket(address)
             socketError = socket < 0 ? errno : 0
             return socket
         }
@@ -138,7 +138,7 @@ final class CurlConnector {
         }
         cistern_easy_set_pointer(task.pointer, CURLOPT_OPENSOCKETDATA, Unmanaged.passUnretained(task).toOpaque())
         cistern_easy_set_open(task.pointer) { user, _, address in
-            Unmanaged<Task>.fromOpaque(user!).takeUnretainedValue().openSocket(address!.pointee)
+            Unmanaged<Task>.fromOpaque(user!).takeUnretainedValue().openSocket(address)
         }
         tasks[task.pointer] = task
         curl_multi_add_handle(multi, task.pointer)

@@ -143,6 +143,9 @@ final class OriginConnection: EventHandler {
         connections.loop.atEndOfBatch { [self] in resumeReading(transfer) }
     }
 
+    /// Whether the whole request of the current transfer was sent.
+    var hasSentRequest: Bool { output.isAllSent }
+
     func abandon(_ transfer: Transfer) {
         guard carries(transfer) || isChosen(for: transfer) else { return }
         release(transfer)

@@ -77,8 +77,14 @@ public final class Transfer {
     var joining = Joining.no
     /// Whether the upstream may have received a part of the request.
     public private(set) var mayHaveArrived = false
-    /// Whether the upstream may have received the whole request.
-    public var isSent: Bool { mayHaveArrived && content.state == .taken }
+    /// Whether the whole request was sent.
+    public var isSent: Bool {
+        switch carrier {
+        case .connection(let connection): connection.hasSentRequest
+        case .exchange(let exchange): exchange.isSent && content.state == .taken
+        case .none, .queue, .attempt: false
+        }
+    }
     /// HTTP version of the current or last connection; nil if there was none.
     public internal(set) var spoken: SpokenProtocol?
     /// Retained until the transfer ends, so that a fetch continues after its client has disconnected.

@@ -95,7 +95,7 @@ struct LastGoodTests {
         // The description of an error is no success, whatever the client accepts.
         FaultRow(200, problem, .unexpectedType),
         FaultRow(200, problem, .unexpectedType) { $0.accept = "application/json, application/problem+json" },
-        FaultRow(404, problem, nil), FaultRow(403, problem, nil),
+        FaultRow(404, problem, nil), FaultRow(403, problem, nil), FaultRow(200, problem, nil) { $0.copy = held { $0.isProblem = true } },
     ]
 
     private static let upstream = UpstreamOrigin(

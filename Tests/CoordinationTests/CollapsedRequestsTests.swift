@@ -20,10 +20,8 @@ struct CollapsedRequestsTests {
 
         init(client: UInt64 = 0) { clientNumber = client }
 
-        func join(
-            _ requests: CollapsedRequests, _ key: [UInt8] = [1], by user: UInt64 = 0, isSeparate: Bool = false, now: Int64 = 0
-        ) -> String {
-            let joined = requests.join(FlightKey(key), now: now, by: user, as: self, isSeparate: isSeparate)
+        func join(_ requests: CollapsedRequests, _ key: [UInt8] = [1], by user: UInt64 = 0, now: Int64 = 0) -> String {
+            let joined = requests.join(FlightKey(key), now: now, by: user, as: self)
             last.withLock { $0 = joined.flight }
             return "\(joined.role)"
         }
@@ -213,25 +211,13 @@ struct CollapsedRequestsTests {
         #expect(own.woken == ["stored of another"] && next.woken == ["stored of another"])
     }
 
-    @Test("a separate request leads if its client may, is sent alone beside a new fetch, and waits for a slow one")
-    func separate() {
-        let requests = CollapsedRequests()
-        func role(_ client: UInt64, now: Int64, isSeparate: Bool = true) -> String {
-            Follower(client: client).join(requests, isSeparate: isSeparate, now: now)
-        }
-        #expect(role(1, now: 0) == "leader" && role(1, now: 1) == "leader" && role(1, now: 2) == "alone")
-        #expect((2...4).map { role($0, now: 3) } == ["leader", "leader", "leader"] && role(5, now: 999) == "alone")
-        #expect(role(5, now: 1_000) == "follower" && role(1, now: 1_000) == "follower" && role(6, now: 2, isSeparate: false) == "follower")
-        #expect(role(5, now: 10_003) == "leader")
-    }
-
     @Test("whatever is slow, a client has at most two fetches for a flight, and one more in ten seconds")
     func fetchesOfOneClient() {
         RandomSchedules.run(300) {
             $0
         } end: { random in
             let requests = CollapsedRequests()
-            var (now, led, begun): (Int64, [UInt64: [Int64]], Int64?) = (0, [:], nil)
+            var (now, led): (Int64, [UInt64: [Int64]]) = (0, [:])
             var flights: [(follower: Follower, isLeader: Bool)] = []
             func lead(_ follower: Follower) throws {
                 let former = led[follower.clientNumber] ?? []
@@ -245,10 +231,8 @@ struct CollapsedRequestsTests {
                 case 4: if let flight = flights.last?.follower.flight { requests.noteClientLimited(flight) }
                 case 0...1:
                     let follower = Follower(client: UInt64(random.below(4)))
-                    let role = follower.join(requests, isSeparate: random.below(2) == 0, now: now)
+                    let role = follower.join(requests, now: now)
                     if role == "leader" { try lead(follower) }
-                    begun = begun ?? now
-                    if role == "alone" { try demand(now < begun! + 1_000, "a separate request does not wait at \(now)") }
                     flights.append((follower, role == "leader"))
                 case 2:
                     if let flight = flights.last?.follower.flight { requests.noteSlow(flight) }

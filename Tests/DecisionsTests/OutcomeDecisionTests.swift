@@ -144,9 +144,6 @@ struct OutcomeDecisionTests {
 
     private static let waits: [OutcomeRow] = [
         OutcomeRow("leader stored a response: followers share it", .flight(.stored), "share current, age 20") { $0.current = newer },
-        OutcomeRow("leader stored a response: a follower with no-cache asks once more", .flight(.stored), "ask anew, the last time") {
-            ($0.current, $0.asked) = (newer, "no-cache")
-        },
         OutcomeRow("leader stored a response for another variant: the follower asks", .flight(.stored), "ask alone"),
         OutcomeRow("strict mode: a stale response of the leader is not shared", .flight(.stored), "ask alone") {
             ($0.current, $0.strictness) = (newer, .strict)

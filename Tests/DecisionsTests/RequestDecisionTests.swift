@@ -123,7 +123,7 @@ struct RequestDecisionTests {
         },
         RequestRow(
             "max-stale: a newer 404 that is too stale prevents serving",
-            "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), separate"
+            "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), none"
         ) {
             ($0.found, $0.gone, $0.asked) = (metadata(age: 65), metadata(age: 50, lifetime: nil, status: 404), "max-stale=40")
         },
@@ -135,11 +135,11 @@ struct RequestDecisionTests {
         },
         RequestRow(
             "no-cache in the request: a fresh response is validated",
-            "validate copy (may rescue): request(CachePolicy.ValidationReason.requestNoCache), separate"
+            "validate copy (may rescue): request(CachePolicy.ValidationReason.requestNoCache), none"
         ) { ($0.found, $0.asked) = (fresh, "no-cache") },
         RequestRow(
             "no-cache in the request: a stale response is validated",
-            "validate copy (may rescue): stale(CachePolicy.ValidationReason.requestNoCache), separate"
+            "validate copy (may rescue): stale(CachePolicy.ValidationReason.requestNoCache), none"
         ) { ($0.found, $0.asked) = (stale, "no-cache") },
         RequestRow(
             "a response that may not rescue is validated",

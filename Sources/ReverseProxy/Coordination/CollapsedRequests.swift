@@ -72,8 +72,7 @@ public final class CollapsedRequests: Sendable {
         var leader = SpanContext.none
         /// Client of the current or last leader.
         var client: UInt64
-        /// Start of the first and of the last leader's fetch.
-        let began: Int64
+        /// Start of the last leader's fetch.
         var ledSince: Int64
         /// Clients that led before, with the start of the last fetch of each.
         private var formerLeaders: [UInt64: Int64] = [:]
@@ -81,7 +80,7 @@ public final class CollapsedRequests: Sendable {
         let writes: UInt64
 
         init(leader: SpanContext, client: UInt64, ledSince: Int64, writes: UInt64) {
-            (self.leader, self.client, began, self.ledSince, self.writes) = (leader, client, ledSince, ledSince, writes)
+            (self.leader, self.client, self.ledSince, self.writes) = (leader, client, ledSince, writes)
         }
 
         mutating func lead(_ client: UInt64, now: Int64) {
@@ -114,8 +113,6 @@ public final class CollapsedRequests: Sendable {
     /// Minimum milliseconds between later fetches of one client in a flight. The first may have a dead connection, so the next is not
     /// delayed if no other client has led since. More would overload a slow upstream.
     private static let leadAgainMilliseconds: Int64 = 10_000
-    /// Milliseconds after which a separate request follows a flight.
-    private static let slowMilliseconds: Int64 = 1_000
     /// Maximum number of clients that lead a slow flight within `leadAgainMilliseconds`, besides the last one.
     private static let leaderLimit = 3
 
@@ -124,12 +121,10 @@ public final class CollapsedRequests: Sendable {
     ///   - now: milliseconds of the loop's clock.
     ///   - user: number of the user; 0 if the request belongs to no particular user.
     ///   - follower: the request.
-    ///   - isSeparate: whether the request follows a flight only if that is slow. It leads too if its client may.
     ///   - mayWait: false if the request may lead but not follow.
     /// - Returns: `flight` is nil if the request is sent alone.
     public func join(
-        _ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower, isSeparate: Bool = false,
-        mayWait: Bool = true
+        _ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower, mayWait: Bool = true
     ) -> (role: FlightRole, flight: Flight?) {
         let (span, client) = (follower.span, follower.clientNumber)
         let (role, flight, leader): (FlightRole, Flight?, SpanContext) = state.withLock { state in
@@ -140,15 +135,14 @@ public final class CollapsedRequests: Sendable {
             else { return (.leader, state.begin(key, leader: span, client: client, now: now), .none) }
             let flight = Flight(number: number)
             let isBehindOther = waiting.isClientLimited && waiting.client != client
-            let wantsLeader = isBehindOther || (waiting.isSlow || isSeparate) && !waiting.hasManyLeaders(now: now)
+            let wantsLeader = isBehindOther || waiting.isSlow && !waiting.hasManyLeaders(now: now)
             guard !wantsLeader || !waiting.mayLead(client, now: now) else {
                 state.flights[number]?.isSlow = false
                 state.flights[number]?.lead(client, now: now)
                 if span.isRecorded { state.flights[number]?.leader = span }
                 return (.leader, flight, .none)
             }
-            let mayFollow = !isSeparate || waiting.isSlow || now - waiting.began >= Self.slowMilliseconds
-            guard mayWait, mayFollow else { return (.alone, nil, .none) }
+            guard mayWait else { return (.alone, nil, .none) }
             state.flights[number]?.followers[ObjectIdentifier(follower)] = follower
             return (.follower, flight, waiting.leader)
         }

@@ -27,6 +27,9 @@ final class Coordination {
     private let requestsPerAddress: AddressBudget?
     private let abandoned: AddressBudget
     let isKeyedByHost: Bool
+    /// Number of writes without a response that will invalidate their targets once more. Bounded, because each retains its request.
+    var lostWrites = 0
+    static let lostWritesLimit = 1_024
 
     init(_ api: APIState, on shard: Shard, _ keys: ShardKeys) {
         (health, collapsed, routes, surprises) = (api.health, api.collapsed, api.routes, api.cache?.surprises)

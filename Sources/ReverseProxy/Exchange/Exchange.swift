@@ -148,8 +148,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
         let user = request.scopes.user
         let joined = coordination.collapsed.join(
-            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self,
-            isSeparate: fetchTarget.sharing == .separate, mayWait: now < waitEnd)
+            fetchTarget.target.flight, now: context.loop.batchMilliseconds, by: user, as: self, mayWait: now < waitEnd)
         flight = joined.flight
         return joined.role
     }
@@ -359,8 +358,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// Returns whether a fetch continues that its client no longer needs. A write that was not sent completely, and a fetch that another request
-    /// or node needs, does. Any other fetch takes a slot of the client's address; false at the limit. A second call keeps the slot.
+    /// Returns whether a fetch continues that its client no longer needs. A write that was not sent completely, and a fetch that another
+    /// request or node needs, does. Any other fetch takes a slot of the client's address; false at the limit. A second call keeps the slot.
     private func mayContinue(_ fetch: Fetch) -> Bool {
         guard request.isReading || fetch.isSent, fetch.isForOwnClient, !fetch.holdsLease else { return true }
         fetch.continuation = fetch.continuation ?? context.coordination.continueFetch(of: owner.clientAddress)

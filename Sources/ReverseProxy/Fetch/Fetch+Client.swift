@@ -57,7 +57,7 @@ extension Fetch {
     /// Whether other requests may wait for the fetch.
     var isInFlight: Bool { flight != nil }
 
-    /// Whether the upstream may have received the whole request.
+    /// Whether the whole request was sent.
     var isSent: Bool { transfer?.isSent ?? false }
 
     /// Whether other nodes may wait for the response.

@@ -281,7 +281,7 @@ extension Fetch {
         endSpan(isAbandoned: true)
         endFlight(.abandoned)
         endCredentialChangeWithoutResponse()
-        if let transfer { _ = invalidateAfterLoss(transfer) }
+        if let transfer, transfer.isSent { _ = invalidateAfterLoss(transfer) }
         transfer?.cancel()
         transfer = nil
     }

@@ -6,6 +6,7 @@ import Decisions
 import Explanation
 import Forwarding
 import HTTPCore
+import Identity
 import Reactor
 import ResponseCache
 import Upstream
@@ -113,7 +114,20 @@ extension Fetch {
     func invalidateAfterLoss(_ transfer: Transfer) -> Bool {
         guard !subject.head.method.isSafe, subject.fetchTarget == nil, status == nil, transfer.mayHaveArrived else { return false }
         recency.responseTime = context.loop.now
+        invalidateOnceMore()
         return mustHold(hasUnwrittenMarks: invalidate(after: nil))
+    }
+
+    /// Repeats the invalidation later, because the upstream may still process the write.
+    private func invalidateOnceMore() {
+        let coordination = context.coordination
+        guard coordination.lostWrites < Coordination.lostWritesLimit else { return }
+        coordination.lostWrites += 1
+        context.loop.schedule(after: .milliseconds(LookedUpIdentities.pause)) { [self] in
+            coordination.lostWrites -= 1
+            recency.responseTime = context.loop.now
+            _ = invalidate(after: nil)
+        }
     }
 
     /// Whether another stored response may be served if the request found none: a superseded one, or that without credentials.

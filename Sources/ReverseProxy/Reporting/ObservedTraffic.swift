@@ -104,7 +104,7 @@ extension Fetch {
         let partition = fetchTarget.isPartitioned ? UInt64(subject.record.partition) | 1 << 32 : 0
         let fetch = ObservedFetch(
             outcome, key: ContentHash.number(of: fetchTarget.keys.own.span), partition: partition, route: UInt16(clamping: subject.route),
-            isForced: isForced || fetchTarget.sharing == .none || fetchTarget.sharing == .separate, firstByte: firstByte)
+            isForced: isForced || fetchTarget.sharing == .none, firstByte: firstByte)
         let target = subject.head.pathAndQuery
         let message = {
             ObservedMessage(
