@@ -24,7 +24,7 @@ enum DescriptorLimit {
         let (clients, upstream) = (settings.downstream.maximumConnections, apis.reduce(0) { $0 + connections($1.upstream) })
         let needed = clients + settings.shards * upstream + others
         guard let hard = limit?.rlim_max, hard < rlim_t(needed) else { return nil }
-        let accepted = min(clients, max(Int(hard) - (needed - clients), Int(hard) / 4))
+        let accepted = min(clients, max(Int(hard) - (needed - clients), Int(hard) / 2))
         settings.downstream.maximumConnections = accepted
         return """
             up to \(needed) file descriptors are needed, but the process may open only \(hard), so at most \(accepted) client connections \
