@@ -20,6 +20,7 @@ public enum RepeatedHead {
             let name = bytes.extracting(entry.nameRange)
             if changing.holds(entry) || ConfirmationChange.isOfExchange(entry.known, name) { continue }
             if entry.known == nil, MomentaryFields.isRateLimit(name) { continue }
+            if ResponseCredentials.isOther(entry, head.fields.bytes) { return nil }
             let line = bytes.extracting(Int(entry.nameStart)..<Int(entry.valueStart + entry.valueLength))
             number = ContentHash.number(of: line, seed: number)
         }

@@ -41,6 +41,7 @@ public enum StoredHead {
         var fields = received.head.fields
         for name in control.unstoredFields { fields.remove(named: name.span) }
         if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, received.head.status) }
+        if settings.setCookie != .keep { ResponseCredentials.remove(from: &fields) }
         // Only the first entity tag and date are used and sent.
         for validator in [KnownField.etag, .lastModified] where fields.only(validator) == nil {
             if let first = fields.first(validator) { fields.set(validator, Array(first)) }
@@ -68,7 +69,7 @@ public enum StoredHead {
         if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }
         if CacheTags.groups(of: fields, named: "cache-groups")?.isEmpty == false { metadata.flags.insert(.hasGroups) }
         if settings.targetedFields.contains(where: { fields.contains(named: $0.span) }) { metadata.flags.insert(.hasTargeted) }
-        var omitted = settings.setCookie == .keep ? dropped : dropped.union([.setCookie, .setCookie2])
+        var omitted = dropped
         if date == nil { omitted.insert(.date) }
         let bytes = serialize(received, fields, without: omitted, &metadata)
         let stated = Freshness.lifetime(fields, control, date: metadata.date, now: received.responseTime.seconds)
@@ -178,6 +179,7 @@ public enum StoredHead {
         var fields = stored.fields
         fields.remove(allOf: [.altSvc, .alternateProtocol, .cisternStale])
         if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, stored.status) }
+        if settings.setCookie != .keep { ResponseCredentials.remove(from: &fields) }
         guard fields.count < stored.fields.count else { return nil }
         var out: [UInt8] = []
         ResponseSerializer.appendStatusLine(stored.status, reason: stored.reason, to: &out)

@@ -57,7 +57,7 @@ public struct StoredFlags: OptionSet, Sendable {
     fileprivate static let lifetimeSource = StoredFlags(rawValue: 7 << lifetimeSourceShift)
     /// The upstream sent the content in a coding.
     public static let cameCoded = StoredFlags(rawValue: 1 << 20)
-    /// The request had no credentials and the response sets no cookies, so the content holds no secrets.
+    /// The request had no credentials and the response gives none, so the content holds no secrets.
     public static let isOpen = StoredFlags(rawValue: 1 << 21)
     /// The response has no digests of its content, which would cover the coding.
     public static let hasNoDigests = StoredFlags(rawValue: 1 << 22)
@@ -73,7 +73,7 @@ public struct StoredFlags: OptionSet, Sendable {
     public static let forAllFields = StoredFlags(rawValue: 1 << 27)
     /// JSON that violates RFC 8259 but that some parsers accept (`JSONVerdict.lenient`).
     public static let isLenient = StoredFlags(rawValue: 1 << 28)
-    /// The response set a cookie for a client without credentials, and its data may be those of the session that the cookie identifies.
+    /// The response gave a credential to a client without one, and its data may be those of the session that the credential identifies.
     public static let startsSession = StoredFlags(rawValue: 1 << 29)
     /// Flags that make a response stale regardless of its fields. None of them is written with the metadata.
     public static let countsAsStale: StoredFlags = [.markedStale, .unseen, .ofOtherOrigin]

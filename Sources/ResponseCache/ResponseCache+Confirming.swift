@@ -11,15 +11,15 @@ public struct Confirmation {
     public let found: FoundResponse
     public let head: [UInt8]
     public let metadata: StoredMetadata
-    /// Set-Cookie values of the 304, for the client that caused it.
-    public let cookies: [ArraySlice<UInt8>]
+    /// Set-Cookie and other credentials of the 304, for the client that caused it.
+    public let credentials: Fields
     /// Value of Cistern-Stale in the 304; nil if the upstream is no Cistern, or was asked itself.
     public let stale: ArraySlice<UInt8>?
 
     public init(
-        found: FoundResponse, head: [UInt8], metadata: StoredMetadata, cookies: [ArraySlice<UInt8>] = [], stale: ArraySlice<UInt8>? = nil
+        found: FoundResponse, head: [UInt8], metadata: StoredMetadata, credentials: Fields = Fields(), stale: ArraySlice<UInt8>? = nil
     ) {
-        (self.found, self.head, self.metadata, self.cookies, self.stale) = (found, head, metadata, cookies, stale)
+        (self.found, self.head, self.metadata, self.credentials, self.stale) = (found, head, metadata, credentials, stale)
     }
 }
 
@@ -49,9 +49,9 @@ extension ResponseCache {
         if result == .stored, response.fields.contains(.setCookie) {
             noteCookies(setBy: response.fields, to: request.head, storedAs: fresh.metadata, fresh.bytes.span, at: time)
         }
-        let cookies = response.fields.all(.setCookie)
+        let credentials = ResponseCredentials.all(in: response.fields)
         let stale = StaleField.ofUpstream(response.fields)
-        let confirmation = Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies, stale: stale)
+        let confirmation = Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, credentials: credentials, stale: stale)
         return (confirmation, result, changedNothing)
     }
 

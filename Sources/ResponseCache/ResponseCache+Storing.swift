@@ -225,9 +225,7 @@ extension ResponseCache {
         if !response.isAuthorized, isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned) {
             metadata.flags.insert(.isOpen)
         }
-        if !request.keys.isPartitioned, !metadata.isForAll, keyMaker.cookies?.areSet(by: response.head.fields) == true {
-            metadata.flags.insert(.startsSession)
-        }
+        if !request.keys.isPartitioned, !metadata.isForAll, startsSession(response.head.fields) { metadata.flags.insert(.startsSession) }
         if response.isLenient { metadata.flags.insert(.isLenient) }
         // The content is stored as received if it had a coding. Otherwise the writer compresses it if that makes it shorter. Short content is
         // not coded.
@@ -257,9 +255,13 @@ extension ResponseCache {
 
     /// Returns whether a response contains no user's secrets.
     public func isOpen(_ response: Fields, to request: RequestHead, isPartitioned: Bool) -> Bool {
-        guard !isPartitioned, !response.contains(.setCookie), !request.fields.contains(.authorization) else { return false }
+        guard !isPartitioned, !ResponseCredentials.arePresent(in: response), !request.fields.contains(.authorization) else { return false }
         // If keys have no partitions, a missing partition does not prove the absence of credentials.
         return concealed.isEmpty || !keyMaker.hasCredentials(request.fields)
+    }
+
+    private func startsSession(_ response: Fields) -> Bool {
+        keyMaker.cookies?.areSet(by: response) == true || ResponseCredentials.areOthersThanCookies(in: response)
     }
 
     /// nil if the content is not coded.

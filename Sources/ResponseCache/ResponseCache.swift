@@ -338,14 +338,15 @@ extension ResponseCache {
         guard let unknown = location.unknownFields, !unknown.changing.isEmpty, !response.recency.isImported else { return true }
         var head = response.head
         head.fields = Fields()
-        head.fields.append(contentsOf: response.head.fields) { !Self.timesAndCookies.holds($0) }
+        head.fields.append(contentsOf: response.head.fields) { !Self.times.holds($0) }
+        ResponseCredentials.remove(from: &head.fields)
         let data = response.ownTag ?? response.content
         let number = ContentHash.number(of: data.span, seed: RepeatedHead.number(of: head, seed: 0) ?? 0)
         return state.unknownFields.noteResponse(number, to: unknown, under: location.key)
     }
 
-    /// Fields that do not show whether two responses are equal. Cookies are not stored.
-    private static let timesAndCookies: KnownFieldSet = [.age, .expires, .setCookie, .setCookie2]
+    /// Fields that do not show whether two responses are equal.
+    private static let times: KnownFieldSet = [.age, .expires]
 
     /// Records a stored response, and removes another variant if there are too many.
     /// - Parameters:

@@ -231,7 +231,7 @@ extension Exchange {
     /// Whether the response can contain no secret.
     private func isOpen(_ response: Fields) -> Bool {
         guard let fetchTarget = request.fetchTarget, let cache = context.cache else {
-            return !response.contains(.setCookie) && !context.coordination.keys.maker.hasCredentials(head.fields)
+            return !ResponseCredentials.arePresent(in: response) && !context.coordination.keys.maker.hasCredentials(head.fields)
         }
         return cache.isOpen(response, to: head, isPartitioned: fetchTarget.isPartitioned)
     }
@@ -275,7 +275,8 @@ extension Exchange {
         lines.append(age: age)
         context.messages.cacheStatus.forwarded(forwarding(status: 304), to: &lines)
         context.messages.appendStale(confirmation.stale, to: head, &lines)
-        if context.rules.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
+        // The client receives a stored response instead of the upstream's content (RFC 6265 §3).
+        if context.rules.setCookie != .keep { FieldSerializer.append(confirmation.credentials, to: &lines) }
         sendStored(confirmation.found, head: confirmation.head.span, confirmation.metadata, age: age, lines)
     }
 
@@ -435,15 +436,6 @@ extension Exchange {
         CacheStatus.Forwarding(
             request.forwardToken, status: status, isStored: isStored, isCollapsed: isCollapsed, isFaulted: isFaulted, key: shownKey,
             detail: fetch?.unawaitedPropagation ?? detail)
-    }
-
-    /// Adds the upstream's cookies when the client receives a stored response or a 304 instead of the upstream's content (RFC 6265 §3).
-    private func appendCookies(_ values: [ArraySlice<UInt8>], to lines: inout [UInt8]) {
-        for value in values {
-            lines.append("Set-Cookie: ")
-            lines += value
-            lines.append("\r\n")
-        }
     }
 
     func noteUpstream() {

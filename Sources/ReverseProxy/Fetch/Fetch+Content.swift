@@ -205,7 +205,7 @@ extension Fetch {
         let (collapsed, client) = (context.coordination.collapsed, subject.scopes.client)
         // A follower takes over an abandoned fetch together with the lease.
         if outcome != .abandoned || flight.map(collapsed.hasFollowers) != true { endLease(leaseEnd(after: outcome)) }
-        let outcome = outcome == .stored && givesCookie ? .unshareable : outcome
+        let outcome = outcome == .stored && givesCredential ? .unshareable : outcome
         // If there is a stored response, the failure memory applies, and no wait exceeds the soft deadline.
         let isRemembered = outcome == .unshareable || subject.found == nil
         guard let fetchTarget = subject.fetchTarget, flight != nil || fetchTarget.sharing != .none else { return }
@@ -214,10 +214,10 @@ extension Fetch {
             isRemembered: isRemembered)
     }
 
-    /// Whether the response sets a cookie and permits no reuse by other clients (`public`, or a positive lifetime). Followers then send
-    /// their own requests.
-    private var givesCookie: Bool {
-        guard let response, response.fields.contains(.setCookie) else { return false }
+    /// Whether the response gives a cookie or another credential, and permits no reuse by other clients (`public`, or a positive lifetime).
+    /// Followers then send their own requests.
+    private var givesCredential: Bool {
+        guard let response, ResponseCredentials.arePresent(in: response.fields) else { return false }
         let control = ResponseCacheControl(response.fields)
         return !control.isPublic && control.sharedMaxAge ?? control.maxAge ?? 0 <= 0
     }

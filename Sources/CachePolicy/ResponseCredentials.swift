@@ -1,0 +1,71 @@
+// Recognizes response fields that give credentials to a client: cookies, session and access tokens, tokens against forged requests, nonces.
+// Like Set-Cookie, they reach only the client whose request caused the fetch. Pagination and synchronization tokens are not credentials: a
+// client needs them from a stored response too.
+
+import HTTPCore
+
+public enum ResponseCredentials {
+    private static let cookies: KnownFieldSet = [.setCookie, .setCookie2]
+    private static let known: KnownFieldSet = [.authenticationInfo, .authorization, .xAPIKey]
+    /// Names of fields that give a session or an access token. Each ending occurs in `mayBeName`.
+    private static let sessions = CredentialNames([
+        "id-token", "session", "sid", "token", "x-auth", "x-id-token", "x-session", "x-sid", "x-token",
+        "*access-token", "*api-token", "*auth-token", "*authorization", "*bearer-token", "*cart-token", "*guest-token", "*jwt",
+        "*login-token", "*refresh-token", "*session-id", "*session-token", "*set-cookie", "*subject-token", "*user-token",
+    ])
+    /// Names of fields that give a token or number for later requests of a session.
+    private static let numbers = CredentialNames(["*csrf-token", "*nonce", "*verification-token", "*xsrf-token"])
+
+    /// Returns whether the response gives a credential.
+    public static func arePresent(in response: Fields) -> Bool {
+        response.containsAny(of: cookies) || areOthersThanCookies(in: response)
+    }
+
+    /// Returns whether the response gives a credential in another field than Set-Cookie.
+    public static func areOthersThanCookies(in response: Fields) -> Bool {
+        response.containsAny(of: known) || response.entries.contains { isOther($0, response.bytes) }
+    }
+
+    /// Returns whether the response gives a session or access token that the request did not have.
+    public static func startSession(_ response: Fields, to request: Fields) -> Bool {
+        response.entries.contains { entry in
+            let name = response.bytes.span.extracting(entry.nameRange)
+            guard entry.known.map({ $0 == .authorization }) ?? (mayBeName(name) && sessions.contains(name)) else { return false }
+            return !request.all(named: name).contains(response.bytes[entry.valueRange])
+        }
+    }
+
+    /// Returns the fields that give credentials.
+    public static func all(in response: Fields) -> Fields {
+        guard arePresent(in: response) else { return Fields() }
+        var given = response
+        given.removeAll { entry, bytes in !cookies.holds(entry) && !isOther(entry, bytes) }
+        return given
+    }
+
+    /// Removes all fields that give credentials.
+    public static func remove(from fields: inout Fields) {
+        guard arePresent(in: fields) else { return }
+        fields.removeAll { entry, bytes in cookies.holds(entry) || isOther(entry, bytes) }
+    }
+
+    /// Returns whether the field gives a credential other than a cookie.
+    static func isOther(_ entry: Fields.Entry, _ bytes: [UInt8]) -> Bool {
+        if let field = entry.known { return known.contains(field) }
+        let name = bytes.span.extracting(entry.nameRange)
+        return mayBeName(name) && (sessions.contains(name) || numbers.contains(name))
+    }
+
+    /// Fast check, because most names have other letters at the end.
+    @inline(__always)
+    private static func mayBeName(_ name: Span<UInt8>) -> Bool {
+        let count = name.count
+        guard count >= 3 else { return false }
+        return switch (name[count - 2] | 0x20, name[count - 1] | 0x20) {
+        case (UInt8(ascii: "e"), UInt8(ascii: "n")), (UInt8(ascii: "o"), UInt8(ascii: "n")): true
+        case (UInt8(ascii: "i"), UInt8(ascii: "d")), (UInt8(ascii: "i"), UInt8(ascii: "e")): true
+        case (UInt8(ascii: "c"), UInt8(ascii: "e")), (UInt8(ascii: "w"), UInt8(ascii: "t")), (UInt8(ascii: "t"), UInt8(ascii: "h")): true
+        default: false
+        }
+    }
+}
