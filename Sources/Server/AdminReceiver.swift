@@ -14,11 +14,13 @@ final class AdminReceiver: RequestReceiver {
     private let pages: OwnPages
     private let address: ListenAddress
     private let apis: [ServedAPI]
+    /// The global access rules.
+    private let rules: AddressRules
     /// Names in the certificates that Cistern serves.
     private let names: ServerNames?
 
     init(entry: RequestEntry, interface: AdminInterface, pages: OwnPages, address: ListenAddress, apis: [ServedAPI], names: ServerNames?) {
-        (self.apis, self.names) = (apis, names)
+        (self.apis, self.names, rules) = (apis, names, apis[0].state.settings.access.rules)
         self.entry = entry
         self.interface = interface
         self.pages = pages
@@ -27,7 +29,7 @@ final class AdminReceiver: RequestReceiver {
 
     func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         let head = request.head
-        guard stream.listener.settings.access.allow(stream.client.clientAddress) else {
+        guard isAdmitted(stream) else {
             let exchange = AdminExchange(entry: entry, stream: stream, interface: interface)
             exchange.send(
                 AdminResponse(
@@ -68,6 +70,14 @@ final class AdminReceiver: RequestReceiver {
         case .forbidden(let sentence): exchange.send(AdminResponse(AdminProblem(status: 403, sentence: sentence)))
         }
         return nil
+    }
+
+    /// The listener's own rules replace the global ones. These do not apply to clients of this machine, so that a list of networks does not
+    /// exclude local tools and health checks.
+    private func isAdmitted(_ stream: any ClientStream) -> Bool {
+        let own = stream.listener.settings.access
+        let client = stream.client.clientAddress
+        return own.allow(client) && (!own.isEmpty || client.isLoopback || rules.allow(client))
     }
 
     /// Name of the API that serves clients' requests with this host and path; nil if it has no name, or no API does.
@@ -141,5 +151,13 @@ extension AdminTransport {
         } else {
             self = address.isLocal ? .loopback : .network
         }
+    }
+}
+
+extension ClientAddress {
+    /// Whether the client is a process of this machine.
+    fileprivate var isLoopback: Bool {
+        guard case .known(let address) = self else { return self == .local }
+        return address.isIPv6 ? address.number == 1 : address.number >> 24 == 127
     }
 }

@@ -235,7 +235,7 @@ struct AccessTests {
         #expect(other.get("/inner/a", from("203.0.113.1"))?.status == 403)
     }
 
-    @Test("admin listeners have their own access rules, independent of the clients' rules", .clientProtocol(.clear))
+    @Test("rules of an admin listener replace the global rules, which do not apply to clients of this machine", .clientProtocol(.clear))
     func administrators() throws {
         let play = try play { settings in
             settings.access.rules = try Self.rules(deny: ["127.0.0.1"])
@@ -245,6 +245,29 @@ struct AccessTests {
         }
         #expect(try play.get("/a").status == 403)
         #expect(try play.adminPorts.map { try TestClient(port: $0).get("/metrics")?.status } == [200, 403])
+    }
+
+    @Test(
+        "the global rules apply to other machines' requests for the admin interface",
+        .clientProtocol(.clear), arguments: ["/metrics", "/healthz", "/-/status", "/", "/-/entries", "/none"])
+    func otherMachines(_ path: String) throws {
+        let play = try play { settings in
+            settings.access.rules = try Self.rules(allow: ["198.51.100.0/24", "::1"], deny: ["192.0.2.0/24"])
+            var address = settings.listening.listeners[0]
+            address.takesProxyHeader = true
+            settings.listening.adminListeners = [address, address]
+            settings.listening.adminListeners[1].access = try Self.rules(allow: ["192.0.2.7"])
+        }
+        func status(_ place: Int, _ address: String, _ family: String = "TCP4") throws -> Int? {
+            let client = try TestClient(port: play.adminPorts[place])
+            client.send("PROXY \(family) \(address) \(address) 4711 80\r\nGET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return client.readResponse()?.status
+        }
+        let admitted = try status(0, "198.51.100.1")
+        #expect(path.hasPrefix("/-/") || admitted != 403)
+        #expect(try status(0, "192.0.2.7") == 403 && status(0, "203.0.113.1") == 403 && status(0, "2001:db8::1", "TCP6") == 403)
+        #expect(try status(0, "127.0.0.1") == admitted && status(0, "::1", "TCP6") == admitted)
+        #expect(try status(1, "192.0.2.7") == admitted && status(1, "198.51.100.1") == 403 && status(1, "127.0.0.1") == 403)
     }
 
     @Test("with configured names, other hosts get 421, except for internal pages")
