@@ -2,6 +2,8 @@
 
 import Administration
 import CachePolicy
+import CacheStore
+import Glibc
 import HTTPCore
 import JSON
 import ReverseProxy
@@ -170,6 +172,28 @@ struct CommandTests {
         }
         let coded = try tool.run("show /users/9 --content")
         #expect(coded.text == "{\"a\":1}")
+    }
+
+    @Test("an export that fails keeps the existing archive and leaves no other file; pipes and devices are written directly")
+    func failedExport() throws {
+        for number in 1...9 { _ = try play.get("/users/\(number)") }
+        let directory = TestTools.temporaryDirectory()
+        let file = directory.path + "/kept.har"
+        try TextFile.write("kept", to: file)
+        chmod(file, 0o640)
+        let export = "\(CommandLineTool.path) export --admin unix:\(play.adminSocket) --har"
+        let limited = try CommandLineTool.run(program: "( trap '' XFSZ; ulimit -f 1; exec \(export) \(file) )")
+        #expect(limited.status == 1 && limited.text.contains("File too large"), "\(limited)")
+        #expect(try String(decoding: TestTools.readBytes(file), as: UTF8.self) == "kept")
+        #expect(try CommandLineTool.run(program: "ls -A \(directory.path)").text == "kept.har\n")
+        #expect(symlink(file, directory.path + "/link.har") == 0)
+        #expect(try CommandLineTool.run(program: "\(export) \(directory.path)/link.har").status == 0)
+        let archive = String(decoding: try TestTools.readBytes(file), as: UTF8.self)
+        #expect(archive.hasPrefix("{\"log\"") && archive.hasSuffix("]}}\n"))
+        #expect(try CommandLineTool.run(program: "stat -c %a \(file)").text == "640\n", "the mode of the file stays")
+        #expect(try CommandLineTool.run(program: "\(export) /dev/stdout").text.hasPrefix(archive.prefix(20)))
+        let full = try CommandLineTool.run(program: "\(export) /dev/full")
+        #expect(full.status == 1 && full.text.contains("/dev/full cannot be written: No space left on device"), "\(full)")
     }
 
     @Test("an export of a private cache contains authenticated responses but no credentials")

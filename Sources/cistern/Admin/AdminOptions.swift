@@ -153,7 +153,7 @@ extension AdminCommand {
         do {
             signal(SIGPIPE, SIG_DFL)
             try run()
-        } catch let failure as AdminFailure {
+        } catch let failure where failure is AdminFailure || failure is NewFile.Failure {
             StandardError.write("cistern: \(failure)\n")
             throw ExitCode.failure
         }

@@ -14,7 +14,8 @@ struct Export: AdminCommand {
         abstract: "Write what a running Cistern has stored into an HTTP archive.",
         discussion: """
             Omits responses to requests with credentials. Values of arguments and fields that look like secrets are replaced by \
-            \(SecretNames.redaction). Contents are written unchanged. Only the file's owner can read it.
+            \(SecretNames.redaction). Contents are written unchanged. Only the owner can read a new file. \
+            An existing file is replaced when the new one is complete.
 
             Examples:
               cistern export --har stored.har
@@ -65,6 +66,7 @@ struct Export: AdminCommand {
             after = page["next"]?.string
         } while after != nil
         try file.write(Array("\n]}}\n".utf8))
+        try file.finish()
         StandardError.write("\(written) responses written\(omitted.isEmpty ? "" : ", \(omitted.values.reduce(0, +)) omitted:")\n")
         for reason in NotExportedReason.allCases {
             if let count = omitted[reason] { StandardError.write("  \(count) \(reason.rawValue)\n") }
@@ -132,22 +134,33 @@ struct Export: AdminCommand {
     }
 }
 
-/// A new file with access for its owner only, or standard output.
+/// A regular file that is replaced when the new content is complete; or standard output, a pipe or a device.
 private final class OutputFile {
-    private let file: Descriptor
     private let path: String
+    /// nil for a stream.
+    private let replacement: NewFile?
+    private let stream: Descriptor
 
     init(_ path: String) throws {
         self.path = path
-        file = Descriptor(
-            path == "-" ? csystem_duplicate(STDOUT_FILENO) : csystem_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
-        guard file.isOpen else { throw AdminFailure(SystemError.words(path, cannotBe: "written")) }
+        var status = stat()
+        guard path == "-" || stat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFREG else {
+            replacement = try NewFile(path, isUpdate: true)
+            stream = Descriptor(-1)
+            return
+        }
+        replacement = nil
+        stream = Descriptor(path == "-" ? csystem_duplicate(STDOUT_FILENO) : csystem_open(path, O_WRONLY | O_CLOEXEC, 0))
+        guard stream.isOpen else { throw AdminFailure(SystemError.words(path, cannotBe: "written")) }
     }
 
     func write(_ bytes: [UInt8]) throws {
-        let written = WholeWrite.write(bytes, to: file.number)
+        if let replacement { return try replacement.write(bytes) }
+        let written = WholeWrite.write(bytes, to: stream.number)
         guard written == bytes.count else { throw AdminFailure(SystemError.words(path, cannotBe: "written")) }
     }
+
+    func finish() throws { try replacement?.finish() }
 }
 
 struct Import: AdminCommand {
