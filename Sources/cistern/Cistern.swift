@@ -8,19 +8,27 @@ import Glibc
 enum Program {
     static func main() {
         reserveStandardDescriptors()
-        let words = Array(CommandLine.arguments.dropFirst())
+        exit(StandardOutput.finish(run(Array(CommandLine.arguments.dropFirst()))))
+    }
+
+    /// Runs the command.
+    /// - Returns: its exit code.
+    private static func run(_ words: [String]) -> Int32 {
         do {
             var command = try Cistern.parseAsRoot(FormerCommands.replaced(words))
             try command.run()
+            return EXIT_SUCCESS
         } catch let mistake as UpstreamArgument.Mistake {
             StandardError.write((UsageHint.message(mistake.message, after: nil) ?? mistake.message) + "\n")
-            exit(ExitCode.validationFailure.rawValue)
+            return ExitCode.validationFailure.rawValue
         } catch {
-            if let message = UsageHint.message(Cistern.fullMessage(for: error), after: words.first) {
-                StandardError.write(message + "\n")
-                exit(Cistern.exitCode(for: error).rawValue)
-            }
-            Cistern.exit(withError: error)
+            let code = Cistern.exitCode(for: error)
+            let full = Cistern.fullMessage(for: error)
+            let message = UsageHint.message(full, after: words.first) ?? full
+            guard !message.isEmpty else { return code.rawValue }
+            // The help and the version are output.
+            if code == .success { StandardOutput.write(message + "\n") } else { StandardError.write(message + "\n") }
+            return code.rawValue
         }
     }
 

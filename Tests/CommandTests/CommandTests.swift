@@ -196,6 +196,24 @@ struct CommandTests {
         #expect(full.status == 1 && full.text.contains("/dev/full cannot be written: No space left on device"), "\(full)")
     }
 
+    @Test(
+        "output that cannot be written ends with code 1 and a sentence; a closed pipe ends without one",
+        arguments: [
+            "ls ADMIN", "ls --json ADMIN", "show /users/1 ADMIN", "status --json ADMIN", "status --watch --count 1 --interval 0.1 ADMIN",
+            "why --json ADMIN", "why --follow ADMIN", "mode ADMIN", "upstream ADMIN", "advise ADMIN", "purge --all ADMIN",
+            "purge --all --json ADMIN", "check --schema", "check --print --upstream http://127.0.0.1:1",
+            "check --upstream http://127.0.0.1:1 --cache-dir /tmp/none", "--help", "--version", "ls --help",
+        ])
+    func fullOutput(_ command: String) throws {
+        for number in 1...3 { _ = try play.get("/users/\(number)") }
+        let line = "\(CommandLineTool.path) \(command.replacing("ADMIN", with: "--admin unix:\(play.adminSocket)"))"
+        let full = try CommandLineTool.run(program: "{ \(line) 2>&1 >/dev/full; }")
+        #expect(full.status == 1 && full.text.hasSuffix("cistern: standard output cannot be written: No space left on device\n"), "\(full)")
+        guard !command.contains("--follow") else { return }
+        let closed = try CommandLineTool.run(program: "{ \(line) | true; }")
+        #expect(closed.status == 0 && !closed.text.contains("standard output"), "\(closed)")
+    }
+
     @Test("an export of a private cache contains authenticated responses but no credentials")
     func privateRole() throws {
         let own = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"me\":1}", ["Cache-Control: private, max-age=60"])] }) {

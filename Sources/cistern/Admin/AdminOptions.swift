@@ -161,9 +161,30 @@ extension AdminCommand {
 }
 
 enum StandardOutput {
+    /// Error number of the first write that failed, other than into a closed pipe; nil if none has.
+    private static let failure = Mutex<Int32?>(nil)
+
+    static var hasFailed: Bool { failure.withLock { $0 != nil } }
+
     static func write(_ bytes: [UInt8]) {
-        _ = WholeWrite.write(bytes, to: STDOUT_FILENO)
+        if WholeWrite.write(bytes, to: STDOUT_FILENO) < bytes.count { note(errno) }
+    }
+
+    /// Reports output that is not complete.
+    /// - Returns: the exit code: `code`, or 1 instead of 0 if the output is not complete.
+    static func finish(_ code: Int32) -> Int32 {
+        guard let failure = failure.withLock(\.self) else { return code }
+        StandardError.write("cistern: standard output cannot be written: \(SystemError.words(failure))\n")
+        return code == 0 ? ExitCode.failure.rawValue : code
+    }
+
+    private static func note(_ error: Int32) {
+        guard error != EPIPE else { return }
+        failure.withLock { $0 = $0 ?? error }
     }
 
     static func write(_ text: String) { write(Array(text.utf8)) }
 }
+
+/// Replaces the standard library's function, which ignores errors.
+func print(_ text: String, terminator: String = "\n") { StandardOutput.write(text + terminator) }

@@ -68,7 +68,7 @@ struct StatusWatch: ParsableArguments {
     private func writeLines(_ client: AdminClient) throws {
         var before = try Sample(client)
         var shown = 0
-        while count == 0 || shown < count {
+        while count == 0 || shown < count, !StandardOutput.hasFailed {
             usleep(UInt32(interval * 1e6))
             let now = try Sample(client)
             StandardOutput.write(StatsChange(from: before.stats, to: now.stats, seconds: now.seconds(since: before)).line + "\n")

@@ -121,6 +121,7 @@ struct Why: AdminCommand {
             let response = try client.value("GET", "why", [("last", String(Self.most)), ("after", next)] + filter)
             let exchanges = response["exchanges"]?.array ?? []
             show(exchanges)
+            if StandardOutput.hasFailed { return }
             let missed = response["missed"]?.integer ?? 0
             if missed > 0 {
                 StandardError.write(
