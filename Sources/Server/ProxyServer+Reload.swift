@@ -185,7 +185,16 @@ extension ProxyServer {
     /// Warnings about changes that hide stored responses, or let more clients receive them.
     private static func warnings(_ apis: [ServedAPI], after former: Serving) -> [String] {
         let narrowed = apis.flatMap { $0.warningsOfNarrowing(since: former.apis) }
-        return nameWarnings(apis, after: former) + schemeWarnings(apis, after: former) + narrowed
+        return nameWarnings(apis, after: former) + removalWarnings(apis, after: former) + schemeWarnings(apis, after: former) + narrowed
+    }
+
+    /// Cache keys contain the API's name.
+    private static func removalWarnings(_ apis: [ServedAPI], after former: Serving) -> [String] {
+        guard !apis[0].name.isEmpty else { return [] }
+        let removed = former.apis.filter { one in !one.name.isEmpty && one.state.cache != nil && !apis.contains { $0.name == one.name } }
+        return removed.map {
+            "API \($0.name) is removed: its stored responses are not used while no API has this name, not even in an outage. To rename an API, purge them, or keep the name and change path, host or upstream"
+        }
     }
 
     /// With both schemes in use, the keys of https requests contain the scheme. With one scheme, no key does.

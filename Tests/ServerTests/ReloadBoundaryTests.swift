@@ -146,6 +146,26 @@ struct ReloadBoundaryTests {
         for _ in 1...2 { #expect(try play.get("/users/1").text == "\"second /users/1\"") }
     }
 
+    @Test("a reload that renames or removes an API warns that its stored responses are not used")
+    func renamed() throws {
+        let play = try ProxyPlay(Self.origin()) { settings in
+            var apis = [settings, settings]
+            for (place, name) in ["a", "b"].enumerated() { (apis[place].apiName, apis[place].scope.path) = (name, Array("/\(name)".utf8)) }
+            settings.apis = apis
+        }
+        func warnings(_ change: @escaping (inout ProxySettings) -> Void) -> [String] {
+            guard case .applied(let applied) = play.reload({ change(&$0.settings) }) else { return ["not applied"] }
+            return applied.warnings
+        }
+        #expect(warnings { _ in }.isEmpty)
+        let ofRename = warnings { $0.apis[1].apiName = "bee" }
+        let sentence = "API b is removed: its stored responses are not used"
+        #expect(ofRename.count == 1 && ofRename.first?.hasPrefix(sentence) == true, "\(ofRename)")
+        let ofRemoval = warnings { $0.apis.removeLast() }
+        #expect(ofRemoval.count == 1 && ofRemoval.first?.hasPrefix("API bee is removed: ") == true, "\(ofRemoval)")
+        #expect(warnings { $0.apis[0].scope.path = [] }.isEmpty)
+    }
+
     @Test("splitting one API into several keeps the mode and warns that stored responses are keyed by name")
     func names() throws {
         let play = try ProxyPlay(Self.origin())
