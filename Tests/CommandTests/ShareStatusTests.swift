@@ -47,6 +47,8 @@ struct ShareStatusTests {
             "servers": [["address": "10.0.0.1:1", "role": "alone"], ["address": "10.0.0.2:1", "role": "unlisted"]]
         ])
         #expect(alone.contains("10.0.0.2:1  in share.servers, but not used: several addresses must be servers of one Cluster"))
+        let only = ShareStatus.text(["servers": [["address": "10.0.0.2:1", "role": "unlisted", "failure": "loading"]]])
+        #expect(only.contains("10.0.0.2:1  in share.servers, not used: it ") && !only.contains("Cluster"), "\(only)")
     }
 
     @Test("a purge that some nodes cannot decrypt is reported")

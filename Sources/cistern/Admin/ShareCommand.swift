@@ -54,7 +54,7 @@ struct ShareStatus: AdminCommand {
         )
         let servers = state["servers"]?.array ?? []
         let isCluster = servers.contains { $0["role"] == "primary" }
-        lines += servers.map { server($0, isCluster: isCluster, fleet) }
+        lines += servers.map { server($0, isCluster: isCluster, isOnly: servers.count == 1, fleet) }
         lines.append("purges    \(pending(state["pending_reasons"]))")
         if number("unopened") > 0 {
             lines.append(
@@ -96,13 +96,13 @@ struct ShareStatus: AdminCommand {
 
     private static let unlistedAlone = "several addresses must be servers of one Cluster"
 
-    private static func server(_ server: JSONValue, isCluster: Bool, _ fleet: String) -> String {
+    private static func server(_ server: JSONValue, isCluster: Bool, isOnly: Bool, _ fleet: String) -> String {
         let role =
             switch server["role"]?.string {
             case "primary": "primary of \(server["slots"]?.integer ?? 0) slots"
             case "alone": "alone"
             case "replica": "replica, used if it takes over"
-            default: "in share.servers, but not used: \(isCluster ? unlistedInCluster : unlistedAlone)"
+            default: isOnly ? "in share.servers" : "in share.servers, but not used: \(isCluster ? unlistedInCluster : unlistedAlone)"
             }
         let failure = server["failure"]?.string.map {
             ", not used: it \(EngineFailure(rawValue: $0)?.sentence(fleet: fleet) ?? Printable.text($0))"
