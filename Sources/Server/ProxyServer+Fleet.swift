@@ -70,6 +70,7 @@ extension ProxyServer {
             "unopened": .integer(Int(clamping: log.unopened)), "unopened_at": time(log.lastUnopened),
             "foreign": .integer(Int(clamping: log.foreign)),
             "is_slow": .bool(fleet.isSlow), "servers": .array(lines),
+            "offers_rejected": fleet.offerRejection.map { .string($0.rawValue) } ?? .null,
             "replicas": .integer(log.replicas), "pending_purges": .integer(log.pendingPurges.values.reduce(0, +)),
             "pending_reasons": .object(
                 LogWriter.Pending.allCases.map { JSONValue.Member($0.rawValue, .integer(log.pendingPurges[$0] ?? 0)) }),

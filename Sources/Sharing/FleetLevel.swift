@@ -135,7 +135,8 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
             { versioned.appendSealed(to: &$0, by: &sealer, at: recordKeys.record.bytes) }, keep)
         // The record and the end of the lease arrive together.
         if isRemoved { commands.add(Words.unlink, recordKeys.lease) }
-        client.sendAll(commands, patienceMilliseconds: Self.offerPatience, isUrgent: false) { replies in
+        client.sendAll(commands, patienceMilliseconds: Self.offerPatience, isUrgent: false) { [node] replies in
+            node.noteOffer(replies[0])
             if case .status = replies[0] { count(.sent) } else { count(.failed) }
         }
     }

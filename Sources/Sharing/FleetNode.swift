@@ -22,6 +22,7 @@ public final class FleetNode: Sendable {
     let leases = Mutex(LeaseTable())
     private let watch = Mutex(EngineWatch())
     private let slow = Mutex<Set<ObjectIdentifier>>([])
+    private let rejection = Mutex<(current: EngineFailure?, logged: Set<EngineFailure>)>((nil, []))
     private let upstreams = Mutex<[String: String]>([:])
     private let logger: Logger
 
@@ -90,6 +91,21 @@ public final class FleetNode: Sendable {
     }
 
     public var isSlow: Bool { slow.withLock { !$0.isEmpty } }
+
+    /// Why the engine rejects this node's responses; nil if it accepts them.
+    public var offerRejection: EngineFailure? { rejection.withLock(\.current) }
+
+    /// Logs that the engine rejects responses. Failures that also affect the log are reported by it.
+    func noteOffer(_ reply: EngineReply) {
+        let failure = reply.failure
+        guard failure.map({ [.commandForbidden, .keyForbidden, .full].contains($0) }) ?? true else { return }
+        let isNew = rejection.withLock { rejection in
+            rejection.current = failure
+            return failure.map { rejection.logged.insert($0).inserted } ?? false
+        }
+        guard isNew, let failure else { return }
+        logger.warning("responses of this node are not shared: the engine \(failure.sentence(fleet: settings.name))")
+    }
 
     private func logNews(_ news: EngineWatch.News) {
         switch news {

@@ -32,6 +32,13 @@ struct ShareStatusTests {
         #expect(ShareStatus.text(["pending_reasons": reasons]).contains("purges    \(words)\n"))
     }
 
+    @Test("rejected responses are reported with the cause")
+    func rejected() {
+        let text = ShareStatus.text(["offers_rejected": "command_forbidden"])
+        #expect(text.contains("responses of this node are NOT shared: Redis denies the user a required command (cistern check"))
+        #expect(!ShareStatus.text(["offers_rejected": .null]).contains("NOT shared"))
+    }
+
     @Test("a configured server that the Cluster does not list is reported with possible causes")
     func unlisted() {
         let text = ShareStatus.text([

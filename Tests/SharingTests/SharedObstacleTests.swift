@@ -27,4 +27,24 @@ struct SharedObstacleTests {
             #expect(try !sentences(200, "/a"))
         }
     }
+
+    @Test("a missing right to store responses is reported until the engine accepts them again", .slow)
+    func forbidden() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, _) = try fleet.pair()
+            func states(_ rejection: String) throws -> Bool {
+                try eventually {
+                    let text = try one.play.admin("GET", "/-/share").text
+                    return text.filter { !$0.isWhitespace }.contains("\"offers_rejected\":\(rejection)")
+                }
+            }
+            fleet.redis.direct.ask("ACL SETUSER default -set")
+            _ = try one.get("/a")
+            #expect(try states("\"command_forbidden\""))
+            #expect(try one.sees(), "the log does not need this right")
+            fleet.redis.direct.ask("ACL SETUSER default +set")
+            _ = try one.get("/b")
+            #expect(try states("null"))
+        }
+    }
 }

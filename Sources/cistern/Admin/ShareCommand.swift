@@ -55,6 +55,10 @@ struct ShareStatus: AdminCommand {
         let servers = state["servers"]?.array ?? []
         let isCluster = servers.contains { $0["role"] == "primary" }
         lines += servers.map { server($0, isCluster: isCluster, isOnly: servers.count == 1, fleet) }
+        if let failure = state["offers_rejected"]?.string {
+            let sentence = EngineFailure(rawValue: failure)?.sentence(fleet: fleet) ?? Printable.text(failure)
+            lines.append("responses of this node are NOT shared: Redis \(sentence)")
+        }
         lines.append("purges    \(pending(state["pending_reasons"]))")
         if number("unopened") > 0 {
             lines.append(
