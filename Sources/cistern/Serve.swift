@@ -283,7 +283,9 @@ enum Startup {
 }
 
 enum StandardError {
-    static func write(_ text: String) {
-        _ = WholeWrite.write(Array(text.utf8), to: STDERR_FILENO)
-    }
+    /// Writes lines. They may contain arguments of the command, whose control characters are replaced.
+    static func write(_ text: String) { writeUnchanged(Printable.lines(text)) }
+
+    /// Writes text with control characters for the terminal.
+    static func writeUnchanged(_ text: String) { _ = WholeWrite.write(Array(text.utf8), to: STDERR_FILENO) }
 }

@@ -62,4 +62,13 @@ struct MessageTests {
             }
         }
     }
+
+    @Test(
+        "control characters of the command's own arguments do not reach the terminal",
+        arguments: ["mode", "status --admin", "ls --limit", "upstream reset --api", "import", "check --config", "check --set", "serve --x"])
+    func ownArguments(_ command: String) throws {
+        let outcome = try CommandLineTool.run("\(command) \"$(printf 'a\\033[31m\\007\\302\\233\\342\\200\\256b')\"")
+        #expect(outcome.status != 0 && !outcome.text.isEmpty)
+        #expect(!outcome.text.unicodeScalars.contains { [0x1b, 0x07, 0x9b, 0x202e].contains($0.value) }, "\(outcome)")
+    }
 }

@@ -26,9 +26,21 @@ struct TextTable {
 }
 
 enum Printable {
-    /// Replaces control characters by `?`.
-    static func text(_ text: String) -> String {
-        String(String.UnicodeScalarView(text.unicodeScalars.map { $0.value < 0x20 || (0x7f..<0xa0).contains($0.value) ? "?" : $0 }))
+    /// Replaces control characters, and those that change the direction of text, by `?`.
+    static func text(_ text: String) -> String { masked(text, but: []) }
+
+    /// As `text`, but keeps line breaks and tabs.
+    static func lines(_ text: String) -> String { masked(text, but: ["\n", "\t"]) }
+
+    private static func masked(_ text: String, but kept: [Unicode.Scalar]) -> String {
+        String(String.UnicodeScalarView(text.unicodeScalars.map { isMasked($0) && !kept.contains($0) ? "?" : $0 }))
+    }
+
+    private static func isMasked(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0..<0x20, 0x7f..<0xa0, 0x200e...0x200f, 0x202a...0x202e, 0x2066...0x2069: true
+        default: false
+        }
     }
 
     /// `812 B`, `4.2 KiB`, `1.0 MiB`.

@@ -147,19 +147,19 @@ private final class WarmProgress: @unchecked Sendable {
             case .notStored: counts.notStored += 1
             case .failed(let reason):
                 counts.failed += 1
-                StandardError.write((isTerminal ? "\r\u{1b}[K" : "") + "\(Printable.text(target)): \(reason)\n")
+                StandardError.writeUnchanged((isTerminal ? "\r\u{1b}[K" : "") + "\(Printable.text(target)): \(reason)\n")
             }
             guard isTerminal else { return }
             let filled = counts.done * Self.width / total
             let bar = String(repeating: "=", count: filled) + String(repeating: " ", count: Self.width - filled)
-            StandardError.write("\r\u{1b}[K[\(bar)] \(counts.done)/\(total)")
+            StandardError.writeUnchanged("\r\u{1b}[K[\(bar)] \(counts.done)/\(total)")
         }
     }
 
     /// - Returns: number of failed requests.
     func finish() -> Int {
         let counts = counts.withLock { $0 }
-        if isTerminal { StandardError.write("\r\u{1b}[K") }
+        if isTerminal { StandardError.writeUnchanged("\r\u{1b}[K") }
         print(
             "\(total) requested: \(counts.stored) stored, \(counts.fresh) fresh already, \(counts.notStored) not stored, \(counts.failed) failed"
         )
