@@ -211,14 +211,14 @@ struct CachingTests {
         let origin = ScriptedOrigin { request in
             switch request.target {
             case "/page": [.answer("<p>", type: "text/html", ["Cache-Control: max-age=60"])]
-            case "/problem": [.answer("{}", type: "application/problem+json; charset=utf-8", ["Cache-Control: max-age=60"])]
+            case "/hal": [.answer("{}", type: "application/hal+json; charset=utf-8", ["Cache-Control: max-age=60"])]
             default: [.json("[\"" + String(repeating: "x", count: 3_000) + "\"]", ["Cache-Control: max-age=60"])]
             }
         }
         let play = try ProxyPlay(origin) { $0.content.bufferLimitBytes = 2_000 }
-        for target in ["/page", "/problem", "/large"] {
+        for target in ["/page", "/hal", "/large"] {
             #expect(try play.get(target).status == 200)
-            #expect(try play.get(target)["Cache-Status"]?.contains("hit") == (target == "/problem"))
+            #expect(try play.get(target)["Cache-Status"]?.contains("hit") == (target == "/hal"))
         }
         #expect(try play.get("/large").content.count == 3_004)
         #expect(try play.metric("cistern_not_stored_total{reason=\"too_large\"}") == 3)
