@@ -143,8 +143,7 @@ private final class OutputFile {
 
     init(_ path: String) throws {
         self.path = path
-        var status = stat()
-        guard path == "-" || stat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFREG else {
+        guard path == "-" || access(path, F_OK) == 0 && !WarmList.isFile(path) else {
             replacement = try NewFile(path, isUpdate: true)
             stream = Descriptor(-1)
             return

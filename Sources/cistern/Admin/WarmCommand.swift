@@ -190,7 +190,8 @@ enum WarmList {
         return paths.filter { !$0.name.contains("{") && $0.value["get"] != nil }.map(\.name)
     }
 
-    private static func isFile(_ path: String) -> Bool {
+    /// Whether the path names a regular file.
+    static func isFile(_ path: String) -> Bool {
         var status = stat()
         return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
     }
