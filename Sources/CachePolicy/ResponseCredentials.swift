@@ -1,5 +1,5 @@
 // Recognizes response fields that give credentials to a client: cookies, session and access tokens, tokens against forged requests, nonces.
-// Like Set-Cookie, they reach only the client whose request caused the fetch. Pagination and synchronization tokens are not credentials: a
+// Like Set-Cookie, they reach only the client whose request caused the fetch, or its user. Pagination and synchronization tokens are not credentials: a
 // client needs them from a stored response too.
 
 import HTTPCore
@@ -13,6 +13,8 @@ public enum ResponseCredentials {
         "*access-token", "*api-token", "*auth-token", "*authorization", "*bearer-token", "*cart-token", "*guest-token", "*jwt",
         "*login-token", "*refresh-token", "*session-id", "*session-token", "*set-cookie", "*subject-token", "*user-token",
     ])
+    /// A token for consistent reads in Azure Cosmos DB.
+    private static let consistency: StaticString = "x-ms-session-token"
     /// Names of fields that give a token or number for later requests of a session.
     private static let numbers = CredentialNames(["*csrf-token", "*nonce", "*verification-token", "*xsrf-token"])
 
@@ -26,15 +28,6 @@ public enum ResponseCredentials {
         response.containsAny(of: known) || response.entries.contains { isOther($0, response.bytes) }
     }
 
-    /// Returns whether the response gives a session or access token that the request did not have.
-    public static func startSession(_ response: Fields, to request: Fields) -> Bool {
-        response.entries.contains { entry in
-            let name = response.bytes.span.extracting(entry.nameRange)
-            guard entry.known.map({ $0 == .authorization }) ?? (mayBeName(name) && sessions.contains(name)) else { return false }
-            return !request.all(named: name).contains(response.bytes[entry.valueRange])
-        }
-    }
-
     /// Returns the fields that give credentials.
     public static func all(in response: Fields) -> Fields {
         guard arePresent(in: response) else { return Fields() }
@@ -44,16 +37,20 @@ public enum ResponseCredentials {
     }
 
     /// Removes all fields that give credentials.
-    public static func remove(from fields: inout Fields) {
+    /// - Parameter keepsNumbers: whether tokens against forged requests and nonces remain, because only one user receives the response.
+    public static func remove(from fields: inout Fields, keepsNumbers: Bool = false) {
         guard arePresent(in: fields) else { return }
-        fields.removeAll { entry, bytes in cookies.holds(entry) || isOther(entry, bytes) }
+        fields.removeAll { entry, bytes in
+            cookies.holds(entry)
+                || isOther(entry, bytes) && !(keepsNumbers && numbers.contains(bytes.span.extracting(entry.nameRange)))
+        }
     }
 
     /// Returns whether the field gives a credential other than a cookie.
     static func isOther(_ entry: Fields.Entry, _ bytes: [UInt8]) -> Bool {
         if let field = entry.known { return known.contains(field) }
         let name = bytes.span.extracting(entry.nameRange)
-        return mayBeName(name) && (sessions.contains(name) || numbers.contains(name))
+        return mayBeName(name) && (sessions.contains(name) || numbers.contains(name)) && !name.equalsIgnoringCase(consistency)
     }
 
     /// Fast check, because most names have other letters at the end.

@@ -49,10 +49,10 @@ public struct TargetKeys: Sendable, Equatable {
         TargetKeys(own: common ?? Array(plainOwn), credentialFree: credentialFree, unknownFields: unknownFields)
     }
 
-    /// Keys of responses that serve all requests, whatever unknown fields they have.
+    /// Keys of responses that serve all requests, whatever unknown fields they have, except those that state the requested host.
     public var forAllFields: TargetKeys {
-        guard unknownFields != nil else { return self }
-        var keys = TargetKeys(own: Array(plainOwn), credentialFree: credentialFree)
+        guard let unknownFields else { return self }
+        var keys = TargetKeys(own: Array(plainOwn), credentialFree: credentialFree, unknownFields: unknownFields.ofHosts)
         (keys.common, keys.former) = (common, former)
         return keys
     }

@@ -16,20 +16,35 @@ public final class UnknownFields: Sendable, Equatable {
     public let exact: [UInt8]
     /// Names of the fields that change with each request.
     public let changing: [[UInt8]]
-    /// Whether the request's responses never serve requests with other unknown fields. That is so if its path is spelled in another way
-    /// than in the cache key (`CacheKey.isCanonical`), because the upstream may distinguish the spellings, and if `statesHost`.
-    public let isSeparate: Bool
-    /// Whether the request states another host, scheme or path for which it was sent. No response for all requests serves it.
-    public let statesHost: Bool
+    /// Whether the path is spelled in another way than in the cache key (`CacheKey.isCanonical`). The upstream may distinguish the
+    /// spellings, so the request's responses never serve requests with other unknown fields.
+    public let isOtherSpelling: Bool
+    /// Fields that state the requested host, scheme or path, if the request has other unknown fields too; nil if it states none.
+    private let hosts: UnknownFields?
+    private let isOfHosts: Bool
 
+    /// - Parameters:
+    ///   - hosts: the fields that state the requested host, scheme or path; nil for none.
+    ///   - isOfHosts: whether there are no other fields.
     public init(
-        hash: UInt64, kept: [UInt8], exact: [UInt8], changing: [[UInt8]] = [], isOtherSpelling: Bool = false, statesHost: Bool = false
+        hash: UInt64, kept: [UInt8], exact: [UInt8], changing: [[UInt8]] = [], isOtherSpelling: Bool = false, hosts: UnknownFields? = nil,
+        isOfHosts: Bool = false
     ) {
         self.hash = hash == 0 ? 1 : hash
         self.kept = kept
         self.exact = exact
         self.changing = changing
-        (isSeparate, self.statesHost) = (isOtherSpelling || statesHost, statesHost)
+        (self.isOtherSpelling, self.hosts, self.isOfHosts) = (isOtherSpelling, hosts, isOfHosts)
+    }
+
+    /// The fields that select even among responses that serve all requests: an upstream may choose a tenant by the host.
+    public var ofHosts: UnknownFields? { isOfHosts ? self : hosts }
+
+    /// Returns these fields with other hashes.
+    public func rehashed(_ hash: ([UInt8]) -> UInt64) -> UnknownFields {
+        UnknownFields(
+            hash: hash(kept), kept: kept, exact: exact, changing: changing, isOtherSpelling: isOtherSpelling,
+            hosts: hosts?.rehashed(hash), isOfHosts: isOfHosts)
     }
 
     public static func == (one: UnknownFields, other: UnknownFields) -> Bool { one.hash == other.hash && one.exact == other.exact }

@@ -66,7 +66,7 @@ public enum LookUpResult {
             case .otherVariant(let variant): keys.isCommon(variant) ? keys.own + variant : variant
             case .nothing: keys.own
             }
-        guard let unknown = keys.unknownFields, unknown.isSeparate || !declaresUse else { return key }
+        guard let unknown = keys.unknownFields, unknown.isOtherSpelling || !declaresUse else { return key }
         // It is unknown which fields the upstream uses, so fields that are left out of the hash count too.
         return key + [1] + unknown.exact
     }

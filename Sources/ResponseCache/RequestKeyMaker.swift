@@ -353,7 +353,9 @@ struct UnknownFieldLine {
     /// Whether a proxy in front, or a client, states the requested host, scheme or path. An upstream may choose a tenant by it.
     /// X-Forwarded-Server names the proxy.
     var statesHost: Bool {
-        name == ForwardedHosts.field || name.starts(with: ForwardedHosts.prefix) && name != ForwardedHosts.proxy
+        guard name.starts(with: "x".utf8) || name.starts(with: "f".utf8) else { return false }
+        let read = name.map { $0 == UInt8(ascii: "_") ? UInt8(ascii: "-") : $0 }
+        return read == ForwardedHosts.field || read.starts(with: ForwardedHosts.prefix) && read != ForwardedHosts.proxy
     }
 }
 
@@ -375,18 +377,30 @@ extension RequestKeyMaker {
         guard path != nil || hasLines else { return nil }
         let lines = hasLines ? unknownLines(of: head.fields, besides: unforwarded()) : []
         guard path != nil || !lines.isEmpty else { return nil }
-        var (kept, exact, changing, statesHost): ([UInt8], [UInt8], [[UInt8]], Bool) = ([], [], [], false)
-        for (line, isChanging) in zip(path.map { [$0] + lines } ?? lines, (path == nil ? [] : [false]) + judge(lines)) {
+        let all = path.map { [$0] + lines } ?? lines
+        let isChanging = (path == nil ? [] : [false]) + judge(lines)
+        let ofHosts = lines.filter(\.statesHost)
+        let isOfHosts = ofHosts.count == all.count
+        let hosts = ofHosts.isEmpty || isOfHosts ? nil : unknownFields(ofHosts, ofHosts.map { _ in false }, isOfHosts: true)
+        return unknownFields(all, isChanging, isOtherSpelling: path != nil, hosts: hosts, isOfHosts: isOfHosts)
+    }
+
+    /// - Parameter isChanging: for each line, whether its field changes with each request.
+    private func unknownFields(
+        _ lines: [UnknownFieldLine], _ isChanging: [Bool], isOtherSpelling: Bool = false, hosts: UnknownFields? = nil, isOfHosts: Bool
+    ) -> UnknownFields {
+        var (kept, exact, changing): ([UInt8], [UInt8], [[UInt8]]) = ([], [], [])
+        for (line, isChanging) in zip(lines, isChanging) {
             let isLeftOut = isChanging && !line.statesHost
             CacheKey.appendPart(line.name, to: &exact)
             CacheKey.appendPart(line.value, to: &exact)
             CacheKey.appendPart(line.name, to: &kept)
             kept.append(isLeftOut ? 2 : 1)
-            if line.statesHost { statesHost = true }
             if isLeftOut { changing.append(line.name) } else { CacheKey.appendPart(line.value, to: &kept) }
         }
         return UnknownFields(
-            hash: number(of: kept), kept: kept, exact: exact, changing: changing, isOtherSpelling: path != nil, statesHost: statesHost)
+            hash: number(of: kept), kept: kept, exact: exact, changing: changing, isOtherSpelling: isOtherSpelling, hosts: hosts,
+            isOfHosts: isOfHosts)
     }
 
     private func unknownLines(of fields: Fields, besides unforwarded: [[UInt8]]) -> [UnknownFieldLine] {
@@ -408,13 +422,7 @@ extension RequestKeyMaker {
     }
 
     /// Returns these fields, hashed with this object's secret.
-    func hashed(_ unknown: UnknownFields?) -> UnknownFields? {
-        unknown.map {
-            UnknownFields(
-                hash: number(of: $0.kept), kept: $0.kept, exact: $0.exact, changing: $0.changing, isOtherSpelling: $0.isSeparate,
-                statesHost: $0.statesHost)
-        }
-    }
+    func hashed(_ unknown: UnknownFields?) -> UnknownFields? { unknown?.rehashed(number) }
 
     @inline(__always)
     private func isUnknown(_ entry: Fields.Entry, in fields: Fields) -> Bool {

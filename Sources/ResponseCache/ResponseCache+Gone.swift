@@ -24,7 +24,7 @@ extension ResponseCache {
         _ surprise: Surprise, insteadOf found: FoundResponse, for request: StorableExchange, by witness: UInt64, at time: CacheTime
     ) -> Bool {
         if gone == nil, surprise == .notFound || surprise == .forbidden { return false }
-        guard request.keys.unknownFields?.isSeparate != true else { return false }
+        guard request.keys.unknownFields?.isOtherSpelling != true else { return false }
         let isEvidence = RequestLikeness.isNegotiated(found.metadata, by: request.head.fields)
         let user = userOwning(found, request.keys)
         let (isReplaced, notes) = state.surprises.note(

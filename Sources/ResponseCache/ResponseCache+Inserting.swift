@@ -92,7 +92,7 @@ extension ResponseCache {
         _ fields: Fields, of head: RequestHead, lookedUpAt old: TargetKeys, isForAll: Bool, isCommon: Bool = false, _ recency: Recency,
         now: Timestamp
     ) -> StorageLocation? {
-        let unknown = isForAll ? nil : old.unknownFields
+        let unknown = isForAll ? old.unknownFields?.ofHosts : old.unknownFields
         func keys(_ remembered: RememberedVariance?) -> TargetKeys {
             let keys = self.keys(for: head, target: Array(head.pathAndQuery), remembered, unknown: unknown)
             return isCommon ? keys.inCommon : keys

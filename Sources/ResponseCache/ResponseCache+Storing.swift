@@ -210,8 +210,9 @@ extension ResponseCache {
             requestTime: recency.requestTime, responseTime: recency.responseTime)
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = via(of: response.head, isImported: recency.isImported)
+        received.isPartitioned = request.keys.isPartitioned
         var (head, metadata) = policy.makeHead(received)
-        if request.keys.unknownFields?.isSeparate == true { metadata.flags.remove(.forAllFields) }
+        if request.keys.unknownFields?.isOtherSpelling == true { metadata.flags.remove(.forAllFields) }
         metadata.order = recency.order
         metadata.likeness = likeness(of: request.head, request.keys, isForAll: metadata.flags.contains(.forAllFields))
         metadata.negotiation = RequestLikeness.negotiation(of: request.head.fields)

@@ -31,7 +31,7 @@ extension ResponseCache {
     /// Finds a response that matches the request by its own Vary (RFC 9111 §4.1), although its key has a marker with another list now.
     public func findSuperseded(_ head: RequestHead, at keys: TargetKeys) throws(NotInMemory) -> FoundResponse? {
         if let found = try findSuperseded(head, atOwn: keys) { return found }
-        guard keys.unknownFields?.isSeparate == false, let found = try findSuperseded(head, atOwn: keys.forAllFields),
+        guard keys.unknownFields?.isOtherSpelling == false, let found = try findSuperseded(head, atOwn: keys.forAllFields),
             found.metadata.flags.contains(.forAllFields)
         else { return nil }
         return found

@@ -313,15 +313,14 @@ extension ResponseCache {
     /// response for all requests is used, because a response to the request says nothing about it.
     func findByUnknownFields(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotInMemory) -> LookUpResult {
         let plain = try findInPartitions(head, at: keys.forAllFields, &basis)
-        let statesHost = keys.unknownFields?.statesHost ?? false
-        let isForAll = !statesHost && plain.found?.metadata.flags.contains(.forAllFields) ?? false
+        let isForAll = plain.found?.metadata.flags.contains(.forAllFields) ?? false
         if isForAll, let found = plain.found, found.metadata.flags.contains(.isJSON), found.metadata.status.isSuccessful,
             Reuse.isFresh(found.metadata, now: now)
         {
             return plain
         }
         let own = try findInPartitions(head, at: keys, &basis)
-        guard isForAll, keys.unknownFields?.isSeparate != true else {
+        guard isForAll, keys.unknownFields?.isOtherSpelling != true else {
             basis.isStoredForPlainOnly = plain.found != nil
             return own
         }

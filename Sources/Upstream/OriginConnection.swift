@@ -144,7 +144,7 @@ final class OriginConnection: EventHandler {
     }
 
     /// Whether the whole request of the current transfer was sent.
-    var hasSentRequest: Bool { output.isAllSent }
+    var hasSentRequest: Bool { if case .busy = state { output.isAllSent } else { false } }
 
     func abandon(_ transfer: Transfer) {
         guard carries(transfer) || isChosen(for: transfer) else { return }

@@ -123,6 +123,8 @@ extension Fetch {
         let coordination = context.coordination
         guard coordination.lostWrites < Coordination.lostWritesLimit else { return }
         coordination.lostWrites += 1
+        // Otherwise the content would occupy memory for that time.
+        body = .none
         context.loop.schedule(after: .milliseconds(LookedUpIdentities.pause)) { [self] in
             coordination.lostWrites -= 1
             recency.responseTime = context.loop.now

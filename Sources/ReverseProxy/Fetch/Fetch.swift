@@ -165,7 +165,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         if LastGood.isTrouble(head.status) { noteTrouble(head) }
         let isUnjudged = isJudgedByContent(head)
         let hasUnwrittenMarks = !isUnjudged && invalidate(after: head)
-        endCredentialChange(isWithoutEffect: head.status.rawValue / 100 == 4 && !context.changesCredentials(of: subject.head, head))
+        endCredentialChange(isWithoutEffect: head.status.rawValue / 100 == 4 && !context.changesCredentials(head))
         context.forgetIdentities(of: subject.head, after: head)
         isRefusal = noteRefusal(head)
         head.removeHopByHop()

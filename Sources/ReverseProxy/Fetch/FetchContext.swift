@@ -98,17 +98,16 @@ extension FetchContext {
         return IdentityWrite(cache.keyMaker.tokens(of: head.fields), in: tables)
     }
 
-    /// Whether a response sets a cookie that is a credential, or gives another session token than the request had.
-    func changesCredentials(of head: RequestHead, _ response: ResponseHead) -> Bool {
+    /// Whether a response sets a cookie that is a credential.
+    func changesCredentials(_ response: ResponseHead) -> Bool {
         response.fields.contains(.setCookie) && cache?.keyMaker.areCredentialsChanged(by: response.fields) ?? false
-            || ResponseCredentials.startSession(response.fields, to: head.fields)
     }
 
     /// Discards the remembered identities of a request's tokens after a 401 or a new credential.
     func forgetIdentities(of head: RequestHead, after response: ResponseHead) {
-        guard response.status == 401 || ResponseCredentials.arePresent(in: response.fields), let cache else { return }
+        guard response.status == 401 || response.fields.contains(.setCookie), let cache else { return }
         let tables = rules.identityTables
-        guard !tables.isEmpty, response.status == 401 || changesCredentials(of: head, response) else { return }
+        guard !tables.isEmpty, response.status == 401 || changesCredentials(response) else { return }
         let tokens = cache.keyMaker.tokens(of: head.fields)
         for table in tables { table.forget(tokens) }
     }
