@@ -1,5 +1,5 @@
 // Recognizes response fields that give credentials to a client: cookies, session and access tokens, tokens against forged requests, nonces.
-// Like Set-Cookie, they reach only the client whose request caused the fetch, or its user. Pagination and synchronization tokens are not credentials: a
+// Like Set-Cookie, they reach only the client whose request caused the fetch. Pagination and synchronization tokens are not credentials: a
 // client needs them from a stored response too.
 
 import HTTPCore
@@ -37,13 +37,9 @@ public enum ResponseCredentials {
     }
 
     /// Removes all fields that give credentials.
-    /// - Parameter keepsNumbers: whether tokens against forged requests and nonces remain, because only one user receives the response.
-    public static func remove(from fields: inout Fields, keepsNumbers: Bool = false) {
+    public static func remove(from fields: inout Fields) {
         guard arePresent(in: fields) else { return }
-        fields.removeAll { entry, bytes in
-            cookies.holds(entry)
-                || isOther(entry, bytes) && !(keepsNumbers && numbers.contains(bytes.span.extracting(entry.nameRange)))
-        }
+        fields.removeAll { entry, bytes in cookies.holds(entry) || isOther(entry, bytes) }
     }
 
     /// Returns whether the field gives a credential other than a cookie.

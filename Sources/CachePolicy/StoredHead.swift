@@ -18,8 +18,6 @@ public struct ReceivedResponse {
     public var ownTag: [UInt8]?
     /// Value to add to Via; nil if none.
     public var via: [UInt8]?
-    /// Whether the request had credentials of one user.
-    public var isPartitioned = false
 
     public init(
         _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, requestTime: Timestamp, responseTime: Timestamp
@@ -43,7 +41,7 @@ public enum StoredHead {
         var fields = received.head.fields
         for name in control.unstoredFields { fields.remove(named: name.span) }
         if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, received.head.status) }
-        if settings.setCookie != .keep { ResponseCredentials.remove(from: &fields, keepsNumbers: received.isPartitioned) }
+        if settings.setCookie != .keep { ResponseCredentials.remove(from: &fields) }
         // Only the first entity tag and date are used and sent.
         for validator in [KnownField.etag, .lastModified] where fields.only(validator) == nil {
             if let first = fields.first(validator) { fields.set(validator, Array(first)) }
@@ -181,7 +179,7 @@ public enum StoredHead {
         var fields = stored.fields
         fields.remove(allOf: [.altSvc, .alternateProtocol, .cisternStale])
         if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, stored.status) }
-        if settings.setCookie != .keep { ResponseCredentials.remove(from: &fields, keepsNumbers: true) }
+        if settings.setCookie != .keep { ResponseCredentials.remove(from: &fields) }
         guard fields.count < stored.fields.count else { return nil }
         var out: [UInt8] = []
         ResponseSerializer.appendStatusLine(stored.status, reason: stored.reason, to: &out)

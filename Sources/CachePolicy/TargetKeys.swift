@@ -39,7 +39,8 @@ public struct TargetKeys: Sendable, Equatable {
     /// 0 if the request has no such fields.
     public var unknownFieldsHash: UInt64 { unknownFields?.hash ?? 0 }
 
-    private var plainOwn: ArraySlice<UInt8> { unknownFields == nil ? own[...] : own.dropLast(UnknownFields.suffixBytes) }
+    /// The own key without unknown fields.
+    public var plainOwn: ArraySlice<UInt8> { unknownFields == nil ? own[...] : own.dropLast(UnknownFields.suffixBytes) }
 
     /// Returns whether the key belongs to the common partition.
     public func isCommon(_ key: [UInt8]) -> Bool { common.map(key.starts) ?? false }

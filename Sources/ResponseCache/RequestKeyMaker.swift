@@ -296,6 +296,9 @@ public final class RequestKeyMaker {
         fileprivate var isItself: Bool { if case .itself = self { true } else { false } }
     }
 
+    /// Whether a request asks for a token in the response, as OData does. A stored response has none.
+    public static func asksForToken(_ fields: Fields) -> Bool { fields.entries.contains { asksForToken($0, fields) } }
+
     /// Whether the request asks for a token in the response, as OData does: the response to other requests has none.
     private static func asksForToken(_ entry: Fields.Entry, _ fields: Fields) -> Bool {
         fields.bytes[entry.valueRange].equalsIgnoringCase("fetch")

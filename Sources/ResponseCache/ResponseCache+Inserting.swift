@@ -52,7 +52,7 @@ extension ResponseCache {
         location.identity = request.identity
         guard mayStore(response, at: location) else { return .changingField }
         let result = put(new, at: location)
-        if result == .stored { noteStored(location.unknownFields, at: location.key, by: request.client) }
+        if result == .stored { noteStored(location.unknownFields, at: location.key, by: isForAll ? 0 : request.client) }
         if sharing == .whileValidated, result == .stored {
             _ = putCommon(new, fields, for: request, isOnlyThere: false, now: now)
         }

@@ -55,7 +55,7 @@ extension ResponseCache {
         return fleetKeyMakers.enumerated().flatMap { number, maker in
             let fleet = fleetKeys(of: head, keys.unknownFields, by: maker)
             let own = locations(fleet, keys, secret: number)
-            guard keys.unknownFields != nil else { return own }
+            guard keys.forAllFields.own != keys.own else { return own }
             // A node of a version without support for unknown fields stores every response under this key, so a response is used only if
             // it is marked for all requests.
             return own + locations(fleet.forAllFields, keys.forAllFields, secret: number, isForAll: true)

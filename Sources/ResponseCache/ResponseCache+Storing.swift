@@ -210,7 +210,6 @@ extension ResponseCache {
             requestTime: recency.requestTime, responseTime: recency.responseTime)
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = via(of: response.head, isImported: recency.isImported)
-        received.isPartitioned = request.keys.isPartitioned
         var (head, metadata) = policy.makeHead(received)
         if request.keys.unknownFields?.isOtherSpelling == true { metadata.flags.remove(.forAllFields) }
         metadata.order = recency.order
@@ -249,7 +248,7 @@ extension ResponseCache {
     /// credentials: if they are invalid, the upstream may respond as if the resource did not exist.
     /// - Parameter isForAll: whether the response serves requests with any unknown fields.
     func likeness(of request: RequestHead, _ keys: TargetKeys, isForAll: Bool = false) -> UInt64 {
-        var bytes = RequestLikeness.bytes(of: request.fields, unknownFieldsHash: isForAll ? 0 : keys.unknownFieldsHash)
+        var bytes = RequestLikeness.bytes(of: request.fields, unknownFieldsHash: (isForAll ? keys.forAllFields : keys).unknownFieldsHash)
         if settings.credentials.specialRules(for: request)?.areIgnored == true { bytes += keyMaker.ignoredCredentials(of: request.fields) }
         return max(1, ContentHash.number(of: bytes.span))
     }

@@ -114,7 +114,7 @@ public final class UnknownFieldMemory: Sendable {
             // A response for requests without unknown fields is stored.
             var names = lookUp.basis.isStoredForPlainOnly ? fields.map(\.name) : []
             if names.isEmpty {
-                let key = Self.number(of: lookUp.keys.forAllFields.own)
+                let key = Self.number(of: Array(lookUp.keys.plainOwn))
                 names = state.variants.differences(of: fields, hash: unknown?.hash ?? 0, from: key)
             }
             var field: UInt8 = 0

@@ -53,13 +53,4 @@ struct ResponseCredentialsTests {
         ResponseCredentials.remove(from: &fields)
         #expect(fields.count == 2)
     }
-
-    @Test("in a response for one user, tokens against forged requests and nonces are kept")
-    func numbers() {
-        for (name, isKept) in [("X-CSRF-Token", true), ("Nonce", true), ("X-Auth-Token", false), ("Authorization", false)] {
-            var fields = Self.fields(name)
-            ResponseCredentials.remove(from: &fields, keepsNumbers: true)
-            #expect(fields.count == (isKept ? 2 : 1), "\(name)")
-        }
-    }
 }

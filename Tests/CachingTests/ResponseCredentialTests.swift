@@ -46,6 +46,16 @@ struct ResponseCredentialTests {
         }
     }
 
+    @Test("a request for a token gets one from the upstream, and in an outage the stored data without a token")
+    func fetched() throws {
+        let origin = origin("X-CSRF-Token", ["Cache-Control: max-age=60", "ETag: \"a\""])
+        let play = try ProxyPlay(origin)
+        for number in 1...3 { #expect(try play.get("/a", [("X-CSRF-Token", "Fetch")])["X-CSRF-Token"] == "secret-\(number)") }
+        origin.down()
+        let rescue = try play.get("/a", [("X-CSRF-Token", "Fetch")])
+        #expect(rescue.status == 200 && rescue["X-CSRF-Token"] == nil)
+    }
+
     @Test("a 304 that repeats the credential of an earlier one gives it again")
     func repeated() throws {
         let play = try ProxyPlay(

@@ -188,6 +188,28 @@ struct UnknownFieldTests {
         #expect(origin.requests.count == 3)
     }
 
+    @Test("requests for one forwarded host share a response, and a 410 for it is remembered")
+    func oneHost() throws {
+        let isGone = Mutex(false)
+        let origin = ScriptedOrigin { request in
+            if isGone.withLock({ $0 }) { return [.json("{}", status: "410 Gone")] }
+            return [.json("\"\(request["X-Forwarded-Host"] ?? "")\"", ["Cache-Control: public, max-age=60"])]
+        }
+        let play = try ProxyPlay(origin) { $0.forwarding.forwarded = .trust }
+        for device in 0..<3 {
+            for host in ["a.example", "b.example"] {
+                #expect(try play.get("/a", [("X-Forwarded-Host", host), ("X-Device-Id", "\(device)")]).text == "\"\(host)\"")
+            }
+        }
+        #expect(origin.requests.count == 2)
+        isGone.withLock { $0 = true }
+        play.time.advance(by: .seconds(61))
+        #expect(try play.get("/a", [("X-Forwarded-Host", "a.example")]).status == 410)
+        origin.down()
+        #expect(try play.get("/a", [("X-Forwarded-Host", "a.example")]).status == 410)
+        #expect(try play.get("/a", [("X-Forwarded-Host", "b.example")]).text == "\"b.example\"")
+    }
+
     @Test("in strict mode only Vary selects (RFC 9111 §4.1)")
     func strict() throws {
         let play = try ProxyPlay(accountOrigin("X-Account", "Cache-Control: max-age=60")) { $0.policy.strictness = .strict }

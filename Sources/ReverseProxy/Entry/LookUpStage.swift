@@ -95,7 +95,8 @@ extension RequestEntry {
             startIdentityLookUp(head, identity, client: admission.upstreamClient(of: stream, head), at: stream.client.clientAddress)
         }
         var isClientIgnored = false
-        let directives = directives(of: head, isIgnored: &isClientIgnored)
+        var directives = directives(of: head, isIgnored: &isClientIgnored)
+        if finding.keys.isPartitioned, RequestKeyMaker.asksForToken(head.fields) { directives.noCache = true }
         // Refresh-ahead counts hits, and a hit from the memo would not be counted.
         let isCounted = context.background.refreshAhead?.counts(head.pathAndQuery) ?? false
         var attempt = LookUpAttempt(
