@@ -138,8 +138,8 @@ takeovers: build bench-packages
 	Tests/Operation/takeovers.py --cistern .build/release/cistern $(ARGUMENTS)
 
 # Writers and readers during take-overs: no read may return the state before a completed write.
-writers: $(if $(filter .build/release/cistern,$(BINARY)),build) fault-packages
-	Tests/Operation/writers.py --cistern $(BINARY) $(ARGUMENTS)
+writers: build fault-packages
+	Tests/Operation/writers.py --cistern .build/release/cistern $(ARGUMENTS)
 
 # Four nodes that share through a Cluster of six servers, with limits on the results; outsiders, a distant Redis server, and two versions
 # side by side (OLD=BINARY is the former one; by default it is built); and ten thousand random schedules of a model of the fleet.
@@ -159,8 +159,8 @@ fleet-days: build fleet-packages
 
 # Tests the alerts in a real Prometheus with scenes of failures, and twenty without. Takes four minutes with a clock that runs 30 times as
 # fast. ARGUMENTS=--quick runs a few scenes; ARGUMENTS=--write updates Tests/Scenes/outputs.json.
-alerts: $(if $(filter .build/release/cistern,$(BINARY)),build) alert-packages
-	Tests/Scenes/alerts.py --cistern $(BINARY) $(ARGUMENTS)
+alerts: build alert-packages
+	Tests/Scenes/alerts.py --cistern .build/release/cistern $(ARGUMENTS)
 
 lint:
 	$(SWIFT) format lint --strict --recursive Sources Tests Package.swift
