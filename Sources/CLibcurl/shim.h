@@ -3,11 +3,11 @@
 #define CLIBCURL_SHIM_H
 
 #include <curl/curl.h>
+#include <errno.h>
 
 typedef int (*cistern_socket_callback)(CURL *easy, curl_socket_t socket, int what, void *user, void *socketUser);
 typedef int (*cistern_timer_callback)(CURLM *multi, long milliseconds, void *user);
 typedef int (*cistern_close_callback)(void *user, curl_socket_t socket);
-typedef curl_socket_t (*cistern_open_callback)(void *user, curlsocktype purpose, struct curl_sockaddr *address);
 
 static inline CURLcode cistern_easy_set_long(CURL *easy, CURLoption option, long value) { return curl_easy_setopt(easy, option, value); }
 static inline CURLcode cistern_easy_set_text(CURL *easy, CURLoption option, const char *value) { return curl_easy_setopt(easy, option, value); }
@@ -31,11 +31,16 @@ static inline void cistern_easy_trust(CURL *easy, const char *authorities) {
 static inline CURLcode cistern_easy_set_close(CURL *easy, cistern_close_callback value) {
     return curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, value);
 }
-static inline curl_socket_t cistern_open_socket(struct curl_sockaddr *address) {
-    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+// Opens a socket, and writes the errno of socket(2) to `error`; 0 if it succeeded. In C, because Swift would otherwise find the types of
+// <sys/socket.h> in this module only.
+static inline curl_socket_t cistern_open_socket(void *error, curlsocktype purpose, struct curl_sockaddr *address) {
+    int number = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    *(int *)error = number < 0 ? errno : 0;
+    return number;
 }
-static inline CURLcode cistern_easy_set_open(CURL *easy, cistern_open_callback value) {
-    return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, value);
+static inline void cistern_easy_note_socket_error(CURL *easy, int *error) {
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, cistern_open_socket);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, error);
 }
 typedef size_t (*cistern_write_callback)(char *bytes, size_t one, size_t count, void *user);
 static inline CURLcode cistern_easy_set_write(CURL *easy, cistern_write_callback value) {

@@ -86,27 +86,25 @@ final class CurlConnector {
         fileprivate let pointer: UnsafeMutableRawPointer
         fileprivate var easy: EasyHandle?
         fileprivate let completion: Completion
-        /// errno of the last socket(2); 0 if it succeeded.
-        private var socketError: Int32 = 0
+        /// errno of the last socket(2); 0 if it succeeded. libcurl writes it.
+        private let socketError = UnsafeMutablePointer<Int32>.allocate(capacity: 1)
 
         fileprivate init(_ easy: consuming EasyHandle, _ completion: @escaping Completion) {
             pointer = easy.pointer
             self.easy = consume easy
             self.completion = completion
+            socketError.initialize(to: 0)
+            cistern_easy_note_socket_error(pointer, socketError)
         }
+
+        deinit { socketError.deallocate() }
 
         /// Whether the name has been resolved.
         var hasResolved: Bool { easy != nil && time(CURLINFO_NAMELOOKUP_TIME_T) != 0 }
 
-        fileprivate func openSocket(_ address: UnsafeMutablePointer<curl_sockaddr>?) -> curl_socket_t {
-            let socket = cistern_open_socket(address)
-            socketError = socket < 0 ? errno : 0
-            return socket
-        }
-
         /// errno of the last failed connect(2) or socket(2); 0 if none failed.
         fileprivate var systemError: Int32 {
-            socketError == 0 ? Int32(clamping: number(CURLINFO_OS_ERRNO)) : socketError
+            socketError.pointee == 0 ? Int32(clamping: number(CURLINFO_OS_ERRNO)) : socketError.pointee
         }
 
         fileprivate func number(_ info: CURLINFO) -> Int {
@@ -135,10 +133,6 @@ final class CurlConnector {
         cistern_easy_set_close(task.pointer) { user, socket in
             CurlConnector.from(user).closed(socket)
             return 0
-        }
-        cistern_easy_set_pointer(task.pointer, CURLOPT_OPENSOCKETDATA, Unmanaged.passUnretained(task).toOpaque())
-        cistern_easy_set_open(task.pointer) { user, _, address in
-            Unmanaged<Task>.fromOpaque(user!).takeUnretainedValue().openSocket(address)
         }
         tasks[task.pointer] = task
         curl_multi_add_handle(multi, task.pointer)
