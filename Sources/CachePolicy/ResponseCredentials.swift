@@ -1,22 +1,21 @@
 // Recognizes response fields that give credentials to a client: cookies, session and access tokens, tokens against forged requests, nonces.
-// Like Set-Cookie, they reach only the client whose request caused the fetch. Pagination and synchronization tokens are not credentials: a
-// client needs them from a stored response too.
+// As with Set-Cookie, only the client that caused the fetch receives them. Pagination and synchronization tokens are not credentials:
+// clients also need those of stored responses.
 
 import HTTPCore
 
 public enum ResponseCredentials {
     private static let cookies: KnownFieldSet = [.setCookie, .setCookie2]
     private static let known: KnownFieldSet = [.authenticationInfo, .authorization, .xAPIKey]
-    /// Names of fields that give a session or an access token. Each ending occurs in `mayBeName`.
-    private static let sessions = CredentialNames([
+    /// Names of fields that give a credential. Each ending occurs in `mayBeName`.
+    private static let names = CredentialNames([
         "id-token", "session", "sid", "token", "x-auth", "x-id-token", "x-session", "x-sid", "x-token",
-        "*access-token", "*api-token", "*auth-token", "*authorization", "*bearer-token", "*cart-token", "*guest-token", "*jwt",
-        "*login-token", "*refresh-token", "*session-id", "*session-token", "*set-cookie", "*subject-token", "*user-token",
+        "*access-token", "*api-token", "*auth-token", "*authorization", "*bearer-token", "*cart-token", "*csrf-token", "*guest-token",
+        "*jwt", "*login-token", "*nonce", "*refresh-token", "*session-id", "*session-token", "*set-cookie", "*subject-token",
+        "*user-token", "*verification-token", "*xsrf-token",
     ])
     /// A token for consistent reads in Azure Cosmos DB.
     private static let consistency: StaticString = "x-ms-session-token"
-    /// Names of fields that give a token or number for later requests of a session.
-    private static let numbers = CredentialNames(["*csrf-token", "*nonce", "*verification-token", "*xsrf-token"])
 
     /// Returns whether the response gives a credential.
     public static func arePresent(in response: Fields) -> Bool {
@@ -46,7 +45,7 @@ public enum ResponseCredentials {
     static func isOther(_ entry: Fields.Entry, _ bytes: [UInt8]) -> Bool {
         if let field = entry.known { return known.contains(field) }
         let name = bytes.span.extracting(entry.nameRange)
-        return mayBeName(name) && (sessions.contains(name) || numbers.contains(name)) && !name.equalsIgnoringCase(consistency)
+        return mayBeName(name) && names.contains(name) && !name.equalsIgnoringCase(consistency)
     }
 
     /// Fast check, because most names have other letters at the end.

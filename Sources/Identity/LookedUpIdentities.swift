@@ -176,7 +176,7 @@ public final class LookedUpIdentity: Sendable {
 /// The outcome of a look-up.
 public enum LookUpEnd: Sendable {
     case lookedUp(partition: [UInt8])
-    /// The upstream gives the identity of this partition without the token too, so it identifies nobody.
+    /// The upstream gives the identity of this partition without the token too, so it identifies no user.
     case common(partition: [UInt8])
     /// The response names no user, or is not usable.
     case nothing
@@ -347,7 +347,7 @@ public final class LookedUpIdentities: Sendable {
         state.common[partition].map { now < $0 } ?? false
     }
 
-    /// Records a common identity, and ends the terms of all tokens that were believed to have it.
+    /// Records a common identity, and ends the terms of all tokens with it.
     private func note(_ end: LookUpEnd, in state: inout State, now: Int64) -> Bool {
         guard case .common(let partition) = end else { return false }
         if isCommon(partition, in: &state, now: now) { return false }

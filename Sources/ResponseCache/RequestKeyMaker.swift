@@ -299,7 +299,6 @@ public final class RequestKeyMaker {
     /// Whether a request asks for a token in the response, as OData does. A stored response has none.
     public static func asksForToken(_ fields: Fields) -> Bool { fields.entries.contains { asksForToken($0, fields) } }
 
-    /// Whether the request asks for a token in the response, as OData does: the response to other requests has none.
     private static func asksForToken(_ entry: Fields.Entry, _ fields: Fields) -> Bool {
         fields.bytes[entry.valueRange].equalsIgnoringCase("fetch")
             && CredentialNames.isForgeryToken(fields.bytes.span.extracting(entry.nameRange))

@@ -283,7 +283,7 @@ enum Startup {
 }
 
 enum StandardError {
-    /// Writes lines. They may contain arguments of the command, whose control characters are replaced.
+    /// Writes lines. Replaces control characters, because an argument of the command may contain them.
     static func write(_ text: String) { writeUnchanged(Printable.lines(text)) }
 
     /// Writes text with control characters for the terminal.
