@@ -4,7 +4,8 @@
 import HTTPCore
 
 public enum StreamedResponse {
-    /// Server-sent events, JSON lines and sequences (RFC 7464), and JSON in Connect and gRPC frames.
+    /// Server-sent events, JSON lines and sequences (RFC 7464), and JSON in Connect and gRPC frames. Other sequences have the suffix
+    /// `+json-seq` (RFC 8091).
     private static let types: [StaticString] = [
         "text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq", "application/stream+json",
         "application/connect+json", "application/grpc-web+json", "application/grpc+json",
@@ -45,7 +46,12 @@ public enum StreamedResponse {
         for streamed in types where type.count >= streamed.utf8CodeUnitCount {
             if type.prefix(streamed.utf8CodeUnitCount).equalsIgnoringCase(streamed) { return MediaType(type)?.isEssence(streamed) ?? false }
         }
-        return hasStreamParameter(type)
+        return type.contains(UInt8(ascii: "+")) && hasSequenceSuffix(type) || hasStreamParameter(type)
+    }
+
+    /// Matches `application/geo+json-seq`.
+    private static func hasSequenceSuffix(_ type: ArraySlice<UInt8>) -> Bool {
+        MediaType(type)?.suffix.equalsIgnoringCase("json-seq") ?? false
     }
 
     /// Matches `application/json; stream=watch`.

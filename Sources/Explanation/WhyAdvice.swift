@@ -188,7 +188,8 @@ extension ValidationReason {
         case .noFreshness: "the stored response has no freshness lifetime"
         case .stale: "the stored response is stale"
         case .noCache: "the stored response has Cache-Control: no-cache"
-        case .markedStale: "the stored response was soft-purged, or a write with an unclear outcome may have changed the resource"
+        case .markedStale:
+            "the stored response was soft-purged, a write with an unclear outcome may have changed the resource, or a 304 forbade its reuse"
         case .unseen: "purges of other nodes could not be read, and the stored response was older than share.blind_limit"
         case .otherOrigin: "the stored response was sent for another Origin, or for none, so this script may not be permitted to read it"
         case .ageUnknown: "the clock was set back after the response was stored, so its age is unknown"

@@ -65,7 +65,7 @@ extension ResponseCache {
         let isUnchanged = base.metadata.order == found.metadata.order && base.metadata.flags == found.metadata.flags
         let isFound = isUnchanged && base.key == found.key && base.head.elementsEqual(found.head)
         guard let fresh = isFound ? head : freshened(base, by: response, recency, for: request.head),
-            mayKeep(fresh, response, for: request)
+            keep(base, as: fresh, response, for: request, now: now)
         else { return (.unshareable, false) }
         if let change = recordChange(fresh.metadata, fresh.bytes, confirming: base) { return (.stored, isFound && change == .times) }
         return (write(base, fresh, for: request, recency, now: now) == .outdated ? .outdated : .stored, false)
@@ -81,7 +81,7 @@ extension ResponseCache {
         case .nothing: break
         case .freshen:
             guard let fresh = freshened(base, by: response, recency, for: request.head),
-                mayKeep(fresh, response, for: request)
+                keep(base, as: fresh, response, for: request, now: now)
             else { return }
             guard recordChange(fresh.metadata, fresh.bytes, confirming: base) == nil else { return }
             _ = write(base, fresh, for: request, recency, now: now)
@@ -131,6 +131,16 @@ extension ResponseCache {
             settings: policy(for: head).settings)
         guard let fresh, let parsed = StoredHead.parse(fresh.bytes.span) else { return nil }
         return FreshHead(bytes: fresh.bytes, metadata: fresh.metadata, response: parsed)
+    }
+
+    /// Marks a fresh stored response as stale if its updated form must not be stored. It remains for rescues.
+    /// - Returns: whether the updated form may be stored.
+    private func keep(
+        _ base: FoundResponse, as fresh: FreshHead, _ response: ResponseHead, for request: StorableExchange, now: Timestamp
+    ) -> Bool {
+        if mayKeep(fresh, response, for: request) { return true }
+        if Reuse.isFresh(base.metadata, now: now) { _ = store.markStale(store.id(of: base.key)) }
+        return false
     }
 
     /// Returns whether an updated response may still be stored (§3): it may have become private, or no-store.

@@ -47,6 +47,29 @@ struct ValidationTests {
         #expect(!isHit(next) && next.text == "2" && next["X-New"] == nil)
     }
 
+    @Test("a 304 that forbids storing ends the hits of a fresh response, which remains for rescues", arguments: ["private", "no-store"],
+        ["GET", "HEAD"])
+    func forbiddenWhileFresh(directive: String, method: String) throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in
+            switch counter.next() {
+            case 1: [.json("1", [Self.fresh, "ETag: \"a\""])]
+            case 2 where method == "HEAD":
+                [.send("HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 1\r\nCache-Control: \(directive)\r\n\r\n")]
+            case 2: [Self.notModified("ETag: \"a\"", "Cache-Control: \(directive)")]
+            case 3: [.json("2", ["Cache-Control: no-store"])]
+            default: [.close]
+            }
+        }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        #expect(isHit(try play.get("/a")))
+        #expect(try play.request(method, "/a", [("Cache-Control", "no-cache")]).status == 200)
+        #expect(try play.get("/a").text == "2")
+        let rescue = try play.get("/a")
+        #expect(rescue.status == 200 && rescue.text == "1")
+    }
+
     @Test(
         "a 304 can revoke the permission to share a response to a request with Authorization (RFC 9111 §3.5)",
         arguments: ["public", "must-revalidate"])

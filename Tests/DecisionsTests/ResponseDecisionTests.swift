@@ -159,13 +159,14 @@ struct ResponseDecisionTests {
             return StreamedResponse.isStream(response, to: method, onStreamRoute: route)
         }
         let types = ["text/event-stream", "Text/Event-Stream; charset=utf-8", "application/x-ndjson", "application/jsonl"]
-        for type in types + ["application/json-seq", "application/stream+json", "application/json; stream=1", "application/connect+json"] {
+        let others = ["application/json-seq", "application/geo+JSON-seq; charset=utf-8", "application/stream+json", "application/json; stream=1"]
+        for type in types + others + ["application/connect+json"] {
             #expect(isStream(type) && isStream(type, to: .post))
             #expect(!isStream(type, to: .head) && !isStream(type, 204) && !isStream(type, 500))
         }
         for type in [
-            "application/json", "text/plain", "application/json-seq-x", "application/json; charset=utf-8", "application/json;streams=1",
-            "text/plain;stream=1", "application/stream+jsonx", "",
+            "application/json", "text/plain", "application/json-seq-x", "application/a+json-seq-x", "application/json; charset=utf-8",
+            "application/json;streams=1", "text/plain;stream=1", "application/stream+jsonx", "",
         ] {
             #expect(!isStream(type) && isStream(type, route: true) && !isStream(type, 404, route: true))
         }
