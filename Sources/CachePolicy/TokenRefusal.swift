@@ -1,7 +1,7 @@
 // Results of the verification of a request's token (`credentials.identity`), as labels for metrics and explanations.
 
 /// Why a request's token does not identify a user. The request then keeps the partition of its plain credentials.
-public enum TokenRefusal: String, Sendable, CaseIterable {
+public enum TokenRefusal: String, Error, CaseIterable {
     /// There is not exactly one Authorization field of the form `Bearer TOKEN`.
     case noBearer = "no_bearer"
     case severalFields = "several_fields"

@@ -38,7 +38,7 @@ public final class VerificationKey: @unchecked Sendable {
 }
 
 /// Why a member of a set is not used.
-public enum KeyRefusal: String, Sendable {
+public enum KeyRefusal: String, Error {
     case unknownKind = "its kty is not RSA, EC or OKP, or its curve is not supported"
     case notForSignatures = "its use or key_ops does not permit verifying signatures"
     case unknownAlgorithm = "its alg is not supported"
@@ -58,10 +58,7 @@ public struct KeySet: Sendable {
     public static let byteLimit = 512 * 1024
     public static let keyLimit = 256
 
-    public init(keys: [VerificationKey] = []) {
-        self.keys = keys
-        refused = []
-    }
+    init() { (keys, refused) = ([], []) }
 
     /// Returns nil if the text is no JWK Set.
     public init?(_ text: [UInt8]) {
@@ -71,9 +68,10 @@ public struct KeySet: Sendable {
         var keys: [VerificationKey] = []
         var refused: [(name: String, reason: KeyRefusal)] = []
         for (index, member) in members.enumerated() {
-            switch Self.key(member) {
-            case .success(let key): keys.append(key)
-            case .failure(let reason): refused.append((member["kid"]?.string ?? "number \(index + 1)", reason.reason))
+            do throws(KeyRefusal) {
+                keys.append(try Self.read(member))
+            } catch {
+                refused.append((member["kid"]?.string ?? "number \(index + 1)", error))
             }
         }
         self.keys = keys
@@ -101,27 +99,17 @@ public struct KeySet: Sendable {
 
     // MARK: Reading
 
-    private struct Refused: Error { let reason: KeyRefusal }
-
-    private static func key(_ member: JSONValue) -> Result<VerificationKey, Refused> {
-        do throws(Refused) {
-            return .success(try read(member))
-        } catch {
-            return .failure(error)
-        }
-    }
-
-    private static func read(_ member: JSONValue) throws(Refused) -> VerificationKey {
-        guard let names = member.members?.map(\.name), Set(names).count == names.count else { throw Refused(reason: .repeated) }
+    private static func read(_ member: JSONValue) throws(KeyRefusal) -> VerificationKey {
+        guard let names = member.members?.map(\.name), Set(names).count == names.count else { throw .repeated }
         let operations = member["key_ops"].map { $0.array?.compactMap(\.string) ?? [] }
         guard member["use"].map({ $0.string == "sig" }) ?? true, operations?.contains("verify") ?? true else {
-            throw Refused(reason: .notForSignatures)
+            throw .notForSignatures
         }
         let kind = try kind(member)
         var algorithm: SignatureAlgorithm?
         if let named = member["alg"] {
-            guard let known = named.string.flatMap(SignatureAlgorithm.init) else { throw Refused(reason: .unknownAlgorithm) }
-            guard known.fits(kind) else { throw Refused(reason: .otherAlgorithm) }
+            guard let known = named.string.flatMap(SignatureAlgorithm.init) else { throw .unknownAlgorithm }
+            guard known.fits(kind) else { throw .otherAlgorithm }
             algorithm = known
         }
         return VerificationKey(
@@ -137,7 +125,7 @@ public struct KeySet: Sendable {
         return fingerprint
     }
 
-    private static func kind(_ member: JSONValue) throws(Refused) -> VerificationKey.Kind {
+    private static func kind(_ member: JSONValue) throws(KeyRefusal) -> VerificationKey.Kind {
         switch (member["kty"]?.string, member["crv"]?.string) {
         case ("RSA", _): return .rsa
         case ("EC", "P-256"): return .p256
@@ -145,14 +133,14 @@ public struct KeySet: Sendable {
         case ("EC", "P-521"): return .p521
         case ("OKP", "Ed25519"): return .ed25519
         case ("OKP", "Ed448"): return .ed448
-        default: throw Refused(reason: .unknownKind)
+        default: throw .unknownKind
         }
     }
 
-    private static func pointer(_ member: JSONValue, _ kind: VerificationKey.Kind) throws(Refused) -> OpaquePointer {
-        func number(_ name: String) throws(Refused) -> [UInt8] {
+    private static func pointer(_ member: JSONValue, _ kind: VerificationKey.Kind) throws(KeyRefusal) -> OpaquePointer {
+        func number(_ name: String) throws(KeyRefusal) -> [UInt8] {
             guard let text = member[name]?.string, let bytes = Base64.decodeURL(Array(text.utf8)[...]) else {
-                throw Refused(reason: .malformed)
+                throw .malformed
             }
             return bytes
         }
@@ -165,16 +153,16 @@ public struct KeySet: Sendable {
         case .ed25519: key = try edwards(CSIGNATURE_ED25519, number("x"))
         case .ed448: key = try edwards(CSIGNATURE_ED448, number("x"))
         }
-        guard let key else { throw Refused(reason: .malformed) }
+        guard let key else { throw .malformed }
         return key
     }
 
     /// Creates an RSA key. Its size is limited, because verification with long numbers could block an event loop.
-    private static func rsa(modulus: [UInt8], exponent: [UInt8]) throws(Refused) -> OpaquePointer? {
+    private static func rsa(modulus: [UInt8], exponent: [UInt8]) throws(KeyRefusal) -> OpaquePointer? {
         let bits = modulus.drop { $0 == 0 }.count * 8 - (modulus.first { $0 != 0 }?.leadingZeroBitCount ?? 0)
-        guard bits >= 2048 else { throw Refused(reason: .tooShort) }
+        guard bits >= 2048 else { throw .tooShort }
         let trimmed = Array(exponent.drop { $0 == 0 })
-        guard bits <= 8192, trimmed.count <= 4 else { throw Refused(reason: .tooLong) }
+        guard bits <= 8192, trimmed.count <= 4 else { throw .tooLong }
         // With an even exponent, or 1, nothing can be verified: with 1, any message would be its own signature.
         guard let last = trimmed.last, last & 1 == 1, trimmed != [1] else { return nil }
         return csignature_rsa_key(modulus, modulus.count, trimmed, trimmed.count)

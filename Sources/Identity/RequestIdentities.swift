@@ -167,11 +167,12 @@ public final class RequestIdentities {
     }
 
     private func evaluate(_ fields: Fields, now: Int64, clock: Int64) -> TokenFinding {
-        switch TokenVerifier.token(of: fields) {
-        case .failure(let error): return .refused(error.reason)
-        case .success(let token):
+        do throws(TokenRefusal) {
+            let token = try TokenVerifier.token(of: fields)
             guard budget.take(now: clock) else { return .refused(.tooMany) }
             return verifier.verify(token, keys: source.keys(now: clock), now: now)
+        } catch {
+            return .refused(error)
         }
     }
 }

@@ -18,25 +18,25 @@ struct SignedToken {
     static let byteLimit = 8 * 1024
     private static let forbidden = ["crit", "jku", "x5u", "jwk", "x5c"]
 
-    init(_ token: ArraySlice<UInt8>, types: [String]) throws(Refused) {
-        guard token.count <= Self.byteLimit else { throw Refused(.tooLong) }
+    init(_ token: ArraySlice<UInt8>, types: [String]) throws(TokenRefusal) {
+        guard token.count <= Self.byteLimit else { throw .tooLong }
         let parts = token.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 3, let head = Base64.decodeURL(parts[0]), let payload = Base64.decodeURL(parts[1]),
             let signature = Base64.decodeURL(parts[2])
-        else { throw Refused(.malformed) }
+        else { throw .malformed }
         (algorithm, keyName) = try Self.readHead(head, types)
         claims = try Self.canonical(payload)
         self.signature = signature
         message = token[parts[0].startIndex..<parts[1].endIndex]
     }
 
-    private static func readHead(_ head: [UInt8], _ types: [String]) throws(Refused) -> (SignatureAlgorithm, String?) {
-        guard let head = JSONValue(try canonical(head)) else { throw Refused(.malformed) }
-        guard !forbidden.contains(where: { head[$0] != nil }) else { throw Refused(.forbiddenHeader) }
-        guard let algorithm = head["alg"]?.string.flatMap(SignatureAlgorithm.init) else { throw Refused(.algorithm) }
-        guard types.isEmpty || head["typ"]?.string.map({ isType($0, in: types) }) == true else { throw Refused(.type) }
+    private static func readHead(_ head: [UInt8], _ types: [String]) throws(TokenRefusal) -> (SignatureAlgorithm, String?) {
+        guard let head = JSONValue(try canonical(head)) else { throw .malformed }
+        guard !forbidden.contains(where: { head[$0] != nil }) else { throw .forbiddenHeader }
+        guard let algorithm = head["alg"]?.string.flatMap(SignatureAlgorithm.init) else { throw .algorithm }
+        guard types.isEmpty || head["typ"]?.string.map({ isType($0, in: types) }) == true else { throw .type }
         guard let name = head["kid"] else { return (algorithm, nil) }
-        guard let name = name.string else { throw Refused(.malformed) }
+        guard let name = name.string else { throw .malformed }
         return (algorithm, name)
     }
 
@@ -51,15 +51,10 @@ struct SignedToken {
     }
 
     /// Returns an object in canonical form. Fails if a member occurs twice.
-    private static func canonical(_ text: [UInt8]) throws(Refused) -> [UInt8] {
-        guard JSONTextChecker.check(text.span) == .valid else { throw Refused(.malformed) }
-        guard let canonical = CanonicalJSON.make(checked: text.span) else { throw Refused(.duplicateMember) }
-        guard canonical.first == UInt8(ascii: "{") else { throw Refused(.malformed) }
+    private static func canonical(_ text: [UInt8]) throws(TokenRefusal) -> [UInt8] {
+        guard JSONTextChecker.check(text.span) == .valid else { throw .malformed }
+        guard let canonical = CanonicalJSON.make(checked: text.span) else { throw .duplicateMember }
+        guard canonical.first == UInt8(ascii: "{") else { throw .malformed }
         return canonical
     }
-}
-
-struct Refused: Error {
-    let reason: TokenRefusal
-    init(_ reason: TokenRefusal) { self.reason = reason }
 }

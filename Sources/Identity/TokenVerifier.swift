@@ -33,26 +33,26 @@ public struct TokenVerifier: Sendable {
     private static let dpop = Array("dpop".utf8)
 
     /// Returns the bearer token of a request (RFC 6750 §2.1).
-    public static func token(of fields: Fields) -> Result<ArraySlice<UInt8>, TokenRefusalError> {
+    public static func token(of fields: Fields) throws(TokenRefusal) -> ArraySlice<UInt8> {
         var value: ArraySlice<UInt8>?
         for field in fields.all(.authorization) {
-            guard value == nil else { return .failure(TokenRefusalError(.severalFields)) }
+            guard value == nil else { throw .severalFields }
             value = field
         }
         guard let value, value.count > scheme.count, value.prefix(scheme.count).map(\.asciiLowercased) == scheme else {
-            return .failure(TokenRefusalError(.noBearer))
+            throw .noBearer
         }
         let rest = value.dropFirst(scheme.count)
         let token = rest.drop { $0 == 0x20 }
-        guard token.count < rest.count, !token.isEmpty else { return .failure(TokenRefusalError(.noBearer)) }
-        if fields.contains(named: dpop.span) { return .failure(TokenRefusalError(.bound)) }
-        return .success(token)
+        guard token.count < rest.count, !token.isEmpty else { throw .noBearer }
+        if fields.contains(named: dpop.span) { throw .bound }
+        return token
     }
 
     /// Verifies a token.
     /// - Parameter now: seconds since 1970.
     public func verify(_ token: ArraySlice<UInt8>, keys: KeySet, now: Int64) -> TokenFinding {
-        do throws(Refused) {
+        do throws(TokenRefusal) {
             let token = try SignedToken(token, types: settings.types)
             guard let key = keys.key(named: token.keyName, for: token.algorithm) else {
                 if let name = token.keyName, !keys.contains(named: name) { return .unknownKey(name: name) }
@@ -63,19 +63,19 @@ public struct TokenVerifier: Sendable {
             let hasEnded = identity.expires <= now - settings.leeway.components.seconds
             return hasEnded ? .expired(identity) : .verified(identity)
         } catch {
-            return .refused(error.reason)
+            return .refused(error)
         }
     }
 
-    private func identity(_ claims: [UInt8], _ key: VerificationKey, now: Int64) throws(Refused) -> TokenIdentity {
-        guard let value = JSONValue(claims) else { throw Refused(.malformed) }
-        guard value["cnf"] == nil else { throw Refused(.bound) }
-        guard let issuer = value["iss"]?.string, settings.issuers.contains(issuer) else { throw Refused(.issuer) }
-        guard isAudience(value["aud"]) else { throw Refused(.audience) }
-        guard value[settings.subject].map(isUserIdentifier) == true else { throw Refused(.subject) }
-        guard let expires = value["exp"].flatMap(Self.time) else { throw Refused(.noExpiry) }
+    private func identity(_ claims: [UInt8], _ key: VerificationKey, now: Int64) throws(TokenRefusal) -> TokenIdentity {
+        guard let value = JSONValue(claims) else { throw .malformed }
+        guard value["cnf"] == nil else { throw .bound }
+        guard let issuer = value["iss"]?.string, settings.issuers.contains(issuer) else { throw .issuer }
+        guard isAudience(value["aud"]) else { throw .audience }
+        guard value[settings.subject].map(isUserIdentifier) == true else { throw .subject }
+        guard let expires = value["exp"].flatMap(Self.time) else { throw .noExpiry }
         if let start = value["nbf"] {
-            guard let start = Self.time(start), start <= now + settings.leeway.components.seconds else { throw Refused(.notYetValid) }
+            guard let start = Self.time(start), start <= now + settings.leeway.components.seconds else { throw .notYetValid }
         }
         return TokenIdentity(claims: withoutVolatile(claims), expires: expires, keyFingerprint: key.fingerprint)
     }
@@ -113,11 +113,6 @@ public struct TokenVerifier: Sendable {
         }
         return out + [UInt8(ascii: "}")]
     }
-}
-
-public struct TokenRefusalError: Error {
-    public let reason: TokenRefusal
-    init(_ reason: TokenRefusal) { self.reason = reason }
 }
 
 /// The members of an object in canonical form, each with the range of its name and value.

@@ -229,9 +229,11 @@ struct TokenVerifierTests {
             let parts = line.split(separator: ":", maxSplits: 1)
             fields.append(name: String(parts[0]), value: String(parts[1].drop { $0 == " " }))
         }
-        switch TokenVerifier.token(of: fields) {
-        case .success(let token): #expect(String(decoding: token, as: UTF8.self) == expected)
-        case .failure(let error): #expect(error.reason.rawValue == expected)
+        do throws(TokenRefusal) {
+            let token = try TokenVerifier.token(of: fields)
+            #expect(String(decoding: token, as: UTF8.self) == expected)
+        } catch {
+            #expect(error.rawValue == expected)
         }
     }
 }
