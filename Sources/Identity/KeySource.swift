@@ -1,7 +1,8 @@
 // The location of a route's token keys, a file or a URL, and the schedule for reading them. Fetched keys are stored in a file, so that they
-// are available without the network. Requests never wait for keys; they use those that are available.
+// are available without the network. Requests never wait for keys; they use those that are available. A fetch sends no data of a request.
 
 import Glibc
+import OwnRequests
 import Reactor
 import Synchronization
 
@@ -19,6 +20,13 @@ public final class KeySource: Sendable {
         case read(keys: Int, refused: [String])
         /// - Parameter hasKeys: whether earlier keys remain in use.
         case failed(String, hasKeys: Bool)
+    }
+
+    /// Why the keys could not be read, as text for the operator.
+    private struct Failure: Error {
+        let sentence: String
+
+        static let noKeySet = Failure(sentence: "it is not a JWK Set (RFC 7517) of at most 512 KiB and 256 keys")
     }
 
     private struct State {
@@ -62,18 +70,12 @@ public final class KeySource: Sendable {
 
     /// Returns the available keys. Starts to read them again if they are old.
     public func keys(now: Int64) -> KeySet {
-        let (keys, isDue) = state.withLock { state in
-            (state.keys, Self.isDue(state, now: now, after: Self.refreshMilliseconds))
-        }
-        if isDue { read(now: now) }
-        return keys
+        defer { read(now: now, ifDueAfter: Self.refreshMilliseconds) }
+        return state.withLock { $0.keys }
     }
 
     /// Reports a token with an unknown key name. The key may be new, so the keys are read again if the interval permits.
-    public func miss(now: Int64) {
-        let isDue = state.withLock { Self.isDue($0, now: now, after: Self.unknownKeyPauseMilliseconds) }
-        if isDue { read(now: now) }
-    }
+    public func miss(now: Int64) { read(now: now, ifDueAfter: Self.unknownKeyPauseMilliseconds) }
 
     /// Reads the file, or stored keys, and starts to fetch keys from a URL. Blocks while a file is read.
     public func start(now: Int64) {
@@ -81,7 +83,7 @@ public final class KeySource: Sendable {
         case .file: readNow(now: now)
         case .url(let url, let kept, _):
             if let kept, let text = Self.kept(of: url, in: kept), let set = KeySet(text) { use(set, text, at: nil) }
-            read(now: now)
+            read(now: now, ifDueAfter: 0)
         }
     }
 
@@ -93,17 +95,14 @@ public final class KeySource: Sendable {
         return now - tried >= wait
     }
 
-    private func read(now: Int64) {
+    /// Starts to read the keys, unless they are being read, or were read less than `pause` milliseconds ago.
+    private func read(now: Int64, ifDueAfter pause: Int64) {
         let begins = state.withLock { state in
-            guard !state.isReading else { return false }
+            guard Self.isDue(state, now: now, after: pause) else { return false }
             (state.isReading, state.triedAt) = (true, now)
             return true
         }
-        guard begins else { return }
-        guard run({ self.readNow(now: now) }) else {
-            state.withLock { $0.isReading = false }
-            return
-        }
+        if begins, !run({ self.readNow(now: now) }) { state.withLock { $0.isReading = false } }
     }
 
     private func readNow(now: Int64) {
@@ -113,15 +112,11 @@ public final class KeySource: Sendable {
                 $0.triedAt = now
             }
         }
-        do throws(KeyFetch.Failure) {
+        do throws(Failure) {
             let text = try text()
-            guard let set = KeySet(text) else {
-                throw KeyFetch.Failure(sentence: "it is not a JWK Set (RFC 7517) of at most 512 KiB and 256 keys")
-            }
+            guard let set = KeySet(text) else { throw .noKeySet }
             // A set without usable keys is probably a mistake of the issuer, so the former keys remain in use.
-            guard !set.keys.isEmpty else {
-                throw KeyFetch.Failure(sentence: "it has \(set.unusableReason)")
-            }
+            guard !set.keys.isEmpty else { throw Failure(sentence: "it has \(set.unusableReason)") }
             use(set, text, at: now)
             if case .url(let url, let kept?, _) = location { Self.keep(text, of: url, in: kept) }
         } catch {
@@ -133,12 +128,19 @@ public final class KeySource: Sendable {
         }
     }
 
-    private func text() throws(KeyFetch.Failure) -> [UInt8] {
+    /// Blocks.
+    private func text() throws(Failure) -> [UInt8] {
         switch location {
-        case .url(let url, _, let authorities): return try KeyFetch.get(url, authorities: authorities)
         case .file(let path):
-            guard let text = Self.contents(path) else { throw KeyFetch.Failure(sentence: SystemError.words()) }
-            return text
+            if let text = FileContent.read(path, limit: KeySet.byteLimit) { return text }
+            throw errno == EFBIG ? .noKeySet : Failure(sentence: SystemError.words())
+        case .url(let url, _, let authorities):
+            switch OwnRequest(url, authorities: authorities, limitBytes: KeySet.byteLimit).get() {
+            case .failed(let sentence): throw Failure(sentence: sentence)
+            case .answered(200, _, let content?): return content
+            case .answered(200, _, nil): throw Failure(sentence: "the response is longer than \(KeySet.byteLimit) bytes")
+            case .answered(let status, _, _): throw Failure(sentence: "the response has status \(status)")
+            }
         }
     }
 
@@ -160,25 +162,11 @@ public final class KeySource: Sendable {
 
     // MARK: Files
 
-    private static func contents(_ path: String, limit: Int = KeySet.byteLimit) -> [UInt8]? {
-        let file = Descriptor(open(path, O_RDONLY | O_CLOEXEC))
-        guard file.isOpen else { return nil }
-        var bytes = [UInt8](repeating: 0, count: limit + 1)
-        var count = 0
-        while count < bytes.count {
-            let taken = bytes.withUnsafeMutableBytes { Glibc.read(file.number, $0.baseAddress.map { $0 + count }, $0.count - count) }
-            if taken < 0 { return nil }
-            if taken == 0 { break }
-            count += taken
-        }
-        return Array(bytes.prefix(count))
-    }
-
     /// Returns the keys stored from this URL. The first line of the file names the URL, so that keys of one issuer are never used for
     /// another.
     private static func kept(of url: String, in path: String) -> [UInt8]? {
         let line = firstLine(url)
-        guard let text = contents(path, limit: KeySet.byteLimit + line.count), text.starts(with: line) else { return nil }
+        guard let text = FileContent.read(path, limit: KeySet.byteLimit + line.count), text.starts(with: line) else { return nil }
         return Array(text.dropFirst(line.count))
     }
 
