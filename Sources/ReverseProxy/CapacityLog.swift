@@ -1,4 +1,4 @@
-// Log line when client connections reach their limit: at most one a minute.
+// Log line when client connections reach their limit.
 
 import Downstream
 import Logging
@@ -7,22 +7,13 @@ import Reactor
 final class CapacityLog: Sendable {
     private let logger: Logger
     private let time: any TimeSource
-    /// Written by any shard's loop: the time of the last line in milliseconds, and the number of connections closed since.
-    private let state = Mutex<(last: Int64?, closed: Int)>((nil, 0))
-
-    static let intervalMilliseconds: Int64 = 60_000
+    private let interval = LogInterval()
 
     init(_ logger: Logger, _ time: any TimeSource) { (self.logger, self.time) = (logger, time) }
 
     func note(_ report: CapacityReport) {
-        let now = time.monotonicMilliseconds
-        let closed = state.withLock { state -> Int? in
-            state.closed += report.closed
-            if let last = state.last, now - last < Self.intervalMilliseconds { return nil }
-            defer { state = (now, 0) }
-            return state.closed
-        }
-        if let closed { logger.warning("\(report.sentence(closed: closed))") }
+        guard let earlier = interval.note(report.closed, now: time.monotonicMilliseconds) else { return }
+        logger.warning("\(report.sentence(closed: earlier + report.closed))")
     }
 }
 

@@ -38,13 +38,15 @@ public final class ProcessState: Sendable {
     let instance: String
     /// Numbers of APIs in records and counters.
     let apiIndices: APIIndices
-    private let processFaults: ProcessFaults
+    /// The current faults, which an administrator may change. Each shard has a copy.
+    private let faultTable: Mutex<FaultTable>
     /// The link to the other process during a take-over.
     public let peer: PeerProcess
     /// nil if there is no fleet.
     let fleet: FleetMembership?
     let identityTables: IdentityTables
-    let adminRefusals: AdminRefusals
+    /// For the lines about refused requests to the admin interface, so that guessing tokens does not flood the log.
+    let adminRefusals: LogInterval
 
     public init(
         _ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, requestLines: RequestLines? = nil,
@@ -62,8 +64,8 @@ public final class ProcessState: Sendable {
         content = ContentBudget(settings.downstream)
         responses = ResponseMemory(limitBytes: settings.responseMemoryBytes)
         sentRequests = SentRequests()
-        (apiIndices, processFaults, peer, identityTables) = (APIIndices(), ProcessFaults(), PeerProcess(), IdentityTables())
-        adminRefusals = AdminRefusals()
+        (apiIndices, faultTable, peer, identityTables) = (APIIndices(), Mutex(FaultTable()), PeerProcess(), IdentityTables())
+        adminRefusals = LogInterval()
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
         spanCounts = SpanCounts()
@@ -79,7 +81,7 @@ public final class ProcessState: Sendable {
         requestsPerAddress = AddressBudget(settings, addresses)
         ownedConnections = AddressBudget(ownedIn: settings, ownedCounts)
         sentRequests = former.sentRequests
-        (instance, apiIndices, processFaults) = (former.instance, former.apiIndices, former.processFaults)
+        (instance, apiIndices, faultTable) = (former.instance, former.apiIndices, former.faultTable)
         (peer, fleet, identityTables) = (former.peer, former.fleet, former.identityTables)
         adminRefusals = former.adminRefusals
         spanCounts = former.spanCounts
@@ -93,13 +95,13 @@ public final class ProcessState: Sendable {
         content.use(settings.downstream)
     }
 
-    public var faults: FaultTable { processFaults.table.withLock { $0 } }
+    public var faults: FaultTable { faultTable.withLock { $0 } }
 
     /// Returns the result of `change`, and the faults before and after it.
     public func changeFaults<Result>(
         _ change: (inout FaultTable) -> Result
     ) -> (result: Result, before: FaultTable, after: FaultTable) {
-        processFaults.table.withLock { faults in
+        faultTable.withLock { faults in
             let before = faults
             let result = change(&faults)
             return (result, before, faults)
@@ -111,35 +113,27 @@ public final class ProcessState: Sendable {
     }
 }
 
-/// Limits the log lines about refused requests to the admin interface, so that guessing tokens does not flood the log.
-final class AdminRefusals: Sendable {
-    private struct State {
-        var lastLine: Int64?
-        var unlogged = 0
-    }
+/// Limits similar log lines to one a minute.
+final class LogInterval: Sendable {
+    /// Accessed by all shards: the time of the last line in milliseconds, and the number of events since.
+    private let state = Mutex<(last: Int64?, events: Int)>((nil, 0))
 
-    /// Accessed by all shards.
-    private let state = Mutex(State())
-    /// Minimum time between two lines, in milliseconds.
-    static let pause: Int64 = 60_000
+    private static let milliseconds: Int64 = 60_000
 
-    /// - Parameter now: milliseconds of the monotonic clock.
-    /// - Returns: the number of refusals since the last line; nil if this one gets no line.
-    func note(now: Int64) -> Int? {
+    /// - Parameters:
+    ///   - events: number of events to report.
+    ///   - now: milliseconds of the monotonic clock.
+    /// - Returns: the number of earlier events since the last line; nil if these events get no line.
+    func note(_ events: Int = 1, now: Int64) -> Int? {
         state.withLock { state in
-            if let last = state.lastLine, now - last < Self.pause {
-                state.unlogged += 1
+            if let last = state.last, now - last < Self.milliseconds {
+                state.events += events
                 return nil
             }
-            defer { (state.lastLine, state.unlogged) = (now, 0) }
-            return state.unlogged
+            defer { state = (now, 0) }
+            return state.events
         }
     }
-}
-
-/// The current faults, which an administrator may change. Each shard has a copy.
-private final class ProcessFaults: Sendable {
-    let table = Mutex(FaultTable())
 }
 
 /// Assigns a number to each API name. The number does not change while the process runs.

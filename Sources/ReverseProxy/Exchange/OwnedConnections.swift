@@ -98,14 +98,13 @@ final class ClientOwnedConnections {
 /// Logs the first use of authenticated connections by each API, and refusals at most once a minute.
 final class ConnectionUserLog: Sendable {
     /// Accessed by all shards.
-    private let state = Mutex((hasBegun: false, refusedAt: Int64?.none))
-
-    private static let interval: Int64 = 60_000
+    private let hasBegun = Mutex(false)
+    private let refusals = LogInterval()
 
     func logUse(_ logger: Logger, api: String) {
-        let isFirst = state.withLock { state in
-            defer { state.hasBegun = true }
-            return !state.hasBegun
+        let isFirst = hasBegun.withLock { hasBegun in
+            defer { hasBegun = true }
+            return !hasBegun
         }
         guard isFirst else { return }
         logger.notice(
@@ -117,12 +116,7 @@ final class ConnectionUserLog: Sendable {
 
     /// - Parameter now: milliseconds of the loop's clock.
     func logRefusal(_ logger: Logger, api: String, now: Int64) {
-        let isDue = state.withLock { state in
-            if let refusedAt = state.refusedAt, now - refusedAt < Self.interval { return false }
-            state.refusedAt = now
-            return true
-        }
-        guard isDue else { return }
+        guard refusals.note(now: now) != nil else { return }
         logger.warning(
             """
             \(Self.subject(api)): a client gets 503, since it has \(OwnedConnection.limitPerClient) authenticated upstream connections, or all clients \
