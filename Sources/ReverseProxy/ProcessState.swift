@@ -58,7 +58,7 @@ public final class ProcessState: Sendable {
         self.accessLog = accessLog
         let capacityLog = CapacityLog(logger, time)
         connections = ConnectionBudget(settings.downstream) { capacityLog.note($0) }
-        (addresses, ownedCounts) = (AddressCounts(), AddressCounts())
+        (addresses, ownedCounts) = (AddressCounts([:]), AddressCounts([:]))
         requestsPerAddress = AddressBudget(settings, addresses)
         ownedConnections = AddressBudget(ownedIn: settings, ownedCounts)
         content = ContentBudget(settings.downstream)
@@ -152,7 +152,9 @@ final class APIIndices: Sendable {
 extension AddressBudget {
     /// Returns nil if there is no limit.
     fileprivate convenience init?(_ settings: ProxySettings, _ counts: AddressCounts) {
-        self.init(limit: settings.access.requestsPerAddress, trustedProxies: settings.downstream.trustedProxies, counts)
+        let limit = settings.access.requestsPerAddress
+        guard limit > 0 else { return nil }
+        self.init(of: limit, trustedProxies: settings.downstream.trustedProxies, counts)
     }
 
     /// Budget of upstream connections that client connections own.

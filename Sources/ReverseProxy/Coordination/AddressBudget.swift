@@ -10,15 +10,10 @@ public final class AddressBudget: Sendable {
     private let trustedProxies: NetworkList
     private let counts: AddressCounts
 
-    /// Returns nil if `limit` is 0 or negative, which disables the limit.
-    /// - Parameter counts: counts of an earlier budget, whose active requests are included here.
-    public convenience init?(limit: Int, trustedProxies: NetworkList, _ counts: AddressCounts = AddressCounts()) {
-        guard limit > 0 else { return nil }
-        self.init(of: limit, trustedProxies: trustedProxies, counts)
-    }
-
-    /// - Parameter limit: at least 1.
-    public init(of limit: Int, trustedProxies: NetworkList, _ counts: AddressCounts = AddressCounts()) {
+    /// - Parameters:
+    ///   - limit: at least 1.
+    ///   - counts: counts of an earlier budget, whose active requests are included here.
+    public init(of limit: Int, trustedProxies: NetworkList, _ counts: AddressCounts = AddressCounts([:])) {
         (self.limit, self.trustedProxies, self.counts) = (limit, trustedProxies, counts)
     }
 
@@ -32,7 +27,7 @@ public final class AddressBudget: Sendable {
 
         deinit {
             guard let client else { return }
-            counts.requests.withLock { requests in
+            counts.withLock { requests in
                 guard let count = requests[client] else { return }
                 requests[client] = count > 1 ? count - 1 : nil
             }
@@ -41,20 +36,20 @@ public final class AddressBudget: Sendable {
 
     public func isFull(for client: ClientAddress) -> Bool {
         guard let client = client.counted(besides: trustedProxies) else { return false }
-        return counts.requests.withLock { $0[client, default: 0] >= limit }
+        return counts.withLock { $0[client, default: 0] >= limit }
     }
 
     /// Counts a request. Returns nil if requests of the address do not count.
     public func take(_ client: ClientAddress) -> Slot? {
         guard let client = client.counted(besides: trustedProxies) else { return nil }
-        counts.requests.withLock { $0[client, default: 0] += 1 }
+        counts.withLock { $0[client, default: 0] += 1 }
         return Slot(counts, client)
     }
 
     /// Counts a request if the address is below its limit. Returns nil at the limit. Addresses without a limit always get a slot.
     public func takeWithinLimit(_ client: ClientAddress) -> Slot? {
         guard let client = client.counted(besides: trustedProxies) else { return Slot(counts, nil) }
-        let isFree = counts.requests.withLock { requests in
+        let isFree = counts.withLock { requests in
             guard requests[client, default: 0] < limit else { return false }
             requests[client, default: 0] += 1
             return true
@@ -63,10 +58,6 @@ public final class AddressBudget: Sendable {
     }
 }
 
-/// Number of concurrent requests of each address.
-public final class AddressCounts: Sendable {
-    /// Contains only addresses with at least one request, so its size is bounded by the number of requests.
-    fileprivate let requests = Mutex<[UInt128: Int]>([:])
-
-    public init() {}
-}
+/// Number of concurrent requests of each address. Contains only addresses with at least one request, so its size is bounded by the number
+/// of requests.
+public typealias AddressCounts = Mutex<[UInt128: Int]>
