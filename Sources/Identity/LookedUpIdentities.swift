@@ -227,7 +227,7 @@ public final class LookedUpIdentities: Sendable {
 
     /// Used by all shards.
     private let state = Mutex(State())
-    private let writeNumbers = WriteNumbers()
+    fileprivate let writeNumbers = WriteNumbers()
     public let settings: LookUpSettings
 
     /// Maximum number of recent entries. Up to twice as many are stored.
@@ -434,9 +434,6 @@ public final class LookedUpIdentities: Sendable {
 
     /// Whether fewer tokens have active writes than are remembered.
     fileprivate var mayKeepLostWrites: Bool { state.withLock { $0.writes.count < Self.limit } }
-
-    /// Numbers a write that is still active, but without a client.
-    func noteLoss(ofWriteWith tokens: [[UInt8]]) { writeNumbers.add(tokens) }
 }
 
 /// An active unsafe request. Its end invalidates the results of its tokens, unless it had no effect.
@@ -455,7 +452,7 @@ public final class IdentityWrite {
     /// Called if no response will arrive, although the upstream may still process the request.
     /// - Returns: whether the caller should keep this write active for a while. Too many active writes would need too much memory.
     public func noteLoss() -> Bool {
-        for table in tables { table.noteLoss(ofWriteWith: tokens) }
+        for table in tables { table.writeNumbers.add(tokens) }
         return tables.allSatisfy(\.mayKeepLostWrites)
     }
 

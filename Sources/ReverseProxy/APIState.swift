@@ -123,10 +123,6 @@ public final class APIState: Sendable {
 
     public var modes: ModeTable { modeTable.withLock { $0 } }
 
-    /// Adopts the modes that an administrator has set since the start. The configured mode applies if it has changed, or if no mode was
-    /// set.
-    public func keepModes(of former: APIState) { keep(former.passedModes) }
-
     /// Applies `change`, and returns the resulting modes; nil if nothing was changed.
     public func changeModes(_ change: (inout ModeTable) -> Bool) -> ModeTable? {
         modeTable.withLock { modes in change(&modes) ? modes : nil }

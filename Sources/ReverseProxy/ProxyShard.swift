@@ -57,7 +57,7 @@ public final class ProxyShard: @unchecked Sendable {
         modes = apiState.modes
         use(apiState.process.faults)
         followConnectionAttempts()
-        if shard.number == 0, !apiState.settings.background.probe.path.isEmpty { background.startProbe() }
+        if shard.number == 0 { background.probe?.start() }
     }
 
     /// Discards remembered hits when the set of served APIs changes, because equal requests may now belong to another API. Must be called

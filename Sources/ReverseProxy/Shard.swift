@@ -71,15 +71,11 @@ public final class Shard: @unchecked Sendable {
         workers.recoded.addFigures(to: &snapshot.figures)
         snapshot.figures.add(records.figures)
         snapshot.figures.add(connections.counters)
-        addHandshakes(to: &snapshot)
-        if let tls = connections.tls { snapshot.limits.note("handshakes", tls.running, of: tls.handshakeLimit) }
-    }
-
-    private func addHandshakes(to snapshot: inout MetricsSnapshot) {
         guard let tls = connections.tls else { return }
         snapshot.clientTLS.isSpoken = true
         snapshot.clientTLS.running += tls.running
         snapshot.figures.labelled.add(tls.figures)
+        snapshot.limits.note("handshakes", tls.running, of: tls.handshakeLimit)
     }
 }
 

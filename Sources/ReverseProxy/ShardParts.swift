@@ -105,7 +105,7 @@ final class ShardRecords {
     private(set) var tracer: ShardTracer?
     /// Whether requests get an ID or a span.
     private(set) var marksRequests = false
-    private var ids = RequestIDs()
+    var ids = RequestIDs()
     /// Counters of APIs that this shard no longer serves.
     var past = PastCounts()
 
@@ -117,15 +117,6 @@ final class ShardRecords {
         if tracer?.exporter !== process.spans { tracer = process.spans.map(ShardTracer.init) }
         marksRequests = namesRequests || tracer != nil
     }
-
-    func number(_ head: RequestHead) -> RequestHead { ids.number(head) }
-
-    /// nil if the request has no ID.
-    func name(of head: RequestHead) -> [UInt8]? { ids.name(of: head) }
-
-    func name(_ head: RequestHead) -> (head: RequestHead, line: [UInt8]) { ids.name(head) }
-
-    func nameLine(of head: RequestHead) -> [UInt8] { ids.line(of: head) }
 
     /// Adds counters up to the API with this index.
     func count(ofAPI index: Int) {

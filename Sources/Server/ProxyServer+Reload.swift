@@ -154,7 +154,7 @@ extension ProxyServer {
             guard isReloadable else { return false }
             for api in new.apis {
                 guard let before = api.former(in: former.apis), before !== api else { continue }
-                api.state.keepModes(of: before.state)
+                api.state.keep(before.state.passedModes)
             }
             new.process.limit()
             var serving = new

@@ -21,24 +21,21 @@ final class BackgroundWork {
     let healthChecks: UpstreamHealthChecks
     /// nil if no route refreshes ahead.
     var refreshAhead: RefreshAhead?
-    /// Retained here for the lifetime of the shard.
-    private let probe: ActiveProbe
+    /// nil if its path is empty. One shard starts it for all shards.
+    let probe: ActiveProbe?
 
     init(_ context: BackgroundContext, _ settings: ProxySettings, _ routes: Routes) {
         self.context = context
         fetches = BackgroundFetches(context, settings)
         rechecks = Rechecks(context, fetches)
-        probe = ActiveProbe(context, settings, routes)
+        probe = settings.background.probe.path.isEmpty ? nil : ActiveProbe(context, settings, routes)
         refreshAhead = RefreshAhead(routes)
-        healthChecks = UpstreamHealthChecks(context, fetches, probe: settings.background.probe.path.isEmpty ? nil : probe)
+        healthChecks = UpstreamHealthChecks(context, fetches, probe: probe)
     }
-
-    /// Starts the active probe. One shard runs it for all shards.
-    func startProbe() { probe.start() }
 
     /// Starts no more background work. Active fetches continue.
     func end() {
-        probe.end()
+        probe?.end()
         rechecks.end()
         healthChecks.end()
     }

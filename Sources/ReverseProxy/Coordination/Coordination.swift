@@ -1,6 +1,5 @@
 // State that the requests of one API on a shard share: the failure memory, collapsed requests, leases of the fleet, and budgets.
 
-import Addresses
 import CachePolicy
 import Decisions
 import Downstream
@@ -24,8 +23,9 @@ final class Coordination {
     /// nil if nothing is stored.
     private let surprises: SurpriseMemory?
     /// nil if the number of requests per address is not limited.
-    private let requestsPerAddress: AddressBudget?
-    private let abandoned: AddressBudget
+    let requestsPerAddress: AddressBudget?
+    /// Fetches that continue although their client has disconnected.
+    let abandoned: AddressBudget
     let isKeyedByHost: Bool
     /// Number of writes without a response that will invalidate their targets once more. Bounded, because each retains its request.
     var lostWrites = 0
@@ -68,12 +68,6 @@ final class Coordination {
         guard level.isShared, let fetchTarget, fetchTarget.takesLease, !collapsed.isUnderWay(fetchTarget.flight) else { return }
         level.ended(fetchTarget.keys.own, .free, by: 0)
     }
-
-    /// Counts a request of the client's address. Returns nil if it does not count.
-    func takeSlot(of client: ClientAddress) -> AddressBudget.Slot? { requestsPerAddress?.take(client) }
-
-    /// Counts an abandoned fetch of the client's address. Returns nil at the limit.
-    func continueFetch(of client: ClientAddress) -> AddressBudget.Slot? { abandoned.takeWithinLimit(client) }
 }
 
 /// The modes of an API on a shard: a copy of those that an administrator may change.

@@ -128,10 +128,10 @@ extension RequestEntry {
         if let tracer = records.tracer { head = tracer.recorded(head, now: context.loop.batchWallMilliseconds) }
         if records.namesRequests {
             if settings.forwarding.requestID.isReturned {
-                let named = records.name(head)
+                let named = records.ids.name(head)
                 (head, stream) = (named.head, ChangedStream(stream, .requestID(line: named.line)))
             } else {
-                head = records.number(head)
+                head = records.ids.number(head)
             }
         }
         request = ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
@@ -237,12 +237,12 @@ extension RequestEntry {
         if records.accessLog?.namesRequests == true {
             // The access log uses the ID later.
             if settings.forwarding.requestID.isReturned {
-                (request, line) = records.name(head)
+                (request, line) = records.ids.name(head)
             } else {
-                request = records.number(head)
+                request = records.ids.number(head)
             }
         } else if settings.forwarding.requestID.isReturned {
-            line = records.nameLine(of: head)
+            line = records.ids.line(of: head)
         }
         stream.sendAgain(entry.hit.response, endingWith: line)
         finishRepeated(entry.hit, request, client)

@@ -104,8 +104,6 @@ final class DecidedRequest: @unchecked Sendable {
         (owned, isOff) = (nil, other.isOff)
     }
 
-    var isRefused: Bool { refusal != nil }
-
     /// Whether the request changes nothing. Only failures of such requests are evidence about stored responses for other clients.
     var isReading: Bool { isSafe || fetchTarget != nil }
     var isSafe: Bool { head.method.isSafe }

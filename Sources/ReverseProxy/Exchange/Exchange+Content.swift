@@ -56,9 +56,6 @@ extension Exchange {
         fetch?.endContent()
     }
 
-    /// The upstream has switched to another protocol. What the client sends from now on is content.
-    func beginTunnel() { upload = .streaming(nil) }
-
     func fetchDrained() {
         resumeStreaming()
         stream.resumeContent()

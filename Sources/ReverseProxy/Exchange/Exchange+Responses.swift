@@ -265,7 +265,7 @@ extension Exchange {
         guard let fetchTarget = request.fetchTarget, request.found == nil, status.isSuccessful || status == 304, head.asksForChange else {
             return
         }
-        context.requests.note(fetchTarget.keys, isKept: isKept)
+        context.requests.unstorable.note(fetchTarget.keys, isKept: isKept)
     }
 
     private func sendConfirmed(_ confirmation: Confirmation) {
@@ -322,7 +322,8 @@ extension Exchange {
     ///   - variesHere: whether other clients may receive another form, so that Vary must be added.
     private func start(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason?, variesHere: Bool) {
         let isTunnel = response.status == 101
-        if isTunnel { beginTunnel() }
+        // What the client sends from now on is content.
+        if isTunnel { upload = .streaming(nil) }
         let framing: ResponseFraming =
             if isTunnel {
                 .tunnel

@@ -67,13 +67,13 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         upload = Upload(body)
         owner = stream.client
         self.client = client
-        slot = request.isRefused ? nil : context.coordination.takeSlot(of: owner.clientAddress)
+        slot = request.refusal == nil ? context.coordination.requestsPerAddress?.take(owner.clientAddress) : nil
         record = request.record
         record.number = context.reporting.records.why.nextNumber()
         record.content.outcome = body.outcome
         if body.outcome == .whole { record.content.microseconds = waited }
         // The data of a tunnel is not the content of a response.
-        let recorder = body.framing == .tunnel ? nil : context.reporting.recorder
+        let recorder = body.framing == .tunnel ? nil : context.reporting.api.process.recorder
         recording = recorder.flatMap {
             ExchangeRecording(
                 $0, request.head, content: body.bytes, started: context.loop.batchWallMilliseconds,
@@ -155,7 +155,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     var span: SpanContext { head.span }
 
-    func noteLeader(span leader: SpanContext) { context.reporting.noteLeader(leader, of: span) }
+    func noteLeader(span leader: SpanContext) { context.reporting.records.tracer?.noteLeader(leader, of: span) }
 
     var clientNumber: UInt64 { request.scopes.client }
 
@@ -282,7 +282,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         var facts = OutcomeFacts<FoundResponse>(
             request.directives, request.mode, strictness: context.rules.strictness, now: context.loop.now)
         (facts.hasWaited, facts.isOfAnotherClient, facts.flightOrder) = (machine.hasWaited, hasWaitedForAnother, flightOrder)
-        facts.staleFor = context.rules.staleFor(request.route)
+        facts.staleFor = context.rules.routes.all[request.route].freshness.staleFor
         facts.bypass = request.record.reasons.bypass
         if ending.dependsOnStore, let cache = context.cache {
             do throws(NotInMemory) {
@@ -362,7 +362,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// request or node needs, does. Any other fetch takes a slot of the client's address; false at the limit. A second call keeps the slot.
     private func mayContinue(_ fetch: Fetch) -> Bool {
         guard request.isReading || fetch.isSent, fetch.isForOwnClient, !fetch.holdsLease else { return true }
-        fetch.continuation = fetch.continuation ?? context.coordination.continueFetch(of: owner.clientAddress)
+        fetch.continuation = fetch.continuation ?? context.coordination.abandoned.takeWithinLimit(owner.clientAddress)
         return fetch.continuation != nil
     }
 

@@ -49,6 +49,4 @@ final class ExchangeRules {
         (bufferLimitBytes, compressFromBytes) = (settings.content.bufferLimitBytes, settings.content.compressFromBytes)
         self.routes = routes
     }
-
-    func staleFor(_ route: Int) -> Int64? { routes.all[route].freshness.staleFor }
 }

@@ -24,7 +24,7 @@ final class UpstreamRequests {
     private let coordination: Coordination
     private let maximumConnections: Int
     /// Targets with responses that were not stored.
-    private let unstorable = UnstorableTargets()
+    let unstorable = UnstorableTargets()
 
     init(
         _ api: APIState, _ fields: UpstreamRequestFields, _ connections: ClientOwnedConnections, _ coordination: Coordination,
@@ -63,7 +63,7 @@ final class UpstreamRequests {
             routes.upstreamFields.rules(for: head.pathAndQuery))
         fields.translateTags(in: .ifMatch, current: fetches.cache?.currentTag(for: head))
         fields.translateTags(in: .ifNoneMatch)
-        if let name = name(of: head) { fields.set(.xRequestID, name) }
+        if records.namesRequests, requestIDs.isSent, let name = records.ids.name(of: head) { fields.set(.xRequestID, name) }
         if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request.found, head, fetchTarget) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         if body.framing == .tunnel, let offered = routes.upgrade(head) {
@@ -110,14 +110,6 @@ final class UpstreamRequests {
         guard fields.contains(.acceptEncoding) else { return }
         fields.set(.acceptEncoding, AcceptedCoding.passedOn(fields))
     }
-
-    /// The request ID for the upstream; nil if the client's fields are forwarded unchanged.
-    private func name(of head: RequestHead) -> [UInt8]? {
-        records.namesRequests && requestIDs.isSent ? records.name(of: head) : nil
-    }
-
-    /// Records whether the response is stored. If not, the next request for this target is forwarded with the client's preconditions.
-    func note(_ keys: TargetKeys, isKept: Bool) { unstorable.note(keys, isKept: isKept) }
 }
 
 extension RequestHead {

@@ -99,9 +99,9 @@ extension Fetch {
         guard !subject.head.method.isSafe, subject.fetchTarget == nil else { return false }
         let hasSucceeded = head.map { $0.status.isSuccessful || $0.status.isRedirection } ?? false
         if hasSucceeded { context.coordination.noteWrite(subject, hasFailed: false) }
-        let invalidation = context.rules.invalidation(by: subject.head)
+        let invalidation = context.rules.routes.invalidation(by: subject.head.pathAndQuery)
         guard let cache = context.cache else { return false }
-        lastAnnouncedBefore = context.coordination.marks.lastAnnounced
+        lastAnnouncedBefore = context.coordination.level.lastAnnounced
         let mayHaveChanged = cache.invalidate(
             after: head, isRefused: isRefused, to: subject.head, sparingTarget: invalidation.sparesTarget,
             withCollection: invalidation.hasCollection, at: recency.responseTime)

@@ -81,7 +81,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     var held: HeldResponse?
     /// Propagation for which the response to a write did not wait, as text for Cache-Status; nil if it waited for all.
     var unawaitedPropagation: String?
-    /// `MarkPropagation.lastAnnounced` before the change.
+    /// `FleetStorage.lastAnnounced` before the change.
     var lastAnnouncedBefore: UInt64 = 0
     /// Times of the request and its response, and the request's sequence number.
     var recency = Recency(

@@ -56,9 +56,6 @@ struct FetchRules {
     var memory: ResponseMemory { api.process.responses }
     var identityTables: [LookedUpIdentities] { api.process.identityTables.all }
 
-    /// Returns what a write invalidates, in addition to paths that its response names.
-    func invalidation(by head: RequestHead) -> (sparesTarget: Bool, hasCollection: Bool) { routes.invalidation(by: head.pathAndQuery) }
-
     /// Records which permission a good response gives to the request's origin. Ignores a 304, because it may omit the CORS fields.
     func noteGrant(_ response: ResponseHead, to head: RequestHead) {
         guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil

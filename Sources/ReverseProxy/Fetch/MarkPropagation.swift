@@ -40,12 +40,9 @@ final class MarkPropagation: @unchecked Sendable {
     /// Whether changes have not reached the other process or the fleet log yet.
     var isUnderWay: Bool { peer.isAwaited || level.isAwaited }
 
-    /// Number of the last change for the fleet log.
-    var lastAnnounced: UInt64 { level.lastAnnounced }
-
     /// Waits until all changes have been propagated.
     /// - Parameters:
-    ///   - lastAnnounced: `lastAnnounced` before the change.
+    ///   - lastAnnounced: `FleetStorage.lastAnnounced` before the change.
     ///   - then: called on the loop: whether the marks are in the store's files, and whether they are in the fleet log.
     func wait(since lastAnnounced: UInt64, then: @escaping @Sendable (_ isWritten: Bool, _ isPropagated: Bool) -> Void) {
         let wait = Wait(since: lastAnnounced, then: then)

@@ -14,7 +14,7 @@ extension Fetch {
         let (head, rules) = (subject.head, context.rules)
         return !subject.isReading && context.cache != nil && rules.strictness == .rescue && response.status.isSuccessful
             && MediaType(of: response.fields)?.isJSON == true && rules.routes.reads(head.method, head.pathAndQuery)
-            && !rules.routes.stream(head.pathAndQuery) && !rules.invalidation(by: head).sparesTarget
+            && !rules.routes.stream(head.pathAndQuery) && !rules.routes.invalidation(by: head.pathAndQuery).sparesTarget
     }
 
     func take(_ bytes: Span<UInt8>, into held: HeldResponse) {

@@ -42,11 +42,6 @@ public final class Reporting {
         routeFigures = RouteRecords(api.routes, ofAPI: api.name, in: records)
     }
 
-    /// nil if no recording is active.
-    var recorder: (any ExchangeRecorder)? { api.process.recorder }
-
-    func noteLeader(_ leader: SpanContext, of span: SpanContext) { records.tracer?.noteLeader(leader, of: span) }
-
     /// Completes an exchange. Every exchange ends here, once.
     /// - Parameter client: the client before the response was sent, because the connection's next request may have begun since.
     func finish(_ record: inout ExchangeRecord, _ head: RequestHead, _ client: RequestClient, _ began: Int64) {
@@ -85,7 +80,7 @@ public final class Reporting {
     ) -> [UInt8] {
         var line = AccessLogLine(head)
         line.client = AccessLogLine.Client(client.text, subject: client.subject, tls: client.tls)
-        line.name = log.namesRequests ? records.name(of: head) : nil
+        line.name = log.namesRequests ? records.ids.name(of: head) : nil
         if record.hasAPI { line.api = api.name }
         if record.route != ExchangeRecord.noRoute { line.route = api.routes.all[Int(record.route)].name }
         if record.upstream.status > 0 { line.upstreamAddress = upstreamAddresses[Int(record.upstream.address)] }
