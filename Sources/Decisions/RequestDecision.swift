@@ -92,7 +92,7 @@ public enum Refusal: Sendable, Equatable {
 }
 
 /// The keys under which a request was looked up. A class, so that passing it along copies one reference.
-public final class KeyedTarget: Sendable, Equatable {
+public final class KeyedTarget: Sendable {
     public let keys: TargetKeys
     public let flight: FlightKey
     /// `keys.isPartitioned`.
@@ -103,12 +103,10 @@ public final class KeyedTarget: Sendable, Equatable {
         self.flight = FlightKey(flight)
         isPartitioned = keys.isPartitioned
     }
-
-    public static func == (one: KeyedTarget, other: KeyedTarget) -> Bool { one.keys == other.keys && one.flight == other.flight }
 }
 
 /// The key for the response to a request, and whether its fetch may be shared.
-public struct FetchTarget: Sendable, Equatable {
+public struct FetchTarget: Sendable {
     public let target: KeyedTarget
     public let sharing: Sharing
 

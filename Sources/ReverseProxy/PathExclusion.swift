@@ -3,28 +3,17 @@
 import CachePolicy
 import ResponseCache
 
-public struct PathExclusion: Sendable, Equatable {
-    let pattern: String
-    /// Patterns of earlier routes, which use the cache.
-    let except: [String]
-
-    /// The paths as criteria of a purge.
-    public var criteria: PurgeCriteria {
-        var criteria = PurgeCriteria()
-        (criteria.matching, criteria.except) = (pattern, except)
-        return criteria
-    }
-}
-
 extension Routes {
-    /// One for each route with `cache: off`.
-    public var exclusions: [PathExclusion] {
-        var (exclusions, earlier): ([PathExclusion], [String]) = ([], [])
+    /// Criteria of a purge for each route with `cache: off`. Earlier routes, which use the cache, take precedence.
+    public var exclusions: [PurgeCriteria] {
+        var (exclusions, earlier): ([PurgeCriteria], [String]) = ([], [])
         for route in all.dropLast() {
             if route.usesCache {
                 earlier.append(route.pattern.text)
             } else {
-                exclusions.append(PathExclusion(pattern: route.pattern.text, except: earlier))
+                var criteria = PurgeCriteria()
+                (criteria.matching, criteria.except) = (route.pattern.text, earlier)
+                exclusions.append(criteria)
             }
         }
         return exclusions

@@ -54,7 +54,7 @@ extension ProxyServer {
     private func announceExclusions(of serving: Serving) -> [AnnouncedExclusion] {
         guard let fleet else { return [] }
         let all = serving.apis.flatMap { api in
-            api.state.routes.exclusions.map { FleetSelection($0.criteria, apis: api.name.isEmpty ? [] : [api.name]) }
+            api.state.routes.exclusions.map { FleetSelection($0, apis: api.name.isEmpty ? [] : [api.name]) }
         }
         return fleet.exclusions.unannounced(all).compactMap { selection in
             announcePurge(selection, isSoft: false).map { (selection, $0) }

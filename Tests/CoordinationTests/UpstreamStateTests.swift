@@ -3,6 +3,7 @@
 import Figures
 import TestSupport
 import Testing
+import Upstream
 
 @testable import ReverseProxy
 

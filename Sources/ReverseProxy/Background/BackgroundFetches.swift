@@ -95,12 +95,6 @@ final class BackgroundFetches {
         return true
     }
 
-    /// Sends an identity lookup for which a slot is reserved.
-    /// - Returns: false if the connection limit is reached.
-    func start(_ lookUp: UpstreamRequest, _ receiver: any TransferReceiver) -> Bool {
-        context.upstream.start(lookUp, receiver: receiver) != nil
-    }
-
     func giveBackLookUp(of client: UInt64) { lookUpSlots.release(Self.lookUpShares(of: client)) }
 
     private static func lookUpShares(of client: UInt64) -> ConnectionShares {

@@ -177,14 +177,11 @@ public final class UpstreamHealth: Sendable {
     public func checkUpstream(mayCheck: Bool, mayCompare: Bool, now: Int64) -> FailureMemory.CheckState {
         change(now: now) { state in
             state.upstream.pass(now: now)
-            switch state.upstream.check(now: now) {
-            case .over: return .over
-            case .notYet(let wait): return .notYet(wait)
-            case .due:
-                guard state.upstream.report.isDown ? mayCheck : mayCompare else { return .notYet(UpstreamState.checkInterval) }
-                state.upstream.noteCheck(now: now)
-                return .due
-            }
+            let check = state.upstream.check(now: now)
+            guard check == .due else { return check }
+            guard state.upstream.report.isDown ? mayCheck : mayCompare else { return .notYet(UpstreamState.checkInterval) }
+            state.upstream.noteCheck(now: now)
+            return .due
         }
     }
 

@@ -3,6 +3,7 @@
 // milliseconds of the monotonic clock.
 
 import Figures
+import Upstream
 
 /// The state machine of one upstream.
 ///
@@ -59,15 +60,6 @@ struct UpstreamState: Sendable {
             }
             return Int((improbability / sum).rounded(.up))
         }
-    }
-
-    /// Whether a health check is due.
-    enum CheckState: Sendable, Equatable {
-        case due
-        /// The check is due no earlier than this time in milliseconds.
-        case notYet(Int64)
-        /// No health check is needed.
-        case over
     }
 
     private(set) var report = UpstreamReport()
@@ -214,8 +206,8 @@ struct UpstreamState: Sendable {
     /// Whether a health check may be due now or later.
     var isSuspicious: Bool { report.isDown || run >= Self.suspiciousRun }
 
-    /// Whether Cistern should send a health check now.
-    func check(now: Int64) -> CheckState {
+    /// Whether Cistern should send a health check now. It is not recorded as sent.
+    func check(now: Int64) -> FailureMemory.CheckState {
         let wait: Int64
         if report.isDown {
             if checksNow { return .due }

@@ -32,9 +32,10 @@ extension RequestEntry {
         guard let started = identities.begin(identity.hash, token: token.hash, now: now.milliseconds) else {
             return context.background.fetches.giveBackLookUp(of: number)
         }
-        let fields = credentials(in: head.fields)
+        let (sent, names) = (head.fields, settings.policy.credentials.names)
+        let fields = Fields(bytes: sent.bytes, entries: sent.entries.filter { names.contains(sent.bytes.span.extracting($0.nameRange)) })
         // The rules of the complete request, so that the operator's credentials do not replace the token.
-        let rules = routes.upstreamFields(ofLookUp: target, fields, settings.policy.credentials.names)
+        let rules = routes.upstreamFields(ofLookUp: target, fields, names)
         /// Requests the path, and passes on the partition of the identity in the response.
         func request(with fields: Fields, then: @escaping (LookUpEnd) -> Void) {
             var fields = fields
@@ -46,17 +47,11 @@ extension RequestEntry {
             request.isBackground = true
             request.client = number
             request.shares = exchanges.requests.shares(of: scopes)
-            let lookUp = UserLookUp(identities.settings, context.reporting) { outcome in
-                switch outcome {
-                case .values(let values):
-                    let partition = cache.keyMaker.partition(
-                        identity: values, by: identities.settings, of: head.fields, without: token.carrier)
-                    then(.lookedUp(partition: partition))
-                case .nothing: then(.nothing)
-                case .failure: then(.failed)
-                }
+            let lookUp = UserLookUp(identities.settings, context.reporting, then) { values in
+                cache.keyMaker.partition(identity: values, by: identities.settings, of: head.fields, without: token.carrier)
             }
-            if !context.background.fetches.start(request, lookUp) { lookUp.end(.failure) }
+            // The limit on connections may be reached.
+            if context.background.context.upstream.start(request, receiver: lookUp) == nil { lookUp.end(.failed) }
         }
         let end = { [self] (end: LookUpEnd) in
             context.background.fetches.giveBackLookUp(of: number)
@@ -78,16 +73,6 @@ extension RequestEntry {
         }
     }
 
-    private func credentials(in fields: Fields) -> Fields {
-        var credentials = Fields()
-        for index in 0..<fields.count {
-            let name = Array(fields.name(at: index))
-            guard settings.policy.credentials.names.contains(name.span) else { continue }
-            credentials.append(name: name.span, value: fields.value(at: index).span)
-        }
-        return credentials
-    }
-
     private static func commonIdentity(path: String, api: String) -> String {
         let ofAPI = api.isEmpty ? "" : " of API \(api)"
         return "the upstream's response to \(path)\(ofAPI) names the same user with and without a token, so the result is not used "
@@ -97,25 +82,23 @@ extension RequestEntry {
 
 /// Receives the response to an identity lookup. Used on its shard's loop only.
 private final class UserLookUp: TransferReceiver {
-    enum Outcome {
-        case values([UInt8])
-        /// The response contains no usable identity.
-        case nothing
-        case failure
-    }
-
     private let settings: LookUpSettings
     private let reporting: Reporting
-    private var then: ((Outcome) -> Void)?
+    private var then: ((LookUpEnd) -> Void)?
+    private let partition: (_ values: [UInt8]) -> [UInt8]
     private var head: ResponseHead?
     private var content: [UInt8] = []
 
-    init(_ settings: LookUpSettings, _ reporting: Reporting, then: @escaping (Outcome) -> Void) {
-        (self.settings, self.reporting, self.then) = (settings, reporting, then)
+    /// - Parameter partition: makes the partition of the values that identify the user.
+    init(
+        _ settings: LookUpSettings, _ reporting: Reporting, _ then: @escaping (LookUpEnd) -> Void,
+        partition: @escaping (_ values: [UInt8]) -> [UInt8]
+    ) {
+        (self.settings, self.reporting, self.then, self.partition) = (settings, reporting, then, partition)
     }
 
-    func end(_ outcome: Outcome) {
-        then?(outcome)
+    func end(_ end: LookUpEnd) {
+        then?(end)
         then = nil
     }
 
@@ -133,15 +116,16 @@ private final class UserLookUp: TransferReceiver {
     }
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
-        guard let head, isDelimited else { return end(.failure) }
+        guard let head, isDelimited else { return end(.failed) }
         // An error, or a request to retry later, is no evidence about the identity.
-        if LastGood.isTrouble(head.status) { return end(.failure) }
+        if LastGood.isTrouble(head.status) { return end(.failed) }
         guard ContentCoding(head.fields) == .identity else { return end(.nothing) }
-        end(settings.values(status: head.status, head.fields, content: content).map { .values($0) } ?? .nothing)
+        let values = settings.values(status: head.status, head.fields, content: content)
+        end(values.map { .lookedUp(partition: partition($0)) } ?? .nothing)
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
-        end(.failure)
+        end(.failed)
     }
 
     func transfer(_ transfer: Transfer, informational head: ResponseHead) {}

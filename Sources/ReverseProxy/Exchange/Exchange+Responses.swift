@@ -79,7 +79,6 @@ extension Exchange {
         sendOwn(failure.refusal(reason).response(accept: head.fields.combined(.accept), name: context.rules.name))
     }
 
-    /// Sends a response of Cistern.
     func sendOwn(_ response: OwnResponse) {
         var response = response
         if record.hasAPI {
@@ -287,34 +286,24 @@ extension Exchange {
         record.reasons.notStored = notStored
         record.reasons.isBypassedStream = request.fetchTarget == nil && notStored != .cacheOff
         record.status = response.status.rawValue
-        switch beginCoding(response, length: length, hasBacklog: notStored == nil && length == nil) {
-        case .unchanged: start(response, length: length, notStored, variesHere: false)
-        case .unchangedForThisClient: start(response, length: length, notStored, variesHere: true)
-        case .gzipped:
-            var coded = response
-            NegotiatedHead.change(&coded, NegotiatedHead.Coded(.gzip))
-            start(coded, length: nil, notStored, variesHere: false)
+        guard let form = negotiatedForm(response, contentBytes: length) else {
+            return start(response, length: length, notStored, variesHere: false)
         }
+        // A long part of the content may have arrived already, which would take too long to compress at once.
+        let hasBacklog = notStored == nil && length == nil
+        guard form == .gzipped, stream.takesChunks, !hasBacklog, beginCoding() else {
+            return start(response, length: length, notStored, variesHere: true)
+        }
+        var coded = response
+        NegotiatedHead.change(&coded, NegotiatedHead.Coded(.gzip))
+        start(coded, length: nil, notStored, variesHere: false)
     }
 
-    /// Content coding of a streamed response.
-    enum PassedForm {
-        /// As received, for all clients. No Vary is added.
-        case unchanged
-        /// As received for this client; other clients may receive it compressed.
-        case unchangedForThisClient
-        case gzipped
-    }
-
-    /// Starts compression of a streamed response, if the client accepts it and there is memory for another encoder. HEAD receives the
-    /// fields of GET.
-    /// - Parameter hasBacklog: whether a long part of the content has arrived, which would take too long to compress at once.
-    private func beginCoding(_ response: ResponseHead, length: Int?, hasBacklog: Bool) -> PassedForm {
-        guard let form = negotiatedForm(response, contentBytes: length) else { return .unchanged }
-        guard form == .gzipped, stream.takesChunks, !hasBacklog else { return .unchangedForThisClient }
-        guard head.method != .head else { return .gzipped }
+    /// Starts compression of a streamed response, if there is memory for another encoder. HEAD receives the fields of GET.
+    private func beginCoding() -> Bool {
+        guard head.method != .head else { return true }
         coding = context.messages.passedCodings.begin()
-        return coding == nil ? .unchangedForThisClient : .gzipped
+        return coding != nil
     }
 
     /// - Parameters:
