@@ -68,15 +68,10 @@ public struct RequestIDs: Sendable {
     /// First half of all IDs of this shard in this process.
     private let seed: UInt64
     /// Secret values that scramble the second half of IDs, which would otherwise reveal the number of requests.
-    private let secrets: (before: UInt64, after: UInt64)
+    private let secrets: (before: UInt64, after: UInt64) = (.random(in: 0 ... .max), .random(in: 0 ... .max))
     private var made: UInt64 = 0
 
-    public init(
-        seed: UInt64 = .random(in: 0 ... .max), secrets: (UInt64, UInt64) = (.random(in: 0 ... .max), .random(in: 0 ... .max))
-    ) {
-        self.seed = seed
-        self.secrets = secrets
-    }
+    public init(seed: UInt64 = .random(in: 0 ... .max)) { self.seed = seed }
 
     /// Returns the request with a number, if the client sent no request ID.
     public mutating func number(_ head: RequestHead) -> RequestHead {

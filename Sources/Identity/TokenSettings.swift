@@ -10,8 +10,8 @@ public struct TokenRules: Sendable {
 
 public struct TokenSettings: Sendable, Equatable {
     /// Accepted issuers and audiences. A token must have one of each.
-    public var issuers: [String] = []
-    public var audiences: [String] = []
+    public var issuers: [String]
+    public var audiences: [String]
     /// The claim that identifies the user.
     public var subject = "sub"
     /// Accepted values of `typ` (RFC 8725 §3.11); empty to accept any.
@@ -27,11 +27,7 @@ public struct TokenSettings: Sendable, Equatable {
     /// Claims in which two tokens of one user differ, whatever their rights.
     public static let alwaysVolatile = ["exp", "iat", "nbf", "jti", "auth_time", "nonce", "at_hash", "sid"]
 
-    public init() {}
-
-    public init(issuers: [String], audiences: [String]) {
-        (self.issuers, self.audiences) = (issuers, audiences)
-    }
+    public init(issuers: [String] = [], audiences: [String] = []) { (self.issuers, self.audiences) = (issuers, audiences) }
 
     /// Whether a claim is not part of the identity. Claims of subject, issuer and audience are always part of it.
     func isVolatile(_ claim: [UInt8]) -> Bool {

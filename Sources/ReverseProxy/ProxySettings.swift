@@ -69,8 +69,6 @@ public struct ListeningSettings: Sendable {
     public var tls = ServerTLSSettings()
     /// Directory of ACME challenges; nil for none.
     public var challengeDirectory: String?
-
-    public init() {}
 }
 
 extension ProxySettings {
@@ -99,8 +97,6 @@ public struct OwnFieldSettings: Sendable {
     public var allowsKey = false
     /// Whether a request with Cistern-Mode chooses its mode.
     public var allowsMode = false
-
-    public init() {}
 }
 
 public struct ContentSettings: Sendable {
@@ -117,8 +113,6 @@ public struct ContentSettings: Sendable {
     public var compressFromBytes = 1_400
     /// Maximum memory in bytes for stored contents that were recoded for clients, over all shards.
     public var recodedBytes = 32 << 20
-
-    public init() {}
 }
 
 public struct CollapsingSettings: Sendable {
@@ -126,8 +120,6 @@ public struct CollapsingSettings: Sendable {
     public var wait: Int64 = 5_000
     /// Whether requests of this node for one key share one fetch.
     public var isOn = true
-
-    public init() {}
 }
 
 /// Settings of background work.
@@ -135,6 +127,4 @@ public struct BackgroundSettings: Sendable {
     /// Maximum number of concurrent background fetches of one shard.
     public var limit = 32
     public var probe = ActiveProbeSettings()
-
-    public init() {}
 }

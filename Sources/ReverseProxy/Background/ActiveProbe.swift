@@ -11,8 +11,6 @@ public struct ActiveProbeSettings: Sendable {
     public var path = ""
     public var interval = Duration.seconds(10)
     public var status: Status = 200
-
-    public init() {}
 }
 
 /// Used on one shard's loop only.

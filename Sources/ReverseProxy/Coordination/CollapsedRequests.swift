@@ -75,13 +75,9 @@ public final class CollapsedRequests: Sendable {
         /// Start of the last leader's fetch.
         var ledSince: Int64
         /// Clients that led before, with the start of the last fetch of each.
-        private var formerLeaders: [UInt64: Int64] = [:]
+        var formerLeaders: [UInt64: Int64] = [:]
         /// Number of writes before the flight began.
         let writes: UInt64
-
-        init(leader: SpanContext, client: UInt64, ledSince: Int64, writes: UInt64) {
-            (self.leader, self.client, self.ledSince, self.writes) = (leader, client, ledSince, writes)
-        }
 
         mutating func lead(_ client: UInt64, now: Int64) {
             formerLeaders[self.client] = ledSince

@@ -20,8 +20,6 @@ public struct AccessSettings: Sendable {
     public var rules = AddressRules()
     /// Maximum number of concurrent requests of one address that need the upstream; 0: no limit.
     public var requestsPerAddress = 0
-
-    public init() {}
 }
 
 struct Admission {

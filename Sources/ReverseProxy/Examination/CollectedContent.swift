@@ -3,31 +3,29 @@
 import HTTPCore
 import JSON
 
-public struct CollectedContent {
-    public private(set) var bytes: [UInt8] = []
+struct CollectedContent {
+    private(set) var bytes: [UInt8] = []
     /// Result of the examination, once it has ended.
-    public var findings = ContentExamination.Findings()
+    var findings = ContentExamination.Findings()
     private var checker = JSONTextChecker()
     /// JSON without a content coding is checked piece by piece, so that the end of a large response does not block the loop.
     private var isChecked = false
     /// nil for short content, which is not counted.
     private var memory: ResponseMemoryHold?
 
-    public init() {}
-
-    /// - Parameter reading: which JSON beyond RFC 8259 is accepted.
-    public init(_ reading: JSONReading) { checker = JSONTextChecker(reading) }
+    init() {}
 
     /// - Parameters:
     ///   - length: announced length in bytes; nil if unknown.
     ///   - isChecked: whether the content is checked as JSON without a coding.
-    public mutating func begin(length: Int?, isChecked: Bool) {
+    ///   - reading: which JSON beyond RFC 8259 is accepted.
+    init(length: Int?, isChecked: Bool, _ reading: JSONReading) {
         if let length { bytes.reserveCapacity(length) }
-        self.isChecked = isChecked
+        (self.isChecked, checker) = (isChecked, JSONTextChecker(reading))
     }
 
     /// - Parameter limit: maximum length of the whole content, in bytes.
-    public mutating func append(_ piece: Span<UInt8>, limit: Int) {
+    mutating func append(_ piece: Span<UInt8>, limit: Int) {
         bytes.append(copying: piece, growingTo: limit)
         if isChecked { _ = checker.consume(piece) }
     }
@@ -42,11 +40,11 @@ public struct CollectedContent {
         return hold.grow(to: count)
     }
 
-    public mutating func removeAll() { (bytes, memory) = ([], nil) }
+    mutating func removeAll() { (bytes, memory) = ([], nil) }
 
     /// Whether an object or array follows the end of the JSON text.
     var hasSecondValue: Bool { isChecked && checker.hasSecondValue }
 
     /// Verdict on JSON without a content coding; nil if it was not checked.
-    public mutating func verdict() -> JSONVerdict? { isChecked ? checker.finish() : nil }
+    mutating func verdict() -> JSONVerdict? { isChecked ? checker.finish() : nil }
 }

@@ -70,10 +70,10 @@ extension Fetch {
         } else if isTooLongForNodes(length ?? 0) {
             endLease(.eachNode)
         }
-        collected = CollectedContent(context.rules.reading)
         comparison = purpose == .store ? comparison(with: response) : nil
         let isExpected = comparison?.isExpected ?? false
-        collected.begin(length: length, isChecked: !isExpected && isJSON(response) && ContentCoding(response.fields) == .identity)
+        let isChecked = !isExpected && isJSON(response) && ContentCoding(response.fields) == .identity
+        collected = CollectedContent(length: length, isChecked: isChecked, context.rules.reading)
         if let length, length > context.rules.holdLimitBytes { startForwarding() }
     }
 
