@@ -122,8 +122,10 @@ public struct ExchangeMachine {
         case .responseCame: return handleFetch(.accept, then: .ending)
         case .fetchFailed(let failure): return handleFetch(.decide(.failed(failure)), then: .ending)
         case .streamBegan: return handleFetch(.accept, then: .streaming)
-        case .streamEnded: return streamed(.accept)
-        case .streamBroke(_, isTakenBack: false): return streamed(.accept)
+        case .streamEnded, .streamBroke(_, isTakenBack: false):
+            guard state == .streaming else { return .nothing }
+            state = .finished
+            return .accept
         case .streamBroke(let failure, isTakenBack: true):
             guard state == .streaming else { return .nothing }
             state = .ending
@@ -186,12 +188,6 @@ public struct ExchangeMachine {
     private mutating func handleFetch(_ action: Action, then next: State) -> Action {
         guard state == .fetching else { return .nothing }
         state = next
-        return action
-    }
-
-    private mutating func streamed(_ action: Action) -> Action {
-        guard state == .streaming else { return .nothing }
-        state = .finished
         return action
     }
 

@@ -91,6 +91,9 @@ public enum Refusal: Sendable, Equatable {
     }
 }
 
+/// The key under which requests that can share a response are collapsed.
+public typealias FlightKey = HashedKey
+
 /// The keys under which a request was looked up. A class, so that passing it along copies one reference.
 public final class KeyedTarget: Sendable {
     public let keys: TargetKeys

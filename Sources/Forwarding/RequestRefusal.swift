@@ -31,16 +31,13 @@ public enum RequestRefusal: Sendable, Equatable {
         case .connect:
             response = OwnResponse(
                 status: 405,
-                sentence: "CONNECT is not supported, because responses in a tunnel could not be stored. Request http URIs "
-                    + "instead.",
+                sentence: "CONNECT is not supported, because responses in a tunnel could not be stored. Request http URIs instead.",
                 accept: accept)
             response.fieldLines = Self.allow
         case .access(let refusal): return refusal.response(accept: accept)
         case .trace:
             response = OwnResponse(
-                status: 405,
-                sentence: "TRACE is refused: its response would contain the request's "
-                    + "credentials.", accept: accept)
+                status: 405, sentence: "TRACE is refused: its response would contain the request's credentials.", accept: accept)
             response.fieldLines = Self.allow
         case .lastForward:
             response = OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])

@@ -71,16 +71,16 @@ public final class PeerProcess: Sendable {
             state.acknowledged = max(state.acknowledged, min(count, state.sent))
             state.isLate = false
             state.hasFollowed = state.hasFollowed || count > 0
-            return Self.takeReady(&state)
+            return Self.takeWaiting(for: state.acknowledged, &state)
         }
         for then in ready { then() }
     }
 
-    private static func takeReady(_ state: inout State) -> [@Sendable () -> Void] {
-        let known = state.acknowledged
-        let ready = state.waiting.filter { $0.number <= known }.map(\.then)
-        state.waiting.removeAll { $0.number <= known }
-        return ready
+    /// Removes and returns what waits for messages up to this number.
+    private static func takeWaiting(for number: UInt64, _ state: inout State) -> [@Sendable () -> Void] {
+        let taken = state.waiting.filter { $0.number <= number }.map(\.then)
+        state.waiting.removeAll { $0.number <= number }
+        return taken
     }
 
     /// Ends the session. All waits end.
@@ -112,13 +112,12 @@ public final class PeerProcess: Sendable {
     }
 
     private func giveUp(_ number: UInt64, _ session: Int) {
-        let late = state.withLock { state -> [(number: UInt64, then: @Sendable () -> Void)] in
+        let late = state.withLock { state -> [@Sendable () -> Void] in
             guard state.session == session else { return [] }
-            defer { state.waiting.removeAll { $0.number <= number } }
-            let late = state.waiting.filter { $0.number <= number }
+            let late = Self.takeWaiting(for: number, &state)
             if !late.isEmpty { state.isLate = true }
             return late
         }
-        for one in late { one.then() }
+        for then in late { then() }
     }
 }

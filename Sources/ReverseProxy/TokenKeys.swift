@@ -23,7 +23,7 @@ public struct RouteTokens: Sendable, Equatable {
 
     /// Warnings about insecure settings.
     func warnings(_ scope: String) -> [String] {
-        guard Self.isURL(keys), keys.lowercased().hasPrefix("http://") else { return [] }
+        guard keys.lowercased().hasPrefix("http://") else { return [] }
         return [
             "credentials.identity.jwt.keys is not an https URL\(scope): an attacker on the network path can replace the keys and "
                 + "impersonate any user"

@@ -45,10 +45,4 @@ struct LongResponseTests {
         #expect(
             row.purpose.isForwarded(response, to: request, mayRescue: row.mayRescue) { row.hasOtherRescue } == row.isForwarded)
     }
-
-    @Test("content that was cut off is a failure for a client that has received a part of it; other faults are passed on")
-    func cut() {
-        #expect(CollectedFor.store.decide(.invalidJSON, mayFail: true, .rescue) == .fail(.invalidJSON))
-        #expect(CollectedFor.store.decide(.invalidJSON, mayFail: false, .rescue) == .passOn(.invalidJSON, fault: .invalidJSON))
-    }
 }

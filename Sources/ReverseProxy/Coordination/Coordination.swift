@@ -58,7 +58,7 @@ final class Coordination {
         var hasher = Hasher()
         let user = request.scopes.user
         hasher.combine(user == 0 ? request.scopes.client : user)
-        hasher.combine(request.head.pathAndQuery.prefix { $0 != UInt8(ascii: "?") })
+        hasher.combine(request.head.pathAndQuery.withoutQuery)
         return max(1, UInt64(truncatingIfNeeded: hasher.finalize()))
     }
 

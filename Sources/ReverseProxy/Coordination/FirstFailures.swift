@@ -70,15 +70,11 @@ public final class FirstFailures: Sendable {
 
     /// Records that a connection was established.
     func noteReached(now: Int64) {
-        guard isTroubled.load(ordering: .relaxed) else { return }
-        noteEnds(of: [.address], now: now)
+        if wantsSuccesses { noteEnds(of: [.address], now: now) }
     }
 
     /// Records a good response.
-    func noteSuccess(_ path: [UInt8], now: Int64) {
-        guard isTroubled.load(ordering: .relaxed) else { return }
-        noteEnds(of: [.address, .path(path)], now: now)
-    }
+    func noteSuccess(_ path: [UInt8], now: Int64) { noteEnds(of: [.address, .path(path)], now: now) }
 
     /// Whether successes have to be recorded. Callers check it before they copy the path.
     var wantsSuccesses: Bool { isTroubled.load(ordering: .relaxed) }

@@ -184,7 +184,7 @@ extension RequestEntry {
     /// - Parameter isIgnored: set to whether some directives are ignored.
     private func directives(of head: RequestHead, isIgnored: inout Bool) -> RequestCacheControl {
         guard head.fields.containsAny(of: Self.directiveFields) else { return RequestCacheControl() }
-        let sent = directives(of: head).limited(to: routes.all[routes.index(of: head.pathAndQuery)].freshness.staleFor)
+        let sent = RequestCacheControl(head.fields).limited(to: routes.all[routes.index(of: head.pathAndQuery)].freshness.staleFor)
         guard !routes.usesClientDirectives(head.pathAndQuery) else { return sent }
         let directives = sent.withoutForcing
         isIgnored = directives != sent
