@@ -1,7 +1,6 @@
 // The outcome of a collapsed fetch for the requests that wait for it.
 
 public enum FlightOutcome: Sendable, Equatable {
-    /// The response is stored.
     case stored
     /// The response is older than the stored one, which may serve the waiting requests.
     case outdated

@@ -63,7 +63,6 @@ public struct Rescue<Response: AnyObject> {
 /// Why no stored response is served while the upstream fails.
 public enum NoCopyReason: Sendable, Equatable {
     case nothingStored
-    /// The request bypasses the store.
     case bypassed(BypassReason)
     case forbidden(NoRescueReason)
     /// No response is stored for the request itself, and the one stored without credentials may not be served.
@@ -83,7 +82,6 @@ public enum Ending: Sendable, Equatable {
     /// Another node's response has arrived while the fetch is still running.
     case copyTaken
 
-    /// Whether the decision depends on the stored responses.
     public var dependsOnStore: Bool {
         switch self {
         case .failed, .flight(.stored), .flight(.outdated), .flight(.failed), .softDeadline, .copyTaken: true

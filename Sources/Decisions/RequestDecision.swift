@@ -162,14 +162,12 @@ public struct RequestFacts<Response: AnyObject>: ~Copyable {
     }
 }
 
-/// How a request uses the store.
 public enum StoreUse<Response: AnyObject> {
     case noStore
     case bypassed(BypassReason)
     case lookedUp(LookUpFacts<Response>)
 }
 
-/// The result of a lookup.
 public struct LookUpFacts<Response: AnyObject> {
     /// `indirect`, so that passing the result along copies one reference, and releasing it needs no type metadata.
     public enum Result {

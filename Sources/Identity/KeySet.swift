@@ -94,7 +94,6 @@ public struct KeySet: Sendable {
         "no usable key" + (refused.first.map { " (\($0.name): \($0.reason.rawValue))" } ?? "")
     }
 
-    /// Whether any key has this name.
     public func contains(named name: String) -> Bool { keys.contains { $0.name == name } }
 
     // MARK: Reading

@@ -7,7 +7,6 @@ import JSON
 import Reactor
 import Synchronization
 
-/// Settings of the look-up.
 public struct LookUpSettings: Sendable, Equatable {
     /// Path of the look-up request; empty to disable look-ups.
     public var path = ""
@@ -173,7 +172,6 @@ public final class LookedUpIdentity: Sendable {
     public func ownPartition(_ credentials: [UInt8]) -> [UInt8] { credentials + (ownTerm?.bytes ?? []) }
 }
 
-/// The outcome of a look-up.
 public enum LookUpEnd: Sendable {
     case lookedUp(partition: [UInt8])
     /// The upstream gives the identity of this partition without the token too, so it identifies no user.
@@ -184,7 +182,6 @@ public enum LookUpEnd: Sendable {
     case failed
 }
 
-/// A look-up that was started.
 public struct StartedLookUp: Sendable {
     let hash: [UInt8]
     let term: IdentityTerm

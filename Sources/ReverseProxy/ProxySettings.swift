@@ -122,7 +122,6 @@ public struct CollapsingSettings: Sendable {
     public var isOn = true
 }
 
-/// Settings of background work.
 public struct BackgroundSettings: Sendable {
     /// Maximum number of concurrent background fetches of one shard.
     public var limit = 32

@@ -193,14 +193,12 @@ public final class Routes: Sendable {
     /// Routes that require a client certificate.
     var certified: PathTable<Bool> { table(\.needsCertificate) }
 
-    /// Rules for query arguments.
     var arguments: ArgumentTable { ArgumentTable(table(\.arguments)) }
 
     private func table<Rules: Sendable>(_ rules: (Route) -> Rules) -> PathTable<Rules> {
         PathTable(all.dropLast().map { ($0.pattern, rules($0)) }, rest: rules(all[all.count - 1]))
     }
 
-    /// Rules for credentials.
     var credentials: CredentialTable {
         // Indices of the rules in `TokenKeys` and in `lookUps`.
         var (tokens, lookUps) = (0, 0)
@@ -254,10 +252,8 @@ public final class Routes: Sendable {
         }
     }
 
-    /// Requirements on good responses of a route.
     func good(on route: Int) -> GoodResponse { someDemand ? all[route].good : Self.undemanding }
 
-    /// Requirements on stored responses of a route.
     func kept(on route: Int) -> GoodResponse { someDemand ? all[route].kept : Self.undemanding }
 
     private static let undemanding = GoodResponse()

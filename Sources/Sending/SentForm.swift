@@ -14,7 +14,6 @@ public enum SentForm: Sendable, Equatable {
     case gzipped
 }
 
-/// The facts that determine the form.
 public struct SentFormFacts: Sendable {
     /// The coding of the stored content.
     var coding: ContentCoding

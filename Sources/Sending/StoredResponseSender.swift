@@ -18,7 +18,6 @@ public struct StoredResponseSender {
     private let contents: StoredContents
     private let accepted = LastAcceptedCodings()
 
-    /// The stored response to be sent.
     public struct Response {
         let found: FoundResponse
         let metadata: StoredMetadata

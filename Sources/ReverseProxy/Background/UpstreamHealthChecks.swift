@@ -46,7 +46,6 @@ final class UpstreamHealthChecks {
 
     private var now: Int64 { context.loop.batchMilliseconds }
 
-    /// Records the outcome of a request.
     func note(_ request: DecidedRequest, fails: Bool) {
         if let index = requests.firstIndex(where: { $0.request.scopes.key == request.scopes.key }) {
             requests[index].fails = fails
@@ -78,7 +77,6 @@ final class UpstreamHealthChecks {
         }
     }
 
-    /// Sends a health check if one is due.
     func checkIfDue() {
         guard !isEnded, context.coordination.health.wantsCheck else { return requests.isEmpty ? () : wake(after: Self.interval) }
         let isOffline = context.coordination.modes.isOffline

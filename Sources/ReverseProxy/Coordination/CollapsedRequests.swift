@@ -59,7 +59,6 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
-    /// State of one flight.
     private struct Waiting {
         /// Followers to wake. A request that stops waiting is removed, so that its memory is released before a slow upstream responds.
         var followers: [ObjectIdentifier: any FlightFollower] = [:]

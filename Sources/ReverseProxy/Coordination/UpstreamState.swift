@@ -220,7 +220,6 @@ struct UpstreamState: Sendable {
         return wait <= 0 ? .due : .notYet(wait)
     }
 
-    /// Records a health check.
     mutating func noteCheck(now: Int64) { (checkedAt, checksNow) = (now, false) }
 
     /// Adopts the state of another process, or from before a reload. An own attempt must confirm it.

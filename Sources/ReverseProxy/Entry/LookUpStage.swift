@@ -56,7 +56,6 @@ struct LookedUp {
     var attempt: LookUpAttempt
     let facts: LookUpFacts<FoundResponse>
     let directives: RequestCacheControl
-    /// Index of the route.
     let route: Int
     let identity: [UInt8]?
     let unknownField: UInt8

@@ -142,7 +142,6 @@ public struct ContentExamination: Sendable {
             (self.storedBytes, self.makesTag, self.limitBytes) = (storedBytes, makesTag, limitBytes)
         }
 
-        /// Whether the requirements search the whole content.
         var searchesContent: Bool { good.searchesContent || kept.searchesContent || isGraphQL }
     }
 

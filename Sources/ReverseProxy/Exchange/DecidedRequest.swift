@@ -28,13 +28,11 @@ final class DecidedRequest: @unchecked Sendable {
     let fetchTarget: FetchTarget?
     /// Keys of the lookup, also if the response is not stored; nil if there was no lookup.
     let lookedUp: KeyedTarget?
-    /// Index of the route.
     let route: Int
     /// Scopes of the failure memory that the outcome concerns.
     let scopes: RequestScopes
     /// Number that represents the client; 0 for none.
     let client: UInt64
-    /// Time of the lookup.
     let lookedUpAt: Timestamp
     /// State of the cache on which the lookup was based; nil if there was no lookup.
     let basis: FindingBasis?

@@ -84,7 +84,6 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     var isFinished: Bool { machine.isFinished }
     var head: RequestHead { request.head }
 
-    /// Responds to a request that is refused.
     func refuse(_ refusal: Refusal) {
         context.coordination.endLease(of: request.fetchTarget)
         if case .request(.access(let refusal)) = refusal { context.reporting.countRefused(refusal) }

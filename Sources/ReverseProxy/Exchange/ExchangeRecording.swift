@@ -3,7 +3,6 @@
 
 import HTTPCore
 
-/// A complete exchange.
 public struct RecordedExchange: Sendable {
     /// Number of the exchange, in the order of the requests' arrival.
     public let number: Int
@@ -17,7 +16,6 @@ public struct RecordedExchange: Sendable {
     public fileprivate(set) var milliseconds: Int64 = 0
 }
 
-/// Why an exchange was not recorded.
 public enum NotRecordedReason: String, Sendable, CaseIterable {
     /// The filters of the recording exclude the request.
     case excluded

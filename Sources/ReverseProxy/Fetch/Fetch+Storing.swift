@@ -30,7 +30,6 @@ extension Fetch {
         return control
     }
 
-    /// Whether the response has a cache key.
     var hasCacheKey: Bool { subject.fetchTarget != nil || keysOfGet != nil }
 
     /// RFC 9110 §9.3.3: the response to a POST may be stored for later GETs if it has an explicit lifetime and a Content-Location equal to

@@ -70,7 +70,6 @@ extension Fetch {
         observe(.good(data(metadata, head, unchanged), isStated: isStated), likeness: metadata.likeness, unchanged)
     }
 
-    /// Observes a response that is not stored.
     func observeUnstored(_ response: ResponseHead, _ reason: NotStoredReason) {
         let isAbsent = [401, 403, 404, 410].contains(response.status) && (reason == .status || reason == .cacheOff)
         if isAbsent { observeAbsent(response) } else { observe(.unstored(reason)) }
@@ -87,7 +86,6 @@ extension Fetch {
         observe(.absent(response.status.rawValue, isStorable: isMissing && isForAll && !isForbidden))
     }
 
-    /// Observes a failure of the upstream.
     func observeFailure(_ failure: FetchFailure) {
         guard failure.isOfUpstream, let cause = MetricNames.index(of: failure) else { return }
         observe(.failed(UInt8(clamping: cause)))

@@ -95,7 +95,6 @@ public final class Reporting {
         if head.contains(.cisternWhy), api.settings.ownFields.allowsWhy { lines += whyField(record, head) }
     }
 
-    /// The line of the Cistern-Why field.
     private func whyField(_ record: ExchangeRecord, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)
         return WhyExplanation(
