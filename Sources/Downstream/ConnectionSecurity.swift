@@ -6,8 +6,6 @@ import HTTPCore
 public final class ConnectionSecurity: Sendable {
     /// TLS version, such as TLSv1.3.
     public let version: String
-    /// The server name that the client requested (SNI), in lower case; empty if there was none.
-    public let serverName: String
     /// The client's certificate if it presented a valid one; nil otherwise.
     public let certificate: ClientCertificate?
     /// Value of the pseudo field that represents the certificate (`ConnectionField.certificate`); nil without a certificate.
@@ -18,9 +16,8 @@ public final class ConnectionSecurity: Sendable {
     /// The listener's rule for client certificates, for all server names; nil if each certificate's settings apply.
     private let verification: ClientVerification?
 
-    init(_ tls: ClientTLS, _ serverName: String, index: Int, of certificates: ServerCertificates, on listener: ListenerSettings) {
+    init(_ tls: ClientTLS, index: Int, of certificates: ServerCertificates, on listener: ListenerSettings) {
         version = tls.version
-        self.serverName = serverName
         certificate = tls.certificate(by: certificates.settings.identification)
         certificateField = certificate?.fieldValue(isSentOn: certificates.settings.sendsCertificate)
         (self.index, self.certificates) = (index, certificates)

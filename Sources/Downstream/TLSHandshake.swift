@@ -19,8 +19,8 @@ final class TLSHandshake: AcceptedConnection {
     let listener: Listener
     private let table: ClientConnections
     private var deadline: Int64
-    /// The server name that the client requested, and the index of the certificate that it receives.
-    private var chosen: (name: String, index: Int) = ("", 0)
+    /// Index of the certificate that the client receives.
+    private var chosen = 0
     /// Whether the handshake waits for its turn.
     private var isScheduled = false
 
@@ -44,12 +44,7 @@ final class TLSHandshake: AcceptedConnection {
         server.begin(self)
     }
 
-    private var isUnderWay: Bool {
-        switch socket {
-        case .some: true
-        case nil: false
-        }
-    }
+    private var isUnderWay: Bool { socket != nil }
 
     // MARK: Events
 
@@ -72,7 +67,7 @@ final class TLSHandshake: AcceptedConnection {
             case .wantsWrite: return table.loop.modify(descriptor, .writable)
             case .wantsChoice(let name):
                 guard let index = server.choose(for: tls, name: name, listener.settings) else { return fail(.malformed) }
-                chosen = (name, index)
+                chosen = index
             case .failed(.clear): return refuseClear()
             case .failed(let failure): return fail(failure)
             }
@@ -97,7 +92,7 @@ final class TLSHandshake: AcceptedConnection {
     private func finish() {
         guard var socket = socket.take() else { return }
         server.end(self, nil, isResumed: tls.isResumed)
-        socket.security = ConnectionSecurity(tls, chosen.name, index: chosen.index, of: certificates, on: listener.settings)
+        socket.security = ConnectionSecurity(tls, index: chosen, of: certificates, on: listener.settings)
         if tls.speaksHTTP2 { socket.chosen = .http2 }
         socket.transport.secure(by: tls)
         socket.phase = .handshake

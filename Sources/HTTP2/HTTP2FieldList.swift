@@ -14,7 +14,6 @@ public struct HTTP2FieldList: Sendable {
         lines.reserveCapacity(lineCount)
     }
 
-    public var count: Int { lines.count }
     var byteCount: Int { bytes.count }
 
     /// Appends a field line.

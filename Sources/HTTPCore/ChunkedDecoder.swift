@@ -31,8 +31,6 @@ public struct ChunkedDecoder: Sendable {
 
     public init(allowsPadding: Bool = false) { self.allowsPadding = allowsPadding }
 
-    public var isAtEnd: Bool { state == .ended }
-
     /// Returns the next event in `bytes` from `position` on, and advances `position` past the consumed bytes.
     public mutating func next(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
         while position < bytes.count {

@@ -9,10 +9,6 @@ public enum FieldSerializer {
     /// Maximum length of the serialized fields in bytes.
     public static func capacity(for fields: Fields) -> Int { fields.bytes.count + (separatorBytes + endBytes) * fields.count }
 
-    public static func capacity(for field: KnownField, _ value: [UInt8]) -> Int {
-        field.name.utf8CodeUnitCount + value.count + separatorBytes + endBytes
-    }
-
     /// - Parameter omitted: fields to leave out.
     public static func append(_ fields: Fields, without omitted: KnownFieldSet = [], to out: inout [UInt8]) {
         out.append(atMost: capacity(for: fields)) { write(fields, without: omitted, to: &$0) }

@@ -17,13 +17,6 @@ public struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
 
     @inlinable public func isDisjoint(with others: KnownFieldSet) -> Bool { low & others.low == 0 && high & others.high == 0 }
 
-    public func union(_ others: KnownFieldSet) -> KnownFieldSet {
-        var all = self
-        all.low |= others.low
-        all.high |= others.high
-        return all
-    }
-
     /// Returns whether the line's field is in the set.
     public func holds(_ entry: Fields.Entry) -> Bool { entry.known.map(contains) ?? false }
 

@@ -167,11 +167,11 @@ public final class EventLoop: @unchecked Sendable {
         control(EPOLL_CTL_ADD, descriptor, events)
     }
 
-    /// Replaces the handler of a watched descriptor.
-    public func handOver(_ descriptor: Int32, to handler: any EventHandler, _ events: ReadyEvents = .readable) {
+    /// Replaces the handler of a watched descriptor, and watches for input.
+    public func handOver(_ descriptor: Int32, to handler: any EventHandler) {
         assertOnLoop()
         watched[Int(descriptor)].handler = handler
-        modify(descriptor, events)
+        modify(descriptor, .readable)
     }
 
     public func modify(_ descriptor: Int32, _ events: ReadyEvents) {
@@ -182,13 +182,13 @@ public final class EventLoop: @unchecked Sendable {
         control(EPOLL_CTL_MOD, descriptor, events)
     }
 
-    /// Stops watching. Must be called before the descriptor is closed. `isClosed`: the descriptor is already closed.
-    public func remove(_ descriptor: Int32, isClosed: Bool = false) {
+    /// Stops watching. Must be called before the descriptor is closed.
+    public func remove(_ descriptor: Int32) {
         assertOnLoop()
         let index = Int(descriptor)
         guard index < watched.count, watched[index].handler != nil else { return }
         watched[index] = Watched()
-        if !isClosed { control(EPOLL_CTL_DEL, descriptor, []) }
+        control(EPOLL_CTL_DEL, descriptor, [])
     }
 
     private func control(_ operation: Int32, _ descriptor: Int32, _ events: ReadyEvents) {

@@ -8,7 +8,7 @@ struct EasyHandle: ~Copyable {
     let pointer: UnsafeMutableRawPointer
 
     /// - Parameter address: the address to connect to instead of the settings' host; nil to let libcurl resolve the host.
-    init?(_ settings: UpstreamSettings, _ address: NamedAddress? = nil) {
+    init?(_ settings: UpstreamSettings, _ address: NamedAddress?) {
         guard let pointer = curl_easy_init() else { return nil }
         self.pointer = pointer
         let text = { (option: CURLoption, value: String?) in

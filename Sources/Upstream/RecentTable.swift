@@ -48,6 +48,4 @@ struct RecentTable<Value: Sendable>: Sendable {
     }
 
     var entries: [(key: UInt64, value: Value)] { (Array(young) + Array(old)).map { ($0.key.value, $0.value) } }
-
-    mutating func removeAll() { (young, old) = ([:], [:]) }
 }

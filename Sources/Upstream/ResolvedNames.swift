@@ -128,9 +128,6 @@ public final class ResolvedNames: Sendable {
     /// The last known addresses; empty if there are none.
     func addresses(of host: String) -> [NamedAddress] { state.withLock { $0.names[host]?.last ?? [] } }
 
-    /// Whether a look-up of the name is active.
-    func isUnderWay(_ host: String) -> Bool { state.withLock { ($0.names[host]?.active ?? 0) > 0 } }
-
     /// Whether the last completed look-up failed.
     func hasFailed(_ host: String) -> Bool { state.withLock { $0.names[host]?.hasFailed ?? false } }
 

@@ -82,7 +82,6 @@ public struct TLSAlert: RawRepresentable, Hashable, Sendable {
     public static let certificateUnknown = TLSAlert(rawValue: 46)
     public static let unknownCA = TLSAlert(rawValue: 48)
     public static let accessDenied = TLSAlert(rawValue: 49)
-    public static let protocolVersion = TLSAlert(rawValue: 70)
     public static let unrecognizedName = TLSAlert(rawValue: 112)
     public static let certificateRequired = TLSAlert(rawValue: 116)
     public static let noApplicationProtocol = TLSAlert(rawValue: 120)

@@ -117,9 +117,7 @@ extension UpstreamError: CaseIterable {
     public static func tunnelRefused(_ status: Status) -> UpstreamError { UpstreamError(.tunnelRefused, .tunnel(status)) }
     public static var responseIncomplete: UpstreamError { UpstreamError(.responseIncomplete) }
     public static var responseTimeout: UpstreamError { UpstreamError(.responseTimeout) }
-    public static var transferCoding: UpstreamError { UpstreamError(.transferCoding) }
     public static var protocolError: UpstreamError { UpstreamError(.protocolError) }
     public static var tlsProtocolError: UpstreamError { UpstreamError(.tlsProtocolError) }
-    public static var tlsCertificateError: UpstreamError { UpstreamError(.tlsCertificateError) }
     public static var proxyInternalError: UpstreamError { UpstreamError(.proxyInternalError) }
 }

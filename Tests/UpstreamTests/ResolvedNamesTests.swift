@@ -42,7 +42,7 @@ struct ResolvedNamesTests {
         var now: Int64 = 0
         func next() async -> [String] {
             names.refresh("a", interval: 30, now: now)
-            while names.isUnderWay("a") { await Task.yield() }
+            await withCheckedContinuation { (ended: CheckedContinuation<Void, Never>) in names.whenEnded("a") { ended.resume() } }
             names.refresh("a", interval: 30, now: now + 29)
             now += 30
             return names.addresses(of: "a").map(\.text)
