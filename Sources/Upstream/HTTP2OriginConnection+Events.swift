@@ -107,7 +107,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         connections.noteFree()
     }
 
-    /// Ends an exchange without a response, or with an incomplete one. `RepeatRule` alone decides whether the request is sent again.
+    /// Ends an exchange without a response, or with an incomplete one. `TransferProgress` alone decides whether the request is sent again.
     /// - Parameter isRefused: whether the upstream states that it did not process the request.
     func endEarly(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd, _ error: UpstreamError, isRefused: Bool = false) {
         if !sendAgain(exchange, end, isRefused: isRefused) {
@@ -118,7 +118,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         connections.noteFree()
     }
 
-    /// Moves the request of an exchange to another connection if `RepeatRule` permits it.
+    /// Moves the request of an exchange to another connection if that is permitted.
     /// - Returns: whether the request is sent again. Otherwise the exchange is unchanged.
     func sendAgain(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd, isRefused: Bool = false) -> Bool {
         let isUnsent = !exchange.isSent

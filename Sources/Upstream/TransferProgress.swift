@@ -125,18 +125,15 @@ struct TransferProgress {
 
     // MARK: Retries and timeouts
 
-    /// Whether the request may be sent again, after its connection ended without a line of a response.
+    /// Whether the request may be sent again, after its connection ended without a line of a response (RFC 9110 §9.2.2, RFC 9112 §9.3.1). A
+    /// request is sent at most twice. An unsafe request is repeated only if the upstream cannot have processed any of it.
     /// - Parameters:
-    ///   - onKept: whether the connection had been used before.
+    ///   - onKept: whether the connection had been used before. The upstream may then have closed it before the request arrived.
     ///   - isUnwritten: whether no byte of the request was passed to the kernel.
-    ///   - isRefused: whether the upstream states that it did not process the request.
-    func mayBeRepeated(_ request: UpstreamRequest, _ content: PendingContent, onKept: Bool, isUnwritten: Bool, isRefused: Bool = false)
-        -> Bool
-    {
-        RepeatRule(
-            isRepeatable: request.isRepeatable, isFirst: sendings < 2, gotBytes: state != .requesting(hasHeard: false),
-            hasSentContent: content.hasBegun, onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused
-        ).isAllowed
+    ///   - isRefused: whether the upstream states that it did not process the request (RFC 9113 §8.7).
+    func mayBeRepeated(_ request: UpstreamRequest, _ content: PendingContent, onKept: Bool, isUnwritten: Bool, isRefused: Bool) -> Bool {
+        guard sendings < 2, state == .requesting(hasHeard: false), !content.hasBegun else { return false }
+        return request.isRepeatable || isRefused || (onKept && isUnwritten)
     }
 
     /// The error of the timeout that has passed; nil if none has.

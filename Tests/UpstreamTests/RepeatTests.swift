@@ -10,61 +10,6 @@ import Testing
 
 @Suite("Retries of upstream requests", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct RepeatTests {
-    @Test(
-        "a request is retried only if the conditions of the table hold",
-        arguments: [
-            (
-                RepeatRule(isRepeatable: true, isFirst: true, gotBytes: false, hasSentContent: false, onKept: false, isUnwritten: false),
-                true
-            ),
-            (
-                RepeatRule(isRepeatable: true, isFirst: false, gotBytes: false, hasSentContent: false, onKept: true, isUnwritten: true),
-                false
-            ),
-            (RepeatRule(isRepeatable: true, isFirst: true, gotBytes: true, hasSentContent: false, onKept: true, isUnwritten: false), false),
-            (RepeatRule(isRepeatable: true, isFirst: true, gotBytes: false, hasSentContent: true, onKept: true, isUnwritten: false), false),
-            (RepeatRule(isRepeatable: false, isFirst: true, gotBytes: false, hasSentContent: false, onKept: true, isUnwritten: true), true),
-            (
-                RepeatRule(isRepeatable: false, isFirst: true, gotBytes: false, hasSentContent: false, onKept: true, isUnwritten: false),
-                false
-            ),
-            (
-                RepeatRule(isRepeatable: false, isFirst: true, gotBytes: false, hasSentContent: false, onKept: false, isUnwritten: true),
-                false
-            ),
-            (
-                RepeatRule(isRepeatable: false, isFirst: false, gotBytes: false, hasSentContent: false, onKept: true, isUnwritten: true),
-                false
-            ),
-            (
-                RepeatRule(
-                    isRepeatable: false, isFirst: true, gotBytes: false, hasSentContent: false, onKept: false, isUnwritten: false,
-                    isRefused: true),
-                true
-            ),
-            (
-                RepeatRule(
-                    isRepeatable: true, isFirst: false, gotBytes: false, hasSentContent: false, onKept: false, isUnwritten: false,
-                    isRefused: true),
-                false
-            ),
-            (
-                RepeatRule(
-                    isRepeatable: true, isFirst: true, gotBytes: true, hasSentContent: false, onKept: false, isUnwritten: false,
-                    isRefused: true),
-                false
-            ),
-            (
-                RepeatRule(
-                    isRepeatable: true, isFirst: true, gotBytes: false, hasSentContent: true, onKept: false, isUnwritten: false,
-                    isRefused: true),
-                false
-            ),
-        ])
-    func rule(_ row: (RepeatRule, Bool)) {
-        #expect(row.0.isAllowed == row.1)
-    }
-
     /// A point at which the connection fails.
     private struct Failure: Sendable {
         let name: String

@@ -61,7 +61,20 @@ struct TransferProgressTests {
     // MARK: Repeats
 
     private func mayBeRepeated(_ progress: TransferProgress, _ content: PendingContent = PendingContent(isEmpty: true)) -> Bool {
-        progress.mayBeRepeated(Asking.request("GET", "/"), content, onKept: true, isUnwritten: false)
+        progress.mayBeRepeated(Asking.request("GET", "/"), content, onKept: true, isUnwritten: true, isRefused: true)
+    }
+
+    @Test("a write is sent again only if the upstream cannot have processed it", arguments: [false, true], [false, true])
+    func write(onKept: Bool, isUnwritten: Bool) {
+        let twice: [(Event, Action)] = Self.asking + [(.queuedAgain, .nothing)] + Self.asking
+        for (method, isRefused) in [("GET", false), ("GET", true), ("POST", false), ("POST", true)] {
+            let (request, content) = (Asking.request(method, "/"), PendingContent(isEmpty: true))
+            func isRepeated(_ progress: TransferProgress) -> Bool {
+                progress.mayBeRepeated(request, content, onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused)
+            }
+            #expect(isRepeated(play(Self.asking)) == (method == "GET" || isRefused || onKept && isUnwritten))
+            #expect(!isRepeated(play(twice)) && !isRepeated(play(Self.receiving)))
+        }
     }
 
     @Test("a request is retried once, on a new connection, and only before any line of a response arrived")
