@@ -4,16 +4,14 @@
 import HTTPCore
 
 public struct ProxyHeader: Sendable, Equatable {
-    /// Address and port of the client; nil for a connection of the balancer itself (LOCAL) or an unknown client (UNKNOWN, other address
-    /// families).
-    public var source: (address: IPAddress, port: UInt16)? { client.map { ($0.address, $0.port) } }
-
-    private struct Endpoint: Sendable, Equatable {
-        let address: IPAddress
-        let port: UInt16
+    public struct Endpoint: Sendable, Equatable {
+        public let address: IPAddress
+        public let port: UInt16
     }
 
-    private let client: Endpoint?
+    /// Address and port of the client; nil for a connection of the balancer itself (LOCAL) or an unknown client (UNKNOWN, other address
+    /// families).
+    public let source: Endpoint?
     /// Whether the balancer forwards a client without giving its address. Such a client must not be treated as the balancer.
     public var isUnknown = false
 
@@ -49,7 +47,7 @@ public struct ProxyHeader: Sendable, Equatable {
         let words = bytes[bytes.startIndex..<(end - 1)].split(separator: 0x20, omittingEmptySubsequences: false)
         let count = end + 1 - bytes.startIndex
         if words.count >= 2, words[1].elementsEqual("UNKNOWN".utf8) {
-            return .header(ProxyHeader(client: nil, isUnknown: true), bytes: count)
+            return .header(ProxyHeader(source: nil, isUnknown: true), bytes: count)
         }
         guard words.count == 6, let source = IPAddress(words[2]), let destination = IPAddress(words[3]), let port = Self.port(words[4]),
             Self.port(words[5]) != nil
@@ -60,7 +58,7 @@ public struct ProxyHeader: Sendable, Equatable {
         guard isIPv6 || !source.isIPv6 && !destination.isIPv6 && !words[2].contains(0x3a) && !words[3].contains(0x3a),
             !isIPv6 || words[2].contains(0x3a) && words[3].contains(0x3a)
         else { return .invalid }
-        return .header(ProxyHeader(client: Endpoint(address: source, port: port)), bytes: count)
+        return .header(ProxyHeader(source: Endpoint(address: source, port: port)), bytes: count)
     }
 
     private static func port(_ text: ArraySlice<UInt8>) -> UInt16? {
@@ -76,19 +74,19 @@ public struct ProxyHeader: Sendable, Equatable {
         guard command >> 4 == 2, command & 0xf <= 1, length <= blockLimit else { return .invalid }
         guard bytes.count >= 16 + length else { return .needsMore }
         // LOCAL: the balancer's own connection, such as a health check. Addresses that follow have no meaning.
-        if command & 0xf == 0 { return .header(ProxyHeader(client: nil), bytes: 16 + length) }
+        if command & 0xf == 0 { return .header(ProxyHeader(source: nil), bytes: 16 + length) }
         let block = bytes[(start + 16)..<(start + 16 + length)]
         let size: Int
         switch family {
         case 0x11: size = 4
         case 0x21: size = 16
         // Unspecified, Unix sockets and datagrams: no usable address is given.
-        case 0x00, 0x12, 0x22, 0x31, 0x32: return .header(ProxyHeader(client: nil, isUnknown: true), bytes: 16 + length)
+        case 0x00, 0x12, 0x22, 0x31, 0x32: return .header(ProxyHeader(source: nil, isUnknown: true), bytes: 16 + length)
         default: return .invalid
         }
         guard block.count >= 2 * size + 4, let address = IPAddress(bytes: block.prefix(size)) else { return .invalid }
         let ports = block.startIndex + 2 * size
         let port = UInt16(block[ports]) << 8 | UInt16(block[ports + 1])
-        return .header(ProxyHeader(client: Endpoint(address: address, port: port)), bytes: 16 + length)
+        return .header(ProxyHeader(source: Endpoint(address: address, port: port)), bytes: 16 + length)
     }
 }

@@ -1,6 +1,7 @@
 // All client connections of one shard: their shared buffers, timeouts, counters and graceful end.
 
 import Figures
+import HTTP2
 import HTTPCore
 import Reactor
 
@@ -136,7 +137,7 @@ public final class ClientConnections {
             if connection.listener.isRetired { connection.drain() }
         case .http2:
             let received = socket.received
-            guard let session = HTTP2Connection.session(settings) else {
+            guard let session = try? HTTP2Session(.server, settings.http2.session(settings.requestLimits)) else {
                 let connection = ClientConnection(socket, table: self)
                 put(connection)
                 return connection.closeNow()
@@ -150,9 +151,7 @@ public final class ClientConnections {
 
     /// Closes a socket that no phase can use.
     private func discard(_ socket: consuming AcceptedSocket) {
-        if byDescriptor.indices.contains(Int(socket.transport.descriptor)), byDescriptor[Int(socket.transport.descriptor)] != nil {
-            return remove(socket.transport.descriptor)
-        }
+        if connection(socket.transport.descriptor) != nil { return remove(socket.transport.descriptor) }
         budget.giveBack(socket.peer)
         counters[.connectionsOpen] -= 1
     }
@@ -225,8 +224,6 @@ public final class ClientConnections {
 
     var keepAliveDeadline: Int64 { isDraining ? drainDeadline : coarseNow + keepAliveMilliseconds }
 
-    var all: [any AcceptedConnection] { byDescriptor.compactMap(\.self) }
-
     func connection(_ descriptor: Int32) -> (any AcceptedConnection)? {
         byDescriptor.indices.contains(Int(descriptor)) ? byDescriptor[Int(descriptor)] : nil
     }
@@ -273,6 +270,6 @@ extension ClientConnections {
     /// Ends every connection at once.
     public func closeAll() {
         budget.leave(self)
-        for connection in all { connection.closeNow() }
+        for connection in byDescriptor { connection?.closeNow() }
     }
 }

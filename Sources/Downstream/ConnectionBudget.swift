@@ -24,8 +24,8 @@ public final class ConnectionBudget: Sendable {
         var cut = 0
         /// Number of requests by client address with content that is being discarded.
         var discarding: [UInt128: Int] = [:]
-        /// The tables of all shards that use this budget.
-        var tables: [ConnectionTable] = []
+        /// The tables of all shards that use this budget. Other loops only queue work on the table's own loop.
+        var tables: [LoopBound<ClientConnections>] = []
         var isMakingSpace = false
 
         func counted(_ peer: PeerAddress) -> UInt128? { peer.clientAddress.counted(besides: limits.trustedProxies) }
@@ -189,9 +189,9 @@ public final class ConnectionBudget: Sendable {
     // MARK: The connection limit
 
     /// Adds a table. Rounds may close its connections while its loop runs.
-    func enter(_ table: ClientConnections) { state.withLock { $0.tables.append(ConnectionTable(table)) } }
+    func enter(_ table: ClientConnections) { state.withLock { $0.tables.append(LoopBound(value: table)) } }
 
-    func leave(_ table: ClientConnections) { state.withLock { $0.tables.removeAll { $0.table === table } } }
+    func leave(_ table: ClientConnections) { state.withLock { $0.tables.removeAll { $0.value === table } } }
 
     /// Maximum number of connections that one round closes, as a divisor of the limit and as an absolute number.
     private static let roundPart = 64
@@ -199,7 +199,7 @@ public final class ConnectionBudget: Sendable {
 
     /// Closes connections that wait for their client, if there are any. Only one round runs at a time; calls during a round have no effect.
     func makeSpace(_ cause: CapacityReport.Cause) {
-        let begun = state.withLock { state -> (round: ClosingRound, tables: [ConnectionTable])? in
+        let begun = state.withLock { state -> (round: ClosingRound, tables: [LoopBound<ClientConnections>])? in
             guard !state.isMakingSpace, !state.tables.isEmpty else { return nil }
             state.isMakingSpace = true
             let (byAddress, tables, open) = (state.byAddress, state.tables, state.open)
@@ -215,24 +215,17 @@ public final class ConnectionBudget: Sendable {
         guard let begun else { return }
         for one in begun.tables {
             let share = ClosingRound.Share(begun.round)
-            one.table.loop.execute { one.table.nameCandidates(for: begun.round, share) }
+            one.value.loop.execute { one.value.nameCandidates(for: begun.round, share) }
         }
     }
 
-    private func end(_ chosen: [ClosingRound.Candidate], _ tables: [ConnectionTable]) {
+    private func end(_ chosen: [ClosingRound.Candidate], _ tables: [LoopBound<ClientConnections>]) {
         state.withLock { $0.isMakingSpace = false }
         guard !chosen.isEmpty else { return }
         for one in tables {
-            let own = ObjectIdentifier(one.table)
+            let own = ObjectIdentifier(one.value)
             let candidates = chosen.filter { $0.table == own }
-            one.table.loop.execute { one.table.close(candidates[...]) }
+            one.value.loop.execute { one.value.close(candidates[...]) }
         }
     }
-}
-
-/// `@unchecked Sendable` because other loops only queue work on the table's own loop.
-private struct ConnectionTable: @unchecked Sendable {
-    let table: ClientConnections
-
-    init(_ table: ClientConnections) { self.table = table }
 }

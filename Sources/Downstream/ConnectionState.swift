@@ -132,11 +132,11 @@ struct ConnectionState {
 
     /// Marks the request as refused. An error response follows and ends the connection.
     mutating func refuse() {
-        update(elseBegin: RequestProgress()) {
-            $0.content = .whole
-            $0.isRefused = true
-            $0.endsConnection = true
-        }
+        var progress = current ?? RequestProgress()
+        progress.content = .whole
+        progress.isRefused = true
+        progress.endsConnection = true
+        phase = .exchanging(progress)
     }
 
     /// Reads content from `bytes`, starting at `position`.
@@ -347,14 +347,10 @@ struct ConnectionState {
 
     mutating func close() { phase = .closed }
 
-    private mutating func update(elseBegin other: RequestProgress? = nil, _ change: (inout RequestProgress) -> Void) {
-        if case .exchanging(var progress) = phase {
-            change(&progress)
-            phase = .exchanging(progress)
-        } else if var progress = other {
-            change(&progress)
-            phase = .exchanging(progress)
-        }
+    private mutating func update(_ change: (inout RequestProgress) -> Void) {
+        guard case .exchanging(var progress) = phase else { return }
+        change(&progress)
+        phase = .exchanging(progress)
     }
 }
 

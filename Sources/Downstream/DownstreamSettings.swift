@@ -67,8 +67,8 @@ public struct DiscardLimits: Sendable {
 
     public init() {}
 
-    /// HTTP/1.1: maximum bytes that are read after a response that ended the connection, and maximum time. Used if no content was missing,
-    /// or if no more may be discarded.
+    /// Maximum bytes that are read after the last output of a connection, and maximum time. Used in HTTP/1.1 if no content was missing, or
+    /// if no more may be discarded.
     static let lingerBytes = 1 << 20
     static let lingerTimeout = Duration.seconds(2)
 }

@@ -57,7 +57,8 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         if !isByPeer, code == .noError || code == .internalError { return }
         // Neither does a client's reset of a stream whose content is being discarded after the response.
         if isByPeer, streams[number]?.discarding != nil { return }
-        guard resets.take(now: table.now) else { return flooded() }
+        // RFC 9113 §10.5.
+        if !resets.take(now: table.now) { session.end(.enhanceYourCalm) }
     }
 
     func sentGoAway(_ code: HTTP2ErrorCode) {

@@ -64,18 +64,10 @@ final class HTTP2Connection: AcceptedConnection, PushingConnection {
     /// about ten requests.
     private static let turnLimit: Int64 = 1_000
     private static let turnBytes = 512
-    /// Maximum time for the client to read the last output.
-    static let lingerTimeout = Duration.seconds(2)
-    static let lingerLimitBytes = 1 << 20
     /// Maximum time for the client to acknowledge the announced end.
     static let announceTimeout = Duration.seconds(1)
     /// Number of frames that wait for a client that reads nothing, above which the connection stops reading.
     static let waitingFramesLimit = 256
-
-    /// Creates a session; nil if memory is exhausted.
-    static func session(_ settings: DownstreamSettings) -> HTTP2Session? {
-        try? HTTP2Session(.server, settings.http2.session(settings.requestLimits))
-    }
 
     init(_ socket: consuming AcceptedSocket, _ session: HTTP2Session, table: ClientConnections) {
         self.session = session
@@ -138,7 +130,7 @@ final class HTTP2Connection: AcceptedConnection, PushingConnection {
         switch phase {
         case .lingering(let discarded, let until):
             phase = .lingering(discardedBytes: discarded + bytes.count, until: until)
-            if discarded + bytes.count > Self.lingerLimitBytes { closeNow() }
+            if discarded + bytes.count > DiscardLimits.lingerBytes { closeNow() }
         case .closed: break
         case .open, .announcing, .finishing:
             takeTurn(bytes)
@@ -186,7 +178,7 @@ final class HTTP2Connection: AcceptedConnection, PushingConnection {
             (taken, mayEndStream) = (start, false)
             guard streams[frame.stream] == nil else { continue }
             if let fault = pastStreams.fault(of: frame) { return endReading(fault) }
-            guard conduct.takeLate(now: table.now) else { return endReading(.enhanceYourCalm) }
+            guard conduct.take(now: table.now) else { return endReading(.enhanceYourCalm) }
         }
         return give(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
     }
@@ -202,9 +194,6 @@ final class HTTP2Connection: AcceptedConnection, PushingConnection {
         session.end(code)
         return false
     }
-
-    /// Ends the connection of a client that exceeds its limits (RFC 9113 §10.5).
-    func flooded() { session.end(.enhanceYourCalm) }
 
     /// Starts or ends the timeout for a complete request head.
     private func noteSection() {
@@ -270,7 +259,7 @@ final class HTTP2Connection: AcceptedConnection, PushingConnection {
         closeStreams()
         // The frames mark the end of all content, so a missing close_notify is harmless.
         _ = transport.endSending()
-        phase = .lingering(discardedBytes: 0, until: table.deadline(after: Self.lingerTimeout))
+        phase = .lingering(discardedBytes: 0, until: table.deadline(after: DiscardLimits.lingerTimeout))
         updateInterest()
     }
 

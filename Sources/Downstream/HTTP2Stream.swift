@@ -171,12 +171,9 @@ final class HTTP2Stream {
         readDeadline = contentDeadline > 0 ? min(pauseDeadline, contentDeadline) : pauseDeadline
     }
 
-    /// Memory that the stream holds, in bytes: content in both directions.
-    var memoryBytes: Int { held.count + output.heldBytes }
-
-    /// Reports a change of the held memory.
+    /// Reports a change of the memory that the stream holds: content in both directions.
     func noteMemory() {
-        let bytes = memoryBytes
+        let bytes = held.count + output.heldBytes
         if bytes != heldBytes { connection.noteMemory(bytes, of: self) }
     }
 

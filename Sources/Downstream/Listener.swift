@@ -65,7 +65,8 @@ public final class BoundSocket: Sendable {
             throw ListenError(address: wanted, code: errno)
         }
         self.socket = socket
-        address = Self.actual(descriptor, wanted)
+        // The kernel chooses a port if 0 is wanted.
+        address = ListenAddress(boundTo: descriptor)?.port.map(wanted.withPort) ?? wanted
     }
 
     /// Adopts a listening socket of another process.
@@ -124,15 +125,6 @@ public final class BoundSocket: Sendable {
         guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK else { return }
         let socket = Descriptor(Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
         if address.withSocketAddress({ connect(socket.number, $0, $1) }) != 0, errno == ECONNREFUSED { unlink(path) }
-    }
-
-    private static func actual(_ descriptor: Int32, _ wanted: ListenAddress) -> ListenAddress {
-        var storage = sockaddr_storage()
-        var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-        let result = withUnsafeMutableBytes(of: &storage) {
-            getsockname(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, &length)
-        }
-        return result == 0 ? wanted.withPort(PeerAddress(storage).port) : wanted
     }
 }
 

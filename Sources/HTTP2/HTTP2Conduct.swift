@@ -16,11 +16,9 @@ public struct HTTP2ControlBudget: Sendable {
         frame.isControl ? take(now: now()) : true
     }
 
-    /// Counts a frame on a closed stream, which has no other effect.
+    /// Counts a frame, in particular one on a closed stream, which has no other effect.
     /// - Returns: false if the limit is exceeded.
-    public mutating func takeLate(now: Int64) -> Bool { take(now: now) }
-
-    private mutating func take(now: Int64) -> Bool {
+    public mutating func take(now: Int64) -> Bool {
         if now > refilled {
             let more = min(Int64(perSecond), (now - refilled) * Int64(perSecond) / 1_000)
             if more > 0 {

@@ -21,7 +21,6 @@ extension Fields {
 
     /// Returns the fields without hop-by-hop fields, and without those that Connection names.
     public func removingHopByHop() -> Fields {
-        guard containsAny(of: Self.always) else { return self }
         var kept = self
         kept.removeHopByHop()
         return kept
@@ -132,11 +131,8 @@ extension Fields {
 extension ResponseHead {
     /// Returns the head without hop-by-hop fields.
     public func removingHopByHop() -> ResponseHead {
-        var head = ResponseHead(status: status, reason: reason, fields: fields.removingHopByHop())
-        head.version = version
+        var head = self
+        head.fields.removeHopByHop()
         return head
     }
-
-    /// Removes hop-by-hop fields.
-    public mutating func removeHopByHop() { fields.removeHopByHop() }
 }

@@ -44,7 +44,7 @@ final class AddressRace {
     func cancel() {
         hasEnded = true
         timer?.cancel()
-        for entrant in running { connections.connector.cancel(entrant.task) }
+        for entrant in running { connections.connector.release(entrant.task) }
         running = []
     }
 
@@ -76,7 +76,7 @@ final class AddressRace {
     /// Cancels the oldest attempt, so that the next address can be tried. The address may be slow, so it is tried once more at the end.
     private func replaceOldest() {
         let oldest = running.removeFirst()
-        connections.connector.cancel(oldest.task)
+        connections.connector.release(oldest.task)
         if let address = oldest.address, replaced.insert(address).inserted { left.append(address) }
     }
 

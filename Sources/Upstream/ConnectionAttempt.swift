@@ -147,13 +147,13 @@ final class ConnectionAttempt: EventHandler {
 
     private func awaitName() {
         // A look-up may take long: it must not retain the attempt and its request.
-        let wait = NameWait { [weak self] in
+        let wait = LoopBound<() -> Void>(value: { [weak self] in
             guard let self, case .beginning = phase else { return }
             let addresses = connections.addresses(without: excluded)
             if addresses.isEmpty { return end(.failure(UpstreamError(.dnsError, connections.nameFailure))) }
             connect(to: addresses)
-        }
-        connections.whenNameEnded { [loop = connections.loop] in loop.execute(wait.end) }
+        })
+        connections.whenNameEnded { [loop = connections.loop] in loop.execute { wait.value() } }
     }
 
     private var isHTTP2Known: Bool { connections.settings.knowsHTTP2 && !isForHTTP1 }
@@ -208,14 +208,4 @@ final class ConnectionAttempt: EventHandler {
         cancel()
         connections.ended(self, .failure(error))
     }
-}
-
-/// An attempt that waits for the look-up of its name. `@unchecked Sendable` because only its event loop uses it; the look-up's thread only
-/// passes it back to that loop.
-private final class NameWait: @unchecked Sendable {
-    private let then: () -> Void
-
-    init(_ then: @escaping () -> Void) { self.then = then }
-
-    @Sendable func end() { then() }
 }

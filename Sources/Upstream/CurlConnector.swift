@@ -123,9 +123,9 @@ final class CurlConnector {
     /// Starts a connection at the end of this batch of events.
     /// - Parameters:
     ///   - address: an address of the host; nil to let libcurl resolve it.
-    ///   - completion: called once, never during this call, and not after `cancel`.
+    ///   - completion: called once, never during this call, and not after `release`.
     /// - Returns: nil if memory is exhausted.
-    func connect(to address: NamedAddress? = nil, _ completion: @escaping Completion) -> Task? {
+    func connect(to address: NamedAddress?, _ completion: @escaping Completion) -> Task? {
         loop.assertOnLoop()
         guard !isClosed, let easy = EasyHandle(settings, address) else { return nil }
         let task = Task(easy, completion)
@@ -140,10 +140,8 @@ final class CurlConnector {
         return task
     }
 
-    /// Cancels a task. Its completion is not called.
-    func cancel(_ task: Task) { release(task) }
-
-    private func release(_ task: Task) {
+    /// Ends a task and releases its handle. The completion of a cancelled task is not called.
+    func release(_ task: Task) {
         guard let easy = task.easy.take() else { return }
         tasks[task.pointer] = nil
         isReleasing = true

@@ -31,9 +31,7 @@ public struct FaultTable: Sendable {
     /// - Returns: its number; nil if there are too many rules.
     public mutating func add(path: String, _ fault: InjectedFault, percent: Int, end: Int64) -> Int? {
         guard rules.count < Self.ruleLimit else { return nil }
-        lastNumber += 1
-        rules.append(
-            Rule(number: lastNumber, path: path, fault: fault, percent: percent, end: end, pattern: RoutePattern(path)))
+        add(number: lastNumber + 1, path: path, fault, percent: percent, end: end)
         return lastNumber
     }
 

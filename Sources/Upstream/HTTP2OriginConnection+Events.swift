@@ -42,22 +42,18 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         // The upstream does not need the rest of the request's content (RFC 9113 §8.1).
         if !exchange.isRequestWhole { session.reset(stream, .cancel) }
         forgetStream(of: exchange, .whole)
-        if exchange.held == nil { complete(exchange) } else { connections.noteFree() }
+        if exchange.held == nil { complete(exchange) } else { connections.serveWaiting() }
     }
 
     private func complete(_ exchange: HTTP2Exchange) {
         release(exchange, .whole)
         exchange.transfer.end(.whole(isDelimited: true))
         queueFlush()
-        connections.noteFree()
+        connections.serveWaiting()
     }
 
     /// Continues after a pause: first held content, then new content.
     func readOn(for exchange: HTTP2Exchange) {
-        connections.loop.atEndOfBatch { [self] in resumeReading(exchange) }
-    }
-
-    private func resumeReading(_ exchange: HTTP2Exchange) {
         guard let bytes = exchange.held, !exchange.transfer.hasEnded else { return }
         exchange.held = nil
         connections.noteResumed(exchange.transfer)
@@ -72,10 +68,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     /// Ends the stream because its response is invalid. The connection stays open.
     private func refuse(_ exchange: HTTP2Exchange, _ error: UpstreamError) {
         session.reset(exchange.stream, error.kind == .protocolError ? .protocolError : .cancel)
-        release(exchange, .invalid)
-        exchange.transfer.end(.failed(error))
-        queueFlush()
-        connections.noteFree()
+        endInvalid(exchange, error)
     }
 
     func streamReset(_ stream: Int32, _ code: HTTP2ErrorCode, isByPeer: Bool) {
@@ -87,7 +80,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         // Closing the connection also closes its streams, which the caller handles.
         guard isOpen, let exchange = exchanges[stream] else { return }
         switch code {
-        case _ where exchange.isInvalid: endInvalid(exchange, code)
+        case _ where exchange.isInvalid: endInvalid(exchange, UpstreamError(.protocolError, .sentReset(code)))
         case _ where exchange.reader.hasBegun: endEarly(exchange, .reset, UpstreamError(.responseIncomplete, .streamReset(code)))
         case .refusedStream:
             // After GOAWAY, the library closes the streams that the upstream has not processed.
@@ -100,11 +93,11 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         }
     }
 
-    private func endInvalid(_ exchange: HTTP2Exchange, _ code: HTTP2ErrorCode) {
+    private func endInvalid(_ exchange: HTTP2Exchange, _ error: UpstreamError) {
         release(exchange, .invalid)
-        exchange.transfer.end(.failed(UpstreamError(.protocolError, .sentReset(code))))
+        exchange.transfer.end(.failed(error))
         queueFlush()
-        connections.noteFree()
+        connections.serveWaiting()
     }
 
     /// Ends an exchange without a response, or with an incomplete one. `TransferProgress` alone decides whether the request is sent again.
@@ -115,7 +108,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
             exchange.transfer.end(.failed(error))
         }
         queueFlush()
-        connections.noteFree()
+        connections.serveWaiting()
     }
 
     /// Moves the request of an exchange to another connection if that is permitted.

@@ -99,9 +99,8 @@ final class HTTP2OriginConnection: EventHandler {
 
     var isOpen: Bool { state != .closed }
     var isUnused: Bool { exchanges.isEmpty && isOpen }
-    /// Number of further exchanges that the connection accepts.
-    var freeStreams: Int { state == .open && session.mayRequest ? max(0, limit - exchanges.count) : 0 }
-    var hasCapacity: Bool { freeStreams > 0 }
+    /// Whether the connection accepts a further exchange.
+    var hasCapacity: Bool { state == .open && session.mayRequest && exchanges.count < limit }
     /// Whether the connection accepts the request, and has enough window for its content.
     func mayCarry(_ transfer: Transfer) -> Bool {
         hasCapacity && content.mayCarry(transfer.request.contentBytes, window: session.remoteWindowBytes)
@@ -151,7 +150,7 @@ final class HTTP2OriginConnection: EventHandler {
         if exchanges[exchange.stream] === exchange { session.reset(exchange.stream, .cancel) }
         release(exchange, .givenUp)
         queueFlush()
-        connections.noteFree()
+        connections.serveWaiting()
     }
 
     /// Removes an exchange from the connection.
@@ -220,17 +219,7 @@ final class HTTP2OriginConnection: EventHandler {
         for exchange in left { exchange.transfer.isSeparated = true }
     }
 
-    private func closeIfDone() {
-        guard case .draining(let cause) = state, exchanges.isEmpty else { return }
-        close(cause)
-    }
-
     // MARK: Liveness
-
-    private func noteHeard() {
-        heardAt = connections.client.coarseNow
-        askedAt = nil
-    }
 
     /// Whether a PING has been unanswered for so long that new requests should use another connection.
     func isSilent(at now: Int64) -> Bool { askedAt.map { now - $0 >= Self.silenceMilliseconds } ?? false }
@@ -295,7 +284,8 @@ final class HTTP2OriginConnection: EventHandler {
     }
 
     private func take(_ bytes: UnsafeRawBufferPointer) {
-        noteHeard()
+        heardAt = connections.client.coarseNow
+        askedAt = nil
         noteFirst(bytes)
         guard !isFlooded(by: bytes) else {
             session.end(.enhanceYourCalm)
@@ -307,9 +297,8 @@ final class HTTP2OriginConnection: EventHandler {
         isInSession = false
         content.note(window: session.remoteWindowBytes)
         guard isOpen, result == .ended else { return }
-        // The session may have an error to send.
+        // The session may have an error to send. If the connection is draining and has no exchanges, this closes it.
         flush()
-        if case .draining(let cause) = state, exchanges.isEmpty { return close(cause) }
         fail(.error, .protocolError)
     }
 
@@ -380,7 +369,7 @@ final class HTTP2OriginConnection: EventHandler {
             }
         }
         if let renounced { fail(renounced, .protocolError) }
-        closeIfDone()
+        if case .draining(let cause) = state, exchanges.isEmpty { close(cause) }
         watch()
     }
 

@@ -8,46 +8,36 @@ public struct NamedAddress: Hashable, Sendable {
     private var low: UInt64 = 0
     private let isIPv6: Bool
 
-    private init(_ family: Int32, _ fill: (UnsafeMutableRawBufferPointer) -> Bool) throws(NoAddress) {
+    private init?(_ family: Int32, _ fill: (UnsafeMutableRawBufferPointer) -> Bool) {
         isIPv6 = family == AF_INET6
         var words = (UInt64(0), UInt64(0))
-        guard withUnsafeMutableBytes(of: &words, fill) else { throw NoAddress() }
+        guard withUnsafeMutableBytes(of: &words, fill) else { return nil }
         (high, low) = words
     }
-
-    private struct NoAddress: Error {}
 
     /// nil for another address family.
     public init?(_ address: UnsafePointer<sockaddr>) {
         let family = Int32(address.pointee.sa_family)
-        do throws(NoAddress) {
-            try self.init(family) { bytes in
-                switch family {
-                case AF_INET:
-                    address.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
-                        bytes.storeBytes(of: $0.pointee.sin_addr.s_addr, as: UInt32.self)
-                    }
-                case AF_INET6:
-                    address.withMemoryRebound(to: sockaddr_in6.self, capacity: 1) {
-                        bytes.storeBytes(of: $0.pointee.sin6_addr, as: in6_addr.self)
-                    }
-                default: return false
+        self.init(family) { bytes in
+            switch family {
+            case AF_INET:
+                address.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
+                    bytes.storeBytes(of: $0.pointee.sin_addr.s_addr, as: UInt32.self)
                 }
-                return true
+            case AF_INET6:
+                address.withMemoryRebound(to: sockaddr_in6.self, capacity: 1) {
+                    bytes.storeBytes(of: $0.pointee.sin6_addr, as: in6_addr.self)
+                }
+            default: return false
             }
-        } catch {
-            return nil
+            return true
         }
     }
 
     /// nil if the text is no address.
     public init?(_ text: String) {
         let family = text.utf8.contains(UInt8(ascii: ":")) ? AF_INET6 : AF_INET
-        do throws(NoAddress) {
-            try self.init(family) { inet_pton(family, text, $0.baseAddress) == 1 }
-        } catch {
-            return nil
-        }
+        self.init(family) { inet_pton(family, text, $0.baseAddress) == 1 }
     }
 
     /// The remote address of a connected socket; nil if it has no IP address.

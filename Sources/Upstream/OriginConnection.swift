@@ -138,11 +138,6 @@ final class OriginConnection: EventHandler {
         if carries(transfer) { resumeSending() }
     }
 
-    /// Continues to deliver content after a pause.
-    func readOn(for transfer: Transfer) {
-        connections.loop.atEndOfBatch { [self] in resumeReading(transfer) }
-    }
-
     /// Whether the whole request of the current transfer was sent.
     var hasSentRequest: Bool { if case .busy = state { output.isAllSent } else { false } }
 
@@ -261,7 +256,7 @@ final class OriginConnection: EventHandler {
     }
 
     /// Continues after a pause: first held content, then new content.
-    private func resumeReading(_ transfer: Transfer) {
+    func readOn(for transfer: Transfer) {
         guard carries(transfer), let bytes = held else { return }
         held = nil
         connections.noteResumed(transfer)
@@ -411,7 +406,6 @@ private struct RequestOutput {
 
     /// Whether nothing must be sent now.
     var isEmpty: Bool { sent == bytes.count }
-    var isBroken: Bool { rest == .broken }
     var isHeadSent: Bool { unsentHead == 0 }
     var isAllSent: Bool { rest == .nothing && isEmpty }
     /// Whether the next piece of the content must be taken when the current output was sent.

@@ -190,9 +190,6 @@ extension OriginConnections {
         serveWaiting()
     }
 
-    /// Called when a stream has become free. A draining connection may also have ended.
-    func noteFree() { serveWaiting() }
-
     func remove(_ connection: HTTP2OriginConnection, _ cause: ConnectionEnd) {
         client.counters.labelled.count(.upstreamEnded, of: cause)
         multiplexed.removeAll { $0 === connection }

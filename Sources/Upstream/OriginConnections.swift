@@ -119,7 +119,6 @@ final class OriginConnections {
     // MARK: Waiting
 
     var waitingCount: Int { waiting.count }
-    var runningCount: Int { waiting.running }
 
     /// Whether a connection is available for the next request, or may be established for it.
     var hasCapacity: Bool {

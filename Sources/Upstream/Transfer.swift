@@ -181,8 +181,8 @@ public final class Transfer {
         guard !isPausedByFlow, case .readOn = progress.handle(.resumed, at: client.coarseNow) else { return }
         switch carrier {
         case .none, .queue, .attempt: break
-        case .connection(let connection): connection.readOn(for: self)
-        case .exchange(let exchange): exchange.connection.readOn(for: exchange)
+        case .connection(let connection): client.loop.atEndOfBatch { connection.readOn(for: self) }
+        case .exchange(let exchange): client.loop.atEndOfBatch { exchange.connection.readOn(for: exchange) }
         }
     }
 

@@ -72,7 +72,7 @@ public final class UpstreamClient {
 
     /// Requests with a connection, and requests that wait for one. Each number is the largest among the addresses.
     public var busiest: (running: Int, waiting: Int) {
-        connections.reduce((0, 0)) { (max($0.0, $1.runningCount), max($0.1, $1.waitingCount)) }
+        connections.reduce((0, 0)) { (max($0.0, $1.waiting.running), max($0.1, $1.waitingCount)) }
     }
 
     /// Requests that wait for a connection now.

@@ -168,7 +168,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         endCredentialChange(isWithoutEffect: head.status.rawValue / 100 == 4 && !context.changesCredentials(head))
         context.forgetIdentities(of: subject.head, after: head)
         isRefusal = noteRefusal(head)
-        head.removeHopByHop()
+        head.fields.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
         status = head.status
         guard isUnjudged || mustHold(hasUnwrittenMarks: hasUnwrittenMarks) else { return use(head, of: transfer) }
