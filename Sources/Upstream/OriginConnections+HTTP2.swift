@@ -1,5 +1,4 @@
 // HTTP/2 connections of one address: which connection a request uses, when another one is established, and how waiting requests continue.
-// `ConnectionChoice` makes the choice.
 
 import Figures
 import HTTP2
@@ -42,29 +41,26 @@ extension OriginConnections {
     /// If the last connection allowed no streams, the limit of the next one is unknown until the upstream states it.
     private var joinedAtMost: Int { expectedStreams > 0 ? expectedStreams : HTTP2OriginConnection.maximumExchanges }
 
+    /// Selects a connection. Streams of existing connections, and connections being established, precede new connections. A new connection
+    /// replaces an unused one at the limit. The last resort is a stream of any connection, even a possibly dead one.
     func serveInHTTP2(_ transfer: Transfer) {
         endUnused()
         if transfer.isSeparated { return serveSeparately(transfer) }
-        let fitting = multiplexed.first { isFitting($0, for: transfer) }
-        let any = multiplexed.first { $0.hasCapacity && !$0.isApart }
-        let unused = multiplexed.first { $0.isUnused }
+        if let fitting = multiplexed.first(where: { isFitting($0, for: transfer) }) { return fitting.begin(transfer) }
+        if !idle.isEmpty, !transfer.needsNewConnection { return serveInHTTP1(transfer) }
+        let mayMakeNow = mayMake && !isHeld
         // Without a new connection, content waits for window on any one. `hasCapacityInHTTP2` must then be true as well.
-        let joined = fitting == nil ? joinable(for: mayMake && !isHeld ? transfer : nil) : nil
-        let choice = ConnectionChoice(
-            hasStream: fitting != nil, hasAnyStream: any != nil, hasKept: !idle.isEmpty && !transfer.needsNewConnection,
-            mayJoin: joined != nil, mayMake: mayMake && !isHeld, hasUnused: (unused != nil && !isHeld) || !idle.isEmpty
-        ).choice
-        switch choice {
-        case .stream: fitting?.begin(transfer)
-        case .kept: serveInHTTP1(transfer)
-        case .join: joined?.take(transfer)
-        case .make, .replace:
+        if let attempt = joinable(for: mayMakeNow ? transfer : nil) { return attempt.take(transfer) }
+        let unused = multiplexed.first { $0.isUnused }
+        if mayMakeNow || (unused != nil && !isHeld) || !idle.isEmpty {
             // An existing connection that does not suit this request does not suit others either.
             unused?.close(.unused)
             if mayMake { makeConnection(for: transfer) } else { serveInHTTP1(transfer) }
-        case .anyStream: any?.begin(transfer)
-        // An idle connection turned out to be dead.
-        case nil: startElsewhere(transfer)
+        } else if let any = multiplexed.first(where: { $0.hasCapacity && !$0.isApart }) {
+            any.begin(transfer)
+        } else {
+            // An idle connection turned out to be dead.
+            startElsewhere(transfer)
         }
     }
 
