@@ -438,5 +438,4 @@ extension RequestRejection {
     /// RFC 9110 §15.5.20: the client may repeat the request on another connection.
     static let rulesChanged = RequestRejection(
         .rulesChanged, 421, "The certificate rules have changed since this connection was established. Open a new connection.")
-    static let contentTooLarge = RequestRejection(.contentTooLarge, 413, "The request's content is too large.")
 }

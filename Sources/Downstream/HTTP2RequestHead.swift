@@ -89,7 +89,7 @@ private struct Parts {
     func rejection(_ section: borrowing HTTP2FieldSection, _ limits: RequestLimits) -> RequestRejection? {
         let bytes = Span(_unsafeElements: section.bytes)
         guard let path, let scheme else { return nil }
-        guard path.count <= limits.targetBytes else { return RequestRejection(.targetTooLong, 414, "The request target is too long.") }
+        guard path.count <= limits.targetBytes else { return .targetTooLong }
         // The scheme need not match the connection: a proxy that terminates TLS in front of Cistern may forward the client's scheme.
         guard bytes.extracting(scheme).equalsIgnoringCase("http") || bytes.extracting(scheme).equalsIgnoringCase("https") else {
             return RequestRejection(.malformed, 400, "The request's scheme must be http or https.")

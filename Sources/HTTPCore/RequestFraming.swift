@@ -24,9 +24,7 @@ enum RequestFraming {
 
     private static func value(of length: ArraySlice<UInt8>) throws(RequestRejection) -> Int {
         guard !length.isEmpty, length.allSatisfy(\.isASCIIDigit) else { throw .framing("Content-Length must be a number.") }
-        guard length.count <= lengthDigits else {
-            throw RequestRejection(.contentTooLarge, 413, "The request's content is too large.")
-        }
+        guard length.count <= lengthDigits else { throw .contentTooLarge }
         return length.reduce(0) { $0 * 10 + Int($1 - 0x30) }
     }
 

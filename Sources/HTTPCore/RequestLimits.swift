@@ -41,6 +41,9 @@ public struct RequestRejection: Error, Sendable, Equatable {
 
     public static func == (left: Self, right: Self) -> Bool { left.kind == right.kind && left.status == right.status }
 
+    public static let targetTooLong = Self(.targetTooLong, 414, "The request target is too long.")
+    public static let contentTooLarge = Self(.contentTooLarge, 413, "The request's content is too large.")
+
     static func malformed(_ sentence: String) -> Self { Self(.malformed, 400, sentence) }
     static func framing(_ sentence: String) -> Self { Self(.framing, 400, sentence) }
     static func host(_ sentence: String) -> Self { Self(.host, 400, sentence) }

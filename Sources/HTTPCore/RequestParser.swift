@@ -88,9 +88,7 @@ public struct RequestParser: Sendable {
         while lineEnd < bytes.count, bytes[lineEnd] != 0x0a { lineEnd += 1 }
         if lineEnd == bytes.count {
             // A method has at most 32 letters; the target follows.
-            if bytes.count - start > limits.targetBytes + 64 {
-                return RequestRejection(.targetTooLong, 414, "The request target is too long.")
-            }
+            if bytes.count - start > limits.targetBytes + 64 { return .targetTooLong }
             if start == 0, bytes.count > 0, !isTokenByte(bytes[0]), bytes[0] != 0x0d {
                 return .malformed("This is not an HTTP request.")
             }
@@ -165,7 +163,7 @@ private struct HeadReading {
             end += 1
         }
         hasRawTarget = bits >= 0x80
-        guard end - start <= limits.targetBytes else { throw Self.targetTooLong }
+        guard end - start <= limits.targetBytes else { throw .targetTooLong }
         guard head[end] == 0x20, end > start else {
             throw .malformed(
                 head[end] == 0x23
@@ -180,7 +178,7 @@ private struct HeadReading {
     private func escaped(_ target: ArraySlice<UInt8>) throws(RequestRejection) -> ArraySlice<UInt8> {
         guard hasRawTarget else { return target }
         let escaped = RequestTarget.escaped(target)
-        guard escaped.count <= limits.targetBytes else { throw Self.targetTooLong }
+        guard escaped.count <= limits.targetBytes else { throw .targetTooLong }
         return escaped
     }
 
@@ -190,8 +188,6 @@ private struct HeadReading {
     /// RFC 9113 §3.4: the client sent an HTTP/2 preface without negotiation.
     private static let clearHTTP2 = RequestRejection(
         .version, 505, "This address does not support HTTP/2: enable h2c for it, or use TLS.")
-
-    private static let targetTooLong = RequestRejection(.targetTooLong, 414, "The request target is too long.")
 
     private mutating func readVersion() throws(RequestRejection) -> HTTPVersion {
         if head.count - position >= 10, EightBytes(at: head.baseAddress! + position).bits == Self.http11, head[position + 8] == 0x0d,

@@ -117,16 +117,8 @@ public enum ChunkProblem: UInt8, Error, Sendable, CaseIterable {
     case size, sizeTooLarge, extensionsTooLarge, malformedExtension, trailersTooLarge, trailerLine, lineEnd
 
     /// Text for the sender of the content.
-    public var sentence: String {
-        switch self {
-        case .size: "A chunk size is not a hexadecimal number."
-        case .sizeTooLarge: "A chunk size is too large."
-        case .extensionsTooLarge: "The chunk extensions are too large."
-        case .malformedExtension: "A chunk extension is malformed."
-        case .trailersTooLarge: "The trailer section is too large."
-        case .trailerLine: "A trailer line is malformed."
-        case .lineEnd: "The chunked content is malformed."
-        }
+    private var sentence: String {
+        self == .lineEnd ? "The chunked content is malformed." : words.prefix(1).uppercased() + words.dropFirst() + "."
     }
 
     /// The rejection of a request with this problem.
