@@ -214,7 +214,11 @@ let package = Package(
             ["Addresses", "Downstream", "Figures", "HTTPCore", "Reactor", "CSystem", "TestSupport"]),
         tests(
             "TracingTests",
-            ["Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "Reactor", "Figures", "TestSupport", "Upstream"]),
+            [
+                "Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "OwnRequests", "Reactor", "Figures",
+                "TestSupport",
+                "Upstream",
+            ]),
         tests("FiguresTests", ["Figures", "CachePolicy", "Decisions", "Explanation", "CacheStore", "HTTPCore", "TestSupport"]),
         tests(
             "ClientSideTests",

@@ -7,7 +7,7 @@ import Glibc
 
 /// Not thread-safe.
 public final class OwnRequest {
-    public enum Outcome {
+    public enum Outcome: Sendable {
         /// - Parameters:
         ///   - retryAfter: value of Retry-After in seconds; nil if there is none.
         ///   - content: nil if it is longer than the limit.

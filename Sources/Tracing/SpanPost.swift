@@ -1,6 +1,5 @@
-// The results of posting batches to the endpoint.
+// Posts batches to the endpoint.
 
-import JSON
 import OwnRequests
 
 extension OwnRequest {
@@ -13,20 +12,17 @@ extension OwnRequest {
     }
 
     /// - Parameter patience: maximum time in milliseconds; nil for the default.
-    func send(_ spans: [UInt8], patience: Int?) -> PostResult {
-        switch post(spans, timeoutMilliseconds: min(patience ?? Self.timeoutMilliseconds, Self.timeoutMilliseconds)) {
-        case .failed(let sentence): .failed(sentence)
-        // Only the number of rejected spans is needed, so longer responses are not read.
-        case .answered(let status, let retryAfter, let content):
-            .answered(status: status, retryAfter: retryAfter, rejected: content.map(PostResult.rejected) ?? 0)
-        }
+    func send(_ spans: [UInt8], patience: Int?) -> Outcome {
+        post(spans, timeoutMilliseconds: min(patience ?? Self.timeoutMilliseconds, Self.timeoutMilliseconds))
     }
 }
 
-extension PostResult {
-    /// Returns the number of rejected spans in an ExportTraceServiceResponse.
-    static func rejected(_ response: [UInt8]) -> Int {
-        guard let count = JSONValue(response)?["partialSuccess"]?["rejectedSpans"] else { return 0 }
-        return count.integer ?? count.string.flatMap { Int($0) } ?? 0
+extension OwnRequest.Outcome {
+    /// Description of the problem; nil if there is none.
+    var trouble: String? {
+        switch self {
+        case .answered(let status, _, _): (200..<300).contains(status) ? nil : "the response has status \(status)"
+        case .failed(let sentence): sentence
+        }
     }
 }

@@ -1,6 +1,8 @@
 // The queue of spans to be sent, and the decision after each attempt to send a batch. Pure.
 
 import Figures
+import JSON
+import OwnRequests
 
 /// A bounded queue. Spans that do not fit are dropped.
 struct SpanQueue {
@@ -28,16 +30,6 @@ struct SpanQueue {
     }
 }
 
-/// The result of posting a batch.
-enum PostResult: Equatable {
-    /// - Parameters:
-    ///   - retryAfter: value of Retry-After in seconds; nil if there is none.
-    ///   - rejected: number of spans that the endpoint has rejected from an accepted batch (`partialSuccess`).
-    case answered(status: Int, retryAfter: Int?, rejected: Int = 0)
-    /// No response was received. The text is the reason.
-    case failed(String)
-}
-
 /// The next step for a batch (OpenTelemetry protocol, "OTLP/HTTP Response" and "Connection").
 enum Delivery: Equatable {
     case done(rejected: Int)
@@ -52,11 +44,12 @@ enum Delivery: Equatable {
     /// - Parameters:
     ///   - attempt: 1 for the first.
     ///   - pause: milliseconds before the second attempt, if the endpoint specifies none.
-    init(_ result: PostResult, attempt: Int, pause: Int, of count: Int) {
+    init(_ result: OwnRequest.Outcome, attempt: Int, pause: Int, of count: Int) {
         var wait = min(pause << (attempt - 1), Self.longestPauseMilliseconds)
         switch result {
-        case .answered(let status, _, let rejected) where (200..<300).contains(status):
-            self = .done(rejected: min(max(0, rejected), count))
+        case .answered(let status, _, let content) where (200..<300).contains(status):
+            // Only the number of rejected spans is needed, so longer responses are not read.
+            self = .done(rejected: content.map { min(max(0, Self.rejected(in: $0)), count) } ?? 0)
             return
         case .answered(let status, _, _) where !Self.retried.contains(status):
             // Another attempt would not succeed either.
@@ -68,14 +61,10 @@ enum Delivery: Equatable {
         }
         self = attempt < Self.attempts ? .again(afterMilliseconds: wait) : .lost(.undelivered)
     }
-}
 
-extension PostResult {
-    /// Description of the problem; nil if there is none.
-    var trouble: String? {
-        switch self {
-        case .answered(let status, _, _): (200..<300).contains(status) ? nil : "the response has status \(status)"
-        case .failed(let sentence): sentence
-        }
+    /// Returns the number of rejected spans in an ExportTraceServiceResponse.
+    static func rejected(in response: [UInt8]) -> Int {
+        guard let count = JSONValue(response)?["partialSuccess"]?["rejectedSpans"] else { return 0 }
+        return count.integer ?? count.string.flatMap { Int($0) } ?? 0
     }
 }

@@ -3,6 +3,7 @@
 import CachePolicy
 import Figures
 import HTTPCore
+import OwnRequests
 import Testing
 
 @testable import Tracing
@@ -31,35 +32,40 @@ struct DeliveryTests {
     }
 
     struct Row: Sendable {
-        let result: PostResult
+        let result: OwnRequest.Outcome
         var attempt = 1
         let next: Delivery
 
-        init(_ result: PostResult, attempt: Int = 1, _ next: Delivery) {
+        init(_ result: OwnRequest.Outcome, attempt: Int = 1, _ next: Delivery) {
             (self.result, self.attempt, self.next) = (result, attempt, next)
         }
+    }
+
+    private static func answered(_ status: Int, retryAfter: Int? = nil, rejected: Int? = nil) -> OwnRequest.Outcome {
+        let content = rejected.map { "{\"partialSuccess\":{\"rejectedSpans\":\($0)}}" } ?? "{}"
+        return .answered(status: status, retryAfter: retryAfter, content: Array(content.utf8))
     }
 
     @Test(
         "a batch is resent only for retryable statuses, after the given delay, at most five times",
         arguments: [
-            Row(.answered(status: 200, retryAfter: nil), .done(rejected: 0)),
-            Row(.answered(status: 204, retryAfter: 5), .done(rejected: 0)),
-            Row(.answered(status: 200, retryAfter: nil, rejected: 3), .done(rejected: 3)),
+            Row(answered(200), .done(rejected: 0)),
+            Row(answered(204, retryAfter: 5), .done(rejected: 0)),
+            Row(answered(200, rejected: 3), .done(rejected: 3)),
             // More than were sent, or a negative number.
-            Row(.answered(status: 200, retryAfter: nil, rejected: 30), .done(rejected: 10)),
-            Row(.answered(status: 200, retryAfter: nil, rejected: -1), .done(rejected: 0)),
-            Row(.answered(status: 400, retryAfter: 1), .lost(.rejected)), Row(.answered(status: 404, retryAfter: nil), .lost(.rejected)),
-            Row(.answered(status: 500, retryAfter: 1), .lost(.rejected)), Row(.answered(status: 301, retryAfter: nil), .lost(.rejected)),
-            Row(.answered(status: 429, retryAfter: nil), .again(afterMilliseconds: 1_000)),
-            Row(.answered(status: 502, retryAfter: nil), attempt: 2, .again(afterMilliseconds: 2_000)),
-            Row(.answered(status: 503, retryAfter: 7), attempt: 2, .again(afterMilliseconds: 7_000)),
-            Row(.answered(status: 504, retryAfter: nil), attempt: 4, .again(afterMilliseconds: 8_000)),
-            Row(.answered(status: 503, retryAfter: 1_000_000), .again(afterMilliseconds: 60_000)),
+            Row(answered(200, rejected: 30), .done(rejected: 10)),
+            Row(answered(200, rejected: -1), .done(rejected: 0)),
+            Row(answered(400, retryAfter: 1), .lost(.rejected)), Row(answered(404), .lost(.rejected)),
+            Row(answered(500, retryAfter: 1), .lost(.rejected)), Row(answered(301), .lost(.rejected)),
+            Row(answered(429), .again(afterMilliseconds: 1_000)),
+            Row(answered(502), attempt: 2, .again(afterMilliseconds: 2_000)),
+            Row(answered(503, retryAfter: 7), attempt: 2, .again(afterMilliseconds: 7_000)),
+            Row(answered(504), attempt: 4, .again(afterMilliseconds: 8_000)),
+            Row(answered(503, retryAfter: 1_000_000), .again(afterMilliseconds: 60_000)),
             // Extreme numbers.
-            Row(.answered(status: 503, retryAfter: .max), .again(afterMilliseconds: 60_000)),
-            Row(.answered(status: 503, retryAfter: .min), .again(afterMilliseconds: 0)),
-            Row(.answered(status: 503, retryAfter: 7), attempt: 5, .lost(.undelivered)),
+            Row(answered(503, retryAfter: .max), .again(afterMilliseconds: 60_000)),
+            Row(answered(503, retryAfter: .min), .again(afterMilliseconds: 0)),
+            Row(answered(503, retryAfter: 7), attempt: 5, .lost(.undelivered)),
             Row(.failed("refused"), .again(afterMilliseconds: 1_000)), Row(.failed("refused"), attempt: 5, .lost(.undelivered)),
         ])
     func delivery(row: Row) { #expect(Delivery(row.result, attempt: row.attempt, pause: 1_000, of: 10) == row.next) }
@@ -70,7 +76,7 @@ struct DeliveryTests {
             ("{}", 0), ("", 0), ("{\"partialSuccess\":{}}", 0), ("{\"partialSuccess\":{\"rejectedSpans\":\"7\"}}", 7),
             ("{\"partialSuccess\":{\"rejectedSpans\":7,\"errorMessage\":\"x\"}}", 7), ("{\"partialSuccess\":null}", 0), ("junk", 0),
         ])
-    func rejected(content: String, count: Int) { #expect(PostResult.rejected(Array(content.utf8)) == count) }
+    func rejected(content: String, count: Int) { #expect(Delivery.rejected(in: Array(content.utf8)) == count) }
 
     @Test("the clock offset is kept until the wall clock is set")
     func clock() {
