@@ -12,12 +12,9 @@ import Testing
 struct SpanExporterTests {
     @Test("a collector failure and its recovery are each logged once")
     func loggedOnce() {
-        let asked = Mutex(0)
+        let asked = Counter()
         let collector = SpanCollector { _ in
-            let number = asked.withLock { asked in
-                asked += 1
-                return asked
-            }
+            let number = asked.next()
             return [1, 2, 4].contains(number) ? [.json("{}", status: "503 Busy")] : [.json("{}")]
         }
         var settings = TracingSettings()

@@ -211,13 +211,12 @@ final class Asking: @unchecked Sendable {
         recorder: Recorder = Recorder(),
         then: @escaping @Sendable (Transfer?) -> Void = { _ in }
     ) -> Recorder {
-        onLoop { client in then(client.start(Self.request(method, target, content: content, shares: shares), receiver: recorder)) }
-        onLoop { _ in }
-        return recorder
+        ask(Self.request(method, target, content: content, shares: shares), recorder: recorder, then: then)
     }
 
-    func ask(_ request: UpstreamRequest, then: @escaping @Sendable (Transfer?) -> Void = { _ in }) -> Recorder {
-        let recorder = Recorder()
+    func ask(
+        _ request: UpstreamRequest, recorder: Recorder = Recorder(), then: @escaping @Sendable (Transfer?) -> Void = { _ in }
+    ) -> Recorder {
         onLoop { client in then(client.start(request, receiver: recorder)) }
         onLoop { _ in }
         return recorder

@@ -3,7 +3,6 @@
 import Figures
 import HTTP2
 import HTTPCore
-import Reactor
 import TestSupport
 import Testing
 
@@ -16,12 +15,9 @@ struct HTTP2RefusalTests {
         arguments: ["PUT", "QUERY"], [[OriginStep.resetStream(7)], [.goAway(accepts: false, code: 0)]])
     func refusedContent(method: String, refusal: [OriginStep]) {
         let content = [UInt8](repeating: 0x61, count: 40_000)
-        let count = Mutex(0)
+        let count = Counter()
         let origin = Way.http2.origin { request in
-            let number = count.withLock { count in
-                count += 1
-                return count
-            }
+            let number = count.next()
             return number == 2 || request.target == "/always" ? refusal : [.json("1")]
         }
         let asking = Asking(origin, .http2)

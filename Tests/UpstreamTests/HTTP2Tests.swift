@@ -171,12 +171,9 @@ struct HTTP2Tests {
     @Test(
         "a request refused with REFUSED_STREAM is retried once, also a write, and not after a second refusal", arguments: ["GET", "POST"])
     func refusedStreams(method: String) {
-        let count = Mutex(0)
+        let count = Counter()
         let origin = Way.http2.origin { request in
-            let number = count.withLock { count in
-                count += 1
-                return count
-            }
+            let number = count.next()
             return number == 1 || request.target == "/always" ? [.resetStream(7)] : [.json("1")]
         }
         let asking = Asking(origin, .http2)

@@ -72,12 +72,9 @@ struct UpstreamClientTests {
 
     @Test("a closed kept connection is replaced: a safe request is retried, a write is not", arguments: Way.allCases)
     func deadConnection(way: Way) {
-        let count = Mutex(0)
+        let count = Counter()
         let origin = way.origin { _ in
-            let number = count.withLock { count in
-                count += 1
-                return count
-            }
+            let number = count.next()
             return number % 2 == 1 ? [.json("1")] : [.close]
         }
         let asking = asking(origin, way)
@@ -93,13 +90,10 @@ struct UpstreamClientTests {
     @Test("a request that failed on a closed kept connection is not retried on another kept one, even if it must wait")
     func deadConnectionAndQueue() {
         let gate = Gate()
-        let count = Mutex(0)
+        let count = Counter()
         let origin = ScriptedOrigin { request in
             guard request.target == "/b" else { return [.pass(gate), .json("1")] }
-            return count.withLock { count in
-                count += 1
-                return count == 1 ? [.close] : [.json("2")]
-            }
+            return [count.next() == 1 ? .close : .json("2")]
         }
         let asking = asking(origin) { $0.maximumConnections = 1 }
         defer { asking.end() }
