@@ -26,8 +26,10 @@ public indirect enum JSONValue: Sendable, Equatable {
     /// nil if the bytes are not exactly one valid JSON text.
     public init?(_ bytes: [UInt8]) {
         guard [.valid, .validScalar].contains(JSONTextChecker.check(bytes.span)) else { return nil }
-        var reader = JSONReader(bytes: bytes)
-        self = reader.value()
+        self = bytes.withUnsafeBufferPointer { text in
+            var reader = JSONReader(text)
+            return reader.value()
+        }
     }
 
     public subscript(_ name: String) -> JSONValue? {
@@ -75,17 +77,10 @@ extension JSONValue: ExpressibleByDictionaryLiteral {
 
 extension JSONValue {
     /// The indented text with a line feed at the end, as pages and commands write it.
-    public var document: [UInt8] { serialized(isIndented: true) + [0x0a] }
+    public var document: [UInt8] { serialized(depth: 0) + [0x0a] }
 
-    /// - Parameter isIndented: whether to write several lines, for people.
-    public func serialized(isIndented: Bool = false) -> [UInt8] {
-        var out: [UInt8] = []
-        write(to: &out, indent: isIndented ? 0 : nil)
-        return out
-    }
-
-    /// Returns the text indented for a position at this depth in a larger text. The first line has no indentation.
-    public func serialized(depth: Int) -> [UInt8] {
+    /// - Parameter depth: depth in a larger text, for which the lines after the first one are indented; nil for one line.
+    public func serialized(depth: Int? = nil) -> [UInt8] {
         var out: [UInt8] = []
         write(to: &out, indent: depth)
         return out
@@ -143,117 +138,49 @@ extension JSONValue {
 
 // MARK: Reading
 
-/// Reads a text that was checked, and thus is not deeper than `JSONTextChecker.depthLimit`.
+/// Builds the value of a text that was checked, and thus is not deeper than `JSONTextChecker.depthLimit`.
 private struct JSONReader {
-    let bytes: [UInt8]
-    var position = 0
+    private var cursor: JSONCursor
 
-    init(bytes: [UInt8]) {
-        self.bytes = bytes
-        if bytes.starts(with: [0xef, 0xbb, 0xbf]) { position = 3 }
-    }
-
-    private var byte: UInt8 { position < bytes.count ? bytes[position] : 0 }
-
-    private mutating func skipSpace() {
-        while byte == 0x20 || byte == 0x0a || byte == 0x0d || byte == 0x09 { position += 1 }
-    }
+    init(_ text: UnsafeBufferPointer<UInt8>) { cursor = JSONCursor(text) }
 
     mutating func value() -> JSONValue {
-        skipSpace()
-        switch byte {
-        case UInt8(ascii: "{"): return object()
-        case UInt8(ascii: "["): return array()
-        case 0x22: return .string(string())
-        case UInt8(ascii: "t"):
-            position += 4
-            return .bool(true)
-        case UInt8(ascii: "f"):
-            position += 5
-            return .bool(false)
-        case UInt8(ascii: "n"):
-            position += 4
-            return .null
-        default: return number()
+        guard let token = cursor.next() else { return .null }
+        return value(token) ?? .null
+    }
+
+    /// nil at the end of an object or array.
+    private mutating func value(_ token: JSONToken) -> JSONValue? {
+        switch token {
+        case .beginObject:
+            var members: [JSONValue.Member] = []
+            while case .name(let name)? = cursor.next() { members.append(JSONValue.Member(string(name), value())) }
+            return .object(members)
+        case .beginArray:
+            var items: [JSONValue] = []
+            while let token = cursor.next(), let item = value(token) { items.append(item) }
+            return .array(items)
+        case .name(let range), .string(let range): return .string(string(range))
+        case .number(let range): return number(range)
+        case .literal(let range):
+            switch cursor.text[range.lowerBound] {
+            case UInt8(ascii: "t"): return .bool(true)
+            case UInt8(ascii: "f"): return .bool(false)
+            default: return .null
+            }
+        case .endObject, .endArray: return nil
         }
     }
 
-    private mutating func object() -> JSONValue {
-        var members: [JSONValue.Member] = []
-        while next(after: UInt8(ascii: "{"), closing: UInt8(ascii: "}")) {
-            let name = string()
-            skipSpace()
-            position += 1
-            members.append(JSONValue.Member(name, value()))
-        }
-        return .object(members)
-    }
-
-    private mutating func array() -> JSONValue {
-        var items: [JSONValue] = []
-        while next(after: UInt8(ascii: "["), closing: UInt8(ascii: "]")) { items.append(value()) }
-        return .array(items)
-    }
-
-    /// Skips the opening bracket or a comma before the next item. Returns false, after skipping the closing bracket, if there is none.
-    private mutating func next(after opening: UInt8, closing: UInt8) -> Bool {
-        skipSpace()
-        if byte == opening || byte == UInt8(ascii: ",") {
-            position += 1
-            skipSpace()
-            guard byte == closing else { return true }
-        }
-        position += 1
-        return false
-    }
-
-    private mutating func number() -> JSONValue {
-        let start = position
-        while position < bytes.count, byte.isASCIIDigit || [0x2b, 0x2d, 0x2e, 0x45, 0x65].contains(byte) { position += 1 }
-        let text = String(decoding: bytes[start..<position], as: UTF8.self)
+    private func number(_ range: Range<Int>) -> JSONValue {
+        let text = String(decoding: cursor.text[range], as: UTF8.self)
         if let integer = Int(text) { return .integer(integer) }
         return .number(Double(text) ?? .infinity)
     }
 
-    private mutating func string() -> String {
-        position += 1
+    private func string(_ range: Range<Int>) -> String {
         var text: [UInt8] = []
-        while position < bytes.count, byte != 0x22 {
-            if byte == 0x5c { escape(&text) } else { text.append(byte) }
-            position += 1
-        }
-        position += 1
+        JSONString.appendMeaning(of: range, in: cursor.text, to: &text)
         return String(decoding: text, as: UTF8.self)
-    }
-
-    /// Leaves the position at the last byte of the escape.
-    private mutating func escape(_ text: inout [UInt8]) {
-        position += 1
-        switch byte {
-        case UInt8(ascii: "n"): text.append(0x0a)
-        case UInt8(ascii: "r"): text.append(0x0d)
-        case UInt8(ascii: "t"): text.append(0x09)
-        case UInt8(ascii: "b"): text.append(0x08)
-        case UInt8(ascii: "f"): text.append(0x0c)
-        case UInt8(ascii: "u"):
-            var code = unit()
-            if code & 0xfc00 == 0xd800, position + 6 < bytes.count, bytes[position + 1] == 0x5c, bytes[position + 2] == UInt8(ascii: "u") {
-                let before = position
-                position += 2
-                let low = unit()
-                if low & 0xfc00 == 0xdc00 { code = 0x10000 + (code & 0x3ff) << 10 + low & 0x3ff } else { position = before }
-            }
-            text += Array(String(Unicode.Scalar(code) ?? "\u{fffd}").utf8)
-        default: text.append(byte)
-        }
-    }
-
-    private mutating func unit() -> UInt32 {
-        var value: UInt32 = 0
-        for _ in 0..<4 {
-            position += 1
-            value = value << 4 | UInt32(byte.hexValue ?? 0)
-        }
-        return value
     }
 }

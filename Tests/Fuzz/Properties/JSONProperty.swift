@@ -26,10 +26,10 @@ enum JSONProperty {
     }
 
     private static func checkWritten(_ value: JSONValue) throws(Violation) {
-        for isIndented in [false, true] {
-            let text = value.serialized(isIndented: isIndented)
+        for depth in [nil, 0] {
+            let text = value.serialized(depth: depth)
             guard let again = JSONValue(text) else { throw Violation(description: "a parsed value is serialized to invalid JSON") }
-            try expect(again.serialized(isIndented: isIndented) == text, "serialized JSON is parsed differently")
+            try expect(again.serialized(depth: depth) == text, "serialized JSON is parsed differently")
         }
     }
 }
