@@ -51,9 +51,10 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     /// Checks whether another user can change stored responses, by rules like those of ssh. The directory, its files and all ancestors must
     /// belong to root or this user, and other users may not write to them. An ancestor may be sticky, because users cannot replace files of
     /// other users there.
-    /// - Parameter isAlone: whether all processes with access to these files run in one container. Directories of root may then be writable
-    ///   by all users, because orchestrators create volumes like that.
-    static func findUnsafe(at path: String, isAlone: Bool = getpid() == 1) -> DirectoryFault? {
+    static func findUnsafe(at path: String) -> DirectoryFault? {
+        // All processes with access to these files run in one container. Directories of root may then be writable by all users, because
+        // orchestrators create volumes like that.
+        let isAlone = getpid() == 1
         guard let (directory, exists) = resolved(path) else { return nil }
         var part = directory
         while true {
@@ -72,13 +73,10 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     private static func isWritable(_ status: stat) -> Bool { status.st_mode & 0o022 != 0 }
 
     private static func findUnsafeFile(in directory: String, of path: String) -> DirectoryFault? {
-        guard let handle = opendir(directory) else { return nil }
-        defer { closedir(handle) }
-        while let entry = readdir(handle) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        for name in DirectoryState.names(in: directory) {
             let part = "\(directory)/\(name)"
             var status = stat()
-            guard name != ".", name != "..", lstat(part, &status) == 0 else { continue }
+            guard lstat(part, &status) == 0 else { continue }
             switch status.st_mode & S_IFMT {
             // Symbolic links are never followed.
             case S_IFREG where !isOurs(status): return .ownedByAnother(path, part: part, owner: status.st_uid)
@@ -167,15 +165,24 @@ public enum DirectoryState {
     }
 
     private static func fileBytes(in path: String) -> Int {
-        guard let directory = opendir(path) else { return 0 }
-        defer { closedir(directory) }
         var bytes = 0
-        while let entry = readdir(directory) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        for name in names(in: path) {
             var status = stat()
             if lstat(path + "/" + name, &status) == 0, status.st_mode & S_IFMT == S_IFREG { bytes += Int(status.st_blocks) * 512 }
         }
         return bytes
+    }
+
+    /// Names of the files and directories in a directory; empty if it cannot be read.
+    static func names(in path: String) -> [String] {
+        guard let directory = opendir(path) else { return [] }
+        defer { closedir(directory) }
+        var names: [String] = []
+        while let entry = readdir(directory) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        return names
     }
 
     /// The errno that a write in this directory would cause now; 0 if it would succeed. It fails on a read-only or full file system,

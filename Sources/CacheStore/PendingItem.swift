@@ -65,7 +65,8 @@ final class PendingItem: @unchecked Sendable {
         let form = encoded == nil ? item.body.form : ContentForm(coding: item.wantedCoding, plainBytes: body.count)
         return RecordHeader(
             kind: .item, retention: retention, isMarkedStale: isMarkedStale, keyBytes: item.key.count, metadataBytes: item.metadata.count,
-            headBytes: item.head.count, bodyBytes: encoded?.count ?? body.count, form: form, hash: hash, note: note)
+            headBytes: item.head.count, bodyBytes: encoded?.count ?? body.count, coding: form.coding, plainBytes: form.plainBytes,
+            hash: hash, note: note)
     }
 
     var isToBeEncoded: Bool { item.wantedCoding != 0 && item.body.form.coding == 0 }

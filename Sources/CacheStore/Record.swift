@@ -48,38 +48,21 @@ struct RecordHeader {
     static let checkedBytes = 56
 
     var kind: RecordKind
-    var retention: Retention
-    var isMarkedStale: Bool
-    var keyBytes: Int
-    var metadataBytes: Int
-    var headBytes: Int
-    var bodyBytes: Int
+    var retention = Retention.whenUsed
+    var isMarkedStale = false
+    var keyBytes = 0
+    var metadataBytes = 0
+    var headBytes = 0
+    var bodyBytes = 0
     /// `ContentForm.coding`; 0 for none.
-    var coding: UInt8
+    var coding: UInt8 = 0
     /// `ContentForm.plainBytes` if the content is encoded.
-    var plainBytes: Int
+    var plainBytes = 0
     var hash: KeyHash
     /// Checksum of key, metadata, head and body together.
-    var payloadChecksum: UInt64
+    var payloadChecksum: UInt64 = 0
     /// Note of an item when its record was written (`IndexEntry.note`). Older versions wrote 0.
-    var note: UInt32
-
-    init(
-        kind: RecordKind, retention: Retention = .whenUsed, isMarkedStale: Bool = false, keyBytes: Int = 0, metadataBytes: Int = 0,
-        headBytes: Int = 0, bodyBytes: Int = 0, form: ContentForm = .plain(0), hash: KeyHash, payloadChecksum: UInt64 = 0, note: UInt32 = 0
-    ) {
-        self.kind = kind
-        self.retention = retention
-        self.isMarkedStale = isMarkedStale
-        self.keyBytes = keyBytes
-        self.metadataBytes = metadataBytes
-        self.headBytes = headBytes
-        self.bodyBytes = bodyBytes
-        (coding, plainBytes) = (form.coding, form.plainBytes)
-        self.hash = hash
-        self.payloadChecksum = payloadChecksum
-        self.note = note
-    }
+    var note: UInt32 = 0
 
     var form: ContentForm { coding == 0 ? .plain(bodyBytes) : ContentForm(coding: coding, plainBytes: plainBytes) }
     var payloadBytes: Int { keyBytes + metadataBytes + headBytes + bodyBytes }
@@ -106,7 +89,9 @@ struct RecordHeader {
         let checksum = Self.checksum(target, segment: segment, offset: offset, seed: seed)
         target.storeBytes(of: checksum.littleEndian, toByteOffset: 56, as: UInt64.self)
     }
+}
 
+extension RecordHeader {
     /// Reads a header; nil if there is no valid header at `offset` of this segment, or its record would exceed `limit` bytes.
     init?(at source: UnsafeRawPointer, segment: UInt64, offset: Int, limit: Int, seed: UInt64) {
         guard offset + Self.bytes <= limit, let coding = Self.coding(at: source),

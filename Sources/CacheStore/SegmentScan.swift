@@ -54,8 +54,6 @@ struct SegmentScan {
         end = min(limit, (lastWritten / RecordHeader.alignment + 1) * RecordHeader.alignment)
     }
 
-    private init(end: Int) { self.end = end }
-
     /// State of a record's content.
     enum ContentState {
         case whole

@@ -147,16 +147,7 @@ final class StoreDirectory: Sendable {
     private static let probeBytes = 64 << 10
 
     /// Numbers of the segment files, oldest first.
-    func segmentNumbers() -> [UInt64] {
-        guard let directory = opendir(path) else { return [] }
-        defer { closedir(directory) }
-        var numbers: [UInt64] = []
-        while let entry = readdir(directory) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-            if let number = Segment.number(ofFile: name) { numbers.append(number) }
-        }
-        return numbers.sorted()
-    }
+    func segmentNumbers() -> [UInt64] { DirectoryState.names(in: path).compactMap { Segment.number(ofFile: $0) }.sorted() }
 }
 
 /// `@unchecked Sendable` because all of its state is behind its mutex.

@@ -27,8 +27,7 @@ struct StoreRecovery {
     }
 
     mutating func run() {
-        var before = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &before)
+        let start = StoreWriter.milliseconds(CLOCK_MONOTONIC)
         openSegments()
         if directory.isWritable { for path in unusable + ["\(directory.path)/\(ResponseStore.copyName)"] { unlink(path) } }
         if let snapshot = IndexSnapshot.read(directory: directory.path, segments: segments, seed: seed) {
@@ -41,10 +40,8 @@ struct StoreRecovery {
         leaveOutOldest()
         // The snapshot is valid for this start only, because the first write makes it outdated.
         if directory.isWritable { IndexSnapshot.remove(directory: directory.path) }
-        var after = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &after)
         statistics.opening.entries = index.count
-        statistics.opening.milliseconds = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1_000_000
+        statistics.opening.milliseconds = Int(StoreWriter.milliseconds(CLOCK_MONOTONIC) - start)
     }
 
     /// Opens the store with the index of another process that still uses the directory. Writes and removes nothing.

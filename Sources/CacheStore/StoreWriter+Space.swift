@@ -64,11 +64,11 @@ extension StoreWriter {
     /// - Returns: on failure, the reason why there is no space; its fault is nil if only this record is too large.
     private func newSegment(for size: Int, isNeeded: Bool, _ store: ResponseStore) -> Result<Segment, NoSegment> {
         let error = directory.restore()
-        guard error == 0 else { return .failure(NoSegment(fault(Segment.WriteError(code: error, path: directory.path + "/key")))) }
+        guard error == 0 else { return .failure(NoSegment(fault: fault(Segment.WriteError(code: error, path: directory.path + "/key")))) }
         let plan = plan(store, settings.diskSpace(settings.directory))
         guard let wanted = plan.segmentBytes(for: size) else {
             let isTooSmall = plan.segmentBytes(for: RecordHeader.bytes) == nil
-            return .failure(NoSegment(isTooSmall ? fault(ENOSPC) : nil))
+            return .failure(NoSegment(fault: isTooSmall ? fault(ENOSPC) : nil))
         }
         var making = SegmentMaking(
             bytes: wanted, least: SegmentPlan.leastSegment(for: size), mayEvict: isNeeded || !refusing.evictedWithoutSuccess)
@@ -93,7 +93,7 @@ extension StoreWriter {
             return .success(segment)
         case .failure(let error):
             refusing.evictedWithoutSuccess = refusing.evictedWithoutSuccess || making.freed > 0
-            return .failure(NoSegment(isTooLarge(size, error, isNeeded: isNeeded, store) ? nil : fault(error)))
+            return .failure(NoSegment(fault: isTooLarge(size, error, isNeeded: isNeeded, store) ? nil : fault(error)))
         }
     }
 
@@ -341,12 +341,8 @@ private struct SegmentMaking {
     var freed = 0
     /// Whether the oldest segment may be evicted.
     let mayEvict: Bool
-
-    init(bytes: Int, least: Int, mayEvict: Bool) { (self.bytes, self.least, self.mayEvict) = (bytes, least, mayEvict) }
 }
 
 private struct NoSegment: Error {
     let fault: WriteFault?
-
-    init(_ fault: WriteFault?) { self.fault = fault }
 }

@@ -19,14 +19,10 @@ public final class TemporaryDirectory {
     public func remove() { Self.remove(path) }
 
     private static func remove(_ directory: String) {
-        guard let handle = opendir(directory) else { return }
-        while let entry = readdir(handle) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-            guard name != ".", name != ".." else { continue }
+        for name in DirectoryState.names(in: directory) {
             // A symbolic link is removed and never followed.
             if unlink(directory + "/" + name) != 0, errno == EISDIR { remove(directory + "/" + name) }
         }
-        closedir(handle)
         rmdir(directory)
     }
 }

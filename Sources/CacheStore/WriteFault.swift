@@ -63,9 +63,6 @@ public struct WriteFault: Error, Sendable, Equatable {
             }
     }
 
-    /// Whether less data in the store would help.
-    var isDiskFull: Bool { code == ENOSPC || code == EDQUOT }
-
     /// The operating system's text for `code`.
     public var systemText: String { SystemError.words(code) }
 

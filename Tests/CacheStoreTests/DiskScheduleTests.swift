@@ -32,8 +32,7 @@ struct DiskScheduleTests {
         func take() {
             state.withLock { state in
                 state.changes += 1
-                guard state.changes % 11 == 0, state.copies.count < 12, let copy = try? Directory() else { return }
-                for file in names(in: path) where file != "lock" { copyFile(path + "/" + file, to: copy.path + "/" + file) }
+                guard state.changes % 11 == 0, state.copies.count < 12, let copy = try? Directory.copy(of: path) else { return }
                 state.copies.append(copy)
             }
         }
@@ -132,8 +131,7 @@ struct DiskScheduleTests {
                 let hash = key(number).withUnsafeBytes { KeyHash($0, seed: store.seed) }
                 return store.state.withLock { $0.pending[hash] == nil && $0.index.find(hash) != nil }
             }
-            let copy = try Directory()
-            for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
+            let copy = try Directory.copy(of: directory.path)
             try check(copy, inFiles: inFiles)
         }
 

@@ -11,12 +11,6 @@ import Testing
 
 @Suite("Erasing removed items")
 struct ErasingTests {
-    private static func copy(_ path: String) throws -> Directory {
-        let copy = try Directory()
-        for file in names(in: path) where file != "lock" { copyFile(path + "/" + file, to: copy.path + "/" + file) }
-        return copy
-    }
-
     /// Whether any file of the directory contains the bytes.
     private static func contains(_ bytes: [UInt8], in directory: Directory) -> Bool {
         directory.segments.contains { name in
@@ -47,13 +41,13 @@ struct ErasingTests {
         #expect(!Self.contains(Array("head 4".utf8), in: directory) && !Self.contains(Array("head 4".utf8), in: links))
         #expect(try store.erase(where: Self.isKey(4)).files == 0)
         _ = try store.erase(where: Self.isKey(3))
-        for store in [store, try Self.copy(directory.path).open()] {
+        for store in [store, try Directory.copy(of: directory.path).open()] {
             for number in 0..<10 where number != 4 { #expect(stored(store, number) == body(number, number == 3 ? 1_000 : 200_000)) }
             #expect(stored(store, 4) == nil && store.statistics.damaged == 0 && store.statistics.opening.damagedSpans == 0)
         }
         store.insert(item(11))
         store.flush()
-        #expect(stored(try Self.copy(directory.path).open(), 11) == body(11))
+        #expect(stored(try Directory.copy(of: directory.path).open(), 11) == body(11))
     }
 
     @Test("an item that is being read stays readable; its file counts as used")
@@ -83,7 +77,7 @@ struct ErasingTests {
         store.flush()
         store.remove(key(21).span)
         #expect(try store.erase(where: Self.isKey(21)).files == 1)
-        let after = try Self.copy(directory.path).open()
+        let after = try Directory.copy(of: directory.path).open()
         #expect(stored(after, 0) == nil && stored(after, 20) != nil)
         #expect(after.lookUp(key(1).span)?.isMarkedStale == true && after.lookUp(key(2).span)?.isMarkedStale == false)
     }
@@ -126,7 +120,7 @@ struct ErasingTests {
         store.insert(item(7))
         store.flush()
         for number in [1, 3, 5] { #expect(!Self.contains(Array("head \(number)".utf8), in: directory)) }
-        let after = try Self.copy(directory.path).open()
+        let after = try Directory.copy(of: directory.path).open()
         #expect(after.statistics.opening.damagedSpans == 2)
         for store in [store, after] {
             for number in 0..<6 { #expect(stored(store, number) == ([1, 3, 5].contains(number) ? nil : body(number, 5_000))) }
@@ -151,9 +145,9 @@ struct ErasingTests {
         let payload = isKey ? 0 : key(3).count + item(3).metadata.count
         directory.flip(try #require(directory.segments.first), at: mark + RecordHeader.bytes + payload)
         let store = try directory.open()
-        let copy = try Self.copy(directory.path)
+        let copy = try Directory.copy(of: directory.path)
         #expect(try store.erase(where: Self.isAny).files == 1)
-        for store in [store, try copy.open(), try Self.copy(directory.path).open()] {
+        for store in [store, try copy.open(), try Directory.copy(of: directory.path).open()] {
             #expect(store.lookUp(key(1).span)?.isMarkedStale == true && store.lookUp(key(4).span)?.isMarkedStale == false)
             #expect(stored(store, 0) == nil && stored(store, 3) == nil && store.statistics.opening.damagedSpans == 1)
         }
@@ -216,7 +210,7 @@ struct ErasingTests {
                 }
             default:
                 world.store.flush()
-                try world.check(try Self.copy(world.directory.path).open(16 << 20))
+                try world.check(try Directory.copy(of: world.directory.path).open(16 << 20))
             }
             try world.check(world.store)
         }

@@ -8,12 +8,6 @@ import Testing
 
 @Suite("Crashes during eviction")
 struct EvictionCrashTests {
-    private static func copy(_ path: String) throws -> Directory {
-        let copy = try Directory()
-        for file in names(in: path) where file != "lock" { copyFile(path + "/" + file, to: copy.path + "/" + file) }
-        return copy
-    }
-
     @Test("marks of an evicted segment are on disk at every moment, even if they fill more than one segment", .slow)
     func marks() throws {
         let directory = try Directory()
@@ -28,7 +22,7 @@ struct EvictionCrashTests {
         let seen = Mutex<(crashes: Int, least: Int)>((0, .max))
         let (path, capacity) = (directory.path, settings.capacityBytes)
         disk.beforeChanges {
-            guard !names(in: path).contains(first), let copy = try? Self.copy(path) else { return }
+            guard !names(in: path).contains(first), let copy = try? Directory.copy(of: path) else { return }
             var settings = StoreSettings(directory: copy.path, capacityBytes: capacity, segmentBytes: 1 << 20)
             settings.retryMilliseconds = 0
             guard let after = try? ResponseStore(settings) else { return }
@@ -63,7 +57,7 @@ struct EvictionCrashTests {
         store.flush()
         for _ in 0..<5 { store.writer.tryAgainNow(store) }
         #expect(!store.hasUnwrittenMarks)
-        let copy = try Self.copy(directory.path)
+        let copy = try Directory.copy(of: directory.path)
         let after = try ResponseStore(StoreSettings(directory: copy.path, capacityBytes: settings.capacityBytes))
         #expect(after.lookUp(key(1).span)?.isMarkedStale == true)
     }

@@ -36,8 +36,7 @@ struct MarkWritingTests {
 
     /// Opens a copy of the files, as after a crash.
     private func afterCrash(_ directory: Directory, _ look: (ResponseStore) -> Void) throws {
-        let copy = try Directory()
-        for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
+        let copy = try Directory.copy(of: directory.path)
         look(try copy.open())
     }
 

@@ -25,8 +25,7 @@ struct NoteWritingTests {
 
     /// The store as a crash would leave it now.
     private func crashed() throws -> (store: ResponseStore, directory: Directory) {
-        let copy = try Directory()
-        for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
+        let copy = try Directory.copy(of: directory.path)
         return (try copy.open(), copy)
     }
 

@@ -305,7 +305,7 @@ struct ResponseStoreTests {
             let store = try directory.open()
             store.insert(item(2))
             store.close()
-            if !isPipe { #expect(content(of: target) == body(7, 4_096)) }
+            if !isPipe { #expect(FileContent.read(target) == body(7, 4_096)) }
             unlink(directory.path + "/" + name)
         }
     }

@@ -2,6 +2,7 @@
 
 import CSystem
 import Glibc
+import Reactor
 import Testing
 
 @testable import CacheStore
@@ -63,7 +64,7 @@ struct SnapshotTests {
     }
 
     private func rewrite(_ path: String, _ row: SnapshotRow, seed: UInt64) throws {
-        var bytes = content(of: path)
+        var bytes = try #require(FileContent.read(path))
         try #require(bytes.count == 48 + 20 * 32)
         bytes = row.growth < 0 ? bytes.dropLast(-row.growth) : bytes + Array(repeating: 0, count: row.growth)
         bytes.withUnsafeMutableBytes { bytes in

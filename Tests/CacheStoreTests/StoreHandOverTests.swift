@@ -87,8 +87,7 @@ struct StoreHandOverTests {
         old.remove(key(1).span)
         old.insert(item(9))
         old.synchronize()
-        let copy = try Directory()
-        for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
+        let copy = try Directory.copy(of: directory.path)
         let crashed = try copy.open()
         #expect(stored(crashed, 1) == nil && stored(crashed, 2) == body(2) && stored(crashed, 9) == body(9))
     }

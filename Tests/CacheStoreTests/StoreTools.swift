@@ -6,16 +6,7 @@ import Testing
 
 @testable import CacheStore
 
-func names(in path: String) -> [String] {
-    guard let handle = opendir(path) else { return [] }
-    defer { closedir(handle) }
-    var names: [String] = []
-    while let entry = readdir(handle) {
-        let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-        if name != ".", name != ".." { names.append(name) }
-    }
-    return names.sorted()
-}
+func names(in path: String) -> [String] { DirectoryState.names(in: path).sorted() }
 
 func size(of path: String) -> Int {
     var status = stat()
@@ -42,6 +33,13 @@ final class Directory {
     var path: String { temporary.path }
 
     init() throws { temporary = try #require(TemporaryDirectory("cistern-store")) }
+
+    /// Copies a directory without its lock.
+    static func copy(of path: String) throws -> Directory {
+        let copy = try Directory()
+        for file in names(in: path) where file != "lock" { copyFile(path + "/" + file, to: copy.path + "/" + file) }
+        return copy
+    }
 
     var files: [String] { names(in: path) }
     var segments: [String] { files.filter { $0.hasPrefix("segment-") } }
@@ -113,12 +111,4 @@ func stored(_ store: ResponseStore, _ number: Int) -> [UInt8]? {
     #expect(Array(found.metadata) == [1, 2, 3])
     #expect(Array(found.head) == Array("head \(number)".utf8))
     return withExtendedLifetime(found.owner) { Array(found.body) }
-}
-
-func content(of path: String) -> [UInt8] {
-    let descriptor = csystem_open(path, O_RDONLY, 0)
-    defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: 1 << 16)
-    let count = read(descriptor, &bytes, bytes.count)
-    return Array(bytes.prefix(max(0, count)))
 }

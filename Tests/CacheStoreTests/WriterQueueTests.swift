@@ -81,8 +81,7 @@ struct WriterQueueTests {
 
     /// Opens a copy of the files, as after a crash.
     private func afterCrash<Result>(_ directory: Directory, _ look: (ResponseStore) -> Result) throws -> Result {
-        let copy = try Directory()
-        for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
+        let copy = try Directory.copy(of: directory.path)
         return look(try copy.open())
     }
 
