@@ -178,7 +178,7 @@ private struct GraphQLParts {
     var namesDocument = false
     private var hasQuery = false
     private var hasOther = false
-    private var changes = false
+    private(set) var changes = false
 
     mutating func take(document: Span<UInt8>) {
         let operations = GraphQLDocument.operations(in: document)
@@ -191,7 +191,6 @@ private struct GraphQLParts {
 
     /// If a request has several `query` members, the server may use any of them.
     var mayChange: Bool { changes || (namesDocument && (!hasQuery || hasOther)) }
-    var changesByDocument: Bool { changes }
 }
 
 /// Searches a JSON text for requests that change data. A request is an object that is nested in arrays only.
@@ -214,7 +213,7 @@ private struct ChangeSearch {
         case .name(let range): takeName(range, meaning)
         case .string(let range) where isQuery:
             parts.take(document: meaning(range).span)
-            if parts.changesByDocument { isFound = true }
+            if parts.changes { isFound = true }
         case .string, .number, .literal: if isQuery { parts.takeOther() }
         case .beginArray:
             if isQuery { parts.takeOther() }

@@ -50,15 +50,6 @@ public struct OriginGrant: Sendable, Equatable {
     }
 
     static func isGrantField(_ name: ArraySlice<UInt8>) -> Bool { name.prefix(15).equalsIgnoringCase("access-control-") }
-
-    /// Returns the names of the Access-Control fields, in lower case.
-    public static func names(in fields: Fields) -> [[UInt8]] {
-        var names: [[UInt8]] = []
-        for index in 0..<fields.count where isGrantField(fields.name(at: index)) {
-            names.append(fields.name(at: index).map(\.asciiLowercased))
-        }
-        return names
-    }
 }
 
 /// The upstream's last decision about one origin.

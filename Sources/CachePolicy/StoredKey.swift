@@ -167,8 +167,6 @@ struct KeyReader {
     let bytes: [UInt8]
     var position = 0
 
-    init(bytes: [UInt8], position: Int = 0) { (self.bytes, self.position) = (bytes, position) }
-
     var isAtEnd: Bool { position == bytes.count }
 
     mutating func take(_ byte: UInt8) -> Bool {

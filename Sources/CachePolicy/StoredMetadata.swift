@@ -153,8 +153,6 @@ public struct StoredMetadata: Sendable, Equatable {
         return [.response, .maximum].contains(lifetimeSource) && freshnessLifetime ?? 0 > 0 && !flags.contains(.noCache)
     }
 
-    public var hasValidator: Bool { !etag.isEmpty || !lastModified.isEmpty }
-
     private static let version: UInt8 = 1
     /// Encoded length in bytes without the fields that older versions did not write.
     public static let encodedBytes = 88

@@ -38,8 +38,6 @@ public struct FleetClock: Hashable, Sendable {
 
     public init() {}
 
-    public var isKnown: Bool { offset != nil }
-
     public mutating func note(_ sample: Sample) -> Finding {
         let roundTrip = sample.answered - sample.asked
         guard roundTrip >= 0, (0...Self.latestTime).contains(sample.engine) else { return .useless }

@@ -11,8 +11,6 @@ extension LogFollower {
         /// Why entries may not arrive; nil if they do.
         var failure: DisconnectCause?
 
-        init(last: Int64) { self.last = last }
-
         mutating func read(_ now: Int64) { (last, isHelloSent) = (now, false) }
 
         /// Starts a new period at a time that differs by node, so that nodes that connect at once do not all send a greeting.

@@ -76,7 +76,7 @@ extension APICacheState {
 
 extension ResponseCache {
     /// nil if the item is not a mark.
-    fileprivate static func timeOfMark(_ metadata: Span<UInt8>) -> Timestamp? {
+    static func timeOfMark(_ metadata: Span<UInt8>) -> Timestamp? {
         guard StoredMetadata.kind(of: metadata) == .invalidation else { return nil }
         return StoredMetadata.number(in: metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
     }

@@ -200,8 +200,6 @@ private struct SortedPage {
     let limit: Int
     private(set) var cursors: [(cursor: EntryCursor, api: Int)] = []
 
-    init(limit: Int) { self.limit = limit }
-
     func takes(_ cursor: EntryCursor) -> Bool { cursors.count < limit || cursor < cursors[limit - 1].cursor }
 
     mutating func insert(_ cursor: EntryCursor, of api: Int) {

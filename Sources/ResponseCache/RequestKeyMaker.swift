@@ -108,10 +108,8 @@ public final class RequestKeyMaker {
     func isPlain(_ key: [UInt8]) -> Bool { key.starts(with: plainPrefix) }
 
     /// Appends the target's key in the partition without credentials.
-    func appendCredentialFreeKey(
-        to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
-    ) {
-        CacheKey.append(to: &key, prefix: prefix([], extra(of: head, content)), target: target, rules: rules)
+    func appendCredentialFreeKey(to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?) {
+        CacheKey.append(to: &key, prefix: prefix([], extra(of: head, nil)), target: target, rules: rules)
     }
 
     private func prefix(_ partition: [UInt8], _ extra: [UInt8]) -> [UInt8] {
@@ -143,15 +141,6 @@ public final class RequestKeyMaker {
         if isPartitioned { return user(inKey: key) }
         // If keys have partitions, a request without one has no credentials.
         return isPrivate || ignoresSome ? user(of: head) : 0
-    }
-
-    /// Returns whether two keys have equal partitions.
-    func haveOnePartition(_ one: [UInt8], _ other: [UInt8]) -> Bool {
-        let start = partitionOffset - 4
-        guard one.count >= partitionOffset, other.count >= partitionOffset else { return one == other }
-        let length = (0..<4).reduce(0) { $0 | Int(one[start + $1]) << (8 * $1) }
-        let end = min(start + 4 + length, one.count)
-        return one[start..<end].elementsEqual(other[start..<min(end, other.count)])
     }
 
     /// Returns a number for the partition of a key; 0 if it has none.

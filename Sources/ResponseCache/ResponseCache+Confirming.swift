@@ -253,16 +253,4 @@ extension ResponseCache {
     static func isSameData(_ new: NewResponse, _ found: FoundResponse) -> Bool {
         found.metadata.flags.contains(.ownTag) && new.head[new.metadata.etag].elementsEqual(found.head[found.metadata.etag])
     }
-
-    /// Returns whether the response that was found is still stored.
-    public func isStill(_ found: FoundResponse) throws(NotInMemory) -> Bool {
-        if let wanted = firstNotInMemory(of: [found.key]) { throw wanted }
-        return isStored(found)
-    }
-
-    private func isStored(_ found: FoundResponse) -> Bool {
-        let key = found.key
-        guard let item = store.see(key.span).item else { return false }
-        return StoredMetadata.recency(of: item.metadata.span)?.order == found.metadata.order
-    }
 }

@@ -117,7 +117,8 @@ extension ResponseCache {
         let expected = variance == current?.variance ? current : nil
         let own = variance == nil || expected != nil ? keys(expected).own : nil
         // Since the lookup, the user of the credentials may have been identified, or the identity may have expired.
-        guard candidates.allSatisfy({ keyMaker.haveOnePartition($0.own, old.own) }) else { return nil }
+        let partition = StoredKey.partition(of: old.own)
+        guard candidates.allSatisfy({ StoredKey.partition(of: $0.own) == partition }) else { return nil }
         guard !isOutdated(recency, at: candidates.map(\.own).filter { $0 != own }) else { return nil }
         guard let variance else { return location.moved(to: keys(nil), from: candidates) }
         guard let remembered = variances.remember(variance, of: path, at: now, recency) else { return nil }

@@ -170,8 +170,8 @@ extension ResponseCache {
     }
 
     static func time(of item: StoredItem?) -> Timestamp? {
-        guard let item, StoredMetadata.kind(of: item.metadata.span) == .invalidation else { return nil }
-        return StoredMetadata.number(in: item.metadata.span).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
+        guard let item else { return nil }
+        return timeOfMark(item.metadata.span)
     }
 
     /// The mark has a separate key next to the target's key. A response stored later under the target's key therefore does not revive old

@@ -5,9 +5,9 @@ import Synchronization
 
 public final class SentRequests: Sendable {
     /// Used by all shards.
-    private let last: Atomic<UInt64>
+    private let last = Atomic(UInt64.random(in: SentOrder.beginnings))
 
-    public init(startingAt first: UInt64 = .random(in: SentOrder.beginnings)) { last = Atomic(first) }
+    public init() {}
 
     public func next() -> SentOrder { SentOrder(number: last.wrappingAdd(1, ordering: .relaxed).newValue) }
 }

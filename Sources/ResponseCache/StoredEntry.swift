@@ -44,8 +44,6 @@ public struct StoredEntry {
 
     mutating func markStale() { metadata.flags.insert(.markedStale) }
 
-    /// Position in the order of all entries.
-    public var cursor: EntryCursor { EntryCursor(target: key.readableTarget, id: id) }
     public var tags: [String] { CacheTags.tags(of: head.fields) }
     public var contentBytes: Int { item.form.plainBytes }
     /// Coding of the stored content, and its coded length in bytes.
