@@ -50,7 +50,7 @@ public protocol AdministeredServer: AnyObject, Sendable {
     /// Calls `then` with the state of the fleet as seen by this node; nil if nothing is shared.
     func collectShare(then: @escaping @Sendable (JSONValue?) -> Void)
     /// Rejects matching records of other nodes from now on. nil if nothing is shared.
-    func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> (any AnnouncedPurge)?
+    func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> AnnouncedPurge?
 
     // MARK: Event loops
 

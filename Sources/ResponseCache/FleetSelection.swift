@@ -88,8 +88,9 @@ public enum PurgeReach: Sendable, Equatable {
 }
 
 /// A purge that is already applied to responses from other nodes, but is not published to them yet.
-public protocol AnnouncedPurge: Sendable {
-    /// Publishes the purge, after it was performed locally.
-    /// - Parameter then: called once, from any thread.
-    func publish(then: @escaping @Sendable (PurgeReach) -> Void)
+public struct AnnouncedPurge: Sendable {
+    /// Publishes the purge, after it was performed locally. `then` is called once, from any thread.
+    public let publish: @Sendable (_ then: @escaping @Sendable (PurgeReach) -> Void) -> Void
+
+    public init(publish: @escaping @Sendable (_ then: @escaping @Sendable (PurgeReach) -> Void) -> Void) { self.publish = publish }
 }

@@ -147,25 +147,19 @@ public final class FleetLookUp: Sendable {
     }
 }
 
-/// Hashes credentials with the secrets of a fleet: the current one, and during rotation the other one.
-public struct FleetHashing: Sendable {
-    public typealias Hash = @Sendable (_ parts: [UInt8]) -> [UInt8]
-    /// The first hash is used for writing records.
-    let hashes: [Hash]
-
-    /// - Parameter hashes: each returns 16 bytes that reveal nothing about their input.
-    public init(_ hashes: [Hash]) { self.hashes = hashes }
-}
+/// Returns a hash of credentials: 16 bytes that reveal nothing about them.
+public typealias CredentialHash = @Sendable (_ parts: [UInt8]) -> [UInt8]
 
 /// The cache's settings for its fleet.
 public struct FleetMembership: Sendable {
-    public let hashing: FleetHashing
+    /// Hashes with the secrets of the fleet: the current one, which is used for writing records, and during rotation the other one.
+    let hashes: [CredentialHash]
     public let logLink: FleetLogLink
     /// Seals the credentials of purged users; nil if that is not possible.
     let sealing: FleetSealing?
 
-    public init(_ hashing: FleetHashing, _ logLink: FleetLogLink, _ sealing: FleetSealing? = nil) {
-        (self.hashing, self.logLink, self.sealing) = (hashing, logLink, sealing)
+    public init(_ hashes: [CredentialHash], _ logLink: FleetLogLink, _ sealing: FleetSealing? = nil) {
+        (self.hashes, self.logLink, self.sealing) = (hashes, logLink, sealing)
     }
 }
 

@@ -12,7 +12,7 @@ public final class RequestKeyMaker {
     let isPrivate: Bool
     let isKeyedByHost: Bool
     /// Hashes credentials with the secret of the store or of a fleet; nil if nothing is stored.
-    let hash: FleetHashing.Hash?
+    let hash: CredentialHash?
     /// Kinds of fields, except Cookie and the fields of `KnownField`.
     let kinds: FieldKindMemo
     /// Credential fields in `KnownField`, which are recognized by number.
@@ -42,7 +42,7 @@ public final class RequestKeyMaker {
     }
 
     /// - Parameter time: clock for the expiry of tokens.
-    init(_ settings: ResponseCacheSettings, hash: FleetHashing.Hash?, time: @escaping () -> CacheTime) {
+    init(_ settings: ResponseCacheSettings, hash: CredentialHash?, time: @escaping () -> CacheTime) {
         let policy = settings.policy
         authority = settings.keyName
         isPrivate = policy.isPrivate

@@ -74,7 +74,7 @@ public final class ResponseCache: @unchecked Sendable {
         // The users that the upstream identifies refer to this node's partitions.
         fleetSettings.lookUps = []
         fleetKeyMakers =
-            state.settings.fleet?.hashing.hashes.map { [fleetSettings] in RequestKeyMaker(fleetSettings, hash: $0, time: time) } ?? []
+            state.settings.fleet?.hashes.map { [fleetSettings] in RequestKeyMaker(fleetSettings, hash: $0, time: time) } ?? []
         sharingRules = settings.fleet == nil ? nil : SharingRules(settings)
         logLink = state.settings.fleet?.logLink
         let arePartitionsShared = settings.policy.isPrivate || settings.credentials.ignoresSome

@@ -48,7 +48,7 @@ extension ProxyServer {
         }
     }
 
-    private typealias AnnouncedExclusion = (selection: FleetSelection, purge: any AnnouncedPurge)
+    private typealias AnnouncedExclusion = (selection: FleetSelection, purge: AnnouncedPurge)
 
     /// Announces the purges that this node has not announced yet. Other nodes may have stored responses that this node has not.
     private func announceExclusions(of serving: Serving) -> [AnnouncedExclusion] {

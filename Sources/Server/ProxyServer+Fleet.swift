@@ -12,7 +12,7 @@ import ReverseProxy
 import Sharing
 
 extension ProxyServer {
-    public func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> (any AnnouncedPurge)? {
+    public func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> AnnouncedPurge? {
         fleet.map { $0.announce(message(selection, isSoft: isSoft)) }
     }
 

@@ -42,7 +42,7 @@ public final class FleetNode: Sendable {
         settings.engine.clientName = "cistern-\(settings.name)-\(String(number, radix: 16))"
         (self.settings, self.logger) = (settings, logger)
         let logLink = FleetLogLink(blindLimit: settings.blindLimit, afterGap: settings.afterGap, since: time.wallMilliseconds)
-        membership = FleetMembership(FleetHashing(settings.secrets.partitions), logLink, settings.secrets.sealing)
+        membership = FleetMembership(settings.secrets.partitions, logLink, settings.secrets.sealing)
         log = FleetLog(settings, keys, number, beside: store, logger, time: time)
         exclusions = AnnouncedExclusions(FleetFiles(beside: store), fleet: settings.name)
     }
@@ -162,20 +162,13 @@ public final class FleetNode: Sendable {
 
     /// Publishes a purge. Older records of the purged responses are refused from now on.
     /// - Parameter message: nil if no other node can be affected.
-    public func announce(_ message: LogMessage?) -> any AnnouncedPurge {
-        message.map(hold)
-        return Announcement(node: self, message: message)
-    }
-
-    private struct Announcement: AnnouncedPurge {
-        let node: FleetNode
-        let message: LogMessage?
-
-        func publish(then: @escaping @Sendable (PurgeReach) -> Void) {
-            guard let message else { return then(.durable) }
-            node.log.loop.execute {
-                node.log.append(message, .purge) { then(PurgeReach($0)) }
-                node.settle(message, at: nil)
+    public func announce(_ message: LogMessage?) -> AnnouncedPurge {
+        guard let message else { return AnnouncedPurge { then in then(.durable) } }
+        hold(message)
+        return AnnouncedPurge { [self] then in
+            log.loop.execute { [self] in
+                log.append(message, .purge) { then(PurgeReach($0)) }
+                settle(message, at: nil)
             }
         }
     }

@@ -168,5 +168,5 @@ public struct FleetSecrets: Sendable {
             open: { [all] sealed in all.lazy.compactMap { $0.open(sealed, at: context[...]) }.first })
     }
 
-    public var partitions: [@Sendable ([UInt8]) -> [UInt8]] { all.map { secret in { secret.partition(of: $0) } } }
+    var partitions: [CredentialHash] { all.map { secret in { secret.partition(of: $0) } } }
 }

@@ -39,9 +39,9 @@ final class FleetCache {
 
     /// - Parameter secrets: secrets of the fleet. New records use the first one.
     init(_ secrets: [String] = ["fleet"], named name: String? = nil, _ configure: (inout ResponseCacheSettings) -> Void = { _ in }) throws {
-        let hashes = secrets.map { secret -> FleetHashing.Hash in { parts in Self.hash(parts, secret) } }
+        let hashes = secrets.map { secret -> CredentialHash in { parts in Self.hash(parts, secret) } }
         test = try TestCache(named: name) { [logLink] settings in
-            settings.fleet = FleetMembership(FleetHashing(hashes), logLink)
+            settings.fleet = FleetMembership(hashes, logLink)
             configure(&settings)
         }
         logLink.see(until: Timestamp(milliseconds: .max))
