@@ -4,28 +4,28 @@ import Dispatch
 import Reactor
 
 /// `@unchecked Sendable` because its state is used on its loop only; the queue receives only the content to write.
-final class FileKeeper<Content: Sendable>: @unchecked Sendable {
+final class FileKeeper: @unchecked Sendable {
     private struct Wanted {
-        let content: Content
-        var waiting: [(Bool) -> Void] = []
+        let write: @Sendable () -> Bool
+        var waiting: [(Bool) -> Void]
     }
 
     private let loop: EventLoop
     private let queue: DispatchQueue
-    private let write: @Sendable (Content) -> Bool
     private var writing: Wanted?
     private var next: Wanted?
 
-    /// - Parameter write: writes all of the content or nothing. Called off the loop.
-    init(_ label: String, loop: EventLoop, write: @escaping @Sendable (Content) -> Bool) {
-        (self.loop, self.write) = (loop, write)
+    init(_ label: String, loop: EventLoop) {
+        self.loop = loop
         queue = DispatchQueue(label: label, qos: .userInitiated)
     }
 
-    /// - Parameter then: called on the loop, in order, with true once this or later content is written, or false if the write failed.
-    func keep(_ content: Content, then: ((Bool) -> Void)? = nil) {
+    /// - Parameters:
+    ///   - write: writes all of the content or nothing. Called off the loop.
+    ///   - then: called on the loop, in order, with true once this or later content is written, or false if the write failed.
+    func keep(_ write: @escaping @Sendable () -> Bool, then: @escaping (Bool) -> Void) {
         loop.assertOnLoop()
-        next = Wanted(content: content, waiting: (next?.waiting ?? []) + (then.map { [$0] } ?? []))
+        next = Wanted(write: write, waiting: (next?.waiting ?? []) + [then])
         if writing == nil { writeNext() }
     }
 
@@ -44,9 +44,9 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
     private func writeNext() {
         writing = next
         next = nil
-        guard let content = writing?.content else { return }
+        guard let write = writing?.write else { return }
         queue.async { [self] in
-            let isWritten = write(content)
+            let isWritten = write()
             loop.execute { self.wrote(isWritten) }
         }
     }
@@ -65,7 +65,7 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
         let left = [writing, next].compactMap(\.self)
         (writing, next) = (nil, nil)
         guard let last = left.last else { return }
-        let isWritten = write(last.content)
+        let isWritten = last.write()
         for one in left.flatMap(\.waiting) { one(isWritten) }
     }
 }

@@ -3,7 +3,6 @@
 //
 // The value is a version, then for each key of its writer: the key's id | length | sealed(time | count of ids | ids | APIs).
 
-import CHash
 import Fleet
 
 struct FleetAdmission: Equatable, Sendable {
@@ -75,10 +74,7 @@ struct FleetAdmission: Equatable, Sendable {
     }
 
     private static func number(_ text: String) -> UInt64 {
-        var bytes = [UInt8](repeating: 0, count: 16)
-        let text = Array(text.utf8)
-        crypto_generichash(&bytes, 16, text, UInt64(text.count), nil, 0)
-        return bytes[..<8].reduce(0) { $0 << 8 | UInt64($1) }
+        FleetSecret.hash(Array(text.utf8), key: [], bytes: 16)[..<8].reduce(0) { $0 << 8 | UInt64($1) }
     }
 
     private func sealed(at context: [UInt8], by secrets: FleetSecrets) -> [UInt8] {

@@ -32,8 +32,8 @@ public final class FleetLog: @unchecked Sendable {
     var lastToken: LogWriter.Token = 0
     private var purges: Set<LogWriter.Token> = []
     var pending = PendingPurges()
-    let pendingFile: FileKeeper<@Sendable () -> Bool>
-    private let positionFile: FileKeeper<@Sendable () -> Bool>
+    let pendingFile: FileKeeper
+    private let positionFile: FileKeeper
     var isCountDue = false
     var takings = 0
     private var timer: LoopTimer?
@@ -85,8 +85,8 @@ public final class FleetLog: @unchecked Sendable {
         (self.settings, self.keys, self.logger) = (settings, keys, logger)
         files = FleetFiles(beside: store)
         loop = EventLoop(label: "cistern.fleet", time: time)
-        pendingFile = FileKeeper("cistern.fleet.pending", loop: loop) { $0() }
-        positionFile = FileKeeper("cistern.fleet.position", loop: loop) { $0() }
+        pendingFile = FileKeeper("cistern.fleet.pending", loop: loop)
+        positionFile = FileKeeper("cistern.fleet.position", loop: loop)
         reader = EngineClient(loop: loop, settings.engine)
         writer = EngineClient(loop: loop, settings.engine)
         var limits = LogFollower.Limits()

@@ -23,7 +23,7 @@ struct FleetSecret: Sendable {
         }
     }
 
-    private static func hash(_ message: [UInt8], key: [UInt8], bytes: Int) -> [UInt8] {
+    static func hash(_ message: [UInt8], key: [UInt8], bytes: Int) -> [UInt8] {
         var out: [UInt8] = []
         out.append(bytes) { crypto_generichash($0, bytes, message, UInt64(message.count), key.isEmpty ? nil : key, key.count) }
         return out

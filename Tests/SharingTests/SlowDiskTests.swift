@@ -34,7 +34,8 @@ struct SlowDiskTests {
         loop.start()
         let (begun, gate, ended) = (Gate(), Gate(), Gate())
         let (written, told) = (Mutex<[Int]>([]), Mutex<[Int]>([]))
-        let keeper = FileKeeper<Int>("file", loop: loop) { number in
+        let keeper = FileKeeper("file", loop: loop)
+        @Sendable func write(_ number: Int) -> Bool {
             if number == 1 {
                 begun.open()
                 gate.pass()
@@ -42,7 +43,9 @@ struct SlowDiskTests {
             written.withLock { $0.append(number) }
             return number != 4
         }
-        @Sendable func keep(_ number: Int) { keeper.keep(number) { isKept in told.withLock { $0.append(isKept ? number : -number) } } }
+        @Sendable func keep(_ number: Int) {
+            keeper.keep({ write(number) }, then: { isKept in told.withLock { $0.append(isKept ? number : -number) } })
+        }
         loop.execute { keep(1) }
         begun.pass()
         loop.execute {
