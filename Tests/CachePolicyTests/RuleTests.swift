@@ -254,12 +254,6 @@ struct ValidationTests {
         #expect(StoredMetadata.recency(of: marker.span.extracting(..<16)) == nil)
     }
 
-    @Test("an Age that is not a number is ignored (RFC 9111 §5.1)")
-    func invalidAge() {
-        let made = make("Cache-Control: max-age=60\nAge: soon").metadata
-        #expect(made.freshnessLifetime == 60 && made.ageValue == 0)
-    }
-
     @Test("a 304 replaces fields except those that describe the stored content")
     func freshening() throws {
         let made = make("ETag: \"x\"\nX: old\nX: older\nContent-Type: application/json\nCache-Control: max-age=1")

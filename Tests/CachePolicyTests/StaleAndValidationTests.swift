@@ -187,12 +187,6 @@ struct GroupTests {
         #expect(CacheTags.groups(of: fields(lines), named: "cache-groups") == expected)
     }
 
-    @Test("Surrogate-Key and Cache-Tag values are also tags")
-    func tags() {
-        #expect(
-            CacheTags.tags(of: fields("Surrogate-Key: a b  c\nCache-Tag: c,d , e\nCache-Groups: \"g\"")) == ["g", "a", "b", "c", "d", "e"])
-    }
-
     @Test(
         "an unsafe request invalidates targets under the base path",
         arguments: [

@@ -19,12 +19,6 @@ struct PurgeComparisonTests {
         let purge: @Sendable (Int) -> PurgeCriteria
     }
 
-    private static func criteria(_ change: (inout PurgeCriteria) -> Void) -> PurgeCriteria {
-        var criteria = PurgeCriteria()
-        change(&criteria)
-        return criteria
-    }
-
     private static let oddTarget = "/" + String(repeating: "a%20;b/../", count: 100)
 
     @Test(

@@ -10,14 +10,14 @@ import Testing
 
 @testable import ResponseCache
 
+func criteria(_ change: (inout PurgeCriteria) -> Void) -> PurgeCriteria {
+    var criteria = PurgeCriteria()
+    change(&criteria)
+    return criteria
+}
+
 @Suite("The cache: conditions of purges")
 struct PurgeCriteriaTests {
-    private static func criteria(_ change: (inout PurgeCriteria) -> Void) -> PurgeCriteria {
-        var criteria = PurgeCriteria()
-        change(&criteria)
-        return criteria
-    }
-
     private static let rows: [PurgeCriteria] = [
         criteria { _ in }, criteria { $0.target = "/a?b=ü&c" }, criteria { ($0.prefix, $0.tag) = ("/a%", "one=two") },
         criteria { ($0.matching, $0.except) = ("/orders/*/items", ["/orders/1/**", "/x"]) },
