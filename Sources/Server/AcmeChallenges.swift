@@ -26,9 +26,13 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
     init(directory: String) { self.directory = directory }
 
     func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of entry: RequestEntry) -> any ClientExchange {
-        let exchange = FileExchange(stream, MethodLabel(head.method))
+        let exchange = OwnExchange(stream)
+        let method = MethodLabel(head.method)
+        let send = { @Sendable (response: OwnResponse) in
+            if exchange.send(response, date: entry.date) { entry.reporting.countOwnPage(method, response.status) }
+        }
         guard enter() else {
-            exchange.send(Self.crowded, of: entry)
+            send(Self.crowded)
             return exchange
         }
         queue.async { [self, directory] in
@@ -39,7 +43,7 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
                     status: 404, contentType: "text/plain; charset=utf-8",
                     content: Array("No ACME challenge has this name in tls.acme_challenges.\n".utf8))
             waiting.withLock { $0 -= 1 }
-            entry.loop.execute { exchange.send(response, of: entry) }
+            entry.loop.execute { send(response) }
         }
         return exchange
     }
@@ -57,26 +61,4 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
         response.fieldLines = Array("Retry-After: 1\r\n".utf8)
         return response
     }
-}
-
-/// Waits for the file. `@unchecked Sendable` because it is used on its shard's loop only; the queue only passes it back to that loop.
-private final class FileExchange: ClientExchange, @unchecked Sendable {
-    /// nil once the response is sent, or the client has disconnected.
-    private var stream: (any ClientStream)?
-
-    private let method: MethodLabel
-
-    init(_ stream: any ClientStream, _ method: MethodLabel) { (self.stream, self.method) = (stream, method) }
-
-    func send(_ response: OwnResponse, of entry: RequestEntry) {
-        guard let stream else { return }
-        self.stream = nil
-        stream.sendWhole(head: response.head(date: entry.date), body: .bytes(response.content))
-        entry.reporting.countOwnPage(method, response.status)
-    }
-
-    func requestContent(_ bytes: Span<UInt8>) {}
-    func requestEnded() {}
-    func responseDrained() {}
-    func clientLeft() { stream = nil }
 }

@@ -25,14 +25,14 @@ final class OwnPages: OwnPageSource, Sendable {
             Self.send(status, status == 200 ? "ready\n" : "stopping\n", entry, stream)
         case .metrics:
             let format = MetricsFormat(accept: head.fields.combined(.accept))
-            let exchange = MetricsExchange(stream)
+            let exchange = OwnExchange(stream, isRequest: false)
             let acceptsGzip = AcceptedCoding.accepts(.gzip, in: head.fields)
             metricsPages.make(format, acceptsGzip: acceptsGzip, of: server) { page in
                 var response = OwnResponse(status: 200, contentType: format.contentType, content: page.content)
                 // RFC 9110 §12.5.5: without Vary, an intermediate cache may serve either coding to every client.
                 response.fieldLines = Array("Vary: Accept, Accept-Encoding\r\n".utf8)
                 if page.isCompressed { response.fieldLines.append("Content-Encoding: gzip\r\n") }
-                entry.loop.execute { [response] in exchange.send(response, date: entry.date) }
+                entry.loop.execute { [response] in _ = exchange.send(response, date: entry.date) }
             }
             return exchange
         }
@@ -45,23 +45,25 @@ final class OwnPages: OwnPageSource, Sendable {
     }
 }
 
-/// Waits for the page. `@unchecked Sendable` because it is used on its shard's loop only; the pages' queue only passes it back to that
-/// loop.
-private final class MetricsExchange: ClientExchange, @unchecked Sendable {
+/// Waits for a response that another queue makes. `@unchecked Sendable` because it is used on its shard's loop only; the queue only
+/// passes it back to that loop.
+final class OwnExchange: ClientExchange, @unchecked Sendable {
     /// nil once the response is sent, or the client has disconnected.
     private var stream: (any ClientStream)?
+    let isRequest: Bool
 
-    init(_ stream: any ClientStream) { self.stream = stream }
+    init(_ stream: any ClientStream, isRequest: Bool = true) { (self.stream, self.isRequest) = (stream, isRequest) }
 
-    func send(_ response: OwnResponse, date: [UInt8]) {
-        guard let stream else { return }
+    /// Returns false if the client has disconnected.
+    func send(_ response: OwnResponse, date: [UInt8]) -> Bool {
+        guard let stream else { return false }
         self.stream = nil
         stream.sendWhole(head: response.head(date: date), body: .bytes(response.content))
+        return true
     }
 
     func requestContent(_ bytes: Span<UInt8>) {}
     func requestEnded() {}
     func responseDrained() {}
     func clientLeft() { stream = nil }
-    var isRequest: Bool { false }
 }

@@ -196,13 +196,12 @@ public final class ProxyServer: @unchecked Sendable {
         let others = handedOver.withLock { $0 }
         if others == nil { announceStop() }
         closeTakeOverListener(isHandedOver: others != nil)
-        let gathering = Gathering(count: shards.count)
-        let last: Mutex<MetricsSnapshot?> = Mutex(nil)
+        let sum = Mutex(MetricsSnapshot(values: MetricNames.values))
         let group = DispatchGroup()
         for _ in shards { group.enter() }
         whenDrained(deadline) { served in
             served.close()
-            if let sum = gathering.add(served) { last.withLock { $0 = sum } }
+            sum.withLock { served.addFigures(to: &$0) }
             served.shard.loop.stop { group.leave() }
         }
         group.wait()
@@ -218,7 +217,7 @@ public final class ProxyServer: @unchecked Sendable {
         process.requestLines?.finish()
         process.spans?.finish()
         notifier.finish()
-        if others != nil, let sum = last.withLock({ $0 }) { sendLastCounts(countsPage(complete(sum))) }
+        if others != nil { sendLastCounts(countsPage(complete(sum.withLock { $0 }))) }
         logger.info("stopped")
     }
 
@@ -280,12 +279,11 @@ public final class ProxyServer: @unchecked Sendable {
 
     /// Copies the counts of each shard on its loop. Calls `then` on the pages' queue, because it may take long.
     public func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void) {
-        let gathering = Gathering(count: shards.count)
-        for shard in shards {
-            shard.shard.loop.execute { [self] in
-                guard let snapshot = gathering.add(shard) else { return }
-                pageQueue.async { then(self.complete(snapshot)) }
-            }
+        let sum = Mutex(MetricsSnapshot(values: MetricNames.values))
+        onEachShard { served in
+            sum.withLock { served.addFigures(to: &$0) }
+        } then: { [self] in
+            pageQueue.async { then(self.complete(sum.withLock { $0 })) }
         }
     }
 
@@ -384,23 +382,6 @@ public final class ProxyServer: @unchecked Sendable {
             case .warning(let text): logger.warning("\(text)")
             case .error(let text): logger.error("\(text)")
             }
-        }
-    }
-}
-
-/// Sums the counts of the shards. The sum is complete once each shard has added its counts.
-private final class Gathering: Sendable {
-    /// Each shard adds its counts on its own loop.
-    private let state: Mutex<(left: Int, snapshot: MetricsSnapshot)>
-
-    init(count: Int) { state = Mutex((count, MetricsSnapshot(values: MetricNames.values))) }
-
-    /// Returns the sum after the last shard; otherwise nil.
-    func add(_ served: ServedShard) -> MetricsSnapshot? {
-        state.withLock { state in
-            served.addFigures(to: &state.snapshot)
-            state.left -= 1
-            return state.left == 0 ? state.snapshot : nil
         }
     }
 }

@@ -224,10 +224,6 @@ extension ServedAPI: AdministeredAPI {
 extension ProxyServer {
     /// Passes the current modes to all shards. Concurrent changes may reach a shard in either order, so the shard reads the current modes.
     func useModes(of state: APIState, then: @escaping @Sendable () -> Void) {
-        onEachShard { served in
-            served.forEachAPI { if $0.apiState === state { $0.modes = state.modes } }
-        } then: {
-            then()
-        }
+        onEachShard({ served in served.forEachAPI { if $0.apiState === state { $0.modes = state.modes } } }, then: then)
     }
 }
