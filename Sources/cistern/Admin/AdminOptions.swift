@@ -150,10 +150,15 @@ extension AdminCommand {
     func run() throws { try Self.reporting { try run(options.client()) } }
 
     static func reporting(_ run: () throws -> Void) throws {
-        do {
-            signal(SIGPIPE, SIG_DFL)
-            try run()
-        } catch let failure where failure is AdminFailure || failure is NewFile.Failure {
+        signal(SIGPIPE, SIG_DFL)
+        try reportingFailure(run)
+    }
+}
+
+extension ParsableCommand {
+    /// Prints a failure as one line on standard error, and throws exit code 1.
+    static func reportingFailure(_ run: () throws -> Void) throws {
+        do { try run() } catch let failure where failure is AdminFailure || failure is NewFile.Failure {
             StandardError.write("cistern: \(failure)\n")
             throw ExitCode.failure
         }

@@ -54,15 +54,12 @@ struct Warm: ParsableCommand {
     }
 
     func run() throws {
-        do {
+        try Self.reportingFailure {
             var targets: [String] = []
             for source in sources { targets += try WarmList.targets(in: source) }
             guard !targets.isEmpty else { throw AdminFailure("no target to fetch in \(sources.joined(separator: ", "))") }
             let failed = fetch(targets, from: try address())
             if failed > 0 { throw ExitCode.failure }
-        } catch let failure as AdminFailure {
-            StandardError.write("cistern: \(failure)\n")
-            throw ExitCode.failure
         }
     }
 

@@ -75,16 +75,8 @@ struct Record: ParsableCommand {
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
         defer { LogSetup.writer.finish() }
-        do {
-            // Fails before the recording if the file cannot be written.
-            try record(settings, signals, logger, into: try NewFile(har))
-        } catch let failure as NewFile.Failure {
-            StandardError.write("cistern: \(failure)\n")
-            throw ExitCode.failure
-        } catch let failure as AdminFailure {
-            StandardError.write("cistern: \(failure)\n")
-            throw ExitCode.failure
-        }
+        // Fails before the recording if the file cannot be written.
+        try Self.reportingFailure { try record(settings, signals, logger, into: try NewFile(har)) }
     }
 
     private func record(_ settings: CisternSettings, _ signals: Signals, _ logger: Logger, into file: NewFile) throws {

@@ -139,14 +139,7 @@ struct ReplayCommand: ParsableCommand {
         }
     }
 
-    func run() throws {
-        do {
-            try serve()
-        } catch let failure where failure is AdminFailure || failure is NewFile.Failure {
-            StandardError.write("cistern: \(failure)\n")
-            throw ExitCode.failure
-        }
-    }
+    func run() throws { try Self.reportingFailure(serve) }
 
     private func serve() throws {
         let signals = Signals(isForCommand: served.isGiven)
