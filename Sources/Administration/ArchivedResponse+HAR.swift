@@ -7,7 +7,7 @@ import JSON
 import ResponseCache
 
 /// Why an archived response was not imported. The raw value is part of the admin interface.
-enum NotImportedReason: String, Error, CaseIterable {
+enum NotImportedReason: String, Error {
     case malformed
     case method
     case otherOrigin = "other_origin"
@@ -28,7 +28,6 @@ enum NotImportedReason: String, Error, CaseIterable {
     case noContent = "no_content"
     case cutContent = "cut_content"
     case contentElsewhere = "content_elsewhere"
-    case invalidJSON = "invalid_json"
     case olderThanStored = "older_than_stored"
     /// A write has changed the resource after the archive was made.
     case invalidated

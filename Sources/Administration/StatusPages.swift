@@ -309,7 +309,7 @@ extension StatusView {
 
     /// The most frequent reason. If no setting changes it, also the most frequent reason that a setting changes, unless it is much rarer.
     private static func notStored(_ reasons: [(reason: String, count: UInt64)]) -> Cell {
-        let known = reasons.compactMap { one in WhyAdvice.words(ofNotStored: one.reason).map { (one.count, $0.sentence, $0.advice) } }
+        let known = reasons.compactMap { one in NotStoredReason(rawValue: one.reason).map { (one.count, $0.sentence, $0.advice) } }
         guard let (most, sentence, advice) = known.first else { return Cell("–") }
         let text = { (count: UInt64, sentence: String) in "\(NumberText.count(count)) ×: \(sentence)." }
         let setting = { (advice: WhyAdvice) in "Setting \(advice.setting) – \(advice.effect)." }

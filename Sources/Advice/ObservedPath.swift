@@ -37,7 +37,7 @@ struct ObservedPath {
     /// Number of targets with a 404 that are remembered; a power of two.
     private static let missingLimit = 16
 
-    let route: UInt16
+    var route: UInt16
     /// Path of a route, such as `/users/*`.
     let template: [UInt8]
     private var hours: [Hour] = []
@@ -53,12 +53,6 @@ struct ObservedPath {
     private var missing: [(hash: UInt64, at: Int64)] = []
 
     init(route: UInt16, template: [UInt8]) { (self.route, self.template) = (route, template) }
-
-    init(_ other: ObservedPath, route: UInt16) {
-        self = ObservedPath(route: route, template: other.template)
-        (hours, targets, hashes) = (other.hours, other.targets, other.hashes)
-        (varying, hasUntrackedVary, names, missing) = (other.varying, other.hasUntrackedVary, other.names, other.missing)
-    }
 
     /// Number of fetches in the current hour and the one before.
     func recentRequests(now: Int64) -> UInt32 {

@@ -39,9 +39,10 @@ public struct TrafficObservation {
     public init(limit: Int, after former: TrafficObservation, route: (_ former: UInt16, _ template: [UInt8]) -> UInt16?) {
         self.limit = limit
         words = former.words
-        for path in former.paths {
+        for var path in former.paths {
             guard paths.count < limit, let route = route(path.route, path.template) else { continue }
-            paths.append(ObservedPath(path, route: route))
+            path.route = route
+            paths.append(path)
         }
         indexPaths()
     }

@@ -115,7 +115,7 @@ extension EngineClient {
         switch ErrorMeaning.of(text, from: node.server) {
         case .other: return .none
         case .moved(let slot, let server):
-            _ = map?.move(slot, to: server, limit: limits.servers)
+            map?.move(slot, to: server, limit: limits.servers)
             lookUpMap()
             return .server(server, isAsking: false)
         case .ask(let server): return .server(server, isAsking: true)

@@ -31,8 +31,6 @@ public struct RoundTrips: Sendable {
     /// effect.
     public private(set) var smoothedMicroseconds: Int64 = 0
 
-    public init() {}
-
     mutating func note(_ microseconds: Int64) {
         let microseconds = max(0, microseconds)
         counts[min(Self.buckets - 1, Int64.bitWidth - max(0, microseconds - 1).leadingZeroBitCount)] += 1

@@ -368,12 +368,12 @@ final class EngineNode {
         isUp(connection)
     }
 
-    func close(_ failure: EngineFailure = .closed) {
+    func close() {
         for timer in [connectTimer, probeTimer, silenceTimer] { timer?.cancel() }
         let connection = connection
         phase = .closed
-        connection?.end(failure)
-        releaseWaiting { $0.fail(failure, at: self) }
+        connection?.end(.closed)
+        releaseWaiting { $0.fail(.closed, at: self) }
     }
 }
 

@@ -252,8 +252,8 @@ final class NodeConnection: EventHandler {
 
     /// - Returns: false if all connections together buffer too much.
     private func noteHeld() -> Bool {
-        counted.heldBytes += reader.heldBytes - heldBytes
-        heldBytes = reader.heldBytes
+        counted.heldBytes += reader.bytesSinceReply - heldBytes
+        heldBytes = reader.bytesSinceReply
         return heldBytes == 0 || counted.heldBytes <= limits.unfinishedBytes
     }
 

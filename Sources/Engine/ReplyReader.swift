@@ -8,7 +8,7 @@ final class ReplyReader {
     private let builder: ReplyBuilder
     private let limits: EngineLimits
     /// Bytes received since the last complete reply.
-    private var bytesSinceReply = 0
+    private(set) var bytesSinceReply = 0
     private(set) var isBroken = false
 
     /// Maximum length of an error, a status or a number: hiredis scans an incomplete line from its beginning each time.
@@ -24,8 +24,6 @@ final class ReplyReader {
     }
 
     deinit { redisReaderFree(reader) }
-
-    var heldBytes: Int { bytesSinceReply }
 
     /// Feeds received bytes. At most some ten thousand at a time, because hiredis moves consumed bytes.
     func feed(_ bytes: UnsafeRawBufferPointer) {

@@ -54,11 +54,9 @@ struct SlotMap: Equatable {
         return index < 0 ? nil : Int(index)
     }
 
-    /// - Returns: false if there are too many servers.
-    mutating func move(_ slot: Int, to server: EngineServer, limit: Int) -> Bool {
-        guard let index = index(of: server, limit: limit) else { return false }
-        owners[slot] = index
-        return true
+    /// Does nothing if there are too many servers.
+    mutating func move(_ slot: Int, to server: EngineServer, limit: Int) {
+        if let index = index(of: server, limit: limit) { owners[slot] = index }
     }
 }
 

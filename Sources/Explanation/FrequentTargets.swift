@@ -1,9 +1,6 @@
 // Finds the most frequent targets of an event in bounded memory, with the space-saving algorithm. See Metwally, Agrawal, El Abbadi,
 // "Efficient computation of frequent and top-k elements in data streams", 2005. Pure: times are passed in.
 
-import HTTPCore
-
-/// A target and its count.
 public struct CountedTarget: Sendable, Equatable {
     /// Index of the API, or `ExchangeRecord.noAPI`.
     public let api: UInt16

@@ -100,8 +100,6 @@ public struct StateSentence: Sendable {
 
     public init() {}
 
-    private var apis: Int { upstreams.count + outages.count }
-
     public var level: Level {
         // A rescue is a success: an outage that clients do not notice is not an alarm.
         if !outages.isEmpty { return upstreams.isEmpty || since.rescued == 0 || failedRecently > 0 ? .down : .strained }

@@ -16,14 +16,6 @@ public struct WhyAdvice: Equatable, Sendable {
     }
 }
 
-extension WhyAdvice {
-    /// - Parameter label: reason for not storing, as a metric label.
-    /// - Returns: the text of the reason and the setting that changes it; nil if there is no such reason.
-    public static func words(ofNotStored label: String) -> (sentence: String, advice: WhyAdvice?)? {
-        NotStoredReason(rawValue: label).map { ($0.sentence, $0.advice) }
-    }
-}
-
 extension NotStoredReason {
     /// Reason clause of a sentence about a response that was not stored.
     public var sentence: String {

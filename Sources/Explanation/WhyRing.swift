@@ -120,7 +120,7 @@ public final class WhyRing {
         var (position, piece) = (search.position ?? written, Piece(search))
         while position > oldest, piece.goesOn {
             position -= 1
-            examine(at: position, for: search, &piece)
+            piece.note(record(at: position, for: search))
         }
         search.take(piece, at: position)
         return position > oldest && search.count < search.limit
@@ -135,7 +135,7 @@ public final class WhyRing {
             position = oldest
         }
         while position < written, piece.goesOn {
-            examine(at: position, for: search, &piece)
+            piece.note(record(at: position, for: search))
             position += 1
         }
         search.take(piece, at: position)
@@ -167,10 +167,6 @@ public final class WhyRing {
         }
     }
 
-    private func examine(at position: Int, for search: borrowing Search, _ piece: inout Piece) {
-        piece.note(record(at: position, for: search))
-    }
-
     /// nil if the record does not match.
     private func record(at position: Int, for search: borrowing Search) -> WhyRecord? {
         let slot = position % capacity
@@ -180,13 +176,6 @@ public final class WhyRing {
             return nil
         }
         return WhyRecord(exchange: exchanges[slot], shard: shard, target: Array(target))
-    }
-
-    /// Searches without interruption.
-    public func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
-        var search = Search(limit: limit, filter: WhyFilter(prefix: prefix), number: number)
-        while searchMore(&search) {}
-        return search.records
     }
 }
 

@@ -12,8 +12,6 @@ public struct ProcessFigures: Sendable {
     public var maximumDescriptors = 0
     public var startTime = 0.0
 
-    public init() {}
-
     /// Reads the figures from /proc/self.
     public static func now() -> ProcessFigures {
         var figures = ProcessFigures()

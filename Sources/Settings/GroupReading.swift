@@ -13,13 +13,6 @@ struct GroupReading<Root> {
     /// Line of each name that was read.
     private(set) var lines: [String: Int] = [:]
 
-    init(table: [Setting<Root>], root: Root, name: String, file: String) {
-        self.table = table
-        self.root = root
-        self.name = name
-        self.file = file
-    }
-
     mutating func read(_ node: YAMLNode, prefix: String) {
         guard case .mapping(let pairs, _) = node else { return }
         for (key, line, value) in pairs {

@@ -244,11 +244,7 @@ extension Setting {
     /// The value as YAML, without secrets.
     func yaml(in settings: Root) -> String {
         if holdsFields { return text(in: settings, word: Self.quoted) { Self.quoted(UpstreamFieldText.shown($0)) } }
-        return yamlOfOpenValue(in: settings)
-    }
-
-    private func yamlOfOpenValue(in settings: Root) -> String {
-        switch binding.kind {
+        return switch binding.kind {
         case .text, .list: text(in: settings, word: Self.quoted, listed: Self.quoted)
         default: HiddenSecrets.hide(in: text(in: settings))
         }

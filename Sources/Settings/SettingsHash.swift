@@ -6,11 +6,6 @@ extension CisternSettings {
     /// request fields, do not count. They may be secrets, which a reader of the hash could find by trial.
     public var hash: UInt64 {
         var hash = StableHash()
-        add(to: &hash)
-        return hash.value & 0xffff_ffff_ffff
-    }
-
-    private func add(to hash: inout StableHash) {
         hash.add(SettingsTable.all, of: self, besides: CisternSettings())
         for route in routes {
             hash.add("routes")
@@ -24,6 +19,7 @@ extension CisternSettings {
                 hash.add(RouteTable.all, of: route, besides: api.settings.otherRoute.forMember)
             }
         }
+        return hash.value & 0xffff_ffff_ffff
     }
 }
 

@@ -51,16 +51,11 @@ struct YAMLFile {
 }
 
 private struct EventReader {
-    private let parser: UnsafeMutablePointer<yaml_parser_t>
-    private let file: String
+    let parser: UnsafeMutablePointer<yaml_parser_t>
+    let file: String
 
     /// Greater than the depth of any setting.
     private static let depthLimit = 8
-
-    init(parser: UnsafeMutablePointer<yaml_parser_t>, file: String) {
-        self.parser = parser
-        self.file = file
-    }
 
     private struct Event {
         var type: yaml_event_type_t

@@ -322,7 +322,9 @@ struct WhyTests {
             record.number = ring.nextNumber()
             ring.append(&record, target: target[...])
         }
-        let records = ring.records(last: 10)
+        var search = WhyRing.Search(limit: 10)
+        #expect(!ring.searchMore(&search))
+        let records = search.records
         #expect(records.map(\.id) == ["3-3", "3-2"])
         #expect(records.map(\.isCut) == [false, true])
         #expect(records[1].target.count == WhyRing.targetBytes)

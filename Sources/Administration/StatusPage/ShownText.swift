@@ -1,12 +1,12 @@
 // Escapes untrusted text for a page: targets, names, values. The text cannot become markup, change the direction of adjacent text or fill
 // the page.
 
-public enum ShownText {
+enum ShownText {
     /// Maximum number of characters. The middle of longer text is replaced by `…`.
-    public static let limit = 160
+    static let limit = 160
 
     /// Appends `text` as escaped HTML, also suitable for quoted attributes.
-    public static func append(_ text: some StringProtocol, limit: Int = limit, to bytes: inout [UInt8]) {
+    static func append(_ text: some StringProtocol, limit: Int = limit, to bytes: inout [UInt8]) {
         let scalars = text.unicodeScalars
         let isCut = scalars.index(scalars.startIndex, offsetBy: limit + 1, limitedBy: scalars.endIndex) != nil
         guard isCut else { return append(scalars, to: &bytes) }

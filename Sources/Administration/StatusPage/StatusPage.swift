@@ -1,10 +1,10 @@
 // The status page: one HTML document without external resources, usable without JavaScript. A script refreshes the elements with
 // `data-live`, which need an id.
 
-public enum StatusPage {
+enum StatusPage {
     /// - Parameter nonce: letters and digits, unique to the response. The Content-Security-Policy permits only the style and the script
     ///   with this nonce.
-    public static func render(_ view: StatusView, nonce: String) -> [UInt8] {
+    static func render(_ view: StatusView, nonce: String) -> [UInt8] {
         var page = MarkupWriter()
         head(view, nonce, &page)
         page.markup("<main>")
@@ -21,8 +21,7 @@ public enum StatusPage {
         return page.bytes
     }
 
-    /// Field lines of the response with the page.
-    public static func fieldLines(nonce: String) -> String {
+    static func fieldLines(nonce: String) -> String {
         let policy = [
             "default-src 'none'", "style-src 'nonce-\(nonce)'", "script-src 'nonce-\(nonce)'", "connect-src 'self'", "img-src data:",
             "form-action 'none'",
@@ -34,7 +33,7 @@ public enum StatusPage {
             """
     }
 
-    public static let contentType = "text/html; charset=utf-8"
+    static let contentType = "text/html; charset=utf-8"
 
     private static func head(_ view: StatusView, _ nonce: String, _ page: inout MarkupWriter) {
         page.markup("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>")
@@ -191,7 +190,7 @@ public enum StatusPage {
     }
 
     /// Five minutes of samples at intervals of five seconds.
-    public static let pointLimit = 60
+    static let pointLimit = 60
 
     private static func tenths(_ value: Double) -> String {
         let tenths = Int((value * 10).rounded())

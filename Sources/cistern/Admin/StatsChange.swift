@@ -71,7 +71,6 @@ struct StatsChange {
     }
 
     var rate: Double { results.reduce(0) { $0 + $1.rate } }
-    func rate(of result: String) -> Double { results.first { $0.name == result }?.rate ?? 0 }
 
     /// One line for logs and pipes.
     var line: String {

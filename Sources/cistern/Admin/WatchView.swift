@@ -65,11 +65,11 @@ struct WatchView {
     /// Renders the screen, clipped to its size.
     /// - Parameter hasColours: whether the state's sentence is coloured.
     func render(_ change: StatsChange, _ now: JSONValue, width: Int, height: Int, hasColours: Bool) -> String {
-        let sentence = StateText(now)
+        let isWell = now["state"]?["level"] == "well"
         let title = "cistern \(now["version"]?.string ?? "")  \(now["time"]?.string?.prefix(19) ?? "")Z  "
         var head = [title + "\(Printable.rounded(change.rate)) requests/s" + (isPaused ? "  PAUSED" : "")]
-        head += Self.wrapped(Printable.text(sentence.text), width).map {
-            hasColours ? "\u{1b}[1;\(sentence.isWell ? 32 : 31)m\($0)\u{1b}[0m" : $0
+        head += Self.wrapped(Printable.text(now["state"]?["sentence"]?.string ?? ""), width).map {
+            hasColours ? "\u{1b}[1;\(isWell ? 32 : 31)m\($0)\u{1b}[0m" : $0
         }
         var body = [""] + results(change, width) + [""]
         body.append(
@@ -137,16 +137,4 @@ struct WatchView {
 
 extension String {
     fileprivate func occurrences(of text: String) -> Bool { Array(utf8).firstRange(of: Array(text.utf8)) != nil }
-}
-
-/// The state of the server as one sentence, as on the status page.
-struct StateText {
-    let text: String
-    let isWell: Bool
-
-    /// - Parameter stats: content of /-/stats.
-    init(_ stats: JSONValue) {
-        text = stats["state"]?["sentence"]?.string ?? ""
-        isWell = stats["state"]?["level"] == "well"
-    }
 }

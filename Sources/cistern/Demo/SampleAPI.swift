@@ -18,7 +18,6 @@ final class SampleAPI: @unchecked Sendable {
     private let address: ListenAddress
     private let resources: SampleResources
     private let receiver: SampleReceiver
-    private let control: SampleControl
     private var listener: Listener?
     private var controlListener: Listener?
 
@@ -33,12 +32,10 @@ final class SampleAPI: @unchecked Sendable {
         let resources = try SampleResources()
         self.resources = resources
         receiver = SampleReceiver { resources.respond(to: $0) }
-        control = SampleControl()
         listener = Listener(loop: loop, socket: socket, connections: connections, receiver: receiver)
         controlListener = Listener(
             loop: loop, socket: controlSocket, connections: controlConnections,
-            receiver: SampleReceiver { [control] in control.respond(to: $0) })
-        control.api = self
+            receiver: SampleReceiver { [unowned self] in control($0) })
     }
 
     private static func port(of address: ListenAddress) -> UInt16 {
@@ -74,7 +71,7 @@ final class SampleAPI: @unchecked Sendable {
 
     /// Opens or closes the API's port. Must be called on the loop.
     /// - Returns: whether the port is open now.
-    fileprivate func setUp(_ isUp: Bool) -> Bool {
+    private func setUp(_ isUp: Bool) -> Bool {
         guard isUp != (listener != nil) else { return isUp }
         guard isUp else {
             listener?.close()
@@ -88,16 +85,12 @@ final class SampleAPI: @unchecked Sendable {
         self.listener = listener
         return true
     }
-}
 
-/// Opens and closes the sample API's port.
-private final class SampleControl {
-    weak var api: SampleAPI?
-
-    func respond(to request: SampleRequest) -> SampleResponse {
+    /// Responds to a request to the control port.
+    private func control(_ request: SampleRequest) -> SampleResponse {
         switch (request.method, request.path) {
         case ("POST", "/down"), ("POST", "/up"):
-            let isUp = api?.setUp(request.path == "/up") ?? false
+            let isUp = setUp(request.path == "/up")
             return SampleResponse(text: isUp ? "The sample API is up.\n" : "The sample API is down.\n")
         default: return SampleResponse(404, text: "POST /down and POST /up stop and start the sample API.\n")
         }

@@ -11,18 +11,14 @@ struct ActivatedSockets {
         let description: String
     }
 
-    private struct ActivatedSocket {
-        let name: String
-        let descriptor: Int32
+    typealias Socket = (name: String, descriptor: Int32)
 
-        /// Whether the socket serves admin pages by default.
-        var isForAdmin: Bool { name == "admin" }
-    }
-
-    private let all: [ActivatedSocket]
+    private let all: [Socket]
 
     private static let first: Int32 = 3
     private static let limit: Int32 = 1_024
+    /// Name of sockets that serve admin pages by default.
+    private static let adminName = "admin"
 
     /// - Throws: if a passed descriptor is not a listening socket.
     init(_ environment: [String: String]) throws(Mistake) {
@@ -34,10 +30,9 @@ struct ActivatedSockets {
         }
         // Empty names count.
         let names = environment["LISTEN_FDNAMES"]?.split(separator: ":", omittingEmptySubsequences: false).map(String.init) ?? []
-        var found: [ActivatedSocket] = []
+        var found: [Socket] = []
         for index in 0..<count {
-            let activated = ActivatedSocket(
-                name: names.indices.contains(Int(index)) ? names[Int(index)] : "unknown", descriptor: Self.first + index)
+            let activated = (name: names.indices.contains(Int(index)) ? names[Int(index)] : "unknown", descriptor: Self.first + index)
             if let problem = BoundSocket.whyNotListening(activated.descriptor) {
                 throw Mistake(description: "systemd handed over \(activated.name) (descriptor \(activated.descriptor)): \(problem)")
             }
@@ -47,7 +42,7 @@ struct ActivatedSockets {
     }
 
     /// Sockets that the predecessor received, and passes on.
-    init(_ sockets: [(name: String, descriptor: Int32)]) { all = sockets.map { ActivatedSocket(name: $0.name, descriptor: $0.descriptor) } }
+    init(_ sockets: [Socket]) { all = sockets }
 
     /// Replaces each listener called `systemd:NAME` by the socket of this name. If the settings contain no addresses, the remaining sockets
     /// become listeners, and those called admin become admin listeners.
@@ -56,8 +51,8 @@ struct ActivatedSockets {
         listening.listeners = try expanded(listening.listeners, &named)
         listening.adminListeners = try expanded(listening.adminListeners, &named)
         let left = all.filter { !named.contains($0.name) }
-        let forAdmin = isAdminGiven ? [] : left.filter(\.isForAdmin)
-        let forClients = isListenGiven ? [] : left.filter { isAdminGiven || !$0.isForAdmin }
+        let forAdmin = isAdminGiven ? [] : left.filter { $0.name == Self.adminName }
+        let forClients = isListenGiven ? [] : left.filter { isAdminGiven || $0.name != Self.adminName }
         if !forClients.isEmpty { listening.listeners = forClients.map(Self.listener) }
         listening.adminListeners += forAdmin.map(Self.listener)
         let assigned = Set((forAdmin + forClients).map(\.descriptor))
@@ -91,7 +86,7 @@ struct ActivatedSockets {
         return result
     }
 
-    private static func listener(_ activated: ActivatedSocket) -> ListenerSettings {
+    private static func listener(_ activated: Socket) -> ListenerSettings {
         ListenerSettings(.activated(name: activated.name, descriptor: activated.descriptor))
     }
 }
