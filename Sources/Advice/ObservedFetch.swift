@@ -90,14 +90,6 @@ public struct ObservedMessage {
 extension Collection<UInt8> {
     /// Whether the text can be shown as the name of an argument or field: 1 to 40 letters, digits and `-_.[]$`.
     var isPlainName: Bool {
-        (1...40).contains(count)
-            && allSatisfy {
-                switch $0 {
-                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                    UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."), UInt8(ascii: "["), UInt8(ascii: "]"), UInt8(ascii: "$"):
-                    true
-                default: false
-                }
-            }
+        (1...40).contains(count) && allSatisfy { $0.isASCIILetter || $0.isASCIIDigit || "-_.[]$".utf8.contains($0) }
     }
 }

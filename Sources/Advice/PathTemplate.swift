@@ -32,7 +32,3 @@ enum PathTemplate {
         return digits > 2 || letters == 0 || !segment[segment.startIndex].isASCIILetter || letters > 12
     }
 }
-
-extension UInt8 {
-    fileprivate var isASCIILetter: Bool { (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(self | 0x20) }
-}

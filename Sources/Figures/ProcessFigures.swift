@@ -1,6 +1,5 @@
 // The kernel's figures of this process (the `process_*` metrics of Prometheus client libraries).
 
-import CSystem
 import Glibc
 import Reactor
 
@@ -50,16 +49,5 @@ public struct ProcessFigures: Sendable {
         return line.flatMap { Double($0.dropFirst(6)) } ?? 0
     }()
 
-    static func text(of path: String) -> String {
-        let file = Descriptor(csystem_open(path, O_RDONLY | O_CLOEXEC, 0))
-        guard file.isOpen else { return "" }
-        var bytes: [UInt8] = []
-        var piece = [UInt8](repeating: 0, count: 16_384)
-        while true {
-            let count = read(file.number, &piece, piece.count)
-            guard count > 0 else { break }
-            bytes += piece[..<count]
-        }
-        return String(decoding: bytes, as: UTF8.self)
-    }
+    static func text(of path: String) -> String { String(decoding: FileContent.read(path, limit: 16 << 20) ?? [], as: UTF8.self) }
 }

@@ -3,6 +3,7 @@
 import Advice
 import CachePolicy
 import HTTPCore
+import Reactor
 import ReverseProxy
 import Upstream
 
@@ -12,8 +13,7 @@ extension ServedAPI {
     }
 
     var advisedSettings: AdvisedSettings {
-        let timeout = state.settings.upstream.firstByteTimeout.components
-        return AdvisedSettings(
+        AdvisedSettings(
             routes: state.routes.all.map { route in
                 AdvisedRoute(
                     name: route.name, pattern: route.pattern.text,
@@ -22,6 +22,6 @@ extension ServedAPI {
                     ignoredArguments: route.arguments.ignore.map { PercentCoding.decode($0.text.utf8, plusIsSpace: false) ?? $0.text },
                     omitsArguments: !route.arguments.only.isEmpty || !route.arguments.drop.isEmpty,
                     ignoredDirectives: route.freshness.ignored.map(\.rawValue).sorted())
-            }, firstByteTimeout: timeout.seconds * 1_000 + timeout.attoseconds / 1_000_000_000_000_000)
+            }, firstByteTimeout: state.settings.upstream.firstByteTimeout.wholeMilliseconds)
     }
 }

@@ -1,6 +1,7 @@
 // Settings of a route. A setting that also exists for all paths defaults to its value there.
 
 import CachePolicy
+import HTTPCore
 import ReverseProxy
 
 public enum RouteTable {
@@ -131,16 +132,7 @@ extension CisternSettings.Route {
 
 extension String {
     /// Whether the text consists of letters, digits, `-` and `_`.
-    public var isWord: Bool { !isEmpty && utf8.allSatisfy(\.isWordByte) }
-}
-
-extension UInt8 {
-    fileprivate var isWordByte: Bool {
-        switch self {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"),
-            UInt8(ascii: "-"), UInt8(ascii: "_"):
-            true
-        default: false
-        }
+    public var isWord: Bool {
+        !isEmpty && utf8.allSatisfy { $0.isASCIILetter || $0.isASCIIDigit || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_") }
     }
 }

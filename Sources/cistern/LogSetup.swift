@@ -1,8 +1,9 @@
 // The process log: swift-log to standard error, as text or as JSON lines.
 
 import Figures
+import HTTPCore
 import Logging
-import ReverseProxy
+import Reactor
 import Settings
 import Synchronization
 
@@ -48,7 +49,7 @@ private struct LineHandler: LogHandler {
     }
 
     func log(event: LogEvent) {
-        let time = LogTime.now()
+        let time = RFC3339.format(milliseconds: SystemTime.shared.wallMilliseconds)
         let message = "\(event.message)"
         LogSetup.writer.append(
             LogSetup.isJSON.load(ordering: .relaxed)

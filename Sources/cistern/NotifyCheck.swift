@@ -62,7 +62,7 @@ enum NotifyCheck {
     }
 
     /// The only word of a file.
-    fileprivate static func word(_ text: [UInt8]) -> [UInt8]? {
+    static func word(_ text: [UInt8]) -> [UInt8]? {
         let lines = text.split { $0 == 0x0a || $0 == 0x0d }
         guard lines.count == 1, let word = lines.first, word.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
         return Array(word)

@@ -333,10 +333,6 @@ enum AdminToken {
 
     /// The only word of the file; nil if it is too short to be safe, or not a token (RFC 6750 §2.1).
     static func parse(_ text: [UInt8]) -> [UInt8]? {
-        let lines = text.split { $0 == 0x0a || $0 == 0x0d }
-        guard lines.count == 1, let token = lines.first, token.count >= shortest, token.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
-            return nil
-        }
-        return Array(token)
+        NotifyCheck.word(text).flatMap { $0.count >= shortest ? $0 : nil }
     }
 }

@@ -14,10 +14,7 @@ enum SharingCheck {
     static func check(_ reader: inout SettingsReader) {
         let share = reader.settings.share
         guard !share.servers.isEmpty else { return }
-        let isName = { (byte: UInt8) in
-            (0x30...0x39).contains(byte) || (0x41...0x5a).contains(byte) || (0x61...0x7a).contains(byte) || byte == 0x2d || byte == 0x5f
-        }
-        if !share.fleet.utf8.allSatisfy(isName) {
+        if !share.fleet.isEmpty, !share.fleet.isWord {
             reader.add(about: "share.fleet", "share.fleet must be letters, digits, - and _, not \"\(share.fleet)\"")
         }
         var areByTLS: Set<Bool> = []

@@ -2,6 +2,7 @@
 
 import CSystem
 import Glibc
+import Reactor
 
 final class TerminalKeys {
     private let before: termios
@@ -38,9 +39,5 @@ final class TerminalKeys {
         return nil
     }
 
-    static var now: Int {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
-        return time.tv_sec * 1_000 + time.tv_nsec / 1_000_000
-    }
+    static var now: Int { Int(SystemTime.shared.monotonicMilliseconds) }
 }

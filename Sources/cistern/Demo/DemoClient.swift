@@ -37,8 +37,8 @@ struct DemoClient {
             StandardOutput.write("< \(Printable.text(String(line)))\n")
         }
         let content = Array(response[end.upperBound...])
-        let text = String(decoding: content, as: UTF8.self).trimmingSuffix { $0 == "\n" }
-        if !text.isEmpty { StandardOutput.write("\(Printable.text(String(text)))\n") }
+        let text = String(decoding: content.reversed().drop { $0 == 0x0a }.reversed(), as: UTF8.self)
+        if !text.isEmpty { StandardOutput.write("\(Printable.text(text))\n") }
         return content
     }
 
@@ -46,13 +46,5 @@ struct DemoClient {
     static func token(in content: [UInt8]) throws(AdminFailure) -> String {
         guard let token = JSONValue(content)?["access_token"]?.string else { throw AdminFailure("the login returned no token") }
         return token
-    }
-}
-
-extension String {
-    fileprivate func trimmingSuffix(while isOmitted: (Character) -> Bool) -> Substring {
-        var text = self[...]
-        while let last = text.last, isOmitted(last) { text.removeLast() }
-        return text
     }
 }

@@ -4,6 +4,7 @@
 import ArgumentParser
 import Downstream
 import Glibc
+import HTTPCore
 import Reactor
 
 struct ServedCommand: ParsableArguments {
@@ -23,14 +24,12 @@ struct ServedCommand: ParsableArguments {
     var isGiven: Bool { !command.isEmpty }
 
     func validate() throws {
-        let isName = variable.utf8.allSatisfy { $0 == UInt8(ascii: "_") || (0x30...0x39).contains($0) || isLetter($0) }
-        guard isName, let first = variable.utf8.first, !(0x30...0x39).contains(first), !variable.hasPrefix("CISTERN_") else {
+        let isName = variable.utf8.allSatisfy { $0 == UInt8(ascii: "_") || $0.isASCIIDigit || $0.isASCIILetter }
+        guard isName, let first = variable.utf8.first, !first.isASCIIDigit, !variable.hasPrefix("CISTERN_") else {
             throw ValidationError(
                 "--env must be a name of letters, digits and _, such as API_URL, and must not begin with CISTERN_, the prefix of settings.")
         }
     }
-
-    private func isLetter(_ byte: UInt8) -> Bool { (0x41...0x5a).contains(byte & 0xdf) }
 
     /// Blocks until the command has ended.
     /// - Returns: exit code as in a shell.

@@ -30,11 +30,7 @@ struct ServiceManager: Sendable {
     func notifyMainPID() { notify("MAINPID=\(getpid())") }
 
     /// `notifyReady` must follow.
-    func notifyReloading() {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
-        notify("RELOADING=1\nMONOTONIC_USEC=\(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000)")
-    }
+    func notifyReloading() { notify("RELOADING=1\nMONOTONIC_USEC=\(SystemTime.monotonicMicroseconds)") }
 
     /// - Parameter longest: time in which systemd must not abort the shutdown.
     func notifyStopping(longest: Duration) {
