@@ -44,7 +44,7 @@ struct AccessSafeguardTests {
     @Test("repeated parameters are rejected, refusals are logged, responses forbid sniffing, and exposed secrets cause a warning")
     func all() throws {
         let (token, port) = ("\(directory)/token", TestTools.freePort())
-        try TextFile.write(Self.rows[0].token + "\n", to: token)
+        try TestTools.write(Self.rows[0].token + "\n", to: token)
         #expect(chmod(token, 0o666) == 0)
         let words =
             "--upstream http://127.0.0.1:9 --cache-dir \(directory)/cache --admin-listen 127.0.0.1:\(port) --set admin.token_file=\(token)"
@@ -83,7 +83,7 @@ struct AccessSafeguardTests {
         let certificates = try TestCertificates()
         let pair = try certificates.make("host", hosts: "DNS:a.test")
         #expect(chmod(pair.key, mode_t(mode)) == 0)
-        try TextFile.write(
+        try TestTools.write(
             """
             upstream: {url: "https://127.0.0.1:9", client_certificate: \(pair.certificate), client_key: \(pair.key)}
             listen: ["https://127.0.0.1:0"]

@@ -15,7 +15,7 @@ struct CapturePlays {
 
     private func write(_ urls: [String], more: String = "") throws {
         let entries = urls.map { "{\"request\":{\"method\":\"GET\",\"url\":\"\($0)\"},\"response\":{\"status\":200}}" }
-        try TextFile.write("{\"log\":{\(more)\"entries\":[\(entries.joined(separator: ","))]}}", to: har)
+        try TestTools.write("{\"log\":{\(more)\"entries\":[\(entries.joined(separator: ","))]}}", to: har)
     }
 
     private func urls() throws -> [String] {
@@ -50,7 +50,7 @@ struct CapturePlays {
         try write(["http://a.test/a"])
         let replay = try capture(from: origin)
         #expect(try replay.get("/b").status == 200)
-        try TextFile.write("{", to: har)
+        try TestTools.write("{", to: har)
         let outcome = replay.stop()
         #expect(outcome.status == 1 && outcome.text.contains("the captured exchanges are in "))
         #expect(try TestTools.read(har) == "{")
@@ -150,7 +150,7 @@ struct CapturePlays {
     func newBase() throws {
         let origin = ScriptedOrigin { _ in [.json("{}")] }
         for entries in ["{\"request\":{\"method\":\"GET\",\"url\":\"http://a.test/a\"},\"response\":{\"status\":0}}", ""] {
-            try TextFile.write("{\"log\":{\"entries\":[\(entries)]}}", to: har)
+            try TestTools.write("{\"log\":{\"entries\":[\(entries)]}}", to: har)
             let replay = try capture(from: origin, "/v1")
             #expect(try replay.get("/b").status == 200)
             #expect(replay.stop().status == 0)

@@ -10,7 +10,7 @@ struct CheckTests {
     private func check(_ file: String, _ more: String = "", environment: String = "") throws -> CommandLineTool.Outcome {
         let directory = TestTools.temporaryDirectory()
         let path = directory.path + "/f.yaml"
-        try TextFile.write(file, to: path)
+        try TestTools.write(file, to: path)
         let outcome = try CommandLineTool.run("check --config \(path) \(more)", environment: environment)
         withExtendedLifetime(directory) {}
         // StartTests covers warnings that depend on the machine.
@@ -338,7 +338,7 @@ struct CheckTests {
     func tokens() throws {
         let directory = TestTools.temporaryDirectory()
         let keys = directory.path + "/keys"
-        try TextFile.write("{\"keys\":[\(TokenIssuer().jwk())]}", to: keys)
+        try TestTools.write("{\"keys\":[\(TokenIssuer().jwk())]}", to: keys)
         let wrong = try check(
             """
             upstream: {url: http://x}
@@ -380,7 +380,7 @@ struct CheckTests {
         let good = try check(
             "upstream: {url: http://x}\ncredentials: {identity: {jwt: {keys: \(keys), issuer: [x], audience: [y]}}}")
         #expect(good.text == "The settings are valid.\n")
-        try TextFile.write("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"s\"}]}", to: keys)
+        try TestTools.write("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"s\"}]}", to: keys)
         let useless = try check("upstream: {url: http://x}\ncredentials: {identity: {jwt: {keys: \(keys), issuer: [x], audience: [y]}}}")
         #expect(useless.status == 78 && useless.text.contains("has no usable key (s: its kty is not RSA, EC or OKP"))
     }

@@ -49,13 +49,3 @@ struct CommandLineTool {
 
     struct NotRun: Error {}
 }
-
-enum TextFile {
-    struct NotWritten: Error {}
-
-    static func write(_ text: String, to path: String) throws {
-        guard let file = fopen(path, "w") else { throw NotWritten() }
-        fputs(text, file)
-        fclose(file)
-    }
-}

@@ -138,7 +138,7 @@ struct CommandTests {
         #expect(try colleague.get("/users/2").status == 504)
         let empty = try tool.run("import /dev/null")
         #expect(empty.status == 1 && empty.text.contains("/dev/null: it is not JSON: line 1, column 1"))
-        try TextFile.write(#"{"log":{"entries":[{},{"request":{"method":"GET","url":"/"},"response":{"status":0}}]}}"#, to: file)
+        try TestTools.write(#"{"log":{"entries":[{},{"request":{"method":"GET","url":"/"},"response":{"status":0}}]}}"#, to: file)
         let broken = try tool.run("import \(file)")
         #expect(
             broken.lines.contains("cistern: \(file): log.entries[0], line 1: request is missing")
@@ -164,7 +164,7 @@ struct CommandTests {
             entry("/coded", "", #""status":200,"headers":[\#(json),\#(coding)],"content":{"text":"{}"}},"_cistern":{"coded":true"#),
         ]
         let file = play.directory + "/browser.har"
-        try TextFile.write(#"{"log":{"entries":[\#(entries.joined(separator: ","))]}}"#, to: file)
+        try TestTools.write(#"{"log":{"entries":[\#(entries.joined(separator: ","))]}}"#, to: file)
         let imported = try tool.run("import \(file) --origin https://api.test")
         #expect(imported.status == 0 && imported.lines.first == "1 of 6 responses stored" && imported.lines.count == 6)
         for reason in ["content_coding", "content_elsewhere", "cut_content", "no_response", "websocket"] {
@@ -179,7 +179,7 @@ struct CommandTests {
         for number in 1...9 { _ = try play.get("/users/\(number)") }
         let directory = TestTools.temporaryDirectory()
         let file = directory.path + "/kept.har"
-        try TextFile.write("kept", to: file)
+        try TestTools.write("kept", to: file)
         chmod(file, 0o640)
         let export = "\(CommandLineTool.path) export --admin unix:\(play.adminSocket) --har"
         let limited = try CommandLineTool.run(program: "( trap '' XFSZ; ulimit -f 1; exec \(export) \(file) )")
@@ -235,8 +235,8 @@ struct CommandTests {
         }
         let list = play.directory + "/list.txt"
         let openAPI = play.directory + "/openapi.json"
-        try TextFile.write("# a list\n/c\nhttps://api.test/d?e=f#g\n\n", to: list)
-        try TextFile.write(#"{"openapi":"3.1.0","paths":{"/e":{"get":{}},"/f/{id}":{"get":{}},"/g":{"post":{}}}}"#, to: openAPI)
+        try TestTools.write("# a list\n/c\nhttps://api.test/d?e=f#g\n\n", to: list)
+        try TestTools.write(#"{"openapi":"3.1.0","paths":{"/e":{"get":{}},"/f/{id}":{"get":{}},"/g":{"post":{}}}}"#, to: openAPI)
         let all = "warm /a 'http://x.test/b?c=d' \(list) \(openAPI) --concurrency 3 --header 'X-Test: 1'"
         #expect(try tool.run(all, proxy: true).lines == ["5 requested: 5 stored, 0 fresh already, 0 not stored, 0 failed"])
         #expect(Set(play.origin.requests.map(\.target)) == ["/a", "/b?c=d", "/c", "/d?e=f", "/e"])
@@ -245,9 +245,9 @@ struct CommandTests {
         let failed = try tool.run("warm /a /broken", proxy: true)
         #expect(failed.status == 1 && failed.text.contains("/broken: status 404"))
         #expect(try tool.run("warm /none.txt/../x y", proxy: true).status == 1)
-        try TextFile.write("  /h  # spaces around it\n", to: list)
+        try TestTools.write("  /h  # spaces around it\n", to: list)
         #expect(try tool.run("warm \(list)", proxy: true).text.contains("1 stored"))
-        try TextFile.write("/i j\n", to: list)
+        try TestTools.write("/i j\n", to: list)
         #expect(try tool.run("warm \(list)", proxy: true).text.contains("percent-encode spaces"))
     }
 

@@ -17,7 +17,7 @@ struct FileMessagesTests {
         var file: String { path + "/closed" }
 
         init() throws {
-            try TextFile.write("upstream: {url: \"http://a.test\"}\n", to: file)
+            try TestTools.write("upstream: {url: \"http://a.test\"}\n", to: file)
             chmod(file, 0o600)
             mkdir(path + "/inner", 0o700)
             chmod(path, 0o755)

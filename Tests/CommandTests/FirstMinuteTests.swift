@@ -16,7 +16,7 @@ struct FirstMinuteTests {
     /// Runs a shell script in the directory, with the binary's path in BIN.
     private func run(_ script: String) throws -> CommandLineTool.Outcome {
         let unset = "unset CISTERN_CONFIG NOTIFY_SOCKET INVOCATION_ID LISTEN_PID SYSTEMD_EXEC_PID NO_COLOR"
-        try TextFile.write(
+        try TestTools.write(
             "umask 022; cd \(directory.path); \(unset); BIN=\(CommandLineTool.path)\n\(script)\n", to: directory.path + "/run.sh")
         return try CommandLineTool.run(program: "sh \(directory.path)/run.sh")
     }

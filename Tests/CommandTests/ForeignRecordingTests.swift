@@ -82,7 +82,7 @@ struct ForeignRecordingTests {
             // Browsers send no content type for binary data.
             let type = recorder.isOfABrowser ? "" : "application/octet-stream"
             let send = #"printf "\#(bytes)" | curl -s -H Content-Type:\#(type) --data-binary @- $API_URL/binary"#
-            try TextFile.write(send, to: temporary.path + "/send.sh")
+            try TestTools.write(send, to: temporary.path + "/send.sh")
             let outcome = try CommandLineTool.run("replay \(recorder.file) -- sh \(temporary.path)/send.sh")
             #expect(outcome.text.contains(#"{"got": 4}"#) == (isRecorded || !recorder.hasBinaryContents), "\(outcome.text)")
         }

@@ -83,7 +83,7 @@ struct Guide {
         let temporary = TestTools.temporaryDirectory()
         let store = TestTools.temporaryDirectory()
         let file = temporary.path + "/cistern.yaml"
-        try TextFile.write(try yaml(), to: file)
+        try TestTools.write(try yaml(), to: file)
         let upstream = "--upstream http://127.0.0.1:\(origin.port) --cache-dir \(store.path)"
         let serve = try RunningCommand("serve --config \(file) \(upstream) \(options)", in: temporary.path)
         defer { #expect(serve.stop().status == 0) }
@@ -95,7 +95,7 @@ struct Guide {
         let steps = steps
         try #require(!steps.isEmpty)
         for step in steps { script += "echo '@@@@'\n\(step.command.replacing("127.0.0.1:8080", with: "127.0.0.1:\(serve.port)"))\n" }
-        try TextFile.write(script, to: temporary.path + "/guide.sh")
+        try TestTools.write(script, to: temporary.path + "/guide.sh")
         let outcome = try CommandLineTool.run(program: "sh \(temporary.path)/guide.sh")
         let parts = outcome.text.split(separator: "@@@@\n", omittingEmptySubsequences: false).dropFirst()
         try #require(parts.count == steps.count, "\(outcome.text)")

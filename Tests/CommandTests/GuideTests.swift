@@ -166,7 +166,7 @@ struct GuideTests {
     private func run(_ line: String, _ tests: String, _ origin: ScriptedOrigin, in directory: String) throws -> CommandLineTool.Outcome {
         let script = line.replacing("npm test", with: tests).replacing("https://api.example.com", with: "http://127.0.0.1:\(origin.port)")
         let tools = CommandLineTool.path[..<(CommandLineTool.path.lastIndex(of: "/") ?? CommandLineTool.path.startIndex)]
-        try TextFile.write("cd \(directory)\nPATH=\(tools):$PATH\n\(script)", to: directory + "/guide.sh")
+        try TestTools.write("cd \(directory)\nPATH=\(tools):$PATH\n\(script)", to: directory + "/guide.sh")
         return try CommandLineTool.run(program: "sh \(directory)/guide.sh")
     }
 

@@ -4,6 +4,7 @@
 import Glibc
 import JSON
 import Settings
+import TestSupport
 import Testing
 
 @Suite("Manual pages")
@@ -14,7 +15,7 @@ struct ManualPagesTests {
     private func compare(_ page: ManualPage, with name: String) throws {
         let path = Self.folder + name
         if getenv("CISTERN_WRITE_MANUALS") != nil {
-            try TextFile.write(page.text, to: path)
+            try TestTools.write(page.text, to: path)
         } else {
             let text = try CommandLineTool.run(program: "cat \(path)").text
             #expect(text == page.text, "write it anew with CISTERN_WRITE_MANUALS=1")

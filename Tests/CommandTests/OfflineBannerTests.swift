@@ -22,7 +22,7 @@ struct OfflineBannerTests {
         let serve = try RunningCommand("serve --upstream http://127.0.0.1:\(origin.port) --cache-dir \(store.path)", in: directory.path)
         defer { #expect(serve.stop().status == 0) }
         let file = directory.path + "/" + program
-        try TextFile.write(snippet.replacing("127.0.0.1:8080", with: "127.0.0.1:\(serve.port)"), to: file)
+        try TestTools.write(snippet.replacing("127.0.0.1:8080", with: "127.0.0.1:\(serve.port)"), to: file)
         let good = try CommandLineTool.run(program: "\(command) \(file)")
         #expect(good.status == 0 && good.text.isEmpty, "\(good.text)")
         let confirmed = time(nil)

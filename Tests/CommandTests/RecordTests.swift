@@ -96,7 +96,7 @@ struct RecordTests {
     @Test("a recording without exchanges does not overwrite an existing file")
     func nothing() throws {
         let origin = Self.origin()
-        try TextFile.write("older", to: har)
+        try TestTools.write("older", to: har)
         let record = try RunningCommand("record --upstream http://127.0.0.1:\(origin.port) --har \(har)", in: temporary.path)
         let outcome = record.stop()
         #expect(outcome.status == 1 && outcome.text.contains("0 exchanges recorded: \(har) is not written"))
@@ -117,7 +117,7 @@ struct RecordTests {
             ),
         ])
     func broken(archive: String, sentence: String) throws {
-        try TextFile.write(archive, to: har)
+        try TestTools.write(archive, to: har)
         let outcome = try CommandLineTool.run("replay \(har) --listen 127.0.0.1:0")
         #expect(outcome.status == 1 && outcome.lines.count == 1)
         #expect(outcome.text.hasPrefix("cistern: \(har): ") && outcome.text.contains(sentence))

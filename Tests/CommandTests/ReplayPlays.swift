@@ -91,7 +91,7 @@ struct ReplayPlays {
              "content":{"text":"{\\"at\\":\\"2020-01-01T00:0\(minute):00.5Z\\"}"}}}
             """
         }
-        try TextFile.write("{\"log\":{\"entries\":[\(entry(0)),\(entry(3))]}}", to: har)
+        try TestTools.write("{\"log\":{\"entries\":[\(entry(0)),\(entry(3))]}}", to: har)
         let replay = try RunningCommand("replay \(har) --shift-dates", in: temporary.path)
         let times = try ["/0", "/3"].map { target in
             let response = try replay.get(target)
@@ -103,7 +103,7 @@ struct ReplayPlays {
         }
         #expect(times[1] - times[0] == 180_000 && times[0] > 1_700_000_000_000)
         #expect(replay.stop().status == 0)
-        try TextFile.write("{\"log\":{\"entries\":[\(entry(0).replacing("startedDateTime", with: "x"))]}}", to: har)
+        try TestTools.write("{\"log\":{\"entries\":[\(entry(0).replacing("startedDateTime", with: "x"))]}}", to: har)
         let undated = try CommandLineTool.run("replay \(har) --shift-dates")
         #expect(undated.status == 1 && undated.text.contains("no entry has a valid startedDateTime, which --shift-dates needs"))
     }
@@ -194,7 +194,7 @@ struct ReplayPlays {
     @Test("an upstream that forwards to the replay is recognized")
     func loop() throws {
         let port = TestTools.freePort()
-        try TextFile.write("{\"log\":{\"entries\":[]}}", to: har)
+        try TestTools.write("{\"log\":{\"entries\":[]}}", to: har)
         let outcome = try CommandLineTool.run(
             "replay \(har) --capture-missing http://127.0.0.1:\(port) --listen 127.0.0.1:\(port) -- sh -c 'curl -s $API_URL/a'")
         #expect(outcome.status == 2 && outcome.text.contains("The request has returned to this proxy"))

@@ -10,7 +10,7 @@ struct RouteCheckTests {
     func unreachedRoutes() throws {
         let directory = TestTools.temporaryDirectory()
         let path = directory.path + "/f.yaml"
-        try TextFile.write(
+        try TestTools.write(
             """
             upstream: {url: "http://127.0.0.1:1"}
             routes:

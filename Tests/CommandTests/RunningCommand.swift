@@ -63,7 +63,7 @@ final class RunningCommand {
             var status: Int32 = 0
             waitpid(process, &status, 0)
             isStopped = true
-            throw NotRunning(text: Self.text(output), status: status >> 8 & 0xff)
+            throw NotRunning(text: text, status: status >> 8 & 0xff)
         }
         self.port = port
     }
@@ -84,22 +84,11 @@ final class RunningCommand {
         return posix_spawn(&process, words[0], &actions, nil, &pointers, entries)
     }
 
-    private static func text(_ path: String) -> String {
-        guard let file = fopen(path, "r") else { return "" }
-        defer { fclose(file) }
-        var text = ""
-        var line = [CChar](repeating: 0, count: 4_096)
-        while fgets(&line, Int32(line.count), file) != nil {
-            text += String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        }
-        return text
-    }
-
     /// Ends the process if the test ended early.
     deinit { if !isStopped { _ = stop(SIGKILL) } }
 
     /// Standard output and standard error so far.
-    var text: String { Self.text(output) }
+    var text: String { (try? TestTools.read(output)) ?? "" }
 
     func send(_ signal: Int32) { kill(process, signal) }
 
@@ -113,7 +102,7 @@ final class RunningCommand {
         isStopped = true
         var status: Int32 = 0
         waitpid(process, &status, 0)
-        return Outcome(status: status & 0x7f == 0 ? status >> 8 & 0xff : -1, text: Self.text(output))
+        return Outcome(status: status & 0x7f == 0 ? status >> 8 & 0xff : -1, text: text)
     }
 
     /// Sends a request over a new connection.

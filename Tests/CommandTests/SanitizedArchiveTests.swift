@@ -16,7 +16,7 @@ struct SanitizedArchiveTests {
         _ play: ProxyPlay, _ entries: [String], creator: String = "WebInspector", _ options: String = ""
     ) throws -> String {
         let file = play.directory + "/import.har"
-        try TextFile.write(
+        try TestTools.write(
             "{\"log\": {\"creator\": {\"name\": \"\(creator)\"}, \"entries\": [\(entries.joined(separator: ","))]}}", to: file)
         let outcome = try CommandLineTool(play: play).run("import \(file) \(options)")
         #expect(outcome.status == 0)

@@ -44,7 +44,7 @@ struct StartTests {
 
     @Test("a cache directory that is a file or has no parent makes serve and check exit with 78")
     func impossibleDirectories() throws {
-        try TextFile.write("", to: directory + "/file")
+        try TestTools.write("", to: directory + "/file")
         let rows = [
             ("\(directory)/file", "cannot be used: \(directory)/file is not a directory"),
             ("\(directory)/file/below", "cannot be used: \(directory)/file is not a directory"),

@@ -23,10 +23,10 @@ struct UpstreamFieldsSecrecyTests {
     }
 
     private func configure() throws -> String {
-        try TextFile.write(Self.secrets[0] + "\n", to: temporary.path + "/key")
+        try TestTools.write(Self.secrets[0] + "\n", to: temporary.path + "/key")
         chmod(temporary.path + "/key", 0o600)
         let file = temporary.path + "/cistern.yaml"
-        try TextFile.write(
+        try TestTools.write(
             """
             upstream:
               url: http://127.0.0.1:\(origin.port)
@@ -133,14 +133,14 @@ struct UpstreamFieldsSecrecyTests {
             return origin.requests.last { $0.method == "POST" }?["X-File-Key"]
         }
         #expect(try sent() == Self.secrets[0])
-        try TextFile.write("another key\n", to: temporary.path + "/key")
+        try TestTools.write("another key\n", to: temporary.path + "/key")
         #expect(try sent() == Self.secrets[0])
         let reloaded = try reload()
         #expect(Array(reloaded.lines.prefix(3)) == ["Changed:", "  upstream.fields.set", "  routes.users"])
         #expect(reloaded.lines.count == 4 && reloaded.text.contains("warning: upstream.fields has changed"), "\(reloaded)")
         expectNoSecret(reloaded.text, "the reload")
         #expect(try sent() == "another key")
-        try TextFile.write("\n", to: temporary.path + "/key")
+        try TestTools.write("\n", to: temporary.path + "/key")
         let refused = try reload()
         #expect(refused.status != 0 && refused.text.contains("\(temporary.path)/key is empty"))
         #expect(try sent() == "another key")

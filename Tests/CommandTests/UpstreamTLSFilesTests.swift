@@ -18,10 +18,10 @@ struct UpstreamTLSFilesTests {
         let (own, other) = (try certificates.make("own"), try certificates.make("other"))
         let directory = TestTools.temporaryDirectory()
         let (empty, garbage, half) = ("\(directory.path)/empty", "\(directory.path)/garbage", "\(directory.path)/half")
-        try TextFile.write("", to: empty)
-        try TextFile.write("garbage", to: garbage)
+        try TestTools.write("", to: empty)
+        try TestTools.write("garbage", to: garbage)
         let text = String(decoding: FileContent.read(certificates.authority) ?? [], as: UTF8.self)
-        try TextFile.write(String(text.prefix(300)), to: half)
+        try TestTools.write(String(text.prefix(300)), to: half)
         let good = try check(["ca_file=\(certificates.authority)", "client_certificate=\(own.certificate)", "client_key=\(own.key)"])
         #expect(good.status == 0, "\(good.text)")
         for file in [empty, garbage, half] {

@@ -136,13 +136,7 @@ struct CountingTests {
 
 @Suite("Access log")
 struct AccessLogTests {
-    private func read(_ path: String) -> String {
-        guard let file = fopen(path, "r") else { return "" }
-        defer { fclose(file) }
-        var bytes = [UInt8](repeating: 0, count: 8 << 20)
-        let count = fread(&bytes, 1, bytes.count, file)
-        return String(decoding: bytes[..<count], as: UTF8.self)
-    }
+    private func read(_ path: String) -> String { (try? TestTools.read(path)) ?? "" }
 
     @Test("lines are written to the file, and to a new file after rotation")
     func rotation() throws {
