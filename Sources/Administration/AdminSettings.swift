@@ -13,7 +13,6 @@ public struct AdminSettings: Sendable {
     /// Host names under which the status page shows paths without the token, in addition to addresses, `localhost` and names of
     /// certificates.
     public var names = ServedNames()
-    /// Whether faults may be injected.
     public var allowsFaults = false
 
     public init() {}

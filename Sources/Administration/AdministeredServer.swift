@@ -91,9 +91,7 @@ public protocol AdministeredAPI: AnyObject, Sendable {
     // MARK: Failure memory
 
     var remembersFailures: Bool { get }
-    /// The state of the upstream.
     var report: UpstreamReport { get }
-    /// All open failure scopes.
     func openFailures() -> [OpenFailure]
     /// nil if nothing has failed since the start.
     var lastFailure: LastFailure? { get }
@@ -127,7 +125,6 @@ public struct AddressState: Sendable {
     public init(url: String, down: (since: Int64, error: String)?) { (self.url, self.down) = (url, down) }
 }
 
-/// Result of a reload.
 public enum ReloadOutcome: Sendable {
     case applied(AppliedSettings)
     /// One sentence for each mistake.
@@ -200,11 +197,9 @@ public struct OpenFailure: Sendable {
 }
 
 extension OpenFailure {
-    /// Label and details.
     var causeText: String { details.map { "\(cause): \($0)" } ?? cause }
 }
 
-/// The last failure of an upstream.
 public struct LastFailure: Sendable {
     /// Milliseconds of the monotonic clock.
     public let at: Int64

@@ -8,7 +8,6 @@ import HTTPCore
 import JSON
 
 enum AdvicePage {
-    /// Maximum number of paths in a response.
     private static let pathLimit = 200
     private static let year = 366 * 86_400
 

@@ -85,7 +85,6 @@ enum Purging {
     }
 }
 
-/// The arguments of a purge.
 struct PurgeRequest: Sendable {
     private static let alone = ["id", "all"]
     private static let conditions = ["target", "prefix", "tag", "matching", "partition", "older_than", "user"]

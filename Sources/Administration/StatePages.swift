@@ -34,7 +34,6 @@ enum StatePages {
         task.reply(AdminResponse(["reset": .integer(count)]))
     }
 
-    /// Maximum number of scopes in a response.
     private static let scopeLimit = 1_000
 
     private static func scopes(_ api: any AdministeredAPI, _ server: any AdministeredServer) -> JSONValue {

@@ -7,7 +7,6 @@ import Reactor
 
 /// Counters at one time.
 struct StatusSample: Sendable {
-    /// Counters of an API.
     struct API: Sendable, Equatable {
         /// Client requests that were rescued, and those that got a 5xx response.
         var rescued: UInt64 = 0
@@ -16,7 +15,6 @@ struct StatusSample: Sendable {
         var responses: UInt64 = 0
         var errors: UInt64 = 0
 
-        /// Increase since `earlier`.
         func since(_ earlier: API?) -> API {
             let earlier = earlier ?? API()
             return API(

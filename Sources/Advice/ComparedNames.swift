@@ -36,7 +36,6 @@ struct ComparedNames {
         let nameHash: UInt64
         /// Values of secret arguments are not compared.
         let isSecret: Bool
-        /// Time of the last comparison.
         var comparedAt: Int64
         var seen = Array(repeating: Seen(), count: ComparedNames.seenLimit)
     }

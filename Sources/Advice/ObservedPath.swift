@@ -24,7 +24,6 @@ struct ObservedPath {
         var counts = ObservedCounts()
     }
 
-    /// Maximum number of targets.
     static let targetLimit = 64
     /// Number of targets among which the least recently used is replaced; a power of two.
     private static let choices = 4

@@ -25,7 +25,6 @@ public struct Proposal: Sendable, Equatable {
 }
 
 public enum Proposals {
-    /// Maximum number of proposals.
     public static let limit = 50
     /// Maximum of times in the settings, in seconds.
     static let longestTime: Int64 = 3_600

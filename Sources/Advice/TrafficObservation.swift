@@ -53,7 +53,6 @@ public struct TrafficObservation {
         for (index, path) in paths.enumerated() { indices[Self.hash(path.template[...], of: path.route)] = index }
     }
 
-    /// Number of observed paths.
     public var count: Int { paths.count }
 
     /// Returns the observation of a path since a time, in whole hours of the monotonic clock.
@@ -205,7 +204,6 @@ struct PathWords {
     /// Maximum number of different words at a position. With more in use, further words of the first segment, and all words of a later
     /// segment, are identifiers.
     static let wordLimit = 32
-    /// Maximum number of positions.
     static let positionLimit = 512
     /// Milliseconds after which an unused word, or an unused position, may be replaced.
     fileprivate static let idleLimit: Int64 = 7_200_000

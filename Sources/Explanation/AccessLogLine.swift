@@ -7,7 +7,6 @@ import HTTPCore
 import Upstream
 
 public struct AccessLogLine {
-    /// The client of a request.
     public struct Client {
         /// Empty for a Unix socket.
         let address: [UInt8]

@@ -47,7 +47,6 @@ public struct CacheStatus {
         let status: Status?
         let isStored: Bool
         let isCollapsed: Bool
-        /// Whether a fault was injected.
         let isFaulted: Bool
         /// The readable key, if it is requested (§2.7).
         let key: String?

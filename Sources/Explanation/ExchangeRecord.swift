@@ -48,7 +48,6 @@ public struct ExchangeRecord: Sendable {
         /// Index of the upstream address that responded.
         public var address: UInt8 = 0
         public var failure: FetchFailure?
-        /// Whether a fault was injected.
         public var isFaulted = false
         /// Soft deadline in milliseconds if the request is known to be slow; else 0.
         public var patience: UInt32 = 0

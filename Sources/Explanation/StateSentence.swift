@@ -8,9 +8,7 @@ public struct StateSentence: Sendable {
     public struct Outage: Sendable {
         /// Name of the API; empty if there is only one.
         public let name: String
-        /// Duration of the outage.
         public let seconds: Int64
-        /// Cause as text.
         public let cause: String
         /// Seconds since the last attempt, if the state became unknown since then; otherwise nil.
         public let silentSeconds: Int64?

@@ -51,7 +51,6 @@ extension MetricsSnapshot {
     /// The counts of an API. Requests are counted only if there are several APIs.
     public func counts(of api: APILine) -> APICounts { counts(ofAPI: api.index) }
 
-    /// The counts of the API at this index.
     public func counts(ofAPI index: Int) -> APICounts { apiCounts.indices.contains(index) ? apiCounts[index] : APICounts() }
 
     /// Writes the metrics of each upstream, with API labels if there are several.

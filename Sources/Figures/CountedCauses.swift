@@ -1,6 +1,5 @@
 // Causes that other modules count, as values of labels.
 
-/// Why a TLS handshake failed.
 public enum HandshakeFailure: String, Sendable, CaseIterable {
     /// The client's bytes are not valid TLS.
     case malformed

@@ -1,6 +1,5 @@
 // Exemplars of a histogram: for each bucket, the last value with a sampled trace (OpenMetrics 1.0, "Exemplars").
 
-/// A value and its trace.
 public struct Exemplar: Sendable, Equatable {
     /// Halves of the trace ID.
     public let high: UInt64

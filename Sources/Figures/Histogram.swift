@@ -56,7 +56,6 @@ public struct Histogram: Sendable {
         return bounds.last
     }
 
-    /// The change since an earlier state of this histogram.
     public func since(_ earlier: Histogram) -> Histogram {
         var change = self
         for index in counts.indices { change.counts[index] -= min(counts[index], earlier.counts[index]) }

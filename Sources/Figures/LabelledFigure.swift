@@ -3,7 +3,6 @@
 // the metrics page iterate over the declarations. `MetricNames.values(of:)` names the values, and the compiler demands them for a new
 // figure.
 
-/// A counter with a label.
 public enum LabelledFigure: Int, CaseIterable, Sendable {
     case requests
     case responseBytes

@@ -81,7 +81,6 @@ extension ProxyServer {
     /// Number of processes that failed to take over from this one.
     public var failedTakeOvers: Int { takeOvers.withLock { $0.failed } }
 
-    /// Records that a process failed to take over.
     public func noteFailedTakeOver() { takeOvers.withLock { $0.failed += 1 } }
 
     /// The metrics page that the other process reads.

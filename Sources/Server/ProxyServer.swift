@@ -23,9 +23,7 @@ public final class ProxyServer: @unchecked Sendable {
     /// Whether what is served may still be replaced. Guarded by the mutex of `state`.
     private(set) var isReloadable = true
     private let tickets: Mutex<TicketKeys?> = Mutex(nil)
-    /// Counts of reloads.
     let reloads = Mutex(ReloadCounts())
-    /// Serial queue for reloads.
     let reloadQueue = DispatchQueue(label: "cistern.reload", qos: .utility)
     /// Reads the settings; nil if only the files that they name are read again.
     let readSettings: Mutex<SettingsReading?> = Mutex(nil)

@@ -7,7 +7,6 @@ import ResponseCache
 import ReverseProxy
 
 struct RememberedSharing {
-    /// Maximum length of the file in bytes.
     private static let limitBytes = 4 << 20
 
     private let path: String

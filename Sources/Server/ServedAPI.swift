@@ -161,7 +161,6 @@ extension ServedAPI: AdministeredAPI {
         }
     }
 
-    /// The value of a setting as text.
     private func value(of setting: FailureSetting) -> String {
         let failure = settings.upstream.failure
         return switch setting {

@@ -28,7 +28,6 @@ final class ServedListener: Sendable {
     /// Sets the configured mode of the socket file, which an inherited socket may not have yet.
     func restrict() { if let file, let mode { chmod(file, mode) } }
 
-    /// The bound address.
     var address: ListenAddress { sockets[0].address }
 
     /// The sockets from which a shard accepts. Each socket has a shard, because clients may wait on it. If there are fewer sockets than

@@ -62,7 +62,6 @@ struct ServedCertificates: Sendable {
     }
 }
 
-/// Why the certificates cannot be used.
 public struct CertificateError: Error, CustomStringConvertible {
     public let mistakes: [ServerCertificates.Remark]
 

@@ -79,7 +79,6 @@ final class TakeOverSocket: @unchecked Sendable {
         }
     }
 
-    /// Time at which waiting ends.
     struct Deadline: Sendable {
         private let end: Int64
 

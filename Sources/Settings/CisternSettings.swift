@@ -187,7 +187,6 @@ extension CisternSettings.Route: Equatable {
 }
 
 extension Array {
-    /// Whether all settings have equal values.
     func areEqual<Root>(_ one: Root, _ other: Root) -> Bool where Element == Setting<Root> {
         allSatisfy { $0.text(in: one) == $0.text(in: other) }
     }

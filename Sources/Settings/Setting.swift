@@ -229,7 +229,6 @@ extension Setting {
         binding.readItems?(items, &settings, name, file)
     }
 
-    /// Copies the value from `other`.
     func copy(from other: Root, to settings: inout Root) { binding.copy(other, &settings) }
 
     /// The value as in the configuration file.

@@ -39,7 +39,6 @@ public struct SettingsReader {
         }
     }
 
-    /// Records that a file could not be opened.
     public mutating func addUnreadable(file: String, _ reason: String) {
         add(file, 0, "cannot be read: \(reason)")
         isComplete = false

@@ -72,7 +72,6 @@ public struct Greeting: Sendable, Equatable {
     }
 }
 
-/// A listening address.
 public struct HandedListener: Sendable, Equatable {
     /// The address as in the settings, and whether it is an admin listener.
     public var wanted: String
@@ -132,7 +131,6 @@ public struct PassedModes: Sendable, Equatable {
     public init(api: String, initial: Table, now: Table) { (self.api, self.initial, self.now) = (api, initial, now) }
 }
 
-/// An injected fault.
 public struct PassedFault: Sendable, Equatable {
     public var number: UInt32
     public var path: String

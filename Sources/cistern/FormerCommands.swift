@@ -1,7 +1,6 @@
 // Former names of commands, which still work in this version. Help, completions and manual pages omit them.
 
 enum FormerCommands {
-    /// Words that replace a former command.
     static let replacements = [
         "stats": ["status"], "top": ["status", "--watch"], "healthcheck": ["status", "--check"], "fault": ["drill"],
     ]

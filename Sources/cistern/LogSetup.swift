@@ -32,7 +32,6 @@ enum LogSetup {
     }
 }
 
-/// Writes one line per event.
 private struct LineHandler: LogHandler {
     let label: String
     var metadata: Logger.Metadata = [:]

@@ -19,7 +19,6 @@ import Tracing
 import Upstream
 
 enum SettingsCheck {
-    /// Adds mistakes to the reader.
     static func check(_ reader: inout SettingsReader) {
         UpstreamFieldsCheck.check(&reader)
         let settings = reader.settings

@@ -81,7 +81,6 @@ struct SettingsOptions: ParsableArguments {
             "Set any setting by its name in the file. Separate list items by commas. May be repeated.", valueName: "name=value"))
     var others: [String] = []
 
-    /// Maximum length of the settings file in bytes.
     private static let fileLimitBytes = 16 << 20
 
     /// The settings with all mistakes found.

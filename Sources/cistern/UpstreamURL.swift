@@ -5,7 +5,6 @@ import Glibc
 import HTTPCore
 import Settings
 
-/// The components of the upstream's base URL.
 struct UpstreamURL {
     /// What is wrong, as a clause that follows the setting's name.
     struct Mistake: Error, Equatable {

@@ -107,7 +107,6 @@ enum StatusPage {
         page.markup("</dl></details>")
     }
 
-    /// Links to the sections of the page.
     private static func menu(_ view: StatusView, _ page: inout MarkupWriter) {
         page.markup(
             "<nav class=\"quiet\" aria-label=\"Parts of this page\" id=\"menu\" data-live><a href=\"#h-tiles\">The last five minutes</a>")

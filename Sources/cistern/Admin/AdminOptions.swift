@@ -114,7 +114,6 @@ struct AdminOptions: ParsableArguments {
     }
 }
 
-/// TLS files of a command.
 struct CommandTLSOptions: ParsableArguments {
     @Option(help: ArgumentHelp("For https: CA certificates (PEM), instead of the system's.", valueName: "file"))
     var caFile: String?

@@ -62,7 +62,6 @@ struct Advise: AdminCommand {
 
 /// Formats the response. Plain values in, text out.
 enum AdviceText {
-    /// Maximum number of listed paths.
     private static let pathLimit = 20
     /// Causes with fewer occurrences are not shown.
     private static let causeLimit = 10

@@ -92,7 +92,6 @@ struct Warm: ParsableCommand {
     }
 }
 
-/// Result of a request.
 private enum WarmOutcome {
     case stored, fresh, notStored
     case failed(String)

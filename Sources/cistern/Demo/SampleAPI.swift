@@ -150,7 +150,6 @@ struct SampleResponse {
     }
 }
 
-/// Responds to each request with the result of a function.
 private final class SampleReceiver: RequestReceiver {
     private let respond: (SampleRequest) -> SampleResponse
 
@@ -169,7 +168,6 @@ private final class SampleReceiver: RequestReceiver {
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
 }
 
-/// A request with content.
 private final class SampleExchange: ClientExchange {
     private let head: RequestHead
     private let respond: (SampleRequest) -> SampleResponse

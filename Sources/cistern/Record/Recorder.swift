@@ -62,7 +62,6 @@ final class Recorder: ExchangeRecorder {
         }
     }
 
-    /// Summary for the user.
     var summary: String {
         let (count, omitted) = state.withLock { ($0.exchanges.count, $0.omitted) }
         let reasons = NotRecordedReason.allCases.compactMap { reason in omitted[reason].map { "\($0) because \(reason.sentence)" } }
@@ -138,7 +137,6 @@ final class NewFile {
         isPending = true
     }
 
-    /// Removes an incomplete file.
     deinit { if isPending { unlink(temporary) } }
 
     func write(_ bytes: [UInt8]) throws(Failure) {

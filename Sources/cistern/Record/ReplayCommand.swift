@@ -255,7 +255,6 @@ struct ReplayCommand: ParsableCommand {
     }
 }
 
-/// Options for secrets in archives.
 struct RedactionOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Name of a further field, argument or JSON member with a secret. May be repeated.", valueName: "name"))
     var secret: [String] = []

@@ -21,7 +21,6 @@ final class FollowedSettings: Sendable {
 
     var current: CisternSettings { state.withLock { $0 } }
 
-    /// Reads all settings again.
     func read() throws(SettingsMistakes) -> NewSettings {
         let reader = options.read(.regular)
         guard reader.mistakes.isEmpty else {
