@@ -131,8 +131,8 @@ let package = Package(
         module(
             "Settings", .cold,
             [
-                "Addresses", "Administration", "CYAML", "CachePolicy", "Downstream", "Figures", "Forwarding", "HTTPCore", "Identity",
-                "JSON", "Notifications", "ResponseCache", "ReverseProxy", "Tracing", "Upstream", logging,
+                "Administration", "CYAML", "CachePolicy", "Downstream", "Figures", "Forwarding", "HTTPCore", "Identity", "JSON",
+                "Notifications", "ResponseCache", "ReverseProxy", "Tracing", "Upstream", logging,
             ], libraries: [":libyaml.a"]),
         module(
             "Server", .cold,

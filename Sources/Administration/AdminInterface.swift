@@ -5,7 +5,6 @@ import CachePolicy
 import Dispatch
 import HTTPCore
 import JSON
-import Reactor
 import ResponseCache
 
 /// `@unchecked Sendable` because all properties are constant, and their objects synchronize themselves or are confined to the queue.

@@ -1,6 +1,5 @@
 // Requests to the admin interface, and its responses.
 
-import Explanation
 import HTTPCore
 import JSON
 

@@ -4,7 +4,6 @@ import Advice
 import CachePolicy
 import Explanation
 import Figures
-import HTTPCore
 import JSON
 import ResponseCache
 import Upstream

@@ -2,7 +2,6 @@
 
 import Archives
 import CachePolicy
-import Explanation
 import HTTPCore
 import JSON
 import ResponseCache

@@ -1,7 +1,5 @@
 // Pages of the admin interface that list stored responses and show a single one.
 
-import CachePolicy
-import HTTPCore
 import JSON
 import ResponseCache
 

@@ -1,8 +1,5 @@
 // GET /-/share: the state of the fleet as seen by this node.
 
-import HTTPCore
-import JSON
-
 enum SharePage {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])

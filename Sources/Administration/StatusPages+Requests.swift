@@ -3,7 +3,6 @@
 
 import CachePolicy
 import Explanation
-import HTTPCore
 import JSON
 import Upstream
 

@@ -1,6 +1,5 @@
 // Proposes settings for observed paths: pure, so that the evidence alone determines the proposals.
 
-import CachePolicy
 import Explanation
 
 public struct Proposal: Sendable, Equatable {

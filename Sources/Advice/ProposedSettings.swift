@@ -1,7 +1,5 @@
 // The lines of a settings file for several proposals, which can be copied together.
 
-import CachePolicy
-
 public enum ProposedSettings {
     /// Returns the lines: one block for each route, new routes with literal segments before those with `*` and `**`, because the first route
     /// that matches applies.

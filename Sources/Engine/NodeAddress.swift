@@ -1,6 +1,5 @@
 // Addresses of a server, and sockets connected to them.
 
-import CSystem
 import Glibc
 import Reactor
 

@@ -1,7 +1,6 @@
 // Serializes Cache-Status (RFC 9211 §2): how the cache handled a request, in the registered terms. Cistern's line follows those of the
 // upstream's side.
 
-import CachePolicy
 import HTTPCore
 
 public struct CacheStatus {

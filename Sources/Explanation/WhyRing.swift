@@ -1,7 +1,5 @@
 // The last exchanges of one shard, in a ring buffer that is allocated once.
 
-import HTTPCore
-
 /// One exchange, copied from the ring.
 public struct WhyRecord: Sendable {
     public let exchange: ExchangeRecord

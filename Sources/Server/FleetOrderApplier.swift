@@ -3,7 +3,6 @@
 import CachePolicy
 import Dispatch
 import Logging
-import Reactor
 import ResponseCache
 import ReverseProxy
 import Sharing

@@ -2,7 +2,6 @@
 // is generated share the next one. So the cost is bounded by one thread, however often the page is requested.
 
 import ContentCodings
-import Dispatch
 import Figures
 import Reactor
 import ResponseCache

@@ -8,7 +8,6 @@ import Downstream
 import Figures
 import Glibc
 import Reactor
-import ResponseCache
 import ReverseProxy
 import TakeOver
 

@@ -3,7 +3,6 @@
 import Administration
 import Downstream
 import Explanation
-import Figures
 import Notifying
 import Reactor
 import ReverseProxy

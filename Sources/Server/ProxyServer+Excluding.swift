@@ -1,7 +1,6 @@
 // Purges the stored responses of paths that the settings exclude from the cache (`cache: off`), at the start and after a reload. Requests for
 // these paths do not use the store, so nothing is served from it meanwhile.
 
-import CachePolicy
 import Dispatch
 import Logging
 import Reactor

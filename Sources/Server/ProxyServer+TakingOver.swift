@@ -2,7 +2,6 @@
 // until that has ended.
 
 import Dispatch
-import Downstream
 import Figures
 import Logging
 import Reactor

@@ -1,7 +1,6 @@
 // The whole proxy: owns the shards and what they serve, starts and stops them, and collects their counts.
 
 import Administration
-import CachePolicy
 import Dispatch
 import Downstream
 import Explanation

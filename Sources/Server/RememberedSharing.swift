@@ -1,7 +1,6 @@
 // Remembers beside the store which settings let clients share responses, so that a start with stricter ones warns, as a reload does.
 
 import Glibc
-import HTTPCore
 import Reactor
 import ResponseCache
 import ReverseProxy

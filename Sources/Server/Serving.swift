@@ -4,7 +4,6 @@
 import Administration
 import Downstream
 import HTTPCore
-import Logging
 import ReverseProxy
 
 struct Serving: Sendable {

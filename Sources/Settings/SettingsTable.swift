@@ -1,11 +1,9 @@
 // The table of all settings with their names, permitted values and help texts. The YAML file, the environment and the command line are read
 // by it. Tests compare the documentation with it.
 
-import Addresses
 import Administration
 import CachePolicy
 import Downstream
-import Figures
 import Forwarding
 import HTTPCore
 import JSON

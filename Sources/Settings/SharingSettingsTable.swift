@@ -1,7 +1,5 @@
 // Settings of the fleet and its Redis servers.
 
-import ResponseCache
-
 enum SharingSettingsTable {
     private static let day = 86_400_000
 

@@ -8,7 +8,6 @@ import Downstream
 import Figures
 import Forwarding
 import HTTPCore
-import Identity
 import JSON
 import Notifications
 import Reactor

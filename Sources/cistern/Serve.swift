@@ -4,7 +4,6 @@
 import Administration
 import ArgumentParser
 import CSystem
-import CachePolicy
 import CacheStore
 import Downstream
 import Figures

@@ -1,20 +1,15 @@
 // Checks settings that depend on each other, or on files.
 
-import Addresses
 import Administration
 import CachePolicy
-import CacheStore
 import Downstream
 import Figures
 import Forwarding
-import Glibc
 import HTTPCore
-import Identity
 import JSON
 import Reactor
 import ReverseProxy
 import Settings
-import Sharing
 import Tracing
 import Upstream
 

@@ -2,7 +2,6 @@
 
 import ArgumentParser
 import CSystem
-import Downstream
 import Glibc
 import Reactor
 import Settings

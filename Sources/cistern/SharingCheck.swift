@@ -2,10 +2,8 @@
 
 import CachePolicy
 import Engine
-import Glibc
 import Identity
 import Reactor
-import ResponseCache
 import ReverseProxy
 import Settings
 import Sharing

@@ -1,6 +1,5 @@
 // Parses the upstream's base URL. Each mistake has a sentence, which does not repeat secrets.
 
-import Downstream
 import Glibc
 import HTTPCore
 import Settings

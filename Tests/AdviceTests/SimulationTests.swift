@@ -1,6 +1,5 @@
 // Tests of the simulation: the incremental one equals a replay of all events.
 
-import HTTPCore
 import TestSupport
 import Testing
 

@@ -2,7 +2,6 @@
 // The settings come from a file, so each change is exactly the setting that the advice names.
 
 import Administration
-import CachePolicy
 import JSON
 import ReverseProxy
 import Settings

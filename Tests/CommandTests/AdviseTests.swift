@@ -4,8 +4,6 @@ import JSON
 import TestSupport
 import Testing
 
-@testable import cistern
-
 @Suite("cistern advise", .slow, .play)
 struct AdviseTests {
     private let play: ProxyPlay

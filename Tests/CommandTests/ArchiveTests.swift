@@ -1,6 +1,5 @@
 // Tests that an export and an import by the real binary create stored records equal to those of fetches.
 
-import Administration
 import CachePolicy
 import ReverseProxy
 import TestSupport

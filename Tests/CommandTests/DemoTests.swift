@@ -4,8 +4,6 @@ import Glibc
 import TestSupport
 import Testing
 
-@testable import cistern
-
 /// A running demo of the real binary, which ends on deinitialization.
 private final class RunningDemo {
     private let pipe: UnsafeMutablePointer<FILE>

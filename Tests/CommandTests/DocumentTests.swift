@@ -1,10 +1,8 @@
 // Tests the documents of the repository: their links, the length of the manual's pages, and that its settings and commands exist.
 
-import CacheStore
 import JSON
 import Reactor
 import Settings
-import TestSupport
 import Testing
 
 @testable import cistern

@@ -1,7 +1,6 @@
 // Tests of the findings about a fleet's Redis servers, from facts that servers report.
 
 import Engine
-import Sharing
 import Testing
 
 @testable import cistern

@@ -1,6 +1,5 @@
 // Tests of upstream failures: each setting that `why` names changes the outcome. The compiler requires a row for a new failure.
 
-import CachePolicy
 import Decisions
 import Explanation
 import JSON

@@ -1,12 +1,9 @@
 // Tests replays and imports of recordings by Chromium, Firefox, Playwright and mitmproxy of a web app (Tests/Recordings), with the real
 // binary.
 
-import Administration
 import CacheStore
 import TestSupport
 import Testing
-
-@testable import cistern
 
 @Suite("Recordings of other tools", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct ForeignRecordingTests {

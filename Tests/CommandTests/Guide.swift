@@ -1,6 +1,5 @@
 // Reads a guide of Configuration/Guides: its settings, its scripts, and its commands with their output.
 
-import Administration
 import CacheStore
 import ReverseProxy
 import Settings

@@ -1,12 +1,9 @@
 // Tests the guides of Configuration/Guides: their settings with a scripted origin, their commands in a shell.
 
-import CachePolicy
 import CacheStore
 import ReverseProxy
 import TestSupport
 import Testing
-
-@testable import cistern
 
 @Suite("Guides of the manual", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct GuideTests {

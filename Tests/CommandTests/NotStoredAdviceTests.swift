@@ -2,10 +2,8 @@
 // row for a new reason. If `why` names no setting, the test tries all settings, and none helps.
 
 import CachePolicy
-import Downstream
 import Explanation
 import JSON
-import ReverseProxy
 import Settings
 import TestSupport
 import Testing

@@ -8,7 +8,6 @@ import TestSupport
 import Testing
 
 @testable import CacheStore
-@testable import cistern
 
 @Suite("cistern purge", .play)
 struct PurgeCommandTests {

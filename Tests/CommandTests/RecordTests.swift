@@ -6,8 +6,6 @@ import Reactor
 import TestSupport
 import Testing
 
-@testable import cistern
-
 @Suite("record and replay", .slow, .play)
 struct RecordTests {
     private let temporary = TestTools.temporaryDirectory()

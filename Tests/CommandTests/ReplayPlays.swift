@@ -1,13 +1,10 @@
 // Plays of replays for tests, with the real binary: ignored and echoed values, moved dates, captured requests, reports, and filters.
 
 import CacheStore
-import Glibc
 import HTTPCore
 import JSON
 import TestSupport
 import Testing
-
-@testable import cistern
 
 @Suite("replay for tests", .slow, .play)
 struct ReplayPlays {

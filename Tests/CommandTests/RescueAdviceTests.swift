@@ -1,12 +1,10 @@
 // Tests of reasons against a rescue and of outcomes of failures: each setting that `why` names changes the outcome.
 
 import CachePolicy
-import Decisions
 import Explanation
 import JSON
 import TestSupport
 import Testing
-import Upstream
 
 @Suite("Advice on rescues", .play)
 struct RescueAdviceTests {

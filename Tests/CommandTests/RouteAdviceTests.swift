@@ -1,6 +1,5 @@
 // Tests that advice on a setting that only routes have contains a whole route, if the path has none: as YAML that can be used as it is.
 
-import CachePolicy
 import JSON
 import TestSupport
 import Testing

@@ -1,7 +1,6 @@
 // Tests of commands over TLS: with an admin interface that requires a client certificate, and with the proxy.
 
 import Administration
-import CacheStore
 import Downstream
 import ReverseProxy
 import TestSupport

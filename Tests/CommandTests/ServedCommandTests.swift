@@ -1,11 +1,8 @@
 // Tests of `record … -- command` and `replay … -- command`, and of CORS in replays, with the real binary.
 
 import CacheStore
-import Glibc
 import TestSupport
 import Testing
-
-@testable import cistern
 
 @Suite("record and replay with a command", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct ServedCommandTests {

@@ -2,7 +2,6 @@
 
 import CSystem
 import CacheStore
-import Downstream
 import Glibc
 import TestSupport
 import Testing

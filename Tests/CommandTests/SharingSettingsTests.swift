@@ -5,7 +5,6 @@ import Engine
 import Glibc
 import Reactor
 import ResponseCache
-import ReverseProxy
 import Settings
 import Sharing
 import TestSupport

@@ -1,9 +1,7 @@
 // Tests of the settings `upstream.fields`: forms, inheritance, references to files and variables, mistakes, and secrecy.
 
-import CacheStore
 import Forwarding
 import Glibc
-import HTTPCore
 import ReverseProxy
 import Settings
 import TestSupport

@@ -6,8 +6,6 @@ import Glibc
 import TestSupport
 import Testing
 
-@testable import cistern
-
 @Suite("Secrecy of fields for the upstream", .slow, .play)
 struct UpstreamFieldsSecrecyTests {
     private static let secrets = ["tell-nobody-in-file", "tell-nobody-in-variable", "tell-nobody-literally"]

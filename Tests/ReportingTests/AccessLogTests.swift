@@ -7,7 +7,6 @@ import JSON
 import ReverseProxy
 import TestSupport
 import Testing
-import Upstream
 
 @testable import Figures
 

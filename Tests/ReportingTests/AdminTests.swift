@@ -5,7 +5,6 @@ import Downstream
 import Glibc
 import HTTPCore
 import JSON
-import Reactor
 import Server
 import TestSupport
 import Testing

@@ -3,13 +3,11 @@
 import Addresses
 import Administration
 import CachePolicy
-import HTTPCore
 import JSON
 import ReverseProxy
 import Server
 import TestSupport
 import Testing
-import Upstream
 
 @Suite("Advice from observed traffic", .play, .clientProtocols)
 struct AdvicePageTests {

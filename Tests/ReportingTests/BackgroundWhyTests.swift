@@ -1,14 +1,10 @@
 // Tests that background fetches have records of their own, which explain what they did.
 
 import Decisions
-import Explanation
 import Glibc
-import HTTPCore
 import JSON
-import Reactor
 import TestSupport
 import Testing
-import Upstream
 
 @testable import ReverseProxy
 

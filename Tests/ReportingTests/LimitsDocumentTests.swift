@@ -1,11 +1,9 @@
 // Every limit has a name, a default and a metric. Compares the table of Configuration/Concepts/Limits.md with the settings and with
 // /metrics.
 
-import Administration
 import Downstream
 import Notifications
 import ReverseProxy
-import Server
 import Settings
 import TestSupport
 import Testing

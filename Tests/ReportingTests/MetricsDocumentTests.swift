@@ -3,11 +3,8 @@
 import Addresses
 import Administration
 import CachePolicy
-import Downstream
-import HTTPCore
 import Notifications
 import ReverseProxy
-import Server
 import TestSupport
 import Testing
 import Tracing

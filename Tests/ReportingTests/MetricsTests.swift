@@ -5,7 +5,6 @@ import Administration
 import CachePolicy
 import Downstream
 import Forwarding
-import HTTPCore
 import ReverseProxy
 import Server
 import TestSupport

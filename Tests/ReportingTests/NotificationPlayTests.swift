@@ -1,9 +1,7 @@
 // Tests of notifications over real sockets: outages with a scripted receiver, which may fail in many ways.
 
 import Administration
-import Dispatch
 import Figures
-import Glibc
 import JSON
 import Logging
 import Notifications

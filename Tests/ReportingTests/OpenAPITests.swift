@@ -2,7 +2,6 @@
 // names and types of members.
 
 import Administration
-import HTTPCore
 import JSON
 import ReverseProxy
 import TestSupport

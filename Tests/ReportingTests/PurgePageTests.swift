@@ -2,9 +2,7 @@
 
 import Addresses
 import Administration
-import CachePolicy
 import Downstream
-import HTTPCore
 import JSON
 import ReverseProxy
 import TestSupport

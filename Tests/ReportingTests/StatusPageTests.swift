@@ -2,7 +2,6 @@
 
 import Administration
 import Downstream
-import HTTPCore
 import JSON
 import ReverseProxy
 import TestSupport

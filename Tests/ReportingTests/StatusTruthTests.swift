@@ -5,7 +5,6 @@ import Addresses
 import Administration
 import CachePolicy
 import Downstream
-import HTTPCore
 import JSON
 import Reactor
 import ReverseProxy

@@ -2,15 +2,11 @@
 
 import CachePolicy
 import Forwarding
-import HTTPCore
 import JSON
-import Reactor
 import ReverseProxy
-import Server
 import TestSupport
 import Testing
 import Tracing
-import Upstream
 
 @testable import Figures
 

@@ -1,14 +1,11 @@
 // The state of an upstream over real sockets. In each outage the gauge, the page, `/-/upstream`, `/-/stats` and the log agree. Only
 // attempts change the state.
 
-import Administration
 import Downstream
-import HTTPCore
 import JSON
 import ReverseProxy
 import TestSupport
 import Testing
-import Upstream
 
 @Suite("Reporting the state of the upstream", .play)
 struct UpstreamReportTests {

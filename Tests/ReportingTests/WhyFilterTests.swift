@@ -1,9 +1,7 @@
 // Tests of filters for exchanges, and of pages with newer exchanges.
 
-import Administration
 import Explanation
 import Figures
-import HTTPCore
 import JSON
 import TestSupport
 import Testing

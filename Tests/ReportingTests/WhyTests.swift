@@ -1,6 +1,5 @@
 // Tests of explained exchanges: decisions, their reasons, and the settings that cause them.
 
-import Administration
 import CachePolicy
 import Decisions
 import Downstream
@@ -8,7 +7,6 @@ import Explanation
 import Figures
 import HTTPCore
 import JSON
-import Reactor
 import Settings
 import TestSupport
 import Testing

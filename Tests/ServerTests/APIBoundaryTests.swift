@@ -4,7 +4,6 @@
 import Addresses
 import Administration
 import CachePolicy
-import Downstream
 import HTTPCore
 import JSON
 import ReverseProxy

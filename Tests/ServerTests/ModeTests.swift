@@ -1,9 +1,6 @@
 // Tests of modes: which requests reach the upstream, and which are served from the store.
 
-import Administration
 import CachePolicy
-import HTTPCore
-import Reactor
 import TestSupport
 import Testing
 

@@ -7,7 +7,6 @@ import CacheStore
 import Downstream
 import Forwarding
 import Glibc
-import HTTPCore
 import Identity
 import ReverseProxy
 import Server

@@ -3,7 +3,6 @@
 
 import Administration
 import CachePolicy
-import HTTPCore
 import Identity
 import ReverseProxy
 import Server

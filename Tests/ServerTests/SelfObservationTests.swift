@@ -5,7 +5,6 @@ import Addresses
 import Administration
 import ContentCodings
 import Downstream
-import Glibc
 import HTTPCore
 import Reactor
 import ReverseProxy

@@ -1,8 +1,6 @@
 // Tests of several APIs behind one address: which API serves a request, and that they do not share responses.
 
 import Addresses
-import CachePolicy
-import HTTPCore
 import JSON
 import ReverseProxy
 import TestSupport

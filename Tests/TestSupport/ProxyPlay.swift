@@ -2,12 +2,10 @@
 // directory.
 
 import Administration
-import CSystem
 import CacheStore
 import Dispatch
 import Downstream
 import Figures
-import Glibc
 import JSON
 import Logging
 import Reactor

@@ -1,6 +1,5 @@
 // An address that answers no connection attempt.
 
-import CSystem
 import Downstream
 import Glibc
 import Reactor

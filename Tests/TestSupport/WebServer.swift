@@ -3,7 +3,6 @@
 
 import CTestTLS
 import CacheStore
-import Downstream
 import Glibc
 
 package final class WebServer {

@@ -1,6 +1,5 @@
 // Client of the admin interface: one blocking request per connection.
 
-import Glibc
 import HTTPCore
 import JSON
 

@@ -2,9 +2,7 @@
 
 import Administration
 import ArgumentParser
-import Downstream
 import Glibc
-import HTTPCore
 import Reactor
 import ReverseProxy
 import Settings

@@ -1,7 +1,6 @@
 // `cistern advise`: settings that the traffic of the last hours suggests.
 
 import ArgumentParser
-import HTTPCore
 import JSON
 import Settings
 

@@ -2,7 +2,6 @@
 
 import ArgumentParser
 import Glibc
-import HTTPCore
 import JSON
 import Settings
 

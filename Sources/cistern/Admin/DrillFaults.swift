@@ -1,7 +1,6 @@
 // `cistern drill add`, `ls` and `clear`: manages single faults between a running Cistern and its upstream.
 
 import ArgumentParser
-import HTTPCore
 import JSON
 import Settings
 import Upstream

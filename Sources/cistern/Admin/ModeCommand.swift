@@ -2,9 +2,7 @@
 
 import ArgumentParser
 import CachePolicy
-import HTTPCore
 import JSON
-import ReverseProxy
 
 struct Mode: AdminCommand {
     static let configuration = CommandConfiguration(

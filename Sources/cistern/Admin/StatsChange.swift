@@ -1,6 +1,5 @@
 // Computes rates from two responses of /-/stats.
 
-import HTTPCore
 import JSON
 
 /// Number of requests per bucket of a latency histogram.

@@ -1,6 +1,5 @@
 // Formats the server's statistics for `cistern status`. Plain values in, text out.
 
-import HTTPCore
 import JSON
 
 enum StatsText {

@@ -1,7 +1,6 @@
 // `cistern upstream`: shows known failures of the upstream, and resets the failure memory.
 
 import ArgumentParser
-import HTTPCore
 import JSON
 
 struct UpstreamCommand: ParsableCommand {

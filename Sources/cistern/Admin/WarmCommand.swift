@@ -3,7 +3,6 @@
 import Archives
 import ArgumentParser
 import Dispatch
-import Downstream
 import Glibc
 import HTTPCore
 import JSON

@@ -4,7 +4,6 @@
 import ArgumentParser
 import CacheStore
 import Figures
-import Glibc
 import Identity
 import Logging
 import Reactor

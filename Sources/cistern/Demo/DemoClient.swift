@@ -1,7 +1,6 @@
 // The client of the demo's examples: sends requests, and prints each with its response.
 
 import Downstream
-import HTTPCore
 import JSON
 
 struct DemoClient {

@@ -7,7 +7,6 @@ import Forwarding
 import Glibc
 import HTTPCore
 import Reactor
-import Upstream
 
 /// `@unchecked Sendable` because mutable state is confined to `loop` after `init`.
 final class ReplayServer: @unchecked Sendable {

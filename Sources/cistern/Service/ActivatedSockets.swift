@@ -2,9 +2,7 @@
 
 import Downstream
 import Glibc
-import Reactor
 import ReverseProxy
-import Settings
 
 struct ActivatedSockets {
     struct Mistake: Error, Equatable, CustomStringConvertible {

@@ -2,7 +2,6 @@
 // as at the start.
 
 import Figures
-import Glibc
 import Reactor
 import ReverseProxy
 import Server

@@ -1,7 +1,5 @@
 // A proxy that runs as a service: reactions to signals, notifications to systemd, and graceful shutdown.
 
-import Downstream
-import Glibc
 import Logging
 import Server
 import Settings
