@@ -96,7 +96,8 @@ final class IdentityTerm: Sendable {
 private final class WriteNumbers: Sendable {
     /// Tokens share slots, so that memory is bounded. A write then gives the other tokens of its slot new partitions, too.
     private static let slots = 1 << 15
-    private let numbers = Mutex((last: UInt64(0), ofSlots: [UInt64](repeating: 0, count: WriteNumbers.slots)))
+    /// `ofAll`: number of the last one that concerns all tokens.
+    private let numbers = Mutex((last: UInt64(0), ofAll: UInt64(0), ofSlots: [UInt64](repeating: 0, count: WriteNumbers.slots)))
     /// Distinguishes this table. A new table, as after a restart, gives all credentials new partitions, because it does not know the writes
     /// before.
     let start = UInt64.random(in: .min ... .max)
@@ -105,12 +106,20 @@ private final class WriteNumbers: Sendable {
 
     /// Number of the last write with any of the tokens. It is higher than all numbers before that write, whatever other tokens a request
     /// has.
-    func last(at slots: [Int]) -> UInt64 { numbers.withLock { numbers in slots.reduce(0) { max($0, numbers.ofSlots[$1]) } } }
+    func last(at slots: [Int]) -> UInt64 { numbers.withLock { numbers in slots.reduce(numbers.ofAll) { max($0, numbers.ofSlots[$1]) } } }
 
     func add(_ tokens: [[UInt8]]) {
         numbers.withLock { numbers in
             numbers.last += 1
             for token in tokens { numbers.ofSlots[Self.slot(of: token)] = numbers.last }
+        }
+    }
+
+    /// Numbers a write that may have had any token.
+    func addForAll() {
+        numbers.withLock { numbers in
+            numbers.last += 1
+            numbers.ofAll = numbers.last
         }
     }
 }
@@ -149,10 +158,14 @@ public final class LookedUpIdentity: Sendable {
     private let termNumber: Int
     /// nil if the user is known.
     private let ownTerm: OwnTerm?
+    /// nil if there are no other nodes.
+    private let period: FindingPeriod?
 
     init(
-        _ partition: [UInt8]?, ends: Int64, isDue: Bool, hash: [UInt8], isAfterWrite: Bool = false, now: Int64, term: IdentityTerm? = nil
+        _ partition: [UInt8]?, ends: Int64, isDue: Bool, hash: [UInt8], isAfterWrite: Bool = false, now: Int64, term: IdentityTerm? = nil,
+        _ period: FindingPeriod?
     ) {
+        self.period = period
         (self.partition, isCurrent, self.ends, self.isDue, self.hash) = (partition, partition != nil && now < ends, ends, isDue, hash)
         self.isAfterWrite = isAfterWrite
         (self.term, termNumber, ownTerm) = (term, term?.number ?? 0, nil)
@@ -161,11 +174,14 @@ public final class LookedUpIdentity: Sendable {
     fileprivate init(_ other: LookedUpIdentity, _ own: OwnTerm) {
         (partition, isCurrent, ends, isDue, hash) = (other.partition, other.isCurrent, other.ends, other.isDue, other.hash)
         (isAfterWrite, term, termNumber, ownTerm) = (other.isAfterWrite, other.term, other.termNumber, own)
+        period = other.period
     }
 
     /// Whether no unsafe request with the token has begun since, and the token still belongs to that user. If the user is unknown: whether
     /// no such request has had an effect since. May be read on any thread.
-    public var isUnchanged: Bool { term.map { $0.number == termNumber } ?? true && ownTerm?.isCurrent ?? true }
+    public var isUnchanged: Bool {
+        term.map { $0.number == termNumber } ?? true && ownTerm?.isCurrent ?? true && period?.isCurrent ?? true
+    }
 
     /// Returns the partition of the credentials themselves. It is used while the user is unknown.
     /// - Parameter credentials: hash of all credentials, with which the partition begins.
@@ -220,12 +236,15 @@ public final class LookedUpIdentities: Sendable {
         var common = RecentlyUsed<Int64>(limit: 1024)
         var reportedAt: Int64?
         var counts: [String: UInt64] = [:]
+        /// Start of the last period that a request has seen.
+        var period: Int64?
     }
 
     /// Used by all shards.
     private let state = Mutex(State())
-    fileprivate let writeNumbers = WriteNumbers()
+    private let writeNumbers = WriteNumbers()
     public let settings: LookUpSettings
+    private let blindPeriod: BlindPeriod?
 
     /// Maximum number of recent entries. Up to twice as many are stored.
     public static let limit = 4096
@@ -238,7 +257,8 @@ public final class LookedUpIdentities: Sendable {
     /// Minimum interval between reports of common identities, in milliseconds.
     private static let reportPause: Int64 = 60_000
 
-    public init(_ settings: LookUpSettings) { self.settings = settings }
+    /// - Parameter blindPeriod: nil if there are no other nodes.
+    public init(_ settings: LookUpSettings, blindPeriod: BlindPeriod? = nil) { (self.settings, self.blindPeriod) = (settings, blindPeriod) }
 
     /// Returns the known result for a request.
     /// - Parameters:
@@ -251,17 +271,19 @@ public final class LookedUpIdentities: Sendable {
     }
 
     public func find(_ hash: [UInt8], now: Int64) -> LookedUpIdentity {
-        state.withLock { state in
-            guard let entry = state.entries[hash] else { return LookedUpIdentity(nil, ends: 0, isDue: true, hash: hash, now: now) }
+        let period = blindPeriod.map(FindingPeriod.init)
+        return state.withLock { state in
+            endBlindPeriod(period?.start, in: &state)
+            guard let entry = state.entries[hash] else { return LookedUpIdentity(nil, ends: 0, isDue: true, hash: hash, now: now, period) }
             let isDue = isDue(entry, now: now)
             // Marks the token as recently used.
             _ = state.terms[entry.token]
             let isAfterWrite = entry.isAfterWrite || entry.term.isOverByWrite || entry.term.hasWrites
             guard entry.term.isUsable else {
-                return LookedUpIdentity(nil, ends: 0, isDue: isDue, hash: hash, isAfterWrite: isAfterWrite, now: now)
+                return LookedUpIdentity(nil, ends: 0, isDue: isDue, hash: hash, isAfterWrite: isAfterWrite, now: now, period)
             }
             return LookedUpIdentity(
-                entry.partition, ends: entry.ends, isDue: isDue, hash: hash, isAfterWrite: isAfterWrite, now: now, term: entry.term)
+                entry.partition, ends: entry.ends, isDue: isDue, hash: hash, isAfterWrite: isAfterWrite, now: now, term: entry.term, period)
         }
     }
 
@@ -407,6 +429,20 @@ public final class LookedUpIdentities: Sendable {
         }
     }
 
+    /// Invalidates the results of all tokens: a write that was not seen may have changed their users.
+    func endAll() { state.withLock { endAll(in: &$0) } }
+
+    private func endAll(in state: inout State) {
+        for one in state.terms.all { one.value.term.end() }
+        writeNumbers.addForAll()
+    }
+
+    private func endBlindPeriod(_ start: Int64?, in state: inout State) {
+        guard start != state.period else { return }
+        state.period = start
+        if start != nil { endAll(in: &state) }
+    }
+
     /// Begins an unsafe request. Until its end, results of its tokens are not valid, and no look-ups are started for them.
     func beginWrite(with tokens: [[UInt8]]) {
         state.withLock { state in
@@ -430,51 +466,10 @@ public final class LookedUpIdentities: Sendable {
     }
 
     /// Whether fewer tokens have active writes than are remembered.
-    fileprivate var mayKeepLostWrites: Bool { state.withLock { $0.writes.count < Self.limit } }
-}
+    var mayKeepLostWrites: Bool { state.withLock { $0.writes.count < Self.limit } }
 
-/// An active unsafe request. Its end invalidates the results of its tokens, unless it had no effect.
-public final class IdentityWrite {
-    private let tables: [LookedUpIdentities]
-    private let tokens: [[UInt8]]
-    /// Whether the upstream has rejected the request, or never received it.
-    public var isWithoutEffect = false
-
-    /// - Parameter tokens: hash of each credential of the request.
-    public init(_ tokens: [[UInt8]], in tables: [LookedUpIdentities]) {
-        (self.tokens, self.tables) = (tokens, tables)
-        for table in tables { table.beginWrite(with: tokens) }
-    }
-
-    /// Called if no response will arrive, although the upstream may still process the request.
-    /// - Returns: whether the caller should keep this write active for a while. Too many active writes would need too much memory.
-    public func noteLoss() -> Bool {
-        for table in tables { table.writeNumbers.add(tokens) }
-        return tables.allSatisfy(\.mayKeepLostWrites)
-    }
-
-    deinit { for table in tables { table.endWrite(with: tokens, isWithoutEffect: isWithoutEffect) } }
-}
-
-/// The tables of all APIs of the process. A request at one API may change the user of a token that other APIs use too.
-public final class IdentityTables: Sendable {
-    private struct Reference {
-        weak var table: LookedUpIdentities?
-    }
-
-    /// Changed by reloads, read by all shards.
-    private let references = Mutex<[Reference]>([])
-
-    public init() {}
-
-    public func add(_ tables: [LookedUpIdentities]) {
-        references.withLock { references in
-            references.removeAll { one in one.table == nil || tables.contains { $0 === one.table } }
-            references += tables.map { Reference(table: $0) }
-        }
-    }
-
-    public var all: [LookedUpIdentities] { references.withLock { $0.compactMap(\.table) } }
+    /// Numbers a write that is still active, but without a client.
+    func noteLoss(ofWriteWith tokens: [[UInt8]]) { writeNumbers.add(tokens) }
 }
 
 extension LookUpEnd {
