@@ -175,7 +175,7 @@ let package = Package(
             "SharingTests",
             [
                 "Sharing", "Addresses", "Administration", "CacheStore", "ContentCodings", "Downstream", "Engine", "Fleet", "Forwarding",
-                "Reactor", "ResponseCache", "ReverseProxy", "Server", "TestSupport", "Upstream", logging,
+                "Identity", "Reactor", "ResponseCache", "ReverseProxy", "Server", "TestSupport", "Upstream", logging,
             ]),
         tests("ReactorTests", ["Reactor", "CSystem", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),

@@ -23,19 +23,26 @@ public struct LogMessage: Hashable, Sendable {
         case unknown = "?"
         /// Several marks of the first four kinds, from one write or purge. The argument lists their keys (`marks`).
         case marks = "m"
+        /// A write that may have changed the users of tokens. The argument lists their hashes. In the stream, it is a greeting with another
+        /// field (`fields`), because older versions treat an unknown kind as `all`.
+        case identities = "u"
     }
 
     public var kind: Kind
     public var argument: [UInt8]
-    /// True if responses become stale and are kept; false if they are removed.
+    /// True if responses become stale and are kept; false if they are removed. For identities: true if the upstream may still process the
+    /// write.
     public var isSoft: Bool
 
     public init(_ kind: Kind, argument: [UInt8] = [], isSoft: Bool = false) {
         (self.kind, self.argument, self.isSoft) = (kind, argument, isSoft)
     }
 
-    /// Replaces messages beyond a limit: makes all stored responses stale.
-    public static let everythingStale = LogMessage(.all, isSoft: true)
+    /// Replaces messages beyond a limit: makes all stored responses stale, and covers all tokens.
+    public static let everythingStale = LogMessage(.all, argument: coversWrites, isSoft: true)
+
+    /// Argument of `all` if it replaces writes. Purges have none, and leave tokens alone.
+    public static let coversWrites = [UInt8(ascii: "w")]
 }
 
 extension LogMessage {
@@ -93,8 +100,11 @@ public typealias LogField = (name: [UInt8], value: [UInt8])
 
 extension LogEntry {
     public var fields: [LogField] {
-        var fields: [LogField] = [(Self.name("k"), Array(message.kind.rawValue.utf8))]
-        if message.isSoft { fields.append((Self.name("f"), Array("1".utf8))) }
+        let isOfIdentities = message.kind == .identities
+        let kind = isOfIdentities ? LogMessage.Kind.hello : message.kind
+        var fields: [LogField] = [(Self.name("k"), Array(kind.rawValue.utf8))]
+        if isOfIdentities { fields.append((Self.name("u"), Self.isSet)) }
+        if message.isSoft { fields.append((Self.name("f"), Self.isSet)) }
         if let origin {
             let digits = String(origin.node, radix: 16)
             fields.append((Self.name("n"), Array((String(repeating: "0", count: 16 - digits.utf8.count) + digits).utf8)))
@@ -118,8 +128,10 @@ extension LogEntry {
         func values(_ name: String) -> [[UInt8]] { fields.filter { $0.name == Self.name(name) }.map(\.value) }
         let (kinds, soft, arguments) = (values("k"), values("f"), values("v"))
         let origin = Self.origin(nodes: values("n"), sequences: values("s"))
-        let kind = kinds.count == 1 ? LogMessage.Kind(rawValue: String(decoding: kinds[0], as: UTF8.self)) ?? .unknown : .unknown
-        let isWell = arguments.count <= 1 && (soft.isEmpty || soft == [Array("1".utf8)]) && (origin != nil || kind == .fence)
+        var kind = kinds.count == 1 ? LogMessage.Kind(rawValue: String(decoding: kinds[0], as: UTF8.self)) ?? .unknown : .unknown
+        let identities = values("u")
+        if kind == .hello, !identities.isEmpty { kind = identities == [Self.isSet] ? .identities : .unknown }
+        let isWell = arguments.count <= 1 && (soft.isEmpty || soft == [Self.isSet]) && (origin != nil || kind == .fence)
         guard isWell, kind != .unknown else {
             self.init(LogMessage(.unknown, argument: arguments.first ?? [], isSoft: true), origin: origin)
             return
@@ -135,6 +147,8 @@ extension LogEntry {
     }
 
     private static func name(_ letter: String) -> [UInt8] { Array(letter.utf8) }
+    /// Value of the fields `f` and `u`.
+    private static let isSet = [UInt8(ascii: "1")]
 }
 
 private func hexadecimalNumber(_ text: [UInt8]) -> UInt64? {

@@ -84,6 +84,8 @@ extension LogWriter {
         item.sequence = lastSequence
         guard !item.isPurge, !item.isKept, item.message.kind != .hello else { return item }
         item.tokens = unsentWrites.removeValue(forKey: item.message) ?? []
+        // One client may write often, to different targets. Its responses are not delayed.
+        guard item.message.kind != .identities else { return item }
         if recentWrites.count >= limits.writes { recentWrites = recentWrites.filter { now - $0.value < limits.mergeWindow } }
         if recentWrites.count < limits.writes { recentWrites[item.message] = now }
         return item

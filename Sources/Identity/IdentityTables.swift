@@ -1,4 +1,4 @@
-// Unsafe requests whose tokens may get another user, and the tables of look-up results that they change.
+// Writes whose tokens may get another user: those of this process, and those that other nodes of a fleet have announced.
 
 import Reactor
 
@@ -44,4 +44,39 @@ public final class IdentityTables: Sendable {
     }
 
     public var all: [LookedUpIdentities] { references.withLock { $0.compactMap(\.table) } }
+
+    /// Invalidates results after a write at another node, as a write of this process does.
+    /// - Parameters:
+    ///   - tokens: hashes of the tokens of the write; nil if it may have had any token.
+    ///   - isLost: whether the other node received no response, so that the upstream may still process the write.
+    /// - Returns: what the caller must call after `LookedUpIdentities.pause`; nil: nothing.
+    public func followWrite(with tokens: [[UInt8]]?, isLost: Bool) -> (@Sendable () -> Void)? {
+        let tables = all
+        guard let tokens else {
+            for table in tables { table.endAll() }
+            return nil
+        }
+        for table in tables { table.beginWrite(with: tokens) }
+        let end = { @Sendable in for table in tables { table.endWrite(with: tokens, isWithoutEffect: false) } }
+        guard isLost, !tables.isEmpty, tables.allSatisfy(\.mayKeepLostWrites) else {
+            end()
+            return nil
+        }
+        for table in tables { table.noteLoss(ofWriteWith: tokens) }
+        return end
+    }
+}
+
+/// Returns the start of the present period in which writes at other nodes are not seen, in milliseconds; nil if they are seen, or were seen
+/// shortly before (`share.blind_limit`). Results may be used within one period only. May be called on any thread.
+public typealias BlindPeriod = @Sendable () -> Int64?
+
+/// The period in which a result was found.
+struct FindingPeriod: Sendable {
+    private let current: BlindPeriod
+    let start: Int64?
+
+    init(_ current: @escaping BlindPeriod) { (self.current, start) = (current, current()) }
+
+    var isCurrent: Bool { current() == start }
 }

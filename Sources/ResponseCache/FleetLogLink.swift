@@ -63,6 +63,20 @@ public final class FleetLogLink: Sendable {
         lastDoubt.withLock { doubt in doubt.flatMap { time <= $0.time ? $0.cause : nil } }
     }
 
+    /// Returns the start of the present period in which the log is not read, in milliseconds; nil while it is read, and for `limit` after
+    /// that. Each period has the length of `limit`.
+    public func blindPeriod(at now: Timestamp) -> Int64? {
+        guard isDisconnected(at: now), let limit else { return nil }
+        let (since, length) = (end.load(ordering: .acquiring), max(limit, Self.leastPeriod))
+        let passed = now.milliseconds - since
+        // After the clock was set back, this is negative.
+        guard !(0..<length).contains(passed) else { return nil }
+        return since + passed - (passed % length + length) % length
+    }
+
+    /// Milliseconds. The start of a period visits all look-up results.
+    private static let leastPeriod: Int64 = 1_000
+
     enum Judgement {
         case counts
         case isStale

@@ -4,6 +4,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import Identity
 
 /// One instance for each event loop, used on that loop only.
 public protocol FleetStorage: AnyObject {
@@ -46,6 +47,12 @@ public protocol FleetStorage: AnyObject {
     ///   - isDoubtful: whether the outcome of the write is unclear. Stored responses then become stale and are kept.
     func invalidated(_ marks: [[UInt8]], isDoubtful: Bool)
 
+    /// Publishes that a write may have changed the users of tokens, to all nodes.
+    /// - Parameters:
+    ///   - tokens: their hashes (`RequestKeyMaker.announcedTokens`).
+    ///   - isLost: whether no response arrived, so that the upstream may still process the write.
+    func invalidated(identitiesOf tokens: [[UInt8]], isLost: Bool)
+
     /// Number of the last published write of this loop.
     var lastAnnounced: UInt64 { get }
 
@@ -75,6 +82,7 @@ public final class NoFleetStorage: FleetStorage, Sendable {
     public func mayOffer() -> Bool { false }
     public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {}
     public func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) {}
+    public func invalidated(identitiesOf tokens: [[UInt8]], isLost: Bool) {}
     public func whenPropagated(since former: UInt64, _ then: @escaping (_ isPropagated: Bool) -> Void) { then(true) }
 }
 
@@ -155,11 +163,17 @@ public struct FleetMembership: Sendable {
     /// Hashes with the secrets of the fleet: the current one, which is used for writing records, and during rotation the other one.
     let hashes: [CredentialHash]
     public let logLink: FleetLogLink
+    /// Length in bytes of the hash of a token in the log. A collision ends the look-up result of another token.
+    public static let tokenBytes = 8
     /// Seals the credentials of purged users; nil if that is not possible.
     let sealing: FleetSealing?
+    /// `FleetLogLink.blindPeriod` at the present time.
+    public let blindPeriod: BlindPeriod
 
-    public init(_ hashes: [CredentialHash], _ logLink: FleetLogLink, _ sealing: FleetSealing? = nil) {
-        (self.hashes, self.logLink, self.sealing) = (hashes, logLink, sealing)
+    public init(
+        _ hashes: [CredentialHash], _ logLink: FleetLogLink, _ sealing: FleetSealing? = nil, blindPeriod: @escaping BlindPeriod = { nil }
+    ) {
+        (self.hashes, self.logLink, self.sealing, self.blindPeriod) = (hashes, logLink, sealing, blindPeriod)
     }
 }
 

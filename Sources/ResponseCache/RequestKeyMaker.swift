@@ -33,6 +33,8 @@ public final class RequestKeyMaker {
     let tokens: [RequestIdentities]
     let lookUps: [LookedUpIdentities]
     private let carriers: TokenCarriers
+    /// Hash tokens with each secret of the fleet, so that nodes can announce writes with a token; empty if nothing is shared.
+    private let tokenHashes: [CredentialHash]
     let time: () -> CacheTime
     /// Prefix of keys without partition and extra parts, which are the most frequent ones.
     private let plainPrefix: [UInt8]
@@ -62,6 +64,7 @@ public final class RequestKeyMaker {
         comparesUnknown = policy.strictness == .rescue && hash != nil
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         carriers = TokenCarriers(policy)
+        tokenHashes = settings.fleet?.hashes ?? []
         rules = settings.credentials
         ignoresSome = settings.credentials.ignoresSome
         tokens = hash == nil ? [] : settings.tokens.map { RequestIdentities($0.settings, $0.keys) }
@@ -206,7 +209,7 @@ public final class RequestKeyMaker {
 
     /// Returns the credential that carries a request's token, and its hash; nil if it is ambiguous.
     public func token(of fields: Fields) -> (carrier: TokenCarriers.Carrier, hash: [UInt8])? {
-        carriers.carrier(of: fields).map { ($0, partition(carriers.bytes(of: $0, in: fields))) }
+        carriers.carrier(of: fields).map { ($0, tokenHash(carriers.bytes(of: $0, in: fields))) }
     }
 
     /// Returns the fields without the credential that carries the token. Ignored cookies remain, because a load balancer may need them.
@@ -228,7 +231,25 @@ public final class RequestKeyMaker {
     }
 
     /// Returns the hashes of all credentials that may be a request's token.
-    public func tokens(of fields: Fields) -> [[UInt8]] { carriers.allBytes(in: fields).map { partition($0) } }
+    public func tokens(of fields: Fields) -> [[UInt8]] { carriers.allBytes(in: fields).map(tokenHash) }
+
+    /// Returns the hashes of these credentials with each secret of the fleet, without duplicates. During a change of secrets, another node
+    /// may use any of these secrets as its first one.
+    func announcedTokens(of fields: Fields) -> [[UInt8]] {
+        guard !tokenHashes.isEmpty else { return [] }
+        let all = carriers.allBytes(in: fields).prefix(Self.announcedLimit).flatMap { token in
+            tokenHashes.map { Self.shortened($0(token)) }
+        }
+        return Set(all).sorted { $0.lexicographicallyPrecedes($1) }
+    }
+
+    /// Maximum number of credentials, so that a client cannot fill the log with one request. A client that sends more affects only its own
+    /// session: other nodes may continue to use its former user.
+    private static let announcedLimit = 1_024
+
+    private func tokenHash(_ token: [UInt8]) -> [UInt8] { tokenHashes.first.map { Self.shortened($0(token)) } ?? partition(token) }
+
+    private static func shortened(_ hash: [UInt8]) -> [UInt8] { Array(hash.prefix(FleetMembership.tokenBytes)) }
 
     /// Returns whether a response changes its client's credentials.
     public func areCredentialsChanged(by response: Fields) -> Bool { carriers.areChanged(by: response) }

@@ -227,7 +227,15 @@ extension ResponseCache {
         return .leads(to: variant)
     }
 
-    // MARK: Invalidations by other nodes
+    // MARK: Invalidations
+
+    /// Announces to other nodes that a write may have changed the users of its tokens.
+    /// - Parameter isLost: whether no response arrived, so that the upstream may still process the write.
+    public func announceWrite(withTokensOf head: RequestHead, isLost: Bool) {
+        guard level.isShared else { return }
+        let tokens = keyMaker.announcedTokens(of: head.fields)
+        if !tokens.isEmpty { level.invalidated(identitiesOf: tokens, isLost: isLost) }
+    }
 
     /// Returns the marks that invalidate all responses stored for a target, including its preflights. nil if the other parts of its keys
     /// are unknown.

@@ -75,7 +75,7 @@ public final class APIState: Sendable {
         let isSame = former?.settings.upstream.isSameOrigin(as: settings.upstream) ?? false
         traffic = ObservedTraffic(limit: settings.observedPaths, routes: routes, after: isSame ? former?.traffic : nil)
         tokenKeys = TokenKeys(routes, beside: settings.store, after: former?.tokenKeys, logger: logger)
-        let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings))
+        let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings), fleet: process.fleet)
         process.identityTables.add(lookUps)
         var cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys, lookUps: lookUps)
         cacheSettings.fleet = process.fleet

@@ -1,5 +1,6 @@
 // Thread-safe state that all APIs and shards of a process share.
 
+import Dispatch
 import Downstream
 import Figures
 import HTTPCore
@@ -93,6 +94,15 @@ public final class ProcessState: Sendable {
     public func limit() {
         connections.use(settings.downstream)
         content.use(settings.downstream)
+    }
+
+    /// Invalidates look-up results after a write at another node.
+    /// - Parameters:
+    ///   - tokens: hashes of the tokens of the write; nil if it may have had any token.
+    ///   - isLost: whether the upstream may still process the write.
+    public func followWrite(with tokens: [[UInt8]]?, isLost: Bool) {
+        guard let end = identityTables.followWrite(with: tokens, isLost: isLost) else { return }
+        DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + .milliseconds(Int(LookedUpIdentities.pause)), execute: end)
     }
 
     public var faults: FaultTable { faultTable.withLock { $0 } }

@@ -244,11 +244,14 @@ public final class Routes: Sendable {
     }
 
     /// Identity lookups, one for each route that configures one.
-    /// - Parameter former: the former lookups; those with equal settings are kept with their results.
-    func lookUps(after former: [LookedUpIdentities]) -> [LookedUpIdentities] {
+    /// - Parameters:
+    ///   - former: the former lookups; those with equal settings are kept with their results.
+    ///   - fleet: nil if nothing is shared with other nodes.
+    func lookUps(after former: [LookedUpIdentities], fleet: FleetMembership?) -> [LookedUpIdentities] {
         var left = former
         return all.map(\.lookUp).filter { !$0.path.isEmpty }.map { lookUp in
-            left.firstIndex { $0.settings == lookUp }.map { left.remove(at: $0) } ?? LookedUpIdentities(lookUp)
+            left.firstIndex { $0.settings == lookUp }.map { left.remove(at: $0) }
+                ?? LookedUpIdentities(lookUp, blindPeriod: fleet?.blindPeriod)
         }
     }
 

@@ -60,7 +60,8 @@ public final class Shard: @unchecked Sendable {
     /// Adds this shard's counters to the sum.
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
-        records.past.add(to: &snapshot)
+        snapshot.figures.add(records.past.figures)
+        snapshot.tokens.lookUpResults.merge(records.past.tokenLookUps, uniquingKeysWith: +)
         for (index, counts) in records.apis.enumerated() { snapshot.add(counts, ofAPI: index) }
         for (index, figures) in records.routes.enumerated() { figures.add(to: &snapshot, at: index) }
         snapshot.add(records.oldestAges, now: loop.batchWallMilliseconds)

@@ -17,9 +17,16 @@ final class FleetOrderApplier: FleetOrderReceiver {
 
     var mayKeepPosition: Bool { !server.process.peer.hasAll }
 
-    func follow(_ marks: ArraySlice<FleetOrder>) {
-        guard !marks.isEmpty, let store else { return }
-        for case .mark(let key, let isSoft) in marks { store.follow(mark: key, isDoubtful: isSoft, at: now) }
+    func follow(_ writes: ArraySlice<FleetOrder>) {
+        guard !writes.isEmpty else { return }
+        let (state, process) = (store, server.process)
+        for order in writes {
+            switch order {
+            case .mark(let key, let isSoft): state?.follow(mark: key, isDoubtful: isSoft, at: now)
+            case .identities(let tokens, let isLost): process.followWrite(with: tokens, isLost: isLost)
+            case .purge, .everything: break
+            }
+        }
     }
 
     func apply(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void) { queue.async { self.resume(orders[...], then: done) } }
@@ -30,16 +37,16 @@ final class FleetOrderApplier: FleetOrderReceiver {
     func finish() { queue.sync {} }
 
     private func resume(_ orders: ArraySlice<FleetOrder>, then: @escaping @Sendable () -> Void) {
-        let marks = orders.prefix(while: \.isMark)
-        follow(marks)
-        let purges = orders.dropFirst(marks.count).prefix { !$0.isMark }
+        let writes = orders.prefix(while: \.isOfWrite)
+        follow(writes)
+        let purges = orders.dropFirst(writes.count).prefix { !$0.isOfWrite }
         guard !purges.isEmpty, let any = caches.first else { return then() }
         // A loop that read the clock before this time may still be storing a response. After one turn of each loop, the purge finds it.
         any.beginPurge(at: now)
         server.afterEachLoop { [self, orders] in
             queue.async { [self] in
                 for order in purges { purge(order) }
-                resume(orders.dropFirst(marks.count + purges.count), then: then)
+                resume(orders.dropFirst(writes.count + purges.count), then: then)
             }
         }
     }
@@ -47,8 +54,9 @@ final class FleetOrderApplier: FleetOrderReceiver {
     private func purge(_ order: FleetOrder) {
         let caches = caches
         switch order {
-        case .mark: break
-        case .everything(let isSoft):
+        case .mark, .identities: break
+        case .everything(let isSoft, let coversWrites):
+            if coversWrites { server.process.followWrite(with: nil, isLost: false) }
             let group = CacheGroup(caches, meaning: Array(caches.indices))
             _ = group.purgeStore(isSoft: isSoft)
             group.synchronize()

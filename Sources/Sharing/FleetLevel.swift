@@ -141,12 +141,16 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
         }
     }
 
-    public func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) {
+    public func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) { announce(LogMessage(of: marks, isSoft: isDoubtful)) }
+
+    public func invalidated(identitiesOf tokens: [[UInt8]], isLost: Bool) { announce(LogMessage(tokens: tokens, isLost: isLost)) }
+
+    private func announce(_ message: LogMessage) {
         loop.assertOnLoop()
         lastAnnounced += 1
         let number = lastAnnounced
         unpropagated.insert(number)
-        node.propagate(LogMessage(of: marks, isSoft: isDoubtful)) { [self] isPropagated in
+        node.propagate(message) { [self] isPropagated in
             loop.execute { self.notePropagated(number, isPropagated) }
         }
     }

@@ -274,12 +274,12 @@ public final class FleetLog: @unchecked Sendable {
         node?.logLink.doubt(FleetDoubt(rawValue: gap.rawValue) ?? .lostEntries, at: Timestamp(milliseconds: loop.time.wallMilliseconds))
         if gap == .neverFollowed {
             logger.notice("the responses stored here are older than this node's connection to the fleet's log: they become stale once")
-            return batch.orders.append(.everything(isSoft: true))
+            return batch.orders.append(.everything(isSoft: true, coversWrites: true))
         }
         let isSoft = settings.afterGap == .stale
         let effect = isSoft ? "become stale" : "are removed"
         logger.error("entries of other nodes were lost (\(gap.rawValue)), possibly purges: all responses stored here \(effect)")
-        batch.orders.append(.everything(isSoft: isSoft))
+        batch.orders.append(.everything(isSoft: isSoft, coversWrites: true))
     }
 
     private func keep(_ position: KeptPosition) {
@@ -314,11 +314,11 @@ public final class FleetLog: @unchecked Sendable {
         let report = batches[..<taken].compactMap(\.report).last
         let linkNumber = batches[..<taken].compactMap(\.linkNumber).last
         batches.removeFirst(taken)
-        let marks = orders.prefix(while: \.isMark)
-        following.follow(marks)
+        let writes = orders.prefix(while: \.isOfWrite)
+        following.follow(writes)
         // Long lists of orders continue in another turn of the loop, which bounds the stack.
-        guard marks.count < orders.count || !batches.isEmpty else { return finishApplying(report, linkNumber) }
-        following.apply(Array(orders.dropFirst(marks.count))) { [weak self] in
+        guard writes.count < orders.count || !batches.isEmpty else { return finishApplying(report, linkNumber) }
+        following.apply(Array(orders.dropFirst(writes.count))) { [weak self] in
             guard let self else { return }
             loop.execute { self.finishApplying(report, linkNumber) }
         }

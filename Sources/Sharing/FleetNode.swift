@@ -42,7 +42,9 @@ public final class FleetNode: Sendable {
         settings.engine.clientName = "cistern-\(settings.name)-\(String(number, radix: 16))"
         (self.settings, self.logger) = (settings, logger)
         let logLink = FleetLogLink(blindLimit: settings.blindLimit, afterGap: settings.afterGap, since: time.wallMilliseconds)
-        membership = FleetMembership(settings.secrets.partitions, logLink, settings.secrets.sealing)
+        membership = FleetMembership(settings.secrets.partitions, logLink, settings.secrets.sealing) {
+            logLink.blindPeriod(at: Timestamp(milliseconds: time.wallMilliseconds))
+        }
         log = FleetLog(settings, keys, number, beside: store, logger, time: time)
         exclusions = AnnouncedExclusions(FleetFiles(beside: store), fleet: settings.name)
     }

@@ -9,7 +9,10 @@ public enum FleetOrder: Sendable, Equatable {
     /// Key of a mark (`FleetStorage.invalidated`). If soft, stored responses become stale and are kept.
     case mark([UInt8], isSoft: Bool = false)
     case purge(FleetSelection, isSoft: Bool)
-    case everything(isSoft: Bool)
+    /// - Parameter coversWrites: whether a write with any token may be meant.
+    case everything(isSoft: Bool, coversWrites: Bool = false)
+    /// Hashes of tokens whose users a write may have changed. If lost, the upstream may still process the write.
+    case identities([[UInt8]], isLost: Bool)
 
     /// Returns the orders of a message. A message that cannot be parsed has the widest possible effect.
     static func orders(of message: LogMessage) -> [FleetOrder] {
@@ -17,20 +20,27 @@ public enum FleetOrder: Sendable, Equatable {
         case .target, .collection, .group, .entry: [.mark(message.argument, isSoft: message.isSoft)]
         case .marks: message.marks.map { $0.map { .mark($0, isSoft: message.isSoft) } } ?? [.everything(isSoft: true)]
         case .selection: [FleetSelection(message.argument).map { .purge($0, isSoft: message.isSoft) } ?? .everything(isSoft: true)]
-        case .all: [.everything(isSoft: message.isSoft)]
-        case .unknown: [.everything(isSoft: true)]
+        case .all: [.everything(isSoft: message.isSoft, coversWrites: message.argument == LogMessage.coversWrites)]
+        case .identities: [message.tokens.map { .identities($0, isLost: message.isSoft) } ?? .everything(isSoft: true, coversWrites: true)]
+        case .unknown: [.everything(isSoft: true, coversWrites: true)]
         case .fence, .hello: []
         }
     }
 
-    public var isMark: Bool { if case .mark = self { true } else { false } }
+    /// Whether the order is applied at once, without a search of the store.
+    public var isOfWrite: Bool {
+        switch self {
+        case .mark, .identities: true
+        case .purge, .everything: false
+        }
+    }
 }
 
 public protocol FleetOrderReceiver: Sendable {
-    /// Applies marks before it returns. A response requested before a mark is not stored if the mark concerns it.
-    func follow(_ marks: ArraySlice<FleetOrder>)
+    /// Applies orders of writes before it returns. A response requested before such an order is not stored if the order concerns it.
+    func follow(_ writes: ArraySlice<FleetOrder>)
 
-    /// Applies orders other than marks, in their order.
+    /// Applies all orders in their order.
     /// - Parameter done: called once, from any thread.
     func apply(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void)
 
@@ -52,8 +62,18 @@ extension LogMessage {
         case .marks: marks.map { $0.map { .hash(FleetNode.hash($0)) } } ?? [.all]
         case .selection: [.selection(argument)]
         case .all, .unknown: [.all]
-        case .fence, .hello: []
+        case .fence, .hello, .identities: []
         }
+    }
+
+    /// - Parameter tokens: hashes, each of `FleetMembership.tokenBytes` bytes.
+    init(tokens: [[UInt8]], isLost: Bool) { self.init(.identities, argument: Array(tokens.joined()), isSoft: isLost) }
+
+    /// nil if the argument is damaged.
+    var tokens: [[UInt8]]? {
+        let count = FleetMembership.tokenBytes
+        guard argument.count % count == 0 else { return nil }
+        return stride(from: 0, to: argument.count, by: count).map { Array(argument[$0..<$0 + count]) }
     }
 
     init(of keys: [[UInt8]], isSoft: Bool = false) {

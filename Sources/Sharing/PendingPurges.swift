@@ -49,9 +49,11 @@ enum PendingContent {
     static func bytes(_ messages: [PendingMessage], limit: Int = limitBytes) -> [UInt8] {
         var bytes: [UInt8] = []
         for (index, message) in messages.enumerated() {
-            guard bytes.count + 2 * headBytes + message.message.argument.count <= limit else {
-                let isSoft = messages[index...].allSatisfy { $0.message.isSoft || $0.isWrite }
-                return bytes + Self.bytes(PendingMessage(message: LogMessage(.all, isSoft: isSoft)))
+            guard bytes.count + 2 * headBytes + message.message.argument.count + LogMessage.coversWrites.count <= limit else {
+                let rest = messages[index...]
+                let (isSoft, coversWrites) = (rest.allSatisfy { $0.message.isSoft || $0.isWrite }, rest.contains(where: \.isWrite))
+                let argument = coversWrites ? LogMessage.coversWrites : []
+                return bytes + Self.bytes(PendingMessage(message: LogMessage(.all, argument: argument, isSoft: isSoft)))
             }
             bytes += Self.bytes(message)
         }

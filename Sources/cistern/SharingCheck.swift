@@ -2,7 +2,7 @@
 
 import CachePolicy
 import Engine
-import Identity
+import Glibc
 import Reactor
 import ReverseProxy
 import Settings
@@ -66,17 +66,7 @@ enum SharingCheck {
             warnings.append(
                 "share.fleet is not set: the fleet's name is \(FleetSettings.unnamed); a later version will require the setting")
         }
-        if usesLookUps(settings) {
-            warnings.append(
-                "credentials.identity.lookup is used with share.servers: if a session's user changes at one node, the other nodes do not "
-                    + "know and may serve the former user's responses; send all requests of a session to the same node")
-        }
         return warnings
-    }
-
-    private static func usesLookUps(_ settings: CisternSettings) -> Bool {
-        let apis = settings.apis.isEmpty ? [settings] : settings.apis.map(\.settings)
-        return apis.contains { ($0.routes + [$0.otherRoute]).contains { !$0.rules.lookUp.path.isEmpty } }
     }
 
     /// Checks settings that an API may override.

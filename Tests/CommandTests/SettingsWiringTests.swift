@@ -188,7 +188,7 @@ struct SettingsWiringTests {
         let routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
         let keys = TokenKeys(routes, beside: nil, logger: Logger(label: "wiring"))
         var text = ""
-        dump(ResponseCacheSettings(settings, routes, keys, lookUps: routes.lookUps(after: [])), to: &text)
+        dump(ResponseCacheSettings(settings, routes, keys, lookUps: routes.lookUps(after: [], fleet: nil)), to: &text)
         return text.split(separator: "\n").map(String.init).filter { !$0.contains("0x") && !$0.contains("pointerValue") }
     }
 

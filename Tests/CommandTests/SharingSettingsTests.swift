@@ -147,23 +147,6 @@ struct SharingSettingsTests {
         #expect(mistakes(text).isEmpty)
     }
 
-    @Test("identity lookups on several nodes cause a warning, because no node knows of logins at the others")
-    func lookUps() {
-        func warns(_ text: String) -> Bool {
-            var reader = SettingsReader()
-            reader.read(file: "cistern.yaml", text: Array(text.utf8))
-            reader.finish()
-            return SettingsCheck.warnings(reader.settings).contains { $0.hasPrefix("credentials.identity.lookup is used with share") }
-        }
-        let share = "share: {servers: [redis://a], fleet: a}\n"
-        let lookUp = "credentials: {identity: {lookup: {path: /me, identity: [/id]}}}"
-        #expect(warns("upstream: http://a\n\(share)\(lookUp)"))
-        #expect(warns("upstream: http://a\n\(share)routes: [{name: a, path: /a, \(lookUp)}]"))
-        #expect(warns("\(share)apis: [{name: a, upstream: http://a, \(lookUp)}]"))
-        #expect(!warns("upstream: http://a\n\(lookUp)"))
-        #expect(!warns("upstream: http://a\n\(share)"))
-    }
-
     @Test("a secret file that other users can read causes a warning")
     func readable() throws {
         var settings = CisternSettings()

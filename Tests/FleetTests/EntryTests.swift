@@ -62,6 +62,16 @@ struct EntryTests {
         #expect(LogEntry.associatedData(of: newer) != LogEntry.associatedData(of: plain))
     }
 
+    @Test("a write with tokens is a greeting for older versions, so it makes nothing stale there; an unknown value is not ignored")
+    func identities() {
+        let entry = LogEntry(LogMessage(.identities, argument: [1], isSoft: true), origin: Self.origin)
+        let sealed = LogEntry.adding(sealedArgument: [1], to: entry.fields)
+        let older = sealed.filter { $0.name != Array("u".utf8) }
+        #expect(LogEntry(fields: older) == LogEntry(LogMessage(.hello, argument: [1], isSoft: true), origin: Self.origin))
+        let newer = older + fields([("u", "2")])
+        #expect(LogEntry(fields: newer).message.kind == .unknown && LogEntry(fields: newer).origin == Self.origin)
+    }
+
     @Test("the seal covers every field except the sealed argument, with unambiguous boundaries")
     func associatedData() {
         let all = LogMessage.Kind.allCases.flatMap { kind in

@@ -72,7 +72,7 @@ struct ModelNode: Hashable {
         case .target, .collection, .group, .entry, .marks: .hash(UInt64(message.argument[0]))
         case .selection: .selection([message.argument[0]])
         case .all, .unknown: .all
-        case .fence, .hello: nil
+        case .fence, .hello, .identities: nil
         }
     }
 

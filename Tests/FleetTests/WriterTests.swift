@@ -52,6 +52,23 @@ struct WriterTests {
         #expect(play.writer.pendingPurges == 0 && play.writer.nextTick == nil)
     }
 
+    @Test("writes with one token are merged only until they are sent, so that no response waits for the next ones")
+    func identities() {
+        var play = Play.connected()
+        let message = LogMessage(.identities, argument: [1, 2, 3, 4, 5, 6, 7, 8])
+        #expect(play.when(.append(message, .write, token: 1)) == [.hold(message), Play.send((message, 1))])
+        #expect(play.when(.append(message, .write, token: 2)) == [.hold(message)])
+        #expect(play.when(.append(message, .write, token: 3)) == [])
+        #expect(
+            play.when(.answered([Play.at(5)])) == [
+                .settle(message, at: LogPosition(5)), .report(1, .appended(LogPosition(5))), Play.send((message, 2)),
+            ])
+        #expect(
+            play.when(.answered([Play.at(6)])) == [
+                .settle(message, at: LogPosition(6)), .report(2, .appended(LogPosition(6))), .report(3, .appended(LogPosition(6))),
+            ])
+    }
+
     @Test("a purge that no replica acknowledged is pending, kept, and checked with backoff until one does")
     func notReplicated() {
         var play = Play.connected()
@@ -337,7 +354,8 @@ struct WriterTests {
         #expect(play.when(.append(long, .write, token: nil)) == [.hold(.everythingStale)])
         #expect(play.when(.append(long, .purge, token: nil)) == [.hold(LogMessage(.all))])
         #expect(
-            play.when(.append(LogMessage(.selection, argument: [1, 2], isSoft: true), .purge, token: nil)) == [.hold(.everythingStale)])
+            play.when(.append(LogMessage(.selection, argument: [1, 2], isSoft: true), .purge, token: nil))
+                == [.hold(LogMessage(.all, isSoft: true))])
         #expect(play.when(.append(a, .purge, token: nil)) == [.hold(a)])
     }
 }

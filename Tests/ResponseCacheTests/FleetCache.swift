@@ -22,6 +22,8 @@ final class FleetCache {
         var told: [(mark: [UInt8], isDoubtful: Bool)] { writes.flatMap { one in one.marks.map { ($0, one.isDoubtful) } } }
 
         var isOpen = true
+        /// Hashes of the tokens of each write.
+        fileprivate(set) var announced: [[[UInt8]]] = []
 
         func mayOffer() -> Bool { isOpen }
         func obstacle(for keys: TargetKeys) -> FleetObstacle? { nil }
@@ -35,6 +37,7 @@ final class FleetCache {
         }
 
         func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) { writes.append((marks, isDoubtful)) }
+        func invalidated(identitiesOf tokens: [[UInt8]], isLost: Bool) { announced.append(tokens) }
     }
 
     /// - Parameter secrets: secrets of the fleet. New records use the first one.

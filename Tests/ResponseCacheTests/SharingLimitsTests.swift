@@ -50,6 +50,27 @@ struct SharingLimitsTests {
         }
     }
 
+    @Test("a write announces its tokens with each secret, so that nodes with another first secret find them; their number is limited")
+    func announced() throws {
+        let (one, other) = (try FleetCache(["a", "b"]), try FleetCache(["b", "a"]))
+        func announce(_ lines: TestCache.Lines) -> Fields {
+            let head = TestCache.request("/login", lines, method: .post)
+            one.test.cache.announceWrite(withTokensOf: head, isLost: false)
+            return head.fields
+        }
+        let fields = announce([("Cookie", "sid=moving0123456789abcdef; theme=dark")])
+        let told = try #require(one.given.announced.first)
+        #expect(Set(told).count == 4 && told.allSatisfy { $0.count == FleetMembership.tokenBytes })
+        for node in [one, other] {
+            let token = try #require(node.test.cache.keyMaker.token(of: fields))
+            #expect(told.contains(token.hash))
+        }
+        _ = announce([])
+        #expect(one.given.announced.count == 1)
+        _ = announce([("Cookie", (0..<2_000).map { "c\($0)=x" }.joined(separator: "; "))])
+        #expect(one.given.announced.last?.count == 2_048)
+    }
+
     @Test("responses of a user identified by the upstream are neither shared nor looked up, because credentials may change owners")
     func lookedUp() throws {
         let (one, other) = (try Asking(), try Asking())

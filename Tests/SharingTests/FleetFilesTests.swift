@@ -95,7 +95,7 @@ struct FleetFilesTests {
         }
         let bytes = message(0, 0, [1]) + message(0, 2, [2]) + message(5, 5, []) + message(0xFF, 0, [7, 7, 7])
         let targets = [1, 2].map { PendingMessage(message: LogMessage(.target, argument: [$0])) }
-        #expect(PendingContent.messages(bytes) == targets + [PendingMessage(message: .everythingStale, isWrite: true)])
+        #expect(PendingContent.messages(bytes) == targets + [PendingMessage(message: LogMessage(.all, isSoft: true), isWrite: true)])
         for count in 0..<bytes.count { #expect(PendingContent.messages(Array(bytes.prefix(count))).count <= 3) }
     }
 
@@ -104,9 +104,11 @@ struct FleetFilesTests {
         func purge(_ count: Int, isSoft: Bool = false) -> PendingMessage {
             PendingMessage(message: LogMessage(.selection, argument: Array(repeating: 1, count: count), isSoft: isSoft))
         }
+        let write = PendingMessage(message: purge(400).message, isWrite: true)
         for (purges, expected) in [
             ([purge(10), purge(400), purge(5)], [purge(10), Self.all]),
-            ([purge(10), purge(400, isSoft: true)], [purge(10), PendingMessage(message: .everythingStale)]),
+            ([purge(10), purge(400, isSoft: true)], [purge(10), PendingMessage(message: LogMessage(.all, isSoft: true))]),
+            ([purge(10), write], [purge(10), PendingMessage(message: .everythingStale)]),
             ([purge(10), purge(20)], [purge(10), purge(20)]),
         ] {
             let bytes = PendingContent.bytes(purges, limit: 300)

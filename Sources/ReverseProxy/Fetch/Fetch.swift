@@ -216,9 +216,12 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     func transferDrained(_ transfer: Transfer) { receiver?.fetchDrained() }
 
     /// Ends the suspension of the identities and cookie records of the request's credentials.
-    /// - Parameter isWithoutEffect: whether the upstream has rejected the request, or never received it. The credentials have their former
-    ///   user then, and otherwise may have another.
-    private func endCredentialChange(isWithoutEffect: Bool) {
+    /// - Parameters:
+    ///   - isWithoutEffect: whether the upstream has rejected the request, or never received it. The credentials have their former user
+    ///     then, and otherwise may have another.
+    ///   - isLost: whether no response arrived.
+    private func endCredentialChange(isWithoutEffect: Bool, isLost: Bool = false) {
+        if identityWrite != nil, !isWithoutEffect { context.cache?.announceWrite(withTokensOf: subject.head, isLost: isLost) }
         identityWrite?.isWithoutEffect = isWithoutEffect
         cookieLogin?.isWithoutEffect = isWithoutEffect
         (identityWrite, cookieLogin) = (nil, nil)
@@ -231,7 +234,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         if !isWithoutEffect, let write = identityWrite, write.noteLoss() {
             context.loop.schedule(after: .milliseconds(LookedUpIdentities.pause)) { withExtendedLifetime(write) {} }
         }
-        endCredentialChange(isWithoutEffect: isWithoutEffect)
+        endCredentialChange(isWithoutEffect: isWithoutEffect, isLost: true)
     }
 
     // MARK: The head
