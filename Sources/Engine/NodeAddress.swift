@@ -1,5 +1,6 @@
 // Addresses of a server, and sockets connected to them.
 
+import CSystem
 import Glibc
 import Reactor
 

@@ -1,6 +1,7 @@
 // One connection to a server. Commands are sent together at the end of each batch of events; non-urgent commands wait slightly longer.
 // Replies arrive in the order of the commands, so an expired command keeps its position. An unrequested reply ends the connection.
 
+import Glibc
 import Reactor
 
 /// Receives the reply, or the failure, once, never during `send`.

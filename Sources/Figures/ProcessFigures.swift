@@ -1,5 +1,6 @@
 // The kernel's figures of this process (the `process_*` metrics of Prometheus client libraries).
 
+import CSystem
 import Glibc
 import Reactor
 

@@ -1,6 +1,7 @@
 // Checks settings of credentials that depend on each other.
 
 import CachePolicy
+import Glibc
 import HTTPCore
 import Identity
 import JSON

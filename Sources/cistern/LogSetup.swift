@@ -1,6 +1,8 @@
 // The process log: swift-log to standard error, as text or as JSON lines.
 
+import CSystem
 import Figures
+import Glibc
 import HTTPCore
 import Logging
 import Reactor

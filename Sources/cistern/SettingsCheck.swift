@@ -5,6 +5,7 @@ import CachePolicy
 import Downstream
 import Figures
 import Forwarding
+import Glibc
 import HTTPCore
 import JSON
 import Reactor

@@ -1,6 +1,7 @@
 // Plays of replays for tests, with the real binary: ignored and echoed values, moved dates, captured requests, reports, and filters.
 
 import CacheStore
+import Glibc
 import HTTPCore
 import JSON
 import TestSupport

@@ -1,5 +1,6 @@
 // A long-running command of the real binary, which notifies readiness on a descriptor.
 
+import CSystem
 import Glibc
 import TestSupport
 

@@ -1,6 +1,7 @@
 // Tests of `record … -- command` and `replay … -- command`, and of CORS in replays, with the real binary.
 
 import CacheStore
+import Glibc
 import TestSupport
 import Testing
 

@@ -1,5 +1,6 @@
 // Tests of client connections in a take-over: running HTTP/2 streams, TLS sessions, Unix sockets, and faults.
 
+import CSystem
 import CacheStore
 import Downstream
 import Glibc

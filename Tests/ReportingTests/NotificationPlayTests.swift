@@ -2,6 +2,7 @@
 
 import Administration
 import Figures
+import Glibc
 import JSON
 import Logging
 import Notifications

@@ -5,6 +5,7 @@ import Addresses
 import Administration
 import ContentCodings
 import Downstream
+import Glibc
 import HTTPCore
 import Reactor
 import ReverseProxy

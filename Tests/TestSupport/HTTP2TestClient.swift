@@ -1,5 +1,7 @@
 // A blocking HTTP/2 client for plays, over a real socket, without TLS by prior knowledge or with TLS. Can have several requests in flight.
 
+import CSystem
+import Glibc
 import HTTP2
 
 package final class HTTP2TestClient: HTTP2SessionDelegate {

@@ -2,10 +2,12 @@
 // directory.
 
 import Administration
+import CSystem
 import CacheStore
 import Dispatch
 import Downstream
 import Figures
+import Glibc
 import JSON
 import Logging
 import Reactor

@@ -1,5 +1,6 @@
 // An address that answers no connection attempt.
 
+import CSystem
 import Downstream
 import Glibc
 import Reactor

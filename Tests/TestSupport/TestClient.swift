@@ -1,5 +1,6 @@
 // A blocking HTTP/1.1 client for plays, over a real socket. It can send arbitrary bytes, also invalid requests.
 
+import CSystem
 import Downstream
 import Glibc
 

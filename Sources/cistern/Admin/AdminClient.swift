@@ -1,5 +1,6 @@
 // Client of the admin interface: one blocking request per connection.
 
+import Glibc
 import HTTPCore
 import JSON
 

@@ -4,6 +4,7 @@
 import ArgumentParser
 import CacheStore
 import Figures
+import Glibc
 import Identity
 import Logging
 import Reactor

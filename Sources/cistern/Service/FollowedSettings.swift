@@ -2,6 +2,7 @@
 // as at the start.
 
 import Figures
+import Glibc
 import Reactor
 import ReverseProxy
 import Server

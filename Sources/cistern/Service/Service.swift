@@ -1,5 +1,6 @@
 // A proxy that runs as a service: reactions to signals, notifications to systemd, and graceful shutdown.
 
+import Glibc
 import Logging
 import Server
 import Settings

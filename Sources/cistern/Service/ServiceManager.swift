@@ -1,5 +1,6 @@
 // Notifies systemd of readiness, reload, shutdown and liveness (sd_notify(3)), with a datagram each.
 
+import CSystem
 import Dispatch
 import Glibc
 import Reactor
