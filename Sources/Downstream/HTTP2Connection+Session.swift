@@ -36,7 +36,7 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     func offerContent(of number: Int32, limit: Int) -> HTTP2ContentOffer { streams[number]?.offerContent(limit: limit) ?? .broken }
 
     func takeContent(of number: Int32, into buffer: UnsafeMutableRawBufferPointer) {
-        conduct.sentContent()
+        conduct.sentContent(bytes: buffer.count)
         streams[number]?.takeContent(into: buffer)
     }
 

@@ -2,18 +2,25 @@
 // opened only to be reset. Pure; the time is an argument. A peer that causes useful work may send correspondingly more such frames.
 
 /// Limits frames without content per second: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, GOAWAY, empty DATA and unknown frames. Each sent
-/// frame of content permits two more, because its receiver returns flow-control windows.
+/// frame of content permits two more, for example PING frames by which gRPC measures the bandwidth. WINDOW_UPDATE frames that can
+/// acknowledge sent content do not count, because their number depends on how the peer's application reads.
 public struct HTTP2ControlBudget: Sendable {
     private let perSecond: Int
     private var left: Int
     private var refilled: Int64
+    /// Number of WINDOW_UPDATE frames that can acknowledge content sent so far.
+    private var acknowledgements = 0
 
     public init(perSecond: Int, now: Int64) { (self.perSecond, left, refilled) = (perSecond, perSecond, now) }
 
     /// Counts a received frame.
     /// - Returns: false if the limit is exceeded.
     public mutating func take(_ frame: HTTP2FrameHead, now: @autoclosure () -> Int64) -> Bool {
-        frame.isControl ? take(now: now()) : true
+        if frame.kind == .windowUpdate, acknowledgements > 0 {
+            acknowledgements -= 1
+            return true
+        }
+        return frame.isControl ? take(now: now()) : true
     }
 
     /// Counts a frame, in particular one on a closed stream, which has no other effect.
@@ -31,9 +38,19 @@ public struct HTTP2ControlBudget: Sendable {
         return true
     }
 
-    public mutating func sentContent() { left = min(perSecond, left + Self.framesForContent) }
+    /// Records a sent frame of content.
+    public mutating func sentContent(bytes: Int) {
+        left = min(perSecond, left + Self.framesForContent)
+        acknowledgements = min(Self.acknowledgementLimit, acknowledgements + Self.levels * bytes)
+    }
 
     private static let framesForContent = 2
+    /// Flow control has two levels, the stream and the connection. A receiver acknowledges each byte at most once on each of them. Older
+    /// versions of Go's net/http2 acknowledge each read of the application, even of one byte; newer versions acknowledge 4 KiB.
+    private static let levels = 2
+    /// Limits a flood after content that was acknowledged in large pieces. Allows 1 MiB in transit to be acknowledged byte by byte, and
+    /// the largest window, 2 GiB, in pieces of 2 KiB.
+    private static let acknowledgementLimit = levels << 20
 }
 
 extension HTTP2FrameHead {

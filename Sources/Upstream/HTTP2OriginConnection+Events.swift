@@ -147,7 +147,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     }
 
     func takeContent(of stream: Int32, into buffer: UnsafeMutableRawBufferPointer) {
-        conduct.sentContent()
+        conduct.sentContent(bytes: buffer.count)
         guard let exchange = exchanges[stream] else { return }
         exchange.transfer.takeRequestContent(into: buffer)
         exchange.unsent = exchange.isRequestWhole ? 0 : max(0, exchange.unsent - buffer.count)

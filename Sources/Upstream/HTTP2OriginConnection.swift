@@ -68,7 +68,7 @@ final class HTTP2OriginConnection: EventHandler {
     /// connection.
     static let streamWindowBytes: Int32 = 256 << 10
     static let connectionWindowBytes: Int32 = 8 << 20
-    /// Maximum number of frames without content per second. Sending content raises the limit.
+    /// Maximum number of frames without content per second. Sending content raises the limit (see `HTTP2ControlBudget`).
     private static let controlFrames = 1_000
     /// Milliseconds without received bytes after which the next request is accompanied by a PING.
     private static let silenceMilliseconds: Int64 = 1_000

@@ -89,6 +89,31 @@ struct HTTP2FloodTests {
         #expect(client.get("/last")?.status == 200)
     }
 
+    @Test("a client that acknowledges content in small pieces keeps its connection")
+    func smallAcknowledgements() throws {
+        let long = String(repeating: "x", count: 1 << 20)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(long, type: "text/plain")] }, clientProtocol: .http2)
+        let client = try RawHTTP2Client(port: play.port)
+        var received = 0
+        client.send(RawHTTP2.request(1))
+        while let frame = client.next(), frame.kind != H.Kind.goAway.rawValue {
+            guard frame.kind == H.Kind.data.rawValue else { continue }
+            received += frame.payload.count
+            guard frame.flags & H.endStream == 0 else { break }
+            var updates: [UInt8] = []
+            for start in stride(from: 0, to: frame.payload.count, by: 512) {
+                let count = RawHTTP2.number(UInt32(min(512, frame.payload.count - start)))
+                for level: UInt32 in [0, 1] { updates += RawHTTP2.frame(.window, 0, level, count) }
+            }
+            client.send(updates)
+        }
+        #expect(received == long.utf8.count)
+        // The window of the connection is not fully returned, but has room for another response's head.
+        client.send(RawHTTP2.request(3))
+        #expect(client.next { $0.kind == H.Kind.headers.rawValue }?.stream == 3)
+        #expect(try play.metric("cistern_http2_connections_ended_total{cause=\"flood\"}") == 0)
+    }
+
     @Test("an incomplete header block ends the connection after a timeout")
     func drippedHead() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, clientProtocol: .http2)

@@ -51,9 +51,50 @@ struct ConductTests {
         for _ in 0..<4 { _ = take(ping, now: 1_000) }
         #expect(!take(ping, now: 1_000))
         #expect(take(Self.head(0, length: 1), now: 1_000) && take(Self.head(1, length: 0), now: 1_000))
-        budget.sentContent()
-        #expect(take(Self.head(8, length: 4), now: 1_000) && take(ping, now: 1_000))
-        #expect(!take(Self.head(8, length: 4), now: 1_000))
+        budget.sentContent(bytes: 1)
+        for kind: UInt8 in [8, 8, 8, 6] { #expect(take(Self.head(kind, length: 4), now: 1_000)) }
+        #expect(!take(Self.head(8, length: 4), now: 1_000) && !take(ping, now: 1_000))
+    }
+
+    /// Takes WINDOW_UPDATE frames at one time.
+    /// - Returns: number of frames until the limit, at most `limit`.
+    private static func updates(_ budget: inout HTTP2ControlBudget, limit: Int) -> Int {
+        let update = head(8, length: 4)
+        var count = 0
+        while count < limit, budget.take(update, now: 0) { count += 1 }
+        return count
+    }
+
+    @Test("sent content may be acknowledged in pieces of any size on both levels", arguments: [1, 7, 512, 4_096, 16_384])
+    func acknowledged(pieceBytes: Int) {
+        var budget = HTTP2ControlBudget(perSecond: 10, now: 0)
+        let frames = 60
+        for _ in 0..<frames { budget.sentContent(bytes: 16_384) }
+        let due = 2 * (frames * 16_384 / pieceBytes)
+        let taken = Self.updates(&budget, limit: due)
+        #expect(taken == due)
+    }
+
+    @Test("WINDOW_UPDATE frames that can acknowledge no content are limited, also after much content")
+    func unfoundedUpdates() {
+        var budget = HTTP2ControlBudget(perSecond: 10, now: 0)
+        let withoutContent = Self.updates(&budget, limit: 100)
+        budget.sentContent(bytes: 100)
+        let withContent = Self.updates(&budget, limit: 1_000)
+        for _ in 0..<1_000 { budget.sentContent(bytes: 1 << 30) }
+        let withMuchContent = Self.updates(&budget, limit: 10_000_000)
+        let later = Self.updates(&budget, limit: 1)
+        #expect([withoutContent, withContent, withMuchContent, later] == [10, 2 * 100 + 2, (2 << 20) + 10, 0])
+    }
+
+    @Test("acknowledgements of content permit no other frames")
+    func otherFrames() {
+        var budget = HTTP2ControlBudget(perSecond: 10, now: 0)
+        budget.sentContent(bytes: 16_384)
+        let ping = Self.head(6, length: 8)
+        var count = 0
+        while count < 100, budget.take(ping, now: 0) { count += 1 }
+        #expect(count == 10)
     }
 
     @Test("reset streams are limited, and completed streams and time raise the limit")

@@ -52,6 +52,8 @@ package struct OriginHTTP2Behaviour: Sendable {
     package var settings: [(UInt16, UInt32)] = []
     /// Whether received content is acknowledged by WINDOW_UPDATE.
     package var opensWindows = true
+    /// Maximum bytes that a WINDOW_UPDATE acknowledges.
+    package var acknowledgedBytes = 1 << 20
     /// Whether it acknowledges PING.
     package var acknowledgesPings = true
 
@@ -211,7 +213,13 @@ final class OriginHTTP2: @unchecked Sendable {
     private func take(content: [UInt8], _ id: Int32, isWhole: Bool) {
         state.withLock { $0.streams[id]?.request.content += content }
         if behaviour.opensWindows, !content.isEmpty {
-            for id in isWhole ? [0] : [0, id] { send(OriginFrame.windowUpdate, 0, id, OriginFrame.number(UInt32(content.count))) }
+            let levels: [Int32] = isWhole ? [0] : [0, id]
+            var updates: [UInt8] = []
+            for start in stride(from: 0, to: content.count, by: behaviour.acknowledgedBytes) {
+                let count = OriginFrame.number(UInt32(min(behaviour.acknowledgedBytes, content.count - start)))
+                for level in levels { updates += OriginFrame.bytes(OriginFrame.windowUpdate, 0, stream: level, count) }
+            }
+            withStream { [updates] in $0.send([updates]) }
         }
         if isWhole { respond(id) }
     }

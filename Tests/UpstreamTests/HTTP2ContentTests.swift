@@ -54,6 +54,24 @@ struct HTTP2ContentTests {
         #expect(asking.http2Ended == [.whole: 53])
     }
 
+    @Test(
+        "an upstream that acknowledges content in small pieces, like Go's net/http2, keeps its connection",
+        arguments: [(1, 4_000), (512, 1 << 20), (4_096, 4 << 20)])
+    func smallAcknowledgements(pieceBytes: Int, contentBytes: Int) {
+        let gate = Gate()
+        let origin = Way.http2.origin { $0.target == "/other" ? [.pass(gate), .json("2")] : [.json("\($0.content.count)")] }
+        origin.behave { $0.acknowledgedBytes = pieceBytes }
+        let asking = Asking(origin, .http2)
+        defer { asking.end() }
+        let other = asking.ask("POST", "/other")
+        #expect(origin.waitForRequests(1))
+        let long = upload(asking, "/long", contentBytes)
+        #expect(long.end() == .success(true) && long.now.content.elementsEqual("\(contentBytes)".utf8))
+        gate.open()
+        #expect(other.end() == .success(true))
+        #expect(asking.counters[.upstreamConnections] == 1 && asking.ended(.flood) == 0)
+    }
+
     @Test("while an open connection allows no streams, content that fits nowhere waits for the connection that is being established")
     func allowsNoStreams() {
         let (late, limit) = (Gate(), Gate())
