@@ -105,7 +105,7 @@ extension OriginConnections {
     }
 
     /// Returns whether an HTTP/1.1 response of an upstream that prefers HTTP/2 can be used. Such servers may respond to every HTTP/1.1
-    /// request with an error. A good response proves that HTTP/1.1 is supported.
+    /// request with an error. A good response, or HTTP_1_1_REQUIRED over HTTP/2, proves that HTTP/1.1 is supported.
     /// - Returns: false if the response is inconclusive.
     func isMeant(_ status: Status, to transfer: Transfer) -> Bool {
         guard hasSpokenHTTP2, settings.http2 == .auto, !offer.isHTTP1Known else { return true }

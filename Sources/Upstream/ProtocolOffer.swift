@@ -17,7 +17,8 @@ struct ProtocolOffer {
         case http1Asked
     }
 
-    /// Whether a good response over HTTP/1.1 was received.
+    /// Whether a good response over HTTP/1.1 was received, or the upstream has required HTTP/1.1. Error responses over HTTP/1.1 are then
+    /// responses to the requests, not to the version.
     var isHTTP1Known = false
     /// End of the period in which only HTTP/1.1 is offered, in milliseconds of the loop's clock; nil if there was none.
     private var http1Until: Int64?
@@ -46,7 +47,9 @@ struct ProtocolOffer {
         switch event {
         case .broken where count == 1 || !isHTTP1Known: return false
         case .broken, .takesNoStreams: pause(for: min(Self.longestPause, Self.firstPause << max(0, count - 2)), from: now)
-        case .http1Asked: pause(for: Self.longestPause, from: now)
+        case .http1Asked:
+            isHTTP1Known = true
+            pause(for: Self.longestPause, from: now)
         }
         return true
     }

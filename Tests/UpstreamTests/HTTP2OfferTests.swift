@@ -51,6 +51,24 @@ struct HTTP2OfferTests {
         #expect(spoken(asking, origin, 9).contains { $0 != Self.http1 })
     }
 
+    @Test(
+        "after HTTP_1_1_REQUIRED, error responses over HTTP/1.1 are accepted", arguments: ["GET", "POST"],
+        [[OriginStep.resetStream(13)], [.goAway(accepts: false, code: 13)]])
+    func errorsOverHTTP1(method: String, refusal: [OriginStep]) {
+        let origin = Way.http2TLS.origin { request in
+            guard request.line.hasSuffix("HTTP/2") else { return [.json("1", status: "\(request.target.dropFirst()) No")] }
+            return request.target == "/first" ? [.json("1")] : refusal
+        }
+        let asking = Asking(origin, .http2TLS)
+        defer { asking.end() }
+        #expect(asking.ask("GET", "/first").end() == .success(true))
+        for status: UInt16 in [404, 401, 409, 422, 500] {
+            let recorder = asking.ask(method, "/\(status)")
+            #expect(recorder.end() == .success(true) && recorder.now.status == status)
+        }
+        #expect(asking.counters[.upstreamHTTP2Connections] == 1)
+    }
+
     @Test("a connection that was started before HTTP/2 failed is not used for HTTP/2")
     func begunBefore() {
         let late = Gate()

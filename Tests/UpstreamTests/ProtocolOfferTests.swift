@@ -69,7 +69,8 @@ struct ProtocolOfferTests {
         #expect(pausesForStreams && !offer.offersHTTP2(at: 20_000))
         offer.resume(at: 20_001)
         #expect(offer.offersHTTP2(at: 20_001))
+        #expect(!offer.isHTTP1Known)
         let pausesAsAsked = offer.handle(.http1Asked, at: 20_002)
-        #expect(pausesAsAsked && !offer.offersHTTP2(at: 20_002))
+        #expect(pausesAsAsked && !offer.offersHTTP2(at: 20_002) && offer.isHTTP1Known)
     }
 }
