@@ -251,6 +251,17 @@ struct CommandTests {
         #expect(try tool.run("warm \(list)", proxy: true).text.contains("percent-encode spaces"))
     }
 
+    @Test(
+        "warm refuses a path of an OpenAPI document that is not valid in a request line, and sends nothing",
+        arguments: [#"/a HTTP/1.1\r\nHost: x\r\n\r\nDELETE /users/1"#, #"/a\nb"#, "/a b", #"/a\u0000"#, "/ä", "a"])
+    func warmInvalidPath(_ path: String) throws {
+        let openAPI = play.directory + "/openapi.json"
+        try TestTools.write(#"{"openapi":"3.1.0","paths":{"/ok":{"get":{}},"\#(path)":{"get":{}}}}"#, to: openAPI)
+        let refused = try tool.run("warm \(openAPI) --header 'Authorization: Bearer x'", proxy: true)
+        #expect(refused.status == 1 && refused.text.contains("is neither a path nor a URL"), "\(refused)")
+        #expect(play.origin.requests.isEmpty)
+    }
+
     @Test("status prints counters once, and one line per interval with --watch if there is no terminal")
     func numbers() throws {
         for _ in 0..<3 { _ = try play.get("/users/1") }

@@ -182,7 +182,7 @@ enum WarmList {
         guard let paths = document["paths"]?.members else {
             throw AdminFailure("\(source) is neither an OpenAPI document nor an HTTP archive")
         }
-        return paths.filter { !$0.name.contains("{") && $0.value["get"] != nil }.map(\.name)
+        return try paths.filter { !$0.name.contains("{") && $0.value["get"] != nil }.map { try target($0.name) }
     }
 
     /// Whether the path names a regular file.
