@@ -7,7 +7,13 @@ import JSON
 /// Why a command failed, as a sentence for the user.
 struct AdminFailure: Error, CustomStringConvertible {
     let description: String
-    init(_ description: String) { self.description = description }
+    /// Whether the admin interface responded that the requested item does not exist.
+    let isNotFound: Bool
+
+    init(_ description: String, isNotFound: Bool = false) {
+        self.description = description
+        self.isNotFound = isNotFound
+    }
 }
 
 struct AdminClient: Sendable {
@@ -36,10 +42,32 @@ struct AdminClient: Sendable {
             let status = Int(String(decoding: response[9..<12], as: UTF8.self))
         else { throw AdminFailure("\(address) did not send a valid HTTP response: check that the address is Cistern's admin interface") }
         let body = Array(response[end.upperBound...])
+        guard body.count >= Self.contentLength(response[..<end.lowerBound]) else {
+            throw AdminFailure("\(address) closed the connection before the end of a response")
+        }
         guard status == 200 || status == 202 else {
-            throw AdminFailure(JSONValue(body)?["detail"]?.string ?? "\(address) returned \(status): check that it is the admin interface")
+            let detail = JSONValue(body)?["detail"]?.string
+            throw AdminFailure(
+                detail ?? "\(address) returned \(status): check that it is the admin interface",
+                isNotFound: status == 404 && detail != nil)
         }
         return body
+    }
+
+    /// Value of Content-Length; 0 if absent or invalid.
+    private static func contentLength(_ head: ArraySlice<UInt8>) -> Int {
+        let name = "content-length:"
+        let line = String(decoding: head, as: UTF8.self).split(separator: "\r\n").first { $0.lowercased().hasPrefix(name) }
+        return line.flatMap { Int($0.dropFirst(name.count).drop(while: \.isWhitespace)) } ?? 0
+    }
+
+    /// Returns the result of a request; nil if the requested item does not exist any more.
+    func unlessRemoved<Value>(_ request: (AdminClient) throws -> Value) throws -> Value? {
+        do {
+            return try request(self)
+        } catch let failure as AdminFailure where failure.isNotFound {
+            return nil
+        }
     }
 
     /// Sends a request and parses its response as JSON.

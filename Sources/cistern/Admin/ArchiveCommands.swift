@@ -49,15 +49,25 @@ struct Export: AdminCommand {
         var after: String?
         repeat {
             let page = try client.value("GET", "entries", [("prefix", prefix), ("limit", "200"), ("after", after), which.argument])
-            for entry in page["entries"]?.array ?? [] {
+            guard let entries = page["entries"]?.array else {
+                throw AdminFailure("\(client.address) returned no list of responses: check that it is the admin interface")
+            }
+            for entry in entries {
                 if let reason = reason(notToExport: entry) {
                     omitted[reason, default: 0] += 1
                     continue
                 }
-                guard let id = entry["id"]?.string, let copy = details(id, client) else { continue }
+                guard let id = entry["id"]?.string, let copy = try details(id, client) else {
+                    omitted[.removed, default: 0] += 1
+                    continue
+                }
+                let gone = try copy["gone"]?.string.flatMap { try details($0, client) }
                 // A stored removal follows the response that it replaces. Without it, an import would restore the response.
-                for entry in [copy] + (copy["gone"]?.string.flatMap { details($0, client) }.map { [$0] } ?? []) {
-                    guard let archived = archive(entry, client) else { continue }
+                for entry in [copy] + (gone.map { [$0] } ?? []) {
+                    guard let archived = try archive(entry, client) else {
+                        omitted[.removed, default: 0] += 1
+                        continue
+                    }
                     hasPlaceholders = hasPlaceholders || Self.containsPlaceholder(archived)
                     try file.write(Array((written > 0 ? ",\n" : "\n").utf8) + archived.serialized())
                     written += 1
@@ -82,6 +92,7 @@ struct Export: AdminCommand {
         case partition = "requested with credentials; --with-partitions includes them, without the credentials"
         case keyedByMore =
             "stored under more than their target (content, host, https or fields of the request); use cistern record for them"
+        case removed = "removed during the export, or damaged on disk"
     }
 
     private func reason(notToExport entry: JSONValue) -> NotExportedReason? {
@@ -96,12 +107,14 @@ struct Export: AdminCommand {
     }
 
     /// nil if it is no longer stored.
-    private func details(_ id: String, _ client: AdminClient) -> JSONValue? {
-        try? client.value("GET", "entries/\(id)", [("secrets", withSecrets ? "true" : nil)])
+    private func details(_ id: String, _ client: AdminClient) throws -> JSONValue? {
+        try client.unlessRemoved { try $0.value("GET", "entries/\(id)", [("secrets", withSecrets ? "true" : nil)]) }
     }
 
-    private func archive(_ entry: JSONValue, _ client: AdminClient) -> JSONValue? {
-        guard let id = entry["id"]?.string, let content = try? client.request("GET", "entries/\(id)/content") else { return nil }
+    /// nil if it is no longer stored, or if its content is damaged.
+    private func archive(_ entry: JSONValue, _ client: AdminClient) throws -> JSONValue? {
+        guard let id = entry["id"]?.string, let content = try client.unlessRemoved({ try $0.request("GET", "entries/\(id)/content") })
+        else { return nil }
         let fields = Self.fields(entry)
         let type = fields.first { $0["name"]?.string?.lowercased() == "content-type" }?["value"]?.string ?? ""
         let requestFields = (entry["vary"]?.array ?? []).filter { $0["value"]?.string != nil }
