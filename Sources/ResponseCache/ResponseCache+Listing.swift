@@ -6,20 +6,23 @@ import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// Position of an entry in the order of all entries: by target.
+/// Position of an entry in the order of all entries: by the beginning of the target, then by ID.
 public struct EntryCursor: Comparable, Sendable {
+    /// Beginning of the target. Its length is limited, because the position is part of the target of the request for the next page.
     let target: String
     let id: EntryID
 
+    /// Maximum number of characters of `target`.
+    private static let targetLimit = 128
+
     init(target: String, id: EntryID) {
-        self.target = target
+        self.target = target.utf8.count > Self.targetLimit ? String(target.unicodeScalars.prefix(Self.targetLimit)) : target
         self.id = id
     }
 
     public init?(_ text: String) {
         guard let id = EntryID(text.prefix(32)), text.dropFirst(32).first == "~" else { return nil }
-        self.id = id
-        target = String(text.dropFirst(33))
+        self.init(target: String(text.dropFirst(33)), id: id)
     }
 
     public var text: String { "\(id)~\(target)" }

@@ -69,6 +69,16 @@ struct CommandTests {
         #expect(methods.sorted() == ["GET", "OPTIONS", "POST", "POST"])
     }
 
+    @Test("an export lists further pages after a long target, and show lists every partition")
+    func pages() throws {
+        for number in 0...200 {
+            #expect(try play.get("/0?y=\(number)" + String(repeating: "%25", count: 1_500)).status == 200)
+            #expect(try play.get("/users/1", [("Authorization", "Bearer user-\(number)")]).status == 200)
+        }
+        #expect(try tool.run("export --har /dev/null --prefix /0").text == "201 responses written\n")
+        #expect(try tool.run("show /users/1").lines.count { $0.hasPrefix("partition ") } == 201)
+    }
+
     @Test("why explains an exchange, and mode sets the cache mode of a path prefix")
     func whyAndMode() throws {
         play.origin.react { _ in [.answer("<p>", type: "text/html")] }

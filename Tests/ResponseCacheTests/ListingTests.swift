@@ -197,4 +197,21 @@ struct ListingTests {
         #expect(targets == (0..<10).map { "/\($0)" })
         #expect(EntryCursor("nonsense") == nil && EntryCursor("\(String(repeating: "0", count: 32))~/a")?.target == "/a")
     }
+
+    @Test("pages of long targets with equal beginnings list each response once, and their positions are short")
+    func longTargets() throws {
+        let test = try TestCache()
+        let targets = ["/a", "/b"] + (0..<10).map { "/c?d=" + String(repeating: "word", count: 800) + "\($0)" }
+        for target in targets { try test.fetch(target) }
+        var (found, after): ([String], EntryCursor?) = ([], nil)
+        repeat {
+            let page = test.cache.list(EntrySelection(), after: after, limit: 1)
+            found += page.entries.map(\.key.readableTarget)
+            if let next = page.next {
+                #expect(next.text.utf8.count <= 161 && EntryCursor(next.text) == next)
+            }
+            after = page.next.flatMap { EntryCursor($0.text) }
+        } while after != nil
+        #expect(found.sorted() == targets && Array(found.prefix(2)) == ["/a", "/b"])
+    }
 }

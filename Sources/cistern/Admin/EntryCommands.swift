@@ -134,7 +134,14 @@ struct Show: AdminCommand {
     }
 
     private func find(_ client: AdminClient) throws -> [String] {
-        try client.value("GET", "entries", [("target", what), which.argument])["entries"]?.array?.compactMap { $0["id"]?.string } ?? []
+        var ids: [String] = []
+        var after: String?
+        repeat {
+            let page = try client.value("GET", "entries", [("target", what), ("limit", "200"), ("after", after), which.argument])
+            ids += page["entries"]?.array?.compactMap { $0["id"]?.string } ?? []
+            after = page["next"]?.string
+        } while after != nil
+        return ids
     }
 
     private static func describe(_ entry: JSONValue) -> String {
