@@ -63,6 +63,7 @@ extension ArchivedResponse {
         let head = RequestHead(method: .get, target: target, version: .http11, fields: fields)
         var kept = exchange.response.fields.removingHopByHop()
         guard exchange.isDecoded || ContentCoding(kept) == .identity else { throw .contentCoding }
+        let credentials = Self.credentials(entry, kept)
         for field in [KnownField.contentLength, .transferEncoding, .setCookie, .setCookie2] { kept.remove(field) }
         // A link with a redacted argument would be broken, so the response is rejected. Fields that are entirely redacted are removed.
         for index in 0..<kept.count where Self.hasRedactedArgument(kept.value(at: index)) { throw .redacted }
@@ -78,6 +79,21 @@ extension ArchivedResponse {
             responseTime: Timestamp(milliseconds: min(now, start + exchange.duration)))
         origin.isAuthorized = entry["_cistern"]?["authorized"] == true
         origin.isStale = entry["_cistern"]?["stale"] == true
+        origin.startsSession = entry["_cistern"]?["starts_session"] == true
+        origin.isConcealed = entry["_cistern"]?["open"] == false
+        self.credentials = credentials
+    }
+
+    /// Fields that gave credentials to the recorded client. Some recorders give cookies in `cookies` only.
+    private static func credentials(_ entry: JSONValue, _ response: Fields) -> Fields {
+        var given = ResponseCredentials.all(in: response)
+        guard !given.contains(.setCookie) else { return given }
+        for cookie in entry["response"]?["cookies"]?.array ?? [] {
+            let text = "\(cookie["name"]?.string ?? "")=\(cookie["value"]?.string ?? "")"
+            // A cookie that cannot be a field value counts too.
+            given.append(.setCookie, text.utf8.allSatisfy(isFieldValueByte) ? text : SecretNames.redaction)
+        }
+        return given
     }
 
     private static func exchange(_ entry: JSONValue) throws(NotImportedReason) -> ArchivedExchange {

@@ -57,7 +57,9 @@ extension StoredEntry {
             .init("requested_at", .string(Self.time(metadata.requestTime))), .init("stored_at", .string(Self.time(metadata.responseTime))),
             .init("freshness", freshness), .init("fields", .array(fields)),
             .init("own_tag", .bool(metadata.flags.contains(.ownTag))), .init("weakened_tag", .bool(metadata.flags.contains(.weakenedETag))),
-            .init("authorized", .bool(metadata.flags.contains(.authorized))), .init("gone", gone.map { .string($0.description) } ?? .null),
+            .init("authorized", .bool(metadata.flags.contains(.authorized))), .init("open", .bool(metadata.flags.contains(.isOpen))),
+            .init("starts_session", .bool(metadata.flags.contains(.startsSession))),
+            .init("gone", gone.map { .string($0.description) } ?? .null),
         ]
         return .object(members + times)
     }

@@ -15,6 +15,9 @@ public struct ArchivedResponse: Sendable {
     public let isDecoded: Bool
     public let requestTime: Timestamp
     public let responseTime: Timestamp
+    /// Fields that gave credentials to the recorded client. They affect how the response is stored, but only `response` is stored. Their
+    /// values may be redacted.
+    public var credentials = Fields()
     /// Properties that the fields do not contain, if a cache wrote the archive.
     public var origin = ArchiveOrigin()
 
@@ -35,6 +38,10 @@ public struct ArchiveOrigin: Sendable {
     public var isAuthorized = false
     /// The response counted as stale, whatever its fields say.
     public var isStale = false
+    /// The response gave a credential to a client without one (`StoredFlags.startsSession`).
+    public var startsSession = false
+    /// The response may contain secrets (`StoredFlags.isOpen` was absent).
+    public var isConcealed = false
 
     public init() {}
 }
@@ -64,14 +71,16 @@ extension ResponseCache {
         let control = control(archived.response)
         // An unsuccessful response may be stored next to a successful one.
         let found = archived.response.status.isSuccessful ? nil : findWaiting(head, from: keys)
-        let decision = decideStoring(archived.response, for: StorableExchange(head, keys: keys, found: found), good: good)
+        var decision = decideStoring(archived.response, for: StorableExchange(head, keys: keys, found: found), good: good)
+        let hasCookie = archived.credentials.contains(.setCookie) || archived.origin.startsSession
+        if decision == .allowed, hasCookie, settings.policy.setCookie == .refuse { decision = .forbidden(.setCookie) }
         let recency = Recency(
             order: state.sent.next(), isImported: true, requestTime: min(archived.requestTime, time.wall),
             responseTime: archived.responseTime)
         var whole = WholeResponse(
-            archived.response, control, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency,
-            isAuthorized: archived.origin.isAuthorized)
+            archived.response, control, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency)
         whole.isLenient = isLenient
+        (whole.recordedCredentials, whole.origin) = (archived.credentials, archived.origin)
         if case .forbidden(let reason) = decision {
             let isGone = rememberGone(whole, to: head, keys, isFaulty: flaw != nil, at: time)
             return isGone ? .rememberedAsGone : .notStored(reason)

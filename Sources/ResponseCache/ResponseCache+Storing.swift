@@ -50,14 +50,21 @@ public struct WholeResponse {
     public let recency: Recency
     /// Whether the response to a POST is stored for later GETs (RFC 9110 §9.3.3).
     public let isOfPOST: Bool
-    /// Whether an archived request had Authorization, which archives do not contain.
-    let isAuthorized: Bool
+    /// Properties of an archived response that its fields do not contain.
+    var origin = ArchiveOrigin()
+    /// Fields that gave credentials to the client of an archived response. They are not stored.
+    var recordedCredentials = Fields()
     /// JSON that violates RFC 8259 but that some parsers accept.
     public var isLenient = false
 
+    /// Whether an archived response may contain secrets although its fields give no credential.
+    fileprivate var mayConceal: Bool {
+        origin.isAuthorized || origin.isConcealed || ResponseCredentials.arePresent(in: recordedCredentials)
+    }
+
     public init(
         _ head: ResponseHead, _ control: ResponseCacheControl, _ content: [UInt8], isDecoded: Bool, ownTag: [UInt8]? = nil,
-        _ recency: Recency, isOfPOST: Bool = false, isAuthorized: Bool = false
+        _ recency: Recency, isOfPOST: Bool = false
     ) {
         self.head = head
         self.control = control
@@ -66,7 +73,6 @@ public struct WholeResponse {
         self.ownTag = ownTag
         self.recency = recency
         self.isOfPOST = isOfPOST
-        self.isAuthorized = isAuthorized
     }
 }
 
@@ -219,13 +225,13 @@ extension ResponseCache {
         let isForAll = settings.credentials.specialRules(for: request.head)?.areIgnored ?? false
         let isShared = Storing.isShared(
             request.head, isPartitioned: request.keys.isPartitioned, isPrivate: policy.settings.isPrivate)
-        if !isForAll, response.isAuthorized || isShared { metadata.flags.insert(.authorized) }
+        if !isForAll, response.origin.isAuthorized || isShared { metadata.flags.insert(.authorized) }
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }
-        if !response.isAuthorized, isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned) {
+        if isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned), !response.mayConceal {
             metadata.flags.insert(.isOpen)
         }
-        if !request.keys.isPartitioned, !metadata.isForAll, startsSession(response.head.fields) { metadata.flags.insert(.startsSession) }
+        if !request.keys.isPartitioned, !metadata.isForAll, startsSession(response) { metadata.flags.insert(.startsSession) }
         if response.isLenient { metadata.flags.insert(.isLenient) }
         // The content is stored as received if it had a coding. Otherwise the writer compresses it if that makes it shorter. Short content is
         // not coded.
@@ -260,8 +266,13 @@ extension ResponseCache {
         return concealed.isEmpty || !keyMaker.hasCredentials(request.fields)
     }
 
-    private func startsSession(_ response: Fields) -> Bool {
-        keyMaker.cookies?.areSet(by: response) == true || ResponseCredentials.areOthersThanCookies(in: response)
+    private func startsSession(_ response: WholeResponse) -> Bool {
+        response.origin.startsSession || giveCredential(response.head.fields) || giveCredential(response.recordedCredentials)
+    }
+
+    /// Returns whether response fields give a credential that separates clients.
+    private func giveCredential(_ fields: Fields) -> Bool {
+        keyMaker.cookies?.areSet(by: fields) == true || ResponseCredentials.areOthersThanCookies(in: fields)
     }
 
     /// nil if the content is not coded.

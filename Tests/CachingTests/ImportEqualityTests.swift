@@ -52,12 +52,15 @@ struct ImportEqualityTests {
             ("/a", [("Authorization", "Basic x")], [("Cache-Control", "public, max-age=60")]),
             ("/a", [], [("Cache-Control", "max-age=60"), ("Cache-Groups", "\"g\"")]),
             ("/a", [], [("Via", "1.1 gateway"), ("CDN-Cache-Control", "max-age=7")]),
+            // Credentials in the response.
+            ("/a", [], [("Set-Cookie", "sid=1"), ("X", "1")]), ("/a", [], [("X-Session-Token", "t")]),
+            ("/a", [], [("Set-Cookie", "sid=1"), ("Cache-Control", "max-age=60")]),
         ] as [(String, [(String, String)], [(String, String)])])
     func equal(target: String, request: [(String, String)], response: [(String, String)]) throws {
         let content = "{\"b\": 1, \"a\": [1,2]}"
         let lines = response.map { "\($0.0): \($0.1)" } + ["Date: \(Self.date)"]
         let origin = ScriptedOrigin { _ in [.json(content, lines)] }
-        let configure: (inout ProxySettings) -> Void = { $0.policy.credentials.fields = ["x-api-key"] }
+        let configure: (inout ProxySettings) -> Void = { $0.policy.credentials.fields = ["x-api-key", "cookie"] }
         let fetching = try ProxyPlay(origin, configure)
         #expect(try fetching.get(target, request).status == 200)
         let importing = try ProxyPlay(origin, configure)

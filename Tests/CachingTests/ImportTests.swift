@@ -15,7 +15,7 @@ struct ImportTests {
         _ target: String, origin: String = "https://api.test/v1", method: String = "GET", status: Int = 200,
         _ request: [(String, String)] = [],
         _ response: [(String, String)] = [("Content-Type", "application/json")], content: String = "{\"a\":1}", partition: String? = nil,
-        time: String = "2025-06-15T15:06:00Z"
+        time: String = "2025-06-15T15:06:00Z", cookies: [JSONValue]? = nil, ofCistern: JSONValue? = nil
     ) -> JSONValue {
         let fields = { (fields: [(String, String)]) -> JSONValue in
             .array(fields.map { ["name": .string($0.0), "value": .string($0.1)] })
@@ -23,8 +23,11 @@ struct ImportTests {
         return [
             "startedDateTime": .string(time), "time": 20,
             "request": ["method": .string(method), "url": .string(origin + target), "headers": fields(request)],
-            "response": ["status": .integer(status), "headers": fields(response), "content": ["text": .string(content)]],
-            "_partition": partition.map { .string($0) },
+            "response": [
+                "status": .integer(status), "headers": fields(response), "cookies": cookies.map { .array($0) },
+                "content": ["text": .string(content)],
+            ],
+            "_partition": partition.map { .string($0) }, "_cistern": ofCistern,
         ]
     }
 
@@ -91,6 +94,35 @@ struct ImportTests {
         let play = try offlinePlay()
         #expect(try bring(entry, into: play) == reason)
         #expect(try play.get("/a").status == 504)
+    }
+
+    private static func entry(giving fields: (String, String)..., cookies: [JSONValue]? = nil, ofCistern: JSONValue? = nil) -> JSONValue {
+        entry("/a", [], [("Content-Type", "application/json")] + fields, cookies: cookies, ofCistern: ofCistern)
+    }
+
+    @Test(
+        "an imported response that gave a credential is stored as the start of a session, and cache.set_cookie: refuse applies",
+        arguments: [
+            (entry(giving: ("X", "1")), false, nil), (entry(giving: ("Set-Cookie", "sid=1; Path=/")), true, "set_cookie"),
+            (entry(giving: ("Set-Cookie", "sid=REDACTED; Path=/")), true, "set_cookie"),
+            (entry(giving: ("Set-Cookie", "REDACTED")), true, "set_cookie"),
+            (entry(giving: ("Set-Cookie", "_ga=1")), false, "set_cookie"),
+            (entry(giving: ("Set-Cookie", "sid=1"), ("Cache-Control", "max-age=60")), false, "set_cookie"),
+            (entry(giving: ("X-Auth-Token", "REDACTED")), true, nil),
+            (entry(giving: ("X", "1"), cookies: [["name": "sid", "value": "1"]]), true, "set_cookie"),
+            (entry(giving: ("X", "1"), ofCistern: ["starts_session": true]), true, "set_cookie"),
+        ] as [(JSONValue, Bool, String?)])
+    func session(entry: JSONValue, startsSession: Bool, refusal: String?) throws {
+        let play = try offlinePlay()
+        #expect(try bring(entry, into: play) == nil)
+        let listed = try #require(JSONValue(try play.admin("GET", "/-/entries").content))
+        let id = try #require(listed["entries"]?.array?.first?["id"]?.string)
+        let details = try #require(JSONValue(try play.admin("GET", "/-/entries/\(id)").content))
+        #expect(details["starts_session"] == .bool(startsSession))
+        let served = try play.get("/a")
+        #expect(served.status == 200 && served["Set-Cookie"] == nil && served["X-Auth-Token"] == nil)
+        let refusing = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.policy.setCookie = .refuse }
+        #expect(try bring(entry, into: refusing) == refusal)
     }
 
     @Test(

@@ -19,6 +19,8 @@ struct ArchiveTests {
             case "/search?x=1&y=2": [fresh, "No-Vary-Search: params=(\"x\")"]
             case "/groups": [fresh, "Cache-Groups: \"g\"", "Surrogate-Key: one two"]
             case "/targeted": ["Cache-Control: no-cache", "CDN-Cache-Control: max-age=7, stale-if-error=9", "Via: 1.1 gateway"]
+            case "/cookie": [fresh, "Set-Cookie: a=b"]
+            case "/session": ["X-Session-Token: t"]
             case "/shared": ["Cache-Control: public, max-age=60, immutable"]
             default: [fresh]
             }
@@ -31,7 +33,7 @@ struct ArchiveTests {
     func roundTrip() throws {
         let origin = ScriptedOrigin { request in [.json("{\"b\": 1, \"a\": [\"\(request.target)\"]}", Self.fields(of: request.target))] }
         let play = try ProxyPlay(origin, Self.configure)
-        for target in ["/etag", "/own", "/search?x=1&y=2", "/groups", "/targeted", "/stale", "/gone", "/missing"] {
+        for target in ["/etag", "/own", "/search?x=1&y=2", "/groups", "/targeted", "/stale", "/gone", "/missing", "/cookie", "/session"] {
             #expect(try play.get(target).status == 200)
         }
         for language in ["de", "fr"] { _ = try play.get("/vary", [("Accept-Language", language)]) }
@@ -47,7 +49,7 @@ struct ArchiveTests {
         let tool = CommandLineTool(play: play)
         #expect(try tool.run("purge /stale --soft").text == "1 response marked as stale\n")
         let file = play.directory + "/all.har"
-        #expect(try tool.run("export --har \(file)").text == "13 responses written\n")
+        #expect(try tool.run("export --har \(file)").text == "15 responses written\n")
 
         let other = try ProxyPlay(origin) {
             Self.configure(&$0)
@@ -55,7 +57,7 @@ struct ArchiveTests {
         }
         // Responses from the future would count as received now.
         other.time.advance(by: .seconds(2))
-        #expect(try CommandLineTool(play: other).run("import \(file)").lines == ["13 of 13 responses stored"])
+        #expect(try CommandLineTool(play: other).run("import \(file)").lines == ["15 of 15 responses stored"])
         #expect(try other.get("/search?x=7&y=2").status == 200)
         #expect(try other.get("/stale").status == 200)
         for play in [play, other] { play.stop() }
@@ -63,7 +65,7 @@ struct ArchiveTests {
         #expect(fetched.map(\.kind) == imported.map(\.kind))
         for (one, other) in zip(fetched, imported) { #expect(one == other) }
         let flags = fetched.compactMap(\.metadata?.flags).reduce(into: StoredFlags()) { $0.formUnion($1) }
-        #expect(flags.isSuperset(of: [.ownTag, .authorized, .isPublic, .immutable, .hasGroups, .hasTargeted, .isJSON]))
+        #expect(flags.isSuperset(of: [.ownTag, .authorized, .isPublic, .immutable, .hasGroups, .hasTargeted, .isJSON, .startsSession]))
         #expect(fetched.count { $0.isMarkedStale } == 1 && fetched.count { $0.kind == .gone } == 2)
     }
 }

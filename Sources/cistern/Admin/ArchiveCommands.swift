@@ -143,7 +143,10 @@ struct Export: AdminCommand {
     /// Additional data for an import.
     private static func origin(_ entry: JSONValue) -> JSONValue {
         let isStale = entry["marked_stale"] == true || entry["freshness"]?["lifetime"]?.integer == 0
-        return ["decoded": entry["weakened_tag"], "authorized": entry["authorized"], "stale": .bool(isStale), "api": entry["api"]]
+        return [
+            "decoded": entry["weakened_tag"], "authorized": entry["authorized"], "open": entry["open"],
+            "starts_session": entry["starts_session"], "stale": .bool(isStale), "api": entry["api"],
+        ]
     }
 }
 
