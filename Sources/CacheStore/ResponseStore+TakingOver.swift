@@ -114,10 +114,10 @@ extension ResponseStore {
     /// Sends the other process a change that has no record in the store.
     public func sendToPeer(_ change: PassedChange) { writer.sendToPeer(change) }
 
-    /// Applies a removal or a mark of the other process. Ignores items and purges; the caller inserts marks with `insert`.
+    /// Applies a removal or a mark of the other process. Ignores other changes; the caller inserts marks with `insert`.
     public func follow(_ change: PassedChange) {
         switch change {
-        case .item, .purge: break
+        case .item, .purge, .identities: break
         case .removal(let low, let high): remove(KeyHash(low: low, high: high))
         case .staleMark(let low, let high): _ = markStale(KeyHash(low: low, high: high))
         case .clearing: removeAll()

@@ -276,6 +276,8 @@ public final class LookedUpIdentities: Sendable {
             endBlindPeriod(period?.start, in: &state)
             guard let entry = state.entries[hash] else { return LookedUpIdentity(nil, ends: 0, isDue: true, hash: hash, now: now, period) }
             let isDue = isDue(entry, now: now)
+            // After the clock was set back, the age of the result is unknown.
+            let ends = now < entry.askedAt ? 0 : entry.ends
             // Marks the token as recently used.
             _ = state.terms[entry.token]
             let isAfterWrite = entry.isAfterWrite || entry.term.isOverByWrite || entry.term.hasWrites
@@ -283,14 +285,14 @@ public final class LookedUpIdentities: Sendable {
                 return LookedUpIdentity(nil, ends: 0, isDue: isDue, hash: hash, isAfterWrite: isAfterWrite, now: now, period)
             }
             return LookedUpIdentity(
-                entry.partition, ends: entry.ends, isDue: isDue, hash: hash, isAfterWrite: isAfterWrite, now: now, term: entry.term, period)
+                entry.partition, ends: ends, isDue: isDue, hash: hash, isAfterWrite: isAfterWrite, now: now, term: entry.term, period)
         }
     }
 
     /// Whether a look-up is due. A valid result is renewed after half of its validity, so that it does not expire. After a write it is due
     /// at once, however short ago the last one was.
     private func isDue(_ entry: Entry, now: Int64) -> Bool {
-        if entry.term.isOverByWrite { return true }
+        if entry.term.isOverByWrite || now < entry.askedAt { return true }
         let isOver = entry.term.isOver
         if entry.isAsking, !isOver { return now - entry.askedAt > Self.patience }
         // Many upstreams give guests a common identity, so this is not repeated as often as a failure.

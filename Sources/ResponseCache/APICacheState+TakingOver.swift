@@ -45,6 +45,7 @@ extension APICacheState {
             purges.purged(at: times.ofMark(time))
         case .clearing: removeAll()
         case .removal, .staleMark, .staleAll: store.follow(change)
+        case .identities: break
         }
     }
 

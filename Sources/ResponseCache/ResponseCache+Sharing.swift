@@ -6,6 +6,7 @@ import CachePolicy
 import CacheStore
 import ContentCodings
 import HTTPCore
+import TakeOver
 
 extension ResponseCache {
     // MARK: Shared keys
@@ -229,9 +230,10 @@ extension ResponseCache {
 
     // MARK: Invalidations
 
-    /// Announces to other nodes that a write may have changed the users of its tokens.
+    /// Announces to other nodes, and to the process that takes over, that a write may have changed the users of its tokens.
     /// - Parameter isLost: whether no response arrived, so that the upstream may still process the write.
     public func announceWrite(withTokensOf head: RequestHead, isLost: Bool) {
+        store.sendToPeer(.identities(tokens: keyMaker.tokens(of: head.fields), isLost: isLost))
         guard level.isShared else { return }
         let tokens = keyMaker.announcedTokens(of: head.fields)
         if !tokens.isEmpty { level.invalidated(identitiesOf: tokens, isLost: isLost) }

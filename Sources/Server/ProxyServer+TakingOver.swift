@@ -49,12 +49,16 @@ extension ProxyServer {
     func sendToPredecessor(_ socket: TakeOverSocket, on sending: DispatchQueue) {
         beginSending(socket, isSuccessor: false, on: sending)
         let peer = process.peer
-        anyCache?.setPeer { peer.send(.change($0)) }
+        anyCache?.setPeer { change in
+            if case .identities = change { return }
+            peer.send(.change(change))
+        }
     }
 
     /// Applies a change that the other process has made.
     func follow(_ message: TakeOverMessage, _ counts: InheritedCounts) {
         switch message {
+        case .change(.identities(let tokens, let isLost)): process.followWrite(with: tokens, isLost: isLost)
         case .change(let change):
             anyCache?.follow(change)
             if case .item = change { for api in serving.apis { api.state.collapsed.noteWriteElsewhere() } }

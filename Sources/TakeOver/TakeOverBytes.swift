@@ -153,6 +153,9 @@ private struct PartsWriter {
         case .purge(let milliseconds):
             begin(6)
             put(UInt64(bitPattern: milliseconds))
+        case .identities(let tokens, let isLost):
+            begin(7, isLost ? 1 : 0, UInt32(clamping: tokens.count))
+            for token in tokens { put(token) }
         }
     }
 }
@@ -223,6 +226,9 @@ private struct PartsReader {
         case 4: return .clearing
         case 5: return .staleAll
         case 6: return .purge(milliseconds: number())
+        case 7:
+            let isLost = number() as UInt32 != 0
+            return .identities(tokens: list { $0.bytes() }, isLost: isLost)
         default: return nil
         }
     }

@@ -90,7 +90,7 @@ public struct HandedPosition: Sendable, Equatable {
     public init(segment: UInt64 = 0, offset: UInt64 = 0) { (self.segment, self.offset) = (segment, offset) }
 }
 
-/// A change of the store that removes stored items or marks them as stale.
+/// A change that ends the use of stored items: in the store, or of the users of tokens.
 public enum PassedChange: Sendable, Equatable {
     /// An administrator's purge. Responses to requests sent before this time of the wall clock must not be stored.
     case purge(milliseconds: Int64)
@@ -100,6 +100,9 @@ public enum PassedChange: Sendable, Equatable {
     case staleMark(low: UInt64, high: UInt64)
     case clearing
     case staleAll
+    /// A write may have changed the users of these tokens. Sent by the old process only: a process of the former version cannot read it.
+    /// - Parameter isLost: whether no response arrived, so that the upstream may still process the write.
+    case identities(tokens: [[UInt8]], isLost: Bool)
 }
 
 /// The modes of one API: the initial ones of the settings, and the current ones.

@@ -46,6 +46,17 @@ final class ByteStream {
     private var sent = 0
     /// errno of the failed read; 0 if none failed.
     private var systemError: Int32 = 0
+    /// Whether the peer has not acknowledged bytes within the limit. The path to the peer is then probably gone, as after this machine got
+    /// another address.
+    private(set) var hasTimedOut = false
+    /// Maximum time in milliseconds for the peer's acknowledgement; 0 for the kernel's limit, which is about 15 minutes.
+    var acknowledgementLimit: Int32 = 0 {
+        didSet {
+            guard isTCP, acknowledgementLimit != oldValue else { return }
+            setsockopt(
+                descriptor, Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, &acknowledgementLimit, socklen_t(MemoryLayout<Int32>.size))
+        }
+    }
 
     init(_ socket: consuming Descriptor, _ tls: TLSConnection?) {
         isTCP = csystem_is_tcp(socket.number) != 0
@@ -70,11 +81,18 @@ final class ByteStream {
 
     /// Receives available bytes.
     func receive(into space: UnsafeMutableRawBufferPointer) -> Received {
-        if let tls { return tls.receive(into: space) }
+        if let tls {
+            let received = tls.receive(into: space)
+            if case .ended(isClean: false) = received { hasTimedOut = errno == ETIMEDOUT }
+            return received
+        }
         let count = csystem_receive(descriptor, space.baseAddress!, space.count)
         if count > 0 { return .bytes(count) }
         if count < 0, errno == EAGAIN || errno == EINTR { return .nothing }
-        if count < 0 { systemError = errno }
+        if count < 0 {
+            systemError = errno
+            hasTimedOut = systemError == ETIMEDOUT
+        }
         return .ended(isClean: count == 0)
     }
 

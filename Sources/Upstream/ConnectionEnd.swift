@@ -17,7 +17,8 @@ public enum ConnectionEnd: String, Sendable, CaseIterable {
     case addressGone = "address_gone"
     /// The connection belonged to a client connection that has ended or was idle for too long.
     case ownerGone = "owner_gone"
-    /// HTTP/2: the upstream did not respond to a PING within the connect timeout.
+    /// HTTP/2: the upstream did not respond to a PING within the connect timeout. HTTP/1.1: another connection of the upstream received no
+    /// acknowledgement within twice that time.
     case unresponsive
     /// HTTP/2: the upstream sent too many frames without content.
     case flood

@@ -52,6 +52,8 @@ final class OriginConnection: EventHandler {
     private static let recordsPerEvent = 64
     /// Maximum bytes sent per event: about a millisecond if the peer is on this machine.
     private static let sentBytesPerEvent = 1 << 20
+    /// Maximum length of request content that the peer's kernel accepts even if the peer does not read.
+    private static let acceptedBytes = 32 * 1024
 
     init(_ stream: ByteStream, _ times: TransferTimes, _ connections: OriginConnections) {
         self.stream = stream
@@ -129,6 +131,8 @@ final class OriginConnection: EventHandler {
         var begun = TransferTimes()
         (begun.resolved, begun.connected, begun.secured) = wasUsed ? (0, 0, 0) : (times.resolved, times.connected, times.secured)
         transfer.beginRequest(begun)
+        // The kernel also counts the time in which the peer does not read, which a peer may do during a long upload.
+        stream.acknowledgementLimit = (transfer.request.boundedLength ?? .max) <= Self.acceptedBytes ? connections.acknowledgementLimit : 0
         output.begin(hasContent: transfer.request.hasContent) { connections.writer.write(transfer.request, to: &$0) }
         writtenBefore = stream.written
     }
@@ -316,6 +320,7 @@ final class OriginConnection: EventHandler {
     // MARK: Ends
 
     private func endByPeer(isClean: Bool) {
+        if stream.hasTimedOut { connections.closeIdle() }
         guard case .busy(let transfer) = state else {
             if wasUsed, owner == nil { connections.noteIdleClose(self) }
             if case .chosen(let transfer) = state { return startElsewhere(transfer, isClean ? .closedByPeer : .error) }

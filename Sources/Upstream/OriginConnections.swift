@@ -263,6 +263,16 @@ final class OriginConnections {
         return nil
     }
 
+    /// Maximum time in milliseconds for the upstream's acknowledgement of a request: twice the connect timeout.
+    var acknowledgementLimit: Int32 { Int32(clamping: 2 * settings.connectTimeout.wholeMilliseconds) }
+
+    /// Closes all idle connections, because one of equal age did not reach the upstream any more.
+    func closeIdle() {
+        let unreachable = idle
+        idle = []
+        for connection in unreachable { connection.close(.unresponsive) }
+    }
+
     /// Must be called when the upstream closes an idle pooled connection. A close that Keep-Alive announced is already respected.
     func noteIdleClose(_ connection: OriginConnection) {
         let unused = now - connection.idleSince

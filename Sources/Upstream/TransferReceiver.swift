@@ -38,6 +38,15 @@ public struct UpstreamRequest: Sendable {
         }
     }
 
+    /// Length of the content; nil if it is unknown.
+    var boundedLength: Int? {
+        switch content {
+        case .none: 0
+        case .length(let count): count
+        case .chunked, .tunnel: nil
+        }
+    }
+
     var hasContent: Bool {
         switch content {
         case .none, .length(0): false

@@ -47,7 +47,8 @@ struct ValidationTests {
         #expect(!isHit(next) && next.text == "2" && next["X-New"] == nil)
     }
 
-    @Test("a 304 that forbids storing ends the hits of a fresh response, which remains for rescues", arguments: ["private", "no-store"],
+    @Test(
+        "a 304 that forbids storing ends the hits of a fresh response, which remains for rescues", arguments: ["private", "no-store"],
         ["GET", "HEAD"])
     func forbiddenWhileFresh(directive: String, method: String) throws {
         let counter = Counter()

@@ -99,6 +99,33 @@ struct TakeOverTests {
         #expect(new.stop().status == 0)
     }
 
+    @Test("a login that finishes in the old process ends the use of the former user in the new process")
+    func login() throws {
+        let (came, gate, user) = (Gate(), Gate(), Mutex("alice"))
+        let origin = ScriptedOrigin { request in
+            if request.method == "POST" { return [.open(came), .pass(gate), .json("{}")] }
+            let user = user.withLock { $0 }
+            guard request["Cookie"] != nil else { return [.send("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")] }
+            let isLookUp = request.target == "/me"
+            return [.json("{\"\(isLookUp ? "id" : "of")\":\"\(user)\"}", isLookUp ? [] : ["Cache-Control: private, max-age=600"])]
+        }
+        let settings = "--set credentials.identity.lookup.path=/me --set credentials.identity.lookup.identity=/id"
+        let session = [("Cookie", "sid=0123456789abcdef0123456789abcdef")]
+        let old = try serve(1, settings, to: origin)
+        let login = try TestClient(port: old.port)
+        login.send("POST /login HTTP/1.1\r\nHost: x\r\nCookie: \(session[0].1)\r\nContent-Length: 2\r\n\r\n{}")
+        came.pass()
+        let new = try serve(2, "--take-over \(settings)", to: origin)
+        #expect(try eventually { try new.get("/a", session)["Cache-Status"]?.hasPrefix("cistern; hit") == true })
+        #expect(try new.get("/a", session).text == "{\"of\":\"alice\"}")
+        user.withLock { $0 = "bob" }
+        gate.open()
+        #expect(login.readResponse()?.status == 200)
+        for _ in 0..<3 { #expect(try new.get("/a", session).text == "{\"of\":\"bob\"}") }
+        #expect(old.wait().status == 0)
+        #expect(new.stop().status == 0)
+    }
+
     @Test("a write that finishes in the old process invalidates responses that the new process stored or is fetching")
     func writesOfNewCopies() throws {
         let (came, gate, read, reading) = (Gate(), Gate(), Gate(), Gate())

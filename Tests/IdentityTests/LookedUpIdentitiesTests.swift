@@ -88,6 +88,19 @@ struct LookedUpIdentitiesTests {
         #expect(gone.partition == nil && !gone.isDue && told.find(hash, now: 631_000).isDue)
     }
 
+    @Test("after the clock was set back, a result is used for rescues only, until another lookup")
+    func clockSetBack() throws {
+        let told = LookedUpIdentities(Self.settings)
+        let hash: [UInt8] = [1]
+        told.end(try #require(told.begin(hash, token: [2], now: 9_000_000)), .lookedUp(partition: [9]), now: 9_000_000)
+        let found = told.find(hash, now: 5_000_000)
+        #expect(found.partition == [9] && !found.isCurrent && found.isDue)
+        let second = try #require(told.begin(hash, token: [2], now: 5_000_000))
+        #expect(told.begin(hash, token: [2], now: 5_000_001) == nil)
+        told.end(second, .lookedUp(partition: [8]), now: 5_000_001)
+        #expect(told.find(hash, now: 5_000_002).isCurrent)
+    }
+
     @Test("a write is followed by a lookup at once; one without effect changes nothing", arguments: [true, false])
     func afterWrite(isWithoutEffect: Bool) throws {
         let told = LookedUpIdentities(Self.settings)

@@ -21,7 +21,8 @@ struct MessageTests {
         ]),
         .counts(Array("a 1\n".utf8)), .change(.item(key: [1], metadata: [], head: [2, 3], body: [], retention: 2)),
         .change(.removal(low: .max, high: 1)), .change(.staleMark(low: 1, high: .max)), .change(.clearing), .change(.staleAll),
-        .change(.purge(milliseconds: -5)),
+        .change(.purge(milliseconds: -5)), .change(.identities(tokens: [[1, 2], [3]], isLost: true)),
+        .change(.identities(tokens: [], isLost: false)),
     ]
 
     @Test("a message round-trips, and a truncated or longer one is rejected", arguments: all)
