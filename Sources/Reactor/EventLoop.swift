@@ -217,7 +217,9 @@ public final class EventLoop: @unchecked Sendable {
     /// The source's handler. Repeats until a whole wait brings no events, then returns the thread to Dispatch.
     private func run() {
         while !stopped {
-            let count = epoll_wait(epoll.number, &events, Int32(Self.batchSize), waitTime())
+            var count = epoll_wait(epoll.number, &events, Int32(Self.batchSize), waitTime())
+            // After the process was stopped, events that arrived meanwhile precede timers that became due.
+            if count < 0 { count = epoll_wait(epoll.number, &events, Int32(Self.batchSize), 0) }
             noteTime()
             batchMicroseconds = SystemTime.monotonicMicroseconds
             if count > 0 {
