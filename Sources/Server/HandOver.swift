@@ -158,6 +158,7 @@ extension ProxyServer {
     /// - Returns: false if the other process cannot have received the commit message.
     private func commit(_ indexes: [Int], _ socket: TakeOverSocket, on sending: DispatchQueue) -> Bool {
         guard isReady, claimEnd() else { return false }
+        keepFleetPosition()
         let serving = serving
         let peer = process.peer
         beginSending(socket, isSuccessor: true, on: sending)

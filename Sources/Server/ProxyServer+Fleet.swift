@@ -1,6 +1,7 @@
 // The fleet node of this server: announcing purges, and reporting the state and counters of the fleet.
 
 import CachePolicy
+import Dispatch
 import Engine
 import Figures
 import Fleet
@@ -31,6 +32,18 @@ extension ProxyServer {
         case .everything, .target, .prefix, .tag, .criteria: break
         }
         return LogMessage(.selection, argument: selection.bytes, isSoft: isSoft)
+    }
+
+    /// Maximum time for which a take-over waits for the disk: the new process waits for the commit no longer than five seconds.
+    private static let positionMilliseconds = 1_000
+
+    /// Stores the position in the log for a process that takes over. From an older position, that process would apply writes of other nodes
+    /// again, and remove responses that were fetched after them. Blocks; must not be called on an event loop.
+    func keepFleetPosition() {
+        guard let log = fleet?.log else { return }
+        let kept = DispatchSemaphore(value: 0)
+        log.keepPosition { kept.signal() }
+        _ = kept.wait(timeout: .now() + .milliseconds(Self.positionMilliseconds))
     }
 
     var cacheTime: CacheTime { CacheTime(wall: Timestamp(milliseconds: wallMilliseconds), monotonic: monotonicMilliseconds) }

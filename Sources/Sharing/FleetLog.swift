@@ -15,6 +15,7 @@ public final class FleetLog: @unchecked Sendable {
     let keys: EngineKeys
     let logger: Logger
     let files: FleetFiles
+    private let nodeNumber: UInt64
     /// Separate from the writer's client, because a blocking read delays all commands behind it.
     let reader: EngineClient
     let writer: EngineClient
@@ -82,7 +83,7 @@ public final class FleetLog: @unchecked Sendable {
     init(
         _ settings: FleetSettings, _ keys: EngineKeys, _ number: UInt64, beside store: StoreLocation, _ logger: Logger, time: any TimeSource
     ) {
-        (self.settings, self.keys, self.logger) = (settings, keys, logger)
+        (self.settings, self.keys, nodeNumber, self.logger) = (settings, keys, number, logger)
         files = FleetFiles(beside: store)
         loop = EventLoop(label: "cistern.fleet", time: time)
         pendingFile = FileKeeper("cistern.fleet.pending", loop: loop)
@@ -91,7 +92,7 @@ public final class FleetLog: @unchecked Sendable {
         writer = EngineClient(loop: loop, settings.engine)
         var limits = LogFollower.Limits()
         if let limit = settings.blindLimit { limits.quiet = max(Self.leastQuiet, limit / 2) }
-        follower = LogFollower(node: number, kept: files.keptPosition()?.kept, now: time.monotonicMilliseconds, limits: limits)
+        follower = LogFollower(node: number, kept: nil, now: time.monotonicMilliseconds, limits: limits)
         logWriter = LogWriter(node: number)
         trimming = LogTrimming(keep: settings.keep, node: number)
     }
@@ -100,6 +101,8 @@ public final class FleetLog: @unchecked Sendable {
         loop.execute { [self] in
             self.node = node
             self.following = following
+            // Read now, because a process that this one replaces writes the position until it hands over.
+            follower = LogFollower(node: nodeNumber, kept: files.keptPosition()?.kept, now: now, limits: follower.limits)
             takeKept()
             reader.start()
             writer.start()
@@ -113,6 +116,15 @@ public final class FleetLog: @unchecked Sendable {
     public func takeLeftPurges() {
         loop.execute { [self] in
             if !isStopped { takeLeft() }
+        }
+    }
+
+    /// Stores the applied position for a process that takes over.
+    /// - Parameter then: called on this loop when the position is on disk, or cannot be written.
+    public func keepPosition(then: @escaping @Sendable () -> Void) {
+        loop.execute { [self] in
+            if !isStopped { follower.lastToKeep(now: now).map(keep) }
+            positionFile.whenWritten(then)
         }
     }
 
@@ -180,7 +192,9 @@ public final class FleetLog: @unchecked Sendable {
             if positioned.entry == .unopened { node?.logLink.doubt(.unopened, at: Timestamp(milliseconds: loop.time.wallMilliseconds)) }
             node?.note(positioned)
             batch.orders += FleetOrder.orders(of: positioned.entry.message)
-        case .note(let positioned): node?.note(positioned)
+        case .note(let positioned):
+            node?.note(positioned)
+            if isRecentLostWrite(positioned) { batch.orders += FleetOrder.orders(of: positioned.entry.message) }
         case .startAnew(let epoch, let floor): node?.change { $0.table.startAnew(epoch: epoch, floor: floor) }
         case .raiseFloor(let position): node?.change { $0.table.raiseFloor(to: position) }
         case .doubt(let after, let before): node?.change { $0.table.doubt(after: after, before: before) }
@@ -212,6 +226,17 @@ public final class FleetLog: @unchecked Sendable {
         case .reconnect: reconnect()
         }
     }
+
+    /// Whether the upstream may still process a write that another process of this node has applied. Only that process knows that the users
+    /// of its tokens are uncertain.
+    private func isRecentLostWrite(_ positioned: PositionedEntry) -> Bool {
+        let (message, origin) = (positioned.entry.message, positioned.entry.origin)
+        guard message.kind == .identities, message.isSoft, origin?.node != nodeNumber else { return false }
+        return Self.lag(of: positioned.position, fleetNow: fleetNow) < Self.lostWriteMilliseconds
+    }
+
+    /// Time for which nodes do not use the user of a token after a write without a response.
+    private static let lostWriteMilliseconds: Int64 = 30_000
 
     private func see() {
         isLinked = true

@@ -80,4 +80,39 @@ struct FleetTakeOverTests {
         #expect(third.stop().status == 0 && one.stop().status == 0)
         #expect(redis.direct.ask("PING").contains("PONG"))
     }
+
+    @Test("responses that were fetched after another node's writes remain after a take-over, also in an outage")
+    func fetchedAfterWrites() throws {
+        let (count, isDown) = (Mutex(0), Mutex(false))
+        let origin = ScriptedOrigin { request in
+            if isDown.withLock({ $0 }) { return [.json("{}", status: "503 Service Unavailable")] }
+            let number = count.withLock { count in
+                count += 1
+                return count
+            }
+            return [.json("{\"n\":\(number)}", request.method == "GET" ? ["Cache-Control: max-age=600"] : [])]
+        }
+        let redis = try RedisProcess()
+        #expect(redis.direct.ask("PING").contains("PONG"))
+        let (one, old) = (try serve("one", 1, to: origin, redis), try serve("other", 1, to: origin, redis))
+        #expect(try sees(one) && sees(old))
+        let targets = ["/a", "/b", "/c"]
+        let texts = try targets.map { try old.get($0).text }
+        // A node stores its position at most every two seconds. After this, it does not do so by itself before the take-over.
+        let position = temporary.path + "/cache-other/fleet-position"
+        let stored = try TestTools.readBytes(position)
+        #expect(try one.request("PUT", "/first", content: "{}").status == 200)
+        #expect(try eventually { try TestTools.readBytes(position) != stored })
+        for target in targets { #expect(try one.request("PUT", target, content: "{}").status == 200) }
+        for (target, text) in zip(targets, texts) { #expect(try eventually { try old.get(target).text != text }) }
+        let new = try serve("other", 2, "--take-over", to: origin, redis)
+        #expect(old.wait().status == 0)
+        #expect(try sees(new))
+        isDown.withLock { $0 = true }
+        for target in targets {
+            let response = try new.get(target)
+            #expect(response.status == 200 && response["Cache-Status"]?.hasPrefix("cistern; hit") == true, "\(target): \(response)")
+        }
+        #expect(new.stop().status == 0 && one.stop().status == 0)
+    }
 }

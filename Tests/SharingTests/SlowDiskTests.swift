@@ -28,6 +28,25 @@ struct SlowDiskTests {
         }
     }
 
+    @Test(
+        "the position for a process that takes over is saved at once", .realTime,
+        .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+    func savedForSuccessor() throws {
+        try FleetLogPlay.run { play throws in
+            #expect(try eventually { play.files.keptPosition() != nil })
+            let before = play.handed.all.count
+            play.redis.direct.ask("XADD cistern:play:{log} * k v")
+            #expect(try eventually { play.handed.all.count == before + 1 })
+            // During the first call, the node may not know yet that the entry is applied.
+            for _ in 0..<2 {
+                let saved = Gate()
+                play.node.log.keepPosition { saved.open() }
+                saved.pass()
+            }
+            #expect(play.files.keptPosition()?.kept.position == play.figures.position)
+        }
+    }
+
     @Test("while a file is being written only the last pending version counts, and all callers are notified in order")
     func last() throws {
         let loop = EventLoop(label: "files", time: SystemTime.shared)
