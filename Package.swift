@@ -248,7 +248,7 @@ let package = Package(
             "ServerTests",
             [
                 "Addresses", "Administration", "CachePolicy", "CacheStore", "ContentCodings", "Downstream", "Forwarding", "HTTPCore",
-                "Identity", "JSON", "Reactor", "ResponseCache", "ReverseProxy", "Server", "TestSupport", "Upstream",
+                "Identity", "JSON", "Reactor", "ResponseCache", "ReverseProxy", "Server", "TestSupport", "Upstream", logging,
             ]),
         tests(
             "ReportingTests",

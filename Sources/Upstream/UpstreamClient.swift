@@ -26,6 +26,8 @@ public final class UpstreamClient {
     var checking: Set<Int> = []
     private var isSweeping = false
     private var isClosed = false
+    /// Whether a connection may ever have been needed.
+    private var isUsed = false
     private var retryBudget: RetryBudget
     /// Names, issuer and validity of the certificate that the last failed handshake refused; nil if it refused none. For operators only.
     public internal(set) var refusedCertificate: String?
@@ -61,7 +63,8 @@ public final class UpstreamClient {
     }
 
     deinit {
-        precondition(isClosed, "an upstream client was dropped without being closed")
+        // The event loop of a server that is never started never runs `close`: after a failed take-over, or a reload during a stop.
+        precondition(isClosed || !isUsed, "an upstream client was dropped without being closed")
     }
 
     /// Connections that are being established, in use, or idle.
@@ -84,6 +87,7 @@ public final class UpstreamClient {
     public func start(_ request: consuming UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
         loop.assertOnLoop()
         guard !isClosed else { return nil }
+        isUsed = true
         coarseNow = max(coarseNow, loop.batchMilliseconds)
         let separation = separatedRequests.isActive(at: coarseNow) ? separation(of: request) : nil
         if separation == .proof {
@@ -126,6 +130,7 @@ public final class UpstreamClient {
     /// - Parameter completion: called on the loop, never during this call, with nil or the error.
     public func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
         loop.assertOnLoop()
+        isUsed = true
         connections.first?.attemptConnection(completion)
     }
 
