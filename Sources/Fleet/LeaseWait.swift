@@ -5,6 +5,8 @@ public enum LeaseTimes {
     /// The engine removes a lease this long after its last renewal, by the engine's clock.
     public static let expiry: Int64 = 200
     public static let renewal: Int64 = 100
+    /// Maximum time left of a lease. More than `expiry`, because nodes of other versions may have another one.
+    public static let longestLeft: Int64 = 2_000
     /// A lease must be missing for this long, by the waiting node's clock, before that node takes it. After a stall of the engine the
     /// holder renews the lease within this time. The grace period also covers a record that arrives after the end of its lease.
     public static let grace: Int64 = 70
@@ -26,8 +28,27 @@ public enum LeaseState: Sendable, Equatable {
     case ofAnother
     case free
     case marked(LeaseMark)
+    /// The value is no lease: it has another form, no expiry, or a late one. No node renews or releases it.
+    case foreign
     /// The engine did not reply, or does not support the command.
     case unknown
+}
+
+extension LeaseState {
+    /// State of a lease with the value of another node. Nodes are random numbers in hexadecimal digits.
+    public init(ofOther value: some Collection<UInt8>) {
+        if value.count == 1, let mark = value.first.flatMap(LeaseMark.init(rawValue:)) {
+            self = .marked(mark)
+        } else {
+            let isNode = (1...16).contains(value.count) && value.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }
+            self = isNode ? .ofAnother : .foreign
+        }
+    }
+
+    /// The state after the reply to PTTL: milliseconds, -1 without an expiry, or -2 without a key.
+    public func left(_ milliseconds: Int64) -> LeaseState {
+        self == .ofAnother && (milliseconds == -1 || milliseconds > LeaseTimes.longestLeft) ? .foreign : self
+    }
 }
 
 public struct LeaseWait: Sendable {
@@ -54,7 +75,7 @@ public struct LeaseWait: Sendable {
     ///     stored response.
     public mutating func handle(_ state: LeaseState, to question: Question, hasOldRecord: Bool = false, now: Int64) -> Step {
         switch state {
-        case .taken, .ofThisNode, .marked, .unknown: return .proceed
+        case .taken, .ofThisNode, .marked, .foreign, .unknown: return .proceed
         case .ofAnother:
             freeSince = nil
             return later(.poll, LeaseTimes.poll, now)

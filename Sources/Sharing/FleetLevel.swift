@@ -29,6 +29,8 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
     let patience: PatienceLine<SharedSearch>
     var renewal: LoopTimer?
     var waitingForNodes = 0
+    /// False once the engine has refused PTTL.
+    var mayReadExpiry = true
     private var mapTimer: LoopTimer?
     /// True while round trips to the engine take longer than the lookup timeout. Misses are not looked up then.
     public private(set) var isSlow = false
@@ -182,6 +184,7 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
         static let get = EngineWords("GET")
         static let set = EngineWords("SET")
         static let unlink = EngineWords("UNLINK")
+        static let pttl = EngineWords("PTTL")
     }
 
     private let keep: EngineWords

@@ -33,6 +33,8 @@ final class SharedSearch {
     private let purgeBudget = PurgeBudget()
     private var lease = LeaseState.unknown
     private var hasWaited = false
+    /// Whether the other node's lease is known to have an expiry.
+    private var isExpiryKnown = false
     /// Number in the level's queue; nil if it is not queued.
     private var waitingNumber: Int?
     private var timer: LoopTimer?
@@ -81,11 +83,21 @@ final class SharedSearch {
         missing += 1
         var commands = EngineCommands()
         commands.add(FleetLevel.Words.get, records[0].recordKeys.lease)
+        if !isExpiryKnown, level.mayReadExpiry { commands.add(FleetLevel.Words.pttl, records[0].recordKeys.lease) }
         level.client.sendAll(commands, patienceMilliseconds: Self.patience) { [self] replies in
             noteLease(replies[0])
+            if replies.count > 1 { noteExpiry(replies[1]) }
             hasFailed = lease == .unknown
             noteReply()
         }
+    }
+
+    private func noteExpiry(_ reply: EngineReply) {
+        // Users of the engine that were made for earlier versions lack this right.
+        if reply.failure == .commandForbidden { level.mayReadExpiry = false }
+        guard lease == .ofAnother, let left = reply.integer else { return }
+        isExpiryKnown = left >= 0
+        lease = lease.left(left)
     }
 
     private func recordKeys(of location: FleetLocation) -> RecordKeys {
@@ -133,9 +145,8 @@ final class SharedSearch {
         case .nothing: lease = .taken
         case .bytes(let holder) where holder == node.name: lease = .ofThisNode
         case .bytes(let value):
-            let mark = value.count == 1 ? LeaseMark(rawValue: value[0]) : nil
-            lease = mark.map { .marked($0) } ?? .ofAnother
-            guard let mark else { break }
+            lease = LeaseState(ofOther: value)
+            guard case .marked(let mark) = lease else { break }
             level.figures.leases[.alone, default: 0] += 1
             level.noteMark(mark, lookUp.keys.own)
         default: lease = .unknown

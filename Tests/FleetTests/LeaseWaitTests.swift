@@ -8,8 +8,8 @@ import Testing
 @Suite("Waiting for another node's lease")
 struct LeaseWaitTests {
     @Test(
-        "the wait ends when the lease is taken, a mark is found, or Redis does not reply",
-        arguments: [LeaseState.taken, .ofThisNode, .marked(.eachNode), .marked(.eachRequest), .unknown])
+        "the wait ends when the lease is taken, a mark or a foreign value is found, or Redis does not reply",
+        arguments: [LeaseState.taken, .ofThisNode, .marked(.eachNode), .marked(.eachRequest), .foreign, .unknown])
     func proceeding(state: LeaseState) {
         var wait = LeaseWait(deadline: 1_000)
         let step1 = wait.handle(state, to: .take, now: 0)
@@ -40,6 +40,20 @@ struct LeaseWaitTests {
             wait.handle(.free, to: .check, hasOldRecord: true, now: 21),
         ]
         #expect(steps == [.askLater(.poll, milliseconds: 20), .ask(.check), .ask(.take)])
+    }
+
+    @Test("only a number in hexadecimal digits with a near expiry is a lease")
+    func values() {
+        let rows: [(String, LeaseState)] = [
+            ("1", .ofAnother), ("0123456789abcdef", .ofAnother), ("-", .marked(.eachRequest)), ("+", .marked(.eachNode)),
+            ("", .foreign), ("*", .foreign), ("--", .foreign), ("somebody", .foreign), ("ABC", .foreign), ("0123456789abcdef0", .foreign),
+        ]
+        for (value, expected) in rows { #expect(LeaseState(ofOther: Array(value.utf8)) == expected, "\(value)") }
+        let times: [(Int64, LeaseState)] = [
+            (-2, .ofAnother), (-1, .foreign), (0, .ofAnother), (200, .ofAnother), (2_000, .ofAnother), (2_001, .foreign),
+        ]
+        for (left, expected) in times { #expect(LeaseState.ofAnother.left(left) == expected, "\(left)") }
+        #expect(LeaseState.marked(.eachNode).left(-1) == .marked(.eachNode))
     }
 
     @Test("the wait ends at its deadline")

@@ -299,6 +299,42 @@ struct SharedLeaseTests {
         }
     }
 
+    @Test(
+        "a value that is no lease, or has no expiry or a late one, delays no request",
+        arguments: [("somebody", ""), ("", ""), ("0123456789abcdef", ""), ("0123456789abcdef", "600000")])
+    func foreign(value: String, expiry: String) throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let node = try fleet.join(proxy: { $0.collapsing.wait = 5_000 })
+            #expect(try node.sees())
+            #expect(try node.get("/a").text == "{\"n\":1}" && node.gave(1))
+            let record = try #require(fleet.records.first)
+            let words = ["SET", record + ":l", value] + (expiry.isEmpty ? [] : ["PX", expiry])
+            #expect(fleet.redis.direct.ask(words.map { Array($0.utf8) }).hasPrefix("+OK"))
+            _ = try node.purge("prefix=/a")
+            #expect(try node.get("/a").text == "{\"n\":2}")
+            #expect(try node.metric("cistern_shared_leases_total{outcome=\"waited_in_vain\"}") == 0)
+        }
+    }
+
+    @Test("without the right to read expiries, a node waits for the leases of others")
+    func expiryForbidden() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            fleet.redis.direct.ask("ACL SETUSER default -pttl")
+            let leader = try one.play.client(getting: "/cold")
+            asked.pass()
+            let before = try other.replies
+            let waiter = try other.play.client(getting: "/cold")
+            #expect(try eventually { try other.replies >= before + 8 })
+            gate.open()
+            for client in [leader, waiter] { #expect(client.readResponse()?.status == 200) }
+            #expect(fleet.asked("/cold") == 1)
+            #expect(try other.metric("cistern_share_engine_failures_total{reason=\"command_forbidden\"}") <= 1)
+        }
+    }
+
     @Test("a lease is renewed while the upstream request is running, and not afterwards", .slow)
     func renewed() throws {
         let (asked, gate) = (Gate(), Gate())
