@@ -109,6 +109,23 @@ struct SharedIdentityTests {
         }
     }
 
+    @Test("a node that was restarted since such a login does not use its user either")
+    func lostBeforeRestart() throws {
+        try FleetPlay.run(Self.origin()) { fleet in
+            let (one, other) = try fleet.pair(proxy: Self.lookUp)
+            try introduce([one, other])
+            #expect(try login(one, "/lose/bob").status == 502)
+            #expect(announced(fleet) == 1)
+            #expect(try other.hasObeyed(fleet))
+            try other.play.restart()
+            #expect(try other.sees())
+            for _ in 0..<3 { #expect(try other.get("/a", Self.moving).text == "\"bob\"") }
+            _ = try other.get("/hello", Self.staying)
+            #expect(try other.reaches(Self.told, 1))
+            #expect(try other.metric(Self.told) == 1)
+        }
+    }
+
     @Test("rejected writes and those without a token are not announced, and none is without lookups")
     func unannounced() throws {
         try FleetPlay.run(Self.origin()) { fleet in
