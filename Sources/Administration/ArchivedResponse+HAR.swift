@@ -63,7 +63,8 @@ extension ArchivedResponse {
         let head = RequestHead(method: .get, target: target, version: .http11, fields: fields)
         var kept = exchange.response.fields.removingHopByHop()
         guard exchange.isDecoded || ContentCoding(kept) == .identity else { throw .contentCoding }
-        let credentials = Self.credentials(entry, kept)
+        // A shared import declares that the responses suit all clients.
+        let credentials = isShared ? Fields() : Self.credentials(entry, kept)
         for field in [KnownField.contentLength, .transferEncoding, .setCookie, .setCookie2] { kept.remove(field) }
         // A link with a redacted argument would be broken, so the response is rejected. Fields that are entirely redacted are removed.
         for index in 0..<kept.count where Self.hasRedactedArgument(kept.value(at: index)) { throw .redacted }

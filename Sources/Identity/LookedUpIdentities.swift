@@ -277,7 +277,7 @@ public final class LookedUpIdentities: Sendable {
             guard let entry = state.entries[hash] else { return LookedUpIdentity(nil, ends: 0, isDue: true, hash: hash, now: now, period) }
             let isDue = isDue(entry, now: now)
             // After the clock was set back, the age of the result is unknown.
-            let ends = now < entry.askedAt ? 0 : entry.ends
+            let ends = isFromLater(entry, now: now) ? 0 : entry.ends
             // Marks the token as recently used.
             _ = state.terms[entry.token]
             let isAfterWrite = entry.isAfterWrite || entry.term.isOverByWrite || entry.term.hasWrites
@@ -289,10 +289,13 @@ public final class LookedUpIdentities: Sendable {
         }
     }
 
+    /// Whether the clock was set back after the last look-up. The clocks of the event loops differ by less than the tolerance.
+    private func isFromLater(_ entry: Entry, now: Int64) -> Bool { now < entry.askedAt - 1_000 }
+
     /// Whether a look-up is due. A valid result is renewed after half of its validity, so that it does not expire. After a write it is due
     /// at once, however short ago the last one was.
     private func isDue(_ entry: Entry, now: Int64) -> Bool {
-        if entry.term.isOverByWrite || now < entry.askedAt { return true }
+        if entry.term.isOverByWrite || isFromLater(entry, now: now) { return true }
         let isOver = entry.term.isOver
         if entry.isAsking, !isOver { return now - entry.askedAt > Self.patience }
         // Many upstreams give guests a common identity, so this is not repeated as often as a failure.
@@ -318,6 +321,7 @@ public final class LookedUpIdentities: Sendable {
                 entry.isAfterWrite = entry.isAfterWrite || entry.term.isOverByWrite
                 (entry.partition, entry.term) = (nil, owner.term)
             }
+            if isFromLater(entry, now: now) { entry.ends = 0 }
             (entry.askedAt, entry.isAsking) = (now, true)
             state.entries[hash] = entry
             return StartedLookUp(hash: hash, term: owner.term, termNumber: owner.term.number)

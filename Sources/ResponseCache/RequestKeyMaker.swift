@@ -245,7 +245,7 @@ public final class RequestKeyMaker {
 
     /// Maximum number of credentials, so that a client cannot fill the log with one request. A client that sends more affects only its own
     /// session: other nodes may continue to use its former user.
-    private static let announcedLimit = 1_024
+    private static let announcedLimit = 128
 
     private func tokenHash(_ token: [UInt8]) -> [UInt8] { tokenHashes.first.map { Self.shortened($0(token)) } ?? partition(token) }
 

@@ -133,13 +133,15 @@ extension ResponseCache {
         return FreshHead(bytes: fresh.bytes, metadata: fresh.metadata, response: parsed)
     }
 
-    /// Marks a fresh stored response as stale if its updated form must not be stored. It remains for rescues.
+    /// Marks a fresh stored response as stale if the response forbids storing. It remains for rescues. A request's own no-store, or its
+    /// credentials, do not affect other clients.
     /// - Returns: whether the updated form may be stored.
     private func keep(
         _ base: FoundResponse, as fresh: FreshHead, _ response: ResponseHead, for request: StorableExchange, now: Timestamp
     ) -> Bool {
         if mayKeep(fresh, response, for: request) { return true }
-        if Reuse.isFresh(base.metadata, now: now) { _ = store.markStale(store.id(of: base.key)) }
+        let control = control(response)
+        if control.noStore || control.isPrivate, Reuse.isFresh(base.metadata, now: now) { _ = store.markStale(store.id(of: base.key)) }
         return false
     }
 

@@ -233,7 +233,8 @@ extension ResponseCache {
     /// Announces to other nodes, and to the process that takes over, that a write may have changed the users of its tokens.
     /// - Parameter isLost: whether no response arrived, so that the upstream may still process the write.
     public func announceWrite(withTokensOf head: RequestHead, isLost: Bool) {
-        store.sendToPeer(.identities(tokens: keyMaker.tokens(of: head.fields), isLost: isLost))
+        let own = keyMaker.tokens(of: head.fields)
+        if !own.isEmpty { store.sendToPeer(.identities(tokens: own, isLost: isLost)) }
         guard level.isShared else { return }
         let tokens = keyMaker.announcedTokens(of: head.fields)
         if !tokens.isEmpty { level.invalidated(identitiesOf: tokens, isLost: isLost) }

@@ -40,3 +40,10 @@ extension ProxyShard {
         reporting.records.past.tokenLookUps.merge(coordination.keys.maker.tokenFigures.lookUpResults, uniquingKeysWith: +)
     }
 }
+
+extension PastCounts {
+    func add(to snapshot: inout MetricsSnapshot) {
+        snapshot.figures.add(figures)
+        snapshot.tokens.lookUpResults.merge(tokenLookUps, uniquingKeysWith: +)
+    }
+}

@@ -60,8 +60,7 @@ public final class Shard: @unchecked Sendable {
     /// Adds this shard's counters to the sum.
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
-        snapshot.figures.add(records.past.figures)
-        snapshot.tokens.lookUpResults.merge(records.past.tokenLookUps, uniquingKeysWith: +)
+        records.past.add(to: &snapshot)
         for (index, counts) in records.apis.enumerated() { snapshot.add(counts, ofAPI: index) }
         for (index, figures) in records.routes.enumerated() { figures.add(to: &snapshot, at: index) }
         snapshot.add(records.oldestAges, now: loop.batchWallMilliseconds)

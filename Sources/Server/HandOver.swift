@@ -96,7 +96,7 @@ extension ProxyServer {
         while true {
             switch machine.handle(event) {
             case .commit(let indexes):
-                guard commit(indexes, socket, on: sending) else {
+                guard commit(indexes, socket, greeting, on: sending) else {
                     event = .notCommitted
                     continue
                 }
@@ -156,7 +156,7 @@ extension ProxyServer {
     }
 
     /// - Returns: false if the other process cannot have received the commit message.
-    private func commit(_ indexes: [Int], _ socket: TakeOverSocket, on sending: DispatchQueue) -> Bool {
+    private func commit(_ indexes: [Int], _ socket: TakeOverSocket, _ greeting: Greeting, on sending: DispatchQueue) -> Bool {
         guard isReady, claimEnd() else { return false }
         keepFleetPosition()
         let serving = serving
@@ -165,7 +165,11 @@ extension ProxyServer {
         for api in serving.apis { peer.send(.modes(api.state.passedModes)) }
         peer.send(.faults(process.passedFaults))
         peer.send(.counts(countsNow()))
-        let end = anyCache?.pass { peer.send(.change($0)) }
+        let readsIdentities = greeting.isAtLeast(settings.version)
+        let end = anyCache?.pass { change in
+            if case .identities = change, !readsIdentities { return }
+            peer.send(.change(change))
+        }
         guard sending.sync(execute: { socket.send(.committed(end ?? HandedPosition())) }) else {
             releaseEnd()
             return false

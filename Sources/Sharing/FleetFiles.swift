@@ -84,7 +84,8 @@ struct FleetFiles: Sendable {
     }
 
     private static func write(_ content: [UInt8], to path: String) -> Bool {
-        WholeWrite.replace(path, with: checksum(content) + content)
+        // During a take-over both processes may write.
+        WholeWrite.replace(path, with: checksum(content) + content, draft: "\(path).\(getpid())")
     }
 
     /// Flushes the directory, so that a power loss does not restore the previous file. Some file systems do not support this (EINVAL).

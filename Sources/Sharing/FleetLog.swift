@@ -191,10 +191,10 @@ public final class FleetLog: @unchecked Sendable {
             figures.applied += 1
             if positioned.entry == .unopened { node?.logLink.doubt(.unopened, at: Timestamp(milliseconds: loop.time.wallMilliseconds)) }
             node?.note(positioned)
-            batch.orders += FleetOrder.orders(of: positioned.entry.message)
+            take(positioned.entry.message)
         case .note(let positioned):
             node?.note(positioned)
-            if isRecentLostWrite(positioned) { batch.orders += FleetOrder.orders(of: positioned.entry.message) }
+            if isRecentLostWrite(positioned) { take(positioned.entry.message) }
         case .startAnew(let epoch, let floor): node?.change { $0.table.startAnew(epoch: epoch, floor: floor) }
         case .raiseFloor(let position): node?.change { $0.table.raiseFloor(to: position) }
         case .doubt(let after, let before): node?.change { $0.table.doubt(after: after, before: before) }
@@ -237,6 +237,12 @@ public final class FleetLog: @unchecked Sendable {
 
     /// Time for which nodes do not use the user of a token after a write without a response.
     private static let lostWriteMilliseconds: Int64 = 30_000
+
+    /// Queues the orders of a message. The users of tokens change at once, because purges before them may take seconds.
+    private func take(_ message: LogMessage) {
+        let orders = FleetOrder.orders(of: message)
+        if case .identities? = orders.first { following?.follow(orders[...]) } else { batch.orders += orders }
+    }
 
     private func see() {
         isLinked = true

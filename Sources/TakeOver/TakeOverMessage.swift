@@ -70,6 +70,12 @@ public struct Greeting: Sendable, Equatable {
     public init(dialogue: UInt32 = Greeting.dialogue, storeFormat: UInt32, process: UInt32, version: String) {
         (self.dialogue, self.storeFormat, self.process, self.version) = (dialogue, storeFormat, process, version)
     }
+
+    /// Whether the process has this version or a later one, and so can read all of its messages.
+    public func isAtLeast(_ version: String) -> Bool {
+        let numbers = [self.version, version].map { $0.split(separator: ".").map { Int($0.prefix { $0.isNumber }) ?? 0 } }
+        return !numbers[0].lexicographicallyPrecedes(numbers[1])
+    }
 }
 
 public struct HandedListener: Sendable, Equatable {
@@ -100,7 +106,8 @@ public enum PassedChange: Sendable, Equatable {
     case staleMark(low: UInt64, high: UInt64)
     case clearing
     case staleAll
-    /// A write may have changed the users of these tokens. Sent by the old process only: a process of the former version cannot read it.
+    /// A write may have changed the users of these tokens. Sent by the old process only, and only to its version or a later one, because
+    /// former versions cannot read it.
     /// - Parameter isLost: whether no response arrived, so that the upstream may still process the write.
     case identities(tokens: [[UInt8]], isLost: Bool)
 }

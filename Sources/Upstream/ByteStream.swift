@@ -49,6 +49,8 @@ final class ByteStream {
     /// Whether the peer has not acknowledged bytes within the limit. The path to the peer is then probably gone, as after this machine got
     /// another address.
     private(set) var hasTimedOut = false
+    /// Errors of a connection whose bytes were not acknowledged. The kernel names the last message of a router, if there was one.
+    private static let deadPath = [ETIMEDOUT, EHOSTUNREACH, ENETUNREACH]
     /// Maximum time in milliseconds for the peer's acknowledgement; 0 for the kernel's limit, which is about 15 minutes.
     var acknowledgementLimit: Int32 = 0 {
         didSet {
@@ -83,7 +85,7 @@ final class ByteStream {
     func receive(into space: UnsafeMutableRawBufferPointer) -> Received {
         if let tls {
             let received = tls.receive(into: space)
-            if case .ended(isClean: false) = received { hasTimedOut = errno == ETIMEDOUT }
+            if case .ended(isClean: false) = received { hasTimedOut = Self.deadPath.contains(tls.systemError) }
             return received
         }
         let count = csystem_receive(descriptor, space.baseAddress!, space.count)
@@ -91,7 +93,7 @@ final class ByteStream {
         if count < 0, errno == EAGAIN || errno == EINTR { return .nothing }
         if count < 0 {
             systemError = errno
-            hasTimedOut = systemError == ETIMEDOUT
+            hasTimedOut = Self.deadPath.contains(systemError)
         }
         return .ended(isClean: count == 0)
     }

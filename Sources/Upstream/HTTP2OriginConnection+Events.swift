@@ -168,7 +168,8 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         goneAway = code
         if code != .noError { breach = .goAway(code) }
         switch code {
-        case .http11Required, .inadequateSecurity: connections.note(.http1Asked)
+        case .http11Required: connections.note(.http1Asked)
+        case .inadequateSecurity: connections.note(.inadequateSecurity)
         case .noError: break
         // Also requests that the upstream reports as not processed may be the cause: their head may be what it refuses.
         default: separate(Array(exchanges.values))

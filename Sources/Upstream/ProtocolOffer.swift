@@ -12,9 +12,11 @@ struct ProtocolOffer {
         case broken
         /// The upstream allows no streams (SETTINGS_MAX_CONCURRENT_STREAMS is 0).
         case takesNoStreams
-        /// The upstream requires HTTP/1.1 (RFC 9113 §7: HTTP_1_1_REQUIRED, INADEQUATE_SECURITY). A request with content that was already
-        /// sent cannot be repeated, so it would fail each time.
+        /// The upstream requires HTTP/1.1 (RFC 9113 §7: HTTP_1_1_REQUIRED). A request with content that was already sent cannot be repeated,
+        /// so it would fail each time.
         case http1Asked
+        /// The upstream rejects HTTP/2 over this TLS (RFC 9113 §7: INADEQUATE_SECURITY). It need not support HTTP/1.1.
+        case inadequateSecurity
     }
 
     /// Whether a good response over HTTP/1.1 was received, or the upstream has required HTTP/1.1. Error responses over HTTP/1.1 are then
@@ -40,7 +42,7 @@ struct ProtocolOffer {
     /// - Returns: whether HTTP/1.1 must be used from now on, also instead of existing connections.
     mutating func handle(_ event: Event, at now: Int64) -> Bool {
         // Events of older connections have no effect, unless the upstream itself requires HTTP/1.1.
-        guard offersHTTP2(at: now) || event == .http1Asked else { return false }
+        guard offersHTTP2(at: now) || event == .http1Asked || event == .inadequateSecurity else { return false }
         if let lastAt, now - lastAt >= Self.memory { count = 0 }
         count = min(Self.highestCount, count + 1)
         lastAt = now
@@ -50,6 +52,7 @@ struct ProtocolOffer {
         case .http1Asked:
             isHTTP1Known = true
             pause(for: Self.longestPause, from: now)
+        case .inadequateSecurity: pause(for: Self.longestPause, from: now)
         }
         return true
     }

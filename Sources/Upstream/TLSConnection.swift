@@ -104,6 +104,9 @@ final class TLSConnection {
         pointer.map { ctls_alert($0) }.flatMap { $0 < 0 ? nil : TLSAlert(rawValue: UInt8(clamping: $0)) }
     }
 
+    /// errno of the last failed read or write; 0 if none failed.
+    var systemError: Int32 { pointer.map { ctls_system_error($0) } ?? 0 }
+
     /// TLS error that broke the connection after the handshake; nil if there was none.
     var brokenBy: UpstreamError? {
         guard let pointer else { return nil }

@@ -33,6 +33,15 @@ struct MessageTests {
         for count in bytes.indices { #expect(TakeOverMessage(Array(bytes[..<count])) == nil) }
     }
 
+    @Test("a process reads all messages of its own version and earlier ones")
+    func versions() {
+        func isAtLeast(_ version: String, _ other: String) -> Bool {
+            Greeting(storeFormat: 1, process: 1, version: version).isAtLeast(other)
+        }
+        #expect(isAtLeast("0.2.0", "0.2.0") && isAtLeast("0.10.0", "0.9.9") && isAtLeast("1.0.0-rc1", "1.0.0"))
+        #expect(!isAtLeast("0.1.9", "0.2.0") && !isAtLeast("0.9.9", "0.10.0"))
+    }
+
     @Test("reading any bytes terminates")
     func anything() {
         #expect(TakeOverMessage([]) == nil)

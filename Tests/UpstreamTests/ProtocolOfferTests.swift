@@ -32,6 +32,7 @@ struct ProtocolOfferTests {
         Row("an upstream that accepts no streams causes a pause at once", [(0, .takesNoStreams)], pause: 15),
         Row("an upstream that still accepts no streams doubles the pause", [(0, .takesNoStreams), (15, .takesNoStreams)], pause: 30),
         Row("HTTP_1_1_REQUIRED causes the longest pause at once", [(0, .http1Asked)], pause: 600),
+        Row("INADEQUATE_SECURITY, too, but does not show that HTTP/1.1 is supported", [(0, .inadequateSecurity)], pause: 600),
         Row("HTTP_1_1_REQUIRED during a pause extends it", [(0, .takesNoStreams), (5, .http1Asked)], pause: 600),
         Row("a broken connection after HTTP_1_1_REQUIRED is not the first failure", [(0, .http1Asked), (700, .broken)], pause: 30),
     ]
