@@ -30,10 +30,15 @@ extension HTTP2Session {
         // Flow-control windows are returned explicitly, and closed streams are not kept.
         nghttp2_option_set_no_auto_window_update(options, 1)
         nghttp2_option_set_no_closed_streams(options, 1)
+        nghttp2_option_set_max_send_header_block_length(options, sentSectionBytes)
         // Servers send values as their applications provide them. HTTP/1.1 clients do not see surrounding white space.
         if role == .client { nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(options, 1) }
         return body(callbacks, options) == 0
     }
+
+    /// Maximum length of a sent field section, with 12 bytes for each line. Heads have other limits, which are lower. The default of the
+    /// library, 64 KiB, is lower than these.
+    private static let sentSectionBytes = 256 << 10
 
     private static func setReadingCallbacks(_ callbacks: OpaquePointer) {
         nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, _, own in
@@ -66,6 +71,10 @@ extension HTTP2Session {
             }
         }
         nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, own in withOwner(own) { $0.sent(frame!) } }
+        nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks) { _, frame, error, own in
+            withOwner(own) { $0.notSent(frame!, error) }
+            return 0
+        }
     }
 
     private var isWriting: Bool { buffer.baseAddress != nil }
@@ -123,6 +132,13 @@ extension HTTP2Session {
         default: break
         }
         return 0
+    }
+
+    /// Resets the stream of a response whose head is too long for the library. The client would wait for the head until a timeout. The
+    /// library itself closes the stream of such a request.
+    private func notSent(_ frame: UnsafePointer<nghttp2_frame>, _ error: Int32) {
+        guard error == NGHTTP2_ERR_FRAME_SIZE_ERROR.rawValue, !frame.pointee.isRequest else { return }
+        reset(frame.pointee.hd.stream_id, .internalError)
     }
 
     /// Content is written by its owner directly into the output buffer.

@@ -44,6 +44,21 @@ struct SessionTests {
         #expect(events.last == "closed 1 NO_ERROR")
     }
 
+    @Test("a head longer than 64 KiB is sent, and the stream of one that cannot be sent is reset", arguments: [100_000, 300_000])
+    func longHead(bytes: Int) throws {
+        let pair = try SessionPair()
+        let lines = [(":status", "200")] + (0..<10).map { ("x-\($0)", String(repeating: "x", count: bytes / 10)) }
+        pair.server.onHead = { pair.server.session.submitResponse(SessionPair.list(lines), hasContent: false, on: $0) }
+        _ = pair.client.session.submitRequest(SessionPair.request("/"), hasContent: false)
+        pair.exchange()
+        let events = pair.client.takeEvents()
+        if bytes == 100_000 {
+            #expect(events.first?.hasPrefix("head 1 :status=200 x-0=xxx") == true && events.last == "closed 1 NO_ERROR")
+        } else {
+            #expect(events == ["was reset 1 INTERNAL_ERROR", "closed 1 INTERNAL_ERROR"])
+        }
+    }
+
     @Test("unconsumed content stops the sender at the window, and consuming it resumes")
     func windows() throws {
         let pair = try SessionPair()
