@@ -70,8 +70,9 @@ final class RequestWriter {
 
     // MARK: HTTP/2
 
-    /// Credentials, which HPACK must not index: an attacker could otherwise test guesses against them.
-    private static let secret: KnownFieldSet = [.authorization, .cookie, .xAPIKey]
+    /// Credentials, which HPACK must not index: an attacker could otherwise test guesses against them. Fields that are not in `KnownField`
+    /// are not indexed either, because an API may use any name for a credential.
+    private static let secret: KnownFieldSet = [.authorization, .cookie, .proxyAuthorization, .xAPIKey]
     /// Fields that pseudo-header fields replace, or that HTTP/2 forbids (RFC 9113 §8.2.2).
     private static let omitted: KnownFieldSet = [
         .host, .contentLength, .connection, .keepAlive, .proxyConnection, .transferEncoding, .upgrade, .te,
@@ -93,7 +94,7 @@ final class RequestWriter {
             for entry in fields.entries where !Self.omitted.holds(entry) {
                 list.append(
                     UnsafeBufferPointer(rebasing: bytes[entry.nameRange]), UnsafeBufferPointer(rebasing: bytes[entry.valueRange]),
-                    isSecret: Self.secret.holds(entry))
+                    isSecret: entry.known.map(Self.secret.contains) ?? true)
             }
         }
         if let length = request.contentLength {

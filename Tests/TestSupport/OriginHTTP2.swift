@@ -175,6 +175,7 @@ final class OriginHTTP2: @unchecked Sendable {
 
     private func request(_ block: [UInt8]) -> OriginRequest? {
         var (fields, position): ([(name: String, value: String)], Int) = ([], 0)
+        var neverIndexed: [String] = []
         while true {
             var (field, flags) = (nghttp2_nv(), Int32(0))
             let count = block.withUnsafeBufferPointer { bytes in
@@ -184,6 +185,7 @@ final class OriginHTTP2: @unchecked Sendable {
             position += count
             if flags & Int32(NGHTTP2_HD_INFLATE_EMIT.rawValue) != 0 {
                 fields.append((Self.text(field.name, field.namelen), Self.text(field.value, field.valuelen)))
+                if field.flags & UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue) != 0 { neverIndexed.append(fields[fields.count - 1].name) }
             }
             if flags & Int32(NGHTTP2_HD_INFLATE_FINAL.rawValue) != 0 { break }
             if count == 0, flags & Int32(NGHTTP2_HD_INFLATE_EMIT.rawValue) == 0 { break }
@@ -191,8 +193,10 @@ final class OriginHTTP2: @unchecked Sendable {
         nghttp2_hd_inflate_end_headers(inflater)
         let pseudo = { (name: String) in fields.first { $0.name == name }?.value ?? "" }
         let host = [(name: "host", value: pseudo(":authority"))]
-        return OriginRequest(
+        var request = OriginRequest(
             line: "\(pseudo(":method")) \(pseudo(":path")) HTTP/2", fields: host + fields.filter { !$0.name.hasPrefix(":") }, content: [])
+        request.neverIndexed = neverIndexed
+        return request
     }
 
     private static func text(_ bytes: UnsafeMutablePointer<UInt8>?, _ count: Int) -> String {

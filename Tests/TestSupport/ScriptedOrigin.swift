@@ -14,6 +14,8 @@ package struct OriginRequest: Sendable {
     package var content: [UInt8]
     /// Number of the origin's connection that carried the request, from 1.
     package var connection = 0
+    /// HTTP/2: names of the fields that must never be indexed (RFC 7541 §6.2.3).
+    package var neverIndexed: [String] = []
 
     package var method: String { String(line.split(separator: " ").first ?? "") }
     package var target: String { String(line.split(separator: " ").dropFirst().first ?? "") }

@@ -53,6 +53,19 @@ struct HTTP2Tests {
         #expect(asking.http2Ended == [.whole: 500])
     }
 
+    @Test("fields that may be credentials are never added to the compression table that all users share")
+    func neverIndexed() throws {
+        let origin = Way.http2.origin { _ in [.json("1")] }
+        let asking = Asking(origin, .http2)
+        defer { asking.end() }
+        let secrets = ["authorization", "cookie", "x-api-key", "x-auth-token", "x-own"]
+        var request = Asking.request("GET", "/a")
+        for name in secrets + ["accept", "user-agent"] { request.fields.append(name: name, value: String(repeating: "s", count: 40)) }
+        #expect(asking.ask(request).end() == .success(true))
+        let seen = try #require(origin.requests.first)
+        #expect(seen.neverIndexed == secrets)
+    }
+
     @Test("the upstream receives the same request over HTTP/2 as over HTTP/1.1", arguments: Way.allCases)
     func request(way: Way) throws {
         let origin = way.origin { _ in [.json("1")] }
