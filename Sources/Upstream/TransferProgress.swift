@@ -68,6 +68,9 @@ struct TransferProgress {
     var isForwarded = false
     /// Time of the last progress, in milliseconds of the loop's clock.
     private var movedAt: Int64
+    /// Milliseconds that the request has waited for a connection since it was last sent, without the current wait. A request can move back
+    /// to the queue again and again without being sent, for example if each new connection allows no streams.
+    private var waited: Int64 = 0
 
     init(now: Int64) {
         limitedFrom = now
@@ -80,11 +83,13 @@ struct TransferProgress {
     var needsNewConnection: Bool { sendings > 0 }
 
     mutating func handle(_ event: Event, at now: Int64) -> Action {
+        if state == .queued { waited += now - movedAt }
         movedAt = now
         switch event {
         case .connectionBegan: state = .connecting
         case .sendingBegan:
             sendings += 1
+            waited = 0
             state = .requesting(hasHeard: false)
         case .bytesSent: limitedFrom = now
         case .queuedAgain: state = .queued
@@ -140,7 +145,8 @@ struct TransferProgress {
     /// - Parameter hasResolved: whether the upstream's name has been resolved.
     func overdue(at now: Int64, _ limits: TransferLimits, _ content: PendingContent.State, hasResolved: Bool) -> UpstreamError? {
         if limits.total > 0, hasTotalLimit(content), now - limitedFrom >= limits.total { return totalError(hasResolved: hasResolved) }
-        guard let (limit, error) = timeOut(limits, content), now - movedAt >= limit else { return nil }
+        let earlier = state == .queued ? waited : 0
+        guard let (limit, error) = timeOut(limits, content), now - movedAt + earlier >= limit else { return nil }
         return error
     }
 

@@ -100,6 +100,20 @@ struct TransferProgressTests {
 
     // MARK: Time-outs
 
+    @Test("the wait for a connection is limited in total, however often the request moves back to the queue")
+    func totalWait() {
+        var progress = TransferProgress(now: 0)
+        func error(at now: Int64) -> UpstreamError? { progress.overdue(at: now, Self.limits(), .taken, hasResolved: true) }
+        // Waits for 2.5 s, connects for 5 s, and waits again.
+        _ = progress.handle(.connectionBegan, at: 2_500)
+        _ = progress.handle(.queuedAgain, at: 7_500)
+        #expect(error(at: 7_999) == nil && error(at: 8_000) == .connectionLimitReached)
+        // A request that was sent may wait once more.
+        _ = progress.handle(.sendingBegan, at: 7_900)
+        _ = progress.handle(.queuedAgain, at: 8_000)
+        #expect(error(at: 10_999) == nil && error(at: 11_000) == .connectionLimitReached)
+    }
+
     private static func limits(total: Duration = .zero, stream: Duration = .seconds(50)) -> TransferLimits {
         var settings = UpstreamSettings(host: "a", port: 1)
         settings.connectTimeout = .seconds(3)
