@@ -58,6 +58,20 @@ struct HTTP2Tests {
         }
     }
 
+    @Test("a response with a head of almost 64 KiB arrives, as over HTTP/1.1")
+    func largeHead() throws {
+        let long = (0..<60).map { "X-Long-\($0): " + String(repeating: "{", count: 1_070) }
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"] + long)] }, clientProtocol: .http2)
+        // The first response comes from the upstream, the second one from the store.
+        let client = try play.http2Client()
+        for _ in 0..<2 {
+            let response = try #require(client.get("/a"))
+            #expect(response.status == 200 && response.isComplete && response.text == "{}")
+            #expect(response.fields.count { $0.name.hasPrefix("x-long-") } == 60)
+        }
+    }
+
     @Test("a stalled response does not block others and continues when its window opens")
     func stalled() throws {
         let long = String(repeating: "x", count: 3 << 20)
