@@ -65,7 +65,9 @@ let package = Package(
         // The transport: connections of clients, upstreams and Redis.
         module("Reactor", .hot, ["CSystem"], readMe: ["README.md"]),
         module("HTTP2", .hot, ["CNGHTTP2"]),
-        module("Downstream", .hot, ["Addresses", "CSystem", "CTLS", "Figures", "HTTP2", "HTTPCore", "Reactor"], readMe: ["README.md"]),
+        module(
+            "Downstream", .hot, ["Addresses", "CSystem", "CTLS", "CachePolicy", "Figures", "HTTP2", "HTTPCore", "Reactor"],
+            readMe: ["README.md"]),
         module(
             "Upstream", .hot, ["CLibcurl", "CSystem", "CTLS", "CachePolicy", "Figures", "HTTP2", "HTTPCore", "Reactor"],
             readMe: ["README.md"]),

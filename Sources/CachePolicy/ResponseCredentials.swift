@@ -41,11 +41,22 @@ public enum ResponseCredentials {
         fields.removeAll { entry, bytes in cookies.holds(entry) || isOther(entry, bytes) }
     }
 
+    /// Returns whether a field gives a credential, a cookie or another one.
+    /// - Parameter field: the recognized field; nil if the name is not that of a recognized field.
+    public static func isGiven(by field: KnownField?, _ name: Span<UInt8>) -> Bool {
+        if let field { return cookies.contains(field) || known.contains(field) }
+        return isOther(name)
+    }
+
     /// Returns whether the field gives a credential other than a cookie.
     static func isOther(_ entry: Fields.Entry, _ bytes: [UInt8]) -> Bool {
         if let field = entry.known { return known.contains(field) }
-        let name = bytes.span.extracting(entry.nameRange)
-        return mayBeName(name) && names.contains(name) && !name.equalsIgnoringCase(consistency)
+        return isOther(bytes.span.extracting(entry.nameRange))
+    }
+
+    /// - Parameter name: not the name of a recognized field.
+    private static func isOther(_ name: Span<UInt8>) -> Bool {
+        mayBeName(name) && names.contains(name) && !name.equalsIgnoringCase(consistency)
     }
 
     /// Fast check, because most names have other letters at the end.

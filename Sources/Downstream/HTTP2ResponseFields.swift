@@ -1,5 +1,7 @@
-// Converts a response's head from HTTP/1.1 form to HTTP/2 fields (RFC 9113 §8.3.2): names in lower case, without connection fields.
+// Converts a response's head from HTTP/1.1 form to HTTP/2 fields (RFC 9113 §8.3.2): names in lower case, without connection fields. HPACK
+// must not index credentials: users of one gateway share its connection and table, and could test guesses (RFC 7541 §7.1).
 
+import CachePolicy
 import HTTP2
 import HTTPCore
 
@@ -38,8 +40,10 @@ enum HTTP2ResponseFields {
             let colon = lines.index(of: 0x3a, from: start, before: end)
             if colon < end, colon > start {
                 let name = UnsafeBufferPointer(rebasing: lines[start..<colon])
-                if KnownField(Span(_unsafeElements: name)).map(ofConnection.contains) != true {
-                    fields.append(name, trimmed(lines, colon + 1, end))
+                let field = KnownField(Span(_unsafeElements: name))
+                if field.map(ofConnection.contains) != true {
+                    let isSecret = ResponseCredentials.isGiven(by: field, Span(_unsafeElements: name))
+                    fields.append(name, trimmed(lines, colon + 1, end), isSecret: isSecret)
                 }
             }
             start = end + 1

@@ -41,6 +41,8 @@ struct ResponseCredentialsTests {
             #expect(ResponseCredentials.arePresent(in: fields))
             #expect(ResponseCredentials.areOthersThanCookies(in: fields) == !["set-cookie", "set-cookie2"].contains(name.lowercased()))
             #expect(ResponseCredentials.all(in: fields).count == 1)
+            let isGiven = ResponseCredentials.isGiven(by: fields.entries[1].known, Array(name.utf8).span)
+            #expect(isGiven)
             ResponseCredentials.remove(from: &fields)
             #expect(fields.count == 1 && !ResponseCredentials.arePresent(in: fields))
         }
@@ -50,6 +52,8 @@ struct ResponseCredentialsTests {
     func others(name: String) {
         var fields = Self.fields(name)
         #expect(!ResponseCredentials.arePresent(in: fields) && ResponseCredentials.all(in: fields).count == 0)
+        let isGiven = ResponseCredentials.isGiven(by: fields.entries[1].known, Array(name.utf8).span)
+        #expect(!isGiven)
         ResponseCredentials.remove(from: &fields)
         #expect(fields.count == 2)
     }

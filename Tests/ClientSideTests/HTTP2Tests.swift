@@ -72,6 +72,19 @@ struct HTTP2Tests {
         }
     }
 
+    @Test("credentials in responses are never added to the compression table that all users of a gateway share")
+    func neverIndexed() throws {
+        let secrets = ["set-cookie", "x-auth-token", "authentication-info", "x-csrf-token"]
+        let lines = secrets.map { "\($0): \(String(repeating: "s", count: 40))" } + ["X-Page: 1"]
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", lines)] }, clientProtocol: .http2)
+        let client = try RawHTTP2Client(port: play.port)
+        client.send(RawHTTP2.request(1))
+        let head = try #require(client.next { $0.kind == RawHTTP2.Kind.headers.rawValue })
+        let received = try #require(HeaderBlockReader().read(head.payload))
+        #expect(Set(received.filter(\.isNeverIndexed).map(\.name)) == Set(secrets))
+        #expect(received.contains { $0.name == "x-page" })
+    }
+
     @Test("a stalled response does not block others and continues when its window opens")
     func stalled() throws {
         let long = String(repeating: "x", count: 3 << 20)

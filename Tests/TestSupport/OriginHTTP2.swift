@@ -1,7 +1,6 @@
 // The origin's side of an HTTP/2 connection. It uses scripts for HTTP/1.1: their responses are converted to fields and data. Frames are
 // assembled by hand, so that they can be malformed, and so that the origin shares no code with the client.
 
-import CNGHTTP2
 import Dispatch
 import Glibc
 import Reactor
@@ -93,19 +92,14 @@ final class OriginHTTP2: @unchecked Sendable {
     /// Held while the socket is read or written, because one TLS object serves both. False after the end of the connection, when the
     /// descriptor may be reused.
     private let wire = Mutex(true)
-    private let inflater: OpaquePointer
+    private let reader = HeaderBlockReader()
     private var buffer: [UInt8] = []
 
     static let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
 
     init(_ stream: OriginStream, _ behaviour: OriginHTTP2Behaviour, _ hooks: Hooks) {
         (self.stream, self.behaviour, self.hooks) = (stream, behaviour, hooks)
-        var inflater: OpaquePointer?
-        precondition(nghttp2_hd_inflate_new(&inflater) == 0 && inflater != nil, "no memory for an inflater")
-        self.inflater = inflater!
     }
-
-    deinit { nghttp2_hd_inflate_del(inflater) }
 
     /// - Parameter read: bytes that have been read: the preface, and possibly more.
     func serve(_ read: [UInt8]) {
@@ -174,33 +168,13 @@ final class OriginHTTP2: @unchecked Sendable {
     private static func number(_ bytes: [UInt8]) -> Int { bytes.prefix(4).reduce(0) { $0 << 8 | Int($1) } }
 
     private func request(_ block: [UInt8]) -> OriginRequest? {
-        var (fields, position): ([(name: String, value: String)], Int) = ([], 0)
-        var neverIndexed: [String] = []
-        while true {
-            var (field, flags) = (nghttp2_nv(), Int32(0))
-            let count = block.withUnsafeBufferPointer { bytes in
-                nghttp2_hd_inflate_hd2(inflater, &field, &flags, bytes.baseAddress.map { $0 + position }, bytes.count - position, 1)
-            }
-            guard count >= 0 else { return nil }
-            position += count
-            if flags & Int32(NGHTTP2_HD_INFLATE_EMIT.rawValue) != 0 {
-                fields.append((Self.text(field.name, field.namelen), Self.text(field.value, field.valuelen)))
-                if field.flags & UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue) != 0 { neverIndexed.append(fields[fields.count - 1].name) }
-            }
-            if flags & Int32(NGHTTP2_HD_INFLATE_FINAL.rawValue) != 0 { break }
-            if count == 0, flags & Int32(NGHTTP2_HD_INFLATE_EMIT.rawValue) == 0 { break }
-        }
-        nghttp2_hd_inflate_end_headers(inflater)
-        let pseudo = { (name: String) in fields.first { $0.name == name }?.value ?? "" }
+        guard let lines = reader.read(block) else { return nil }
+        let pseudo = { (name: String) in lines.first { $0.name == name }?.value ?? "" }
         let host = [(name: "host", value: pseudo(":authority"))]
-        var request = OriginRequest(
-            line: "\(pseudo(":method")) \(pseudo(":path")) HTTP/2", fields: host + fields.filter { !$0.name.hasPrefix(":") }, content: [])
-        request.neverIndexed = neverIndexed
+        let fields = lines.filter { !$0.name.hasPrefix(":") }.map { (name: $0.name, value: $0.value) }
+        var request = OriginRequest(line: "\(pseudo(":method")) \(pseudo(":path")) HTTP/2", fields: host + fields, content: [])
+        request.neverIndexed = lines.filter(\.isNeverIndexed).map(\.name)
         return request
-    }
-
-    private static func text(_ bytes: UnsafeMutablePointer<UInt8>?, _ count: Int) -> String {
-        String(decoding: UnsafeBufferPointer(start: bytes, count: count), as: UTF8.self)
     }
 
     private func begin(_ request: OriginRequest, _ id: Int32, isWhole: Bool) {
