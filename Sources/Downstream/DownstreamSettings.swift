@@ -80,7 +80,7 @@ public struct HTTP2Limits: Sendable {
     /// Maximum number of frames without content per second. Beyond it, the connection ends with ENHANCE_YOUR_CALM.
     public var controlFrames = 1_000
     /// Maximum number of streams that are reset instead of ended. Beyond it, the connection ends with ENHANCE_YOUR_CALM (see
-    /// `HTTP2ResetBudget`).
+    /// `HTTP2ResetBudget`). That of a trusted proxy or a Unix socket ends after its active requests.
     public var resets = 200
 
     public init() {}

@@ -1,5 +1,6 @@
 // Callbacks of the HTTP/2 session while it reads and writes. They only queue output.
 
+import Addresses
 import Figures
 import HTTP2
 import HTTPCore
@@ -58,7 +59,13 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         // Neither does a client's reset of a stream whose content is being discarded after the response.
         if isByPeer, streams[number]?.discarding != nil { return }
         // RFC 9113 §10.5.
-        if !resets.take(now: table.now) { session.end(.enhanceYourCalm) }
+        if !resets.take(now: table.now) { endAfterResets() }
+    }
+
+    /// Ends the connection. That of a trusted proxy carries requests of many clients, so its active requests continue.
+    private func endAfterResets() {
+        guard peer.clientAddress.counted(besides: table.settings.trustedProxies) == nil else { return session.end(.enhanceYourCalm) }
+        if phase != .finishing { stopAccepting(.enhanceYourCalm) }
     }
 
     func sentGoAway(_ code: HTTP2ErrorCode) {

@@ -207,9 +207,9 @@ final class HTTP2Connection: AcceptedConnection, PushingConnection {
     // MARK: Ends
 
     /// Accepts no more requests. Active requests continue.
-    func stopAccepting() {
+    func stopAccepting(_ code: HTTP2ErrorCode = .noError) {
         phase = .finishing
-        session.stopAccepting()
+        session.stopAccepting(code)
         pushLater()
     }
 

@@ -234,9 +234,9 @@ public final class HTTP2Session {
     public func announceEnd() { nghttp2_submit_shutdown_notice(session) }
 
     /// Accepts no requests beyond those received so far. Active requests continue.
-    public func stopAccepting() {
+    public func stopAccepting(_ code: HTTP2ErrorCode = .noError) {
         let last = nghttp2_session_get_last_proc_stream_id(session)
-        nghttp2_submit_goaway(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), last, HTTP2ErrorCode.noError.rawValue, nil, 0)
+        nghttp2_submit_goaway(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), last, code.rawValue, nil, 0)
     }
 
     /// Reports no more events, not even for bytes that are being read.

@@ -1,5 +1,6 @@
 // Tests of HTTP/2 clients beyond the suites with `.clientProtocols`: concurrent requests, flow control, resets and ends.
 
+import Addresses
 import Downstream
 import Forwarding
 import HTTP2
@@ -154,6 +155,27 @@ struct HTTP2Tests {
         client.reset(left)
         #expect(client.get("/d")?.status == 200)
         #expect(try play.metric("cistern_http2_resets_total") == 1)
+    }
+
+    @Test("one user's resets end the connection of a trusted proxy only after the requests of other users")
+    func resetsThroughProxy() throws {
+        let gate = Gate()
+        let trusted = try NetworkList.local()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("{}")] }, clientProtocol: .http2) {
+            $0.downstream.trustedProxies = trusted
+            $0.downstream.http2.resets = 3
+        }
+        let client = try play.http2Client()
+        let write = try #require(client.begin("POST", "/write", [("x-forwarded-for", "192.0.2.1")], content: "1"))
+        for number in 0..<5 {
+            let stream = try #require(client.begin("GET", "/\(number)", [("x-forwarded-for", "192.0.2.2")]))
+            client.reset(stream)
+        }
+        #expect(client.waitForGoAway()?.code == .enhanceYourCalm)
+        gate.open()
+        #expect(client.response(of: write)?.status == 200)
+        #expect(client.isClosedByServer())
+        #expect(try play.metric("cistern_http2_connections_ended_total{cause=\"flood\"}") == 1)
     }
 
     @Test("a response before the end of the request ends the stream properly")
