@@ -86,6 +86,22 @@ public final class EventLoop: @unchecked Sendable {
         _ = csystem_epoll_control(epoll.number, EPOLL_CTL_ADD, wakeDescriptor.number, EPOLLIN.rawValue, UInt64(UInt32.max))
     }
 
+    /// Descriptors that the process needs beside those of its loops: those of Dispatch and of signals, and a few connections.
+    private static let spareDescriptors = 16
+
+    /// Checks that the process may open the descriptors of new loops. Without them, a loop cannot be created.
+    /// - Returns: an errno; 0 if it may.
+    public static func descriptorError(loops: Int) -> Int32 {
+        var descriptors: [Int32] = []
+        defer { for descriptor in descriptors { _ = close(descriptor) } }
+        for _ in 0..<2 * loops + spareDescriptors {
+            let descriptor = eventfd(0, Int32(EFD_CLOEXEC))
+            guard descriptor >= 0 else { return errno }
+            descriptors.append(descriptor)
+        }
+        return 0
+    }
+
     /// Terminates debug builds if the caller is neither on the loop nor before its start. Owners of the loop's state call it at their
     /// entry points, so that tests detect such calls.
     @inline(__always)

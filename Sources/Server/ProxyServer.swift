@@ -55,7 +55,7 @@ public final class ProxyServer: @unchecked Sendable {
     /// - Parameters:
     ///   - fleet: nil if nothing is shared with other nodes.
     ///   - predecessor: the process that this one takes over from; nothing is written before `waitToTakeOver` returns. nil: none.
-    /// - Throws: `StoreError`, `ListenError` or `CertificateError`. Nothing remains running.
+    /// - Throws: `StoreError`, `ListenError`, `CertificateError` or `DescriptorError`. Nothing remains running.
     public init(
         _ settings: ProxySettings, fleet: FleetSettings? = nil, logger: Logger, accessLog: AccessLog? = nil,
         requestLines: RequestLines? = nil, recorder: (any ExchangeRecorder)? = nil, after predecessor: Predecessor? = nil,
@@ -79,6 +79,8 @@ public final class ProxyServer: @unchecked Sendable {
             interface: AdminInterface(server: self, apis: apis, settings: settings.admin), pages: OwnPages(self),
             challenges: settings.listening.challengeDirectory.map { AcmeChallenges(directory: $0) }, certificates: certificates,
             past: ReplacedFigures())
+        let descriptorError = EventLoop.descriptorError(loops: settings.shards)
+        guard descriptorError == 0 else { throw DescriptorError(code: descriptorError) }
         state.withLock { $0 = serving }
         shards = (0..<settings.shards).map { ServedShard(process, number: $0, self.fleet, time: time) }
         for (index, shard) in shards.enumerated() {
@@ -380,5 +382,15 @@ public final class ProxyServer: @unchecked Sendable {
             case .error(let text): logger.error("\(text)")
             }
         }
+    }
+}
+
+/// The process may not open the file descriptors that its event loops need.
+public struct DescriptorError: Error, CustomStringConvertible {
+    /// errno of the failed system call.
+    let code: Int32
+
+    public var description: String {
+        "cannot create the event loops: \(SystemError.words(code)); raise the limit of open files (ulimit -n)"
     }
 }

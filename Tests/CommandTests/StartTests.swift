@@ -40,6 +40,13 @@ struct StartTests {
         #expect(outcome.status == 0)
     }
 
+    @Test("with too few file descriptors, serve exits with a message")
+    func tooFewDescriptors() throws {
+        let outcome = try CommandLineTool.run(
+            "serve --upstream http://127.0.0.1:9 --listen 127.0.0.1:0 --cache-dir \(directory)/cache", environment: "ulimit -n 16;")
+        #expect(outcome.status == 1 && outcome.text.contains("Too many open files"), "\(outcome.text)")
+    }
+
     // MARK: Implausible cache directories
 
     @Test("a cache directory that is a file or has no parent makes serve and check exit with 78")
