@@ -10,8 +10,8 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     case noDirectory(String)
     /// The parent directory does not exist.
     case noParent(String, parent: String)
-    /// The directory, or its lock file, belongs to another user, and this process may not write to it.
-    case ownedByOtherUser(String, owner: uid_t)
+    /// The directory, or its lock file (`part`), belongs to another user, and this process may not write to it.
+    case ownedByOtherUser(String, part: String, owner: uid_t)
     /// The directory, a file in it or an ancestor belongs to another user, who could add responses.
     case ownedByAnother(String, part: String, owner: uid_t)
     /// Other users may write to the directory, to a file in it or to an ancestor.
@@ -21,9 +21,9 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         switch self {
         case .noDirectory(let path): "the cache directory \(path) cannot be used: \(Self.file(in: path)) is not a directory"
         case .noParent(let path, let parent): "the cache directory \(path) cannot be created: \(parent) does not exist"
-        case .ownedByOtherUser(let path, let owner):
-            "the cache directory \(path) belongs to user \(owner), and this process runs as user \(geteuid()), which has no write "
-                + "permission"
+        case .ownedByOtherUser(let path, let part, let owner):
+            "the cache directory \(path) \(part == path ? "" : "cannot be used: \(part) ")belongs to user \(owner), and this process "
+                + "runs as user \(geteuid()), which has no write permission"
         case .ownedByAnother(let path, let part, let owner):
             "the cache directory \(path) is not safe: \(part) belongs to user \(owner), who could add responses; "
                 + "give it to user \(geteuid()) or choose another directory"
@@ -37,7 +37,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     public static func find(at path: String, makesParents: Bool) -> DirectoryFault? {
         switch status(path) {
         case .found(let status) where status.st_mode & S_IFMT != S_IFDIR: return .noDirectory(path)
-        case .found(let status): return isOwnedByOther(path, status) ? .ownedByOtherUser(path, owner: status.st_uid) : findUnsafe(at: path)
+        case .found(let status): return findOtherOwner(of: path, status) ?? findUnsafe(at: path)
         case .failed(ENOTDIR): return .noDirectory(path)
         case .failed(ENOENT): break
         case .failed: return nil
@@ -100,12 +100,17 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         }
     }
 
-    /// Whether another user owns the directory or its lock file, and this process has no write access. The lock file may be left over from
-    /// a start as root.
-    private static func isOwnedByOther(_ path: String, _ directory: stat) -> Bool {
-        if directory.st_uid != geteuid(), faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) != 0, errno == EACCES { return true }
-        guard case .found(let lock) = status(path + "/lock") else { return false }
-        return lock.st_uid != geteuid() && faccessat(AT_FDCWD, path + "/lock", R_OK | W_OK, AT_EACCESS) != 0 && errno == EACCES
+    /// Checks whether another user owns the directory or its lock file, and this process has no write access. The lock file may be left
+    /// over from a start as root.
+    private static func findOtherOwner(of path: String, _ directory: stat) -> DirectoryFault? {
+        if directory.st_uid != geteuid(), faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) != 0, errno == EACCES {
+            return .ownedByOtherUser(path, part: path, owner: directory.st_uid)
+        }
+        let file = path + "/lock"
+        guard case .found(let lock) = status(file), lock.st_uid != geteuid(), faccessat(AT_FDCWD, file, R_OK | W_OK, AT_EACCESS) != 0,
+            errno == EACCES
+        else { return nil }
+        return .ownedByOtherUser(path, part: file, owner: lock.st_uid)
     }
 
     private enum Status {

@@ -71,14 +71,16 @@ struct StartTests {
     func directoryOfAnotherUser() throws {
         #expect(chmod(directory, 0o755) == 0)
         #expect(mkdir(directory + "/roots", 0o755) == 0)
-        #expect(mkdir(directory + "/left", 0o777) == 0 && chmod(directory + "/left", 0o777) == 0)
+        #expect(mkdir(directory + "/left", 0o700) == 0 && chown(directory + "/left", 65534, 65534) == 0)
         // As left by a former run as root.
         close(csystem_open(directory + "/left/lock", O_CREAT | O_WRONLY, 0o600))
-        for name in ["roots", "left"] {
+        for (name, part) in [("roots", "/roots belongs"), ("left", "/left cannot be used: \(directory)/left/lock belongs")] {
             let outcome = try run(
                 "check", "--cache-dir \(directory)/\(name)", before: "setpriv --reuid 65534 --regid 65534 --clear-groups")
             #expect(outcome.status == 78)
-            #expect(outcome.text.contains("\(directory)/\(name) belongs to user 0, and this process runs as user 65534"))
+            #expect(
+                outcome.text.contains("the cache directory \(directory)\(part) to user 0, and this process runs as user 65534"),
+                "\(outcome.text)")
         }
     }
 
