@@ -179,15 +179,20 @@ public enum DirectoryState {
     }
 
     /// Names of the files and directories in a directory; empty if it cannot be read.
-    static func names(in path: String) -> [String] {
-        guard let directory = opendir(path) else { return [] }
+    static func names(in path: String) -> [String] { list(path).names }
+
+    /// Lists the files and directories in a directory.
+    /// - Returns: the names that were read, and an errno; 0 if these are all names.
+    static func list(_ path: String) -> (names: [String], error: Int32) {
+        guard let directory = opendir(path) else { return ([], errno) }
         defer { closedir(directory) }
         var names: [String] = []
-        while let entry = readdir(directory) {
+        while true {
+            errno = 0
+            guard let entry = readdir(directory) else { return (names, errno) }
             let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
             if name != ".", name != ".." { names.append(name) }
         }
-        return names
     }
 
     /// The errno that a write in this directory would cause now; 0 if it would succeed. It fails on a read-only or full file system,

@@ -29,7 +29,7 @@ enum MarkReserve {
         let target = Segment.path(number, settings.directory)
         var status = stat()
         guard lstat(target, &status) != 0, rename(path(settings.directory), target) == 0 else { return nil }
-        if let segment = Segment(opening: number, in: settings.directory, isWritable: true) { return segment }
+        if let segment = try? Segment(opening: number, in: settings.directory, isWritable: true) { return segment }
         rename(target, path(settings.directory))
         return nil
     }

@@ -55,7 +55,7 @@ public final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    /// Opens or creates the store. A directory without write access opens read-only.
+    /// Opens or creates the store. A directory without write access, or with a file that cannot be read, opens read-only.
     /// - Parameter inherited: the store that another process hands over; nil for an ordinary start. Nothing is then written before `own`.
     public init(_ settings: StoreSettings, inherited: HandedStore? = nil) throws(StoreError) {
         guard settings.capacityBytes >= 4 << 20 else { throw .tooSmall }
@@ -65,7 +65,10 @@ public final class ResponseStore: @unchecked Sendable {
         seed = XXH3_64bits(directory.secret, directory.secret.count)
         var recovery = StoreRecovery(directory: directory, settings: settings, seed: seed)
         if let inherited {
-            guard recovery.run(inherited: inherited.index) else { throw .notHandedOver(settings.directory) }
+            guard recovery.run(inherited: inherited.index) else {
+                if let file = recovery.unreadable { throw .unreadable(file.path, code: file.code) }
+                throw .notHandedOver(settings.directory)
+            }
         } else {
             recovery.run()
         }
@@ -89,7 +92,7 @@ public final class ResponseStore: @unchecked Sendable {
                 diskSpace: settings.diskSpace(settings.directory))
             (initial.statistics.usableBytes, initial.statistics.recordLimit) = (plan.usableBytes, plan.recordLimit)
         } else {
-            let path = directory.path + (directory.lacksKeyOnly ? "/key" : "/lock")
+            let path = initial.statistics.opening.unreadablePath ?? directory.path + (directory.lacksKeyOnly ? "/key" : "/lock")
             let fault = WriteFault(directory.error, path: path, diskSpace: settings.diskSpace(settings.directory))
             initial.statistics.refuse(fault, at: settings.now())
         }

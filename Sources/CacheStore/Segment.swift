@@ -17,6 +17,10 @@ final class Segment: @unchecked Sendable {
     /// Flags for opening files. They refuse symbolic links, which could lead to files outside the directory, and never block on a pipe.
     static let plain = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
+    /// Whether an errno of opening or reading a path means that there is no regular file. After any other error, a later start may be able
+    /// to read the file.
+    static func meansNoFile(_ error: Int32) -> Bool { [ENOENT, ELOOP, EISDIR, ENXIO, ENODEV].contains(error) }
+
     /// Creates a new file and allocates all its blocks.
     /// - Throws: the failed system call's errno and path.
     init(creating number: UInt64, bytes size: Int, _ settings: StoreSettings) throws(WriteError) {
@@ -45,16 +49,29 @@ final class Segment: @unchecked Sendable {
         var isDiskFull: Bool { code == ENOSPC || code == EDQUOT }
     }
 
-    /// Opens an existing file; nil if that fails or its size is invalid. Maps the file's actual size, which may differ from the configured
-    /// one.
-    init?(opening number: UInt64, in directory: String, isWritable: Bool) {
+    enum OpeningError: Error {
+        /// There is no regular file with a valid size at the path.
+        case noSegment
+        /// A system call failed. A later start may be able to open the file.
+        case failed(WriteError)
+    }
+
+    /// Opens an existing file. Maps the file's actual size, which may differ from the configured one.
+    init(opening number: UInt64, in directory: String, isWritable: Bool) throws(OpeningError) {
         path = Self.path(number, directory)
         let descriptor = Descriptor(csystem_open(path, (isWritable ? O_RDWR : O_RDONLY) | Self.plain, 0))
-        guard descriptor.isOpen else { return nil }
+        guard descriptor.isOpen else {
+            let code = errno
+            throw Self.meansNoFile(code) ? OpeningError.noSegment : OpeningError.failed(WriteError(code: code, path: path))
+        }
         var status = stat()
-        guard fstat(descriptor.number, &status) == 0, status.st_size >= RecordHeader.bytes, status.st_size <= IndexEntry.reach,
-            let base = Self.map(descriptor.number, Int(status.st_size))
-        else { return nil }
+        guard fstat(descriptor.number, &status) == 0 else { throw OpeningError.failed(WriteError(code: errno, path: path)) }
+        guard status.st_mode & S_IFMT == S_IFREG, status.st_size >= RecordHeader.bytes, status.st_size <= IndexEntry.reach else {
+            throw OpeningError.noSegment
+        }
+        guard let base = Self.map(descriptor.number, Int(status.st_size)) else {
+            throw OpeningError.failed(WriteError(code: errno, path: path))
+        }
         (self.number, size, self.base) = (number, Int(status.st_size), base)
         self.descriptor = descriptor
     }

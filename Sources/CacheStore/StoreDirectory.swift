@@ -13,13 +13,17 @@ final class StoreDirectory: Sendable {
     /// Whether the directory was opened for writing, at the start or when the key was written later.
     var isWritable: Bool { writable.load(ordering: .acquiring) }
     /// errno of opening at the start; 0 on success.
-    let error: Int32
+    var error: Int32 { openingError.load(ordering: .acquiring) }
+    private let openingError: Atomic<Int32>
     /// True if this process holds the lock and only writing the key failed, which can be retried.
     let lacksKeyOnly: Bool
     /// Set by the store's writer and read by all shards.
     private let writable: Atomic<Bool>
     /// Whether the key was created by this start.
     let isNew: Bool
+    /// Whether the key exists and could not be read, for another reason than damage. It is kept for a later start, and no record can be
+    /// read.
+    let isKeyUnreadable: Bool
     /// Whether other users have permissions on the key file.
     let isKeyOpen: Bool
     /// Secret key of all hashes. Created at the first start and kept in the file `key` (mode 0600).
@@ -43,9 +47,11 @@ final class StoreDirectory: Sendable {
         isNew = loaded.isNew
         var status = stat()
         isKeyOpen = !isNew && lstat(path + "/key", &status) == 0 && status.st_mode & 0o077 != 0
-        error = lockError != 0 ? lockError : loaded.error
-        lacksKeyOnly = lockError == 0 && loaded.error != 0
-        writable = Atomic(error == 0)
+        isKeyUnreadable = loaded.isUnreadable
+        let code = lockError != 0 && !loaded.isUnreadable ? lockError : loaded.error
+        openingError = Atomic(code)
+        lacksKeyOnly = lockError == 0 && loaded.error != 0 && !loaded.isUnreadable
+        writable = Atomic(code == 0)
     }
 
     /// Opens the directory of another process that is about to end. Creates nothing, and the lock belongs to the other process until
@@ -55,9 +61,11 @@ final class StoreDirectory: Sendable {
         guard lock.displacement(from: path + "/lock") == 0 else { throw .otherDirectory(path) }
         if let fault = DirectoryFault.findUnsafe(at: path) { throw .unsafe(fault) }
         let loaded = Self.loadSecret(path + "/key", mayWrite: false)
+        guard !loaded.isUnreadable else { throw .unreadable(path + "/key", code: loaded.error) }
         guard !loaded.isNew else { throw .notHandedOver(path) }
         self.lock = DirectoryLock(lock, isOurs: false)
-        (secret, isNew, error, lacksKeyOnly) = (loaded.secret, false, 0, false)
+        (secret, isNew, isKeyUnreadable, lacksKeyOnly) = (loaded.secret, false, false, false)
+        openingError = Atomic(0)
         writable = Atomic(true)
         var status = stat()
         isKeyOpen = lstat(path + "/key", &status) == 0 && status.st_mode & 0o077 != 0
@@ -92,13 +100,34 @@ final class StoreDirectory: Sendable {
         return error
     }
 
-    private static func loadSecret(_ path: String, mayWrite: Bool) -> (secret: [UInt8], isNew: Bool, error: Int32) {
+    /// Leaves all files of the directory as they are from now on. Must be called before anything is written.
+    /// - Parameter code: errno of a file that could not be read.
+    func refuseWrites(_ code: Int32) {
+        openingError.store(code, ordering: .releasing)
+        writable.store(false, ordering: .releasing)
+    }
+
+    private struct LoadedKey {
+        let secret: [UInt8]
+        var isNew = false
+        var isUnreadable = false
+        /// errno of reading or writing the key; 0 on success.
+        var error: Int32 = 0
+    }
+
+    /// Reads the key. Creates a new one only if there is none, or if the file cannot be a key: it is too short or not a regular file.
+    private static func loadSecret(_ path: String, mayWrite: Bool) -> LoadedKey {
         var secret = [UInt8](repeating: 0, count: keyBytes)
         let existing = Descriptor(csystem_open(path, O_RDONLY | Segment.plain, 0))
-        if existing.isOpen, read(existing.number, &secret, keyBytes) == keyBytes { return (secret, false, 0) }
+        let count = existing.isOpen ? read(existing.number, &secret, keyBytes) : -1
+        let readError = count < 0 ? errno : 0
+        if count == keyBytes { return LoadedKey(secret: secret) }
         precondition(chash_start() >= 0, "no source of random numbers is available")
         randombytes_buf(&secret, keyBytes)
-        return (secret, true, mayWrite ? save(secret, path) : EACCES)
+        guard readError == 0 || Segment.meansNoFile(readError) else {
+            return LoadedKey(secret: secret, isUnreadable: true, error: readError)
+        }
+        return LoadedKey(secret: secret, isNew: true, error: mayWrite ? save(secret, path) : EACCES)
     }
 
     /// Writes the key to its file.
@@ -123,8 +152,8 @@ final class StoreDirectory: Sendable {
         let keyError = key == nil ? errno : 0
         let isMissing = key.map { $0.count < Self.keyBytes } ?? (keyError == ENOENT)
         let isLocked = lock.isFile(at: path + "/lock")
-        if !isMissing, isWritable || !isLocked, let key, !key.starts(with: secret) { return EBUSY }
-        if !isMissing, !isLocked, key == nil { return keyError }
+        if !isMissing, let key, !key.starts(with: secret) { return EBUSY }
+        if !isMissing, key == nil, !isLocked || !isWritable && !Segment.meansNoFile(keyError) { return keyError }
         if isWritable, !isMissing, isLocked { return 0 }
         if makesDirectory { _ = Self.make(path) }
         guard DirectoryFault.findUnsafe(at: path) == nil else { return EACCES }
@@ -147,7 +176,14 @@ final class StoreDirectory: Sendable {
     private static let probeBytes = 64 << 10
 
     /// Numbers of the segment files, oldest first.
-    func segmentNumbers() -> [UInt64] { DirectoryState.names(in: path).compactMap { Segment.number(ofFile: $0) }.sorted() }
+    func segmentNumbers() -> [UInt64] { listSegments().numbers }
+
+    /// Lists the segment files.
+    /// - Returns: their numbers, oldest first, and the errno of reading the directory; 0 if all were listed.
+    func listSegments() -> (numbers: [UInt64], error: Int32) {
+        let (names, error) = DirectoryState.list(path)
+        return (names.compactMap { Segment.number(ofFile: $0) }.sorted(), error)
+    }
 }
 
 /// `@unchecked Sendable` because all of its state is behind its mutex.

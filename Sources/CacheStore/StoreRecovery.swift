@@ -1,5 +1,6 @@
 // Opens a store from the snapshot of a clean stop, or by scanning the record headers of all segments. Damaged bytes may have been a
-// removal or a mark, so all items stored before them count as stale.
+// removal or a mark, so all items stored before them count as stale. A file that cannot be read now may be readable at a later start, so
+// it is kept, and nothing is written.
 
 import CSystem
 import Glibc
@@ -17,8 +18,10 @@ struct StoreRecovery {
     private var damage: (spans: Int, last: StoreWriter.Position)?
     /// Segments that exceed the limit.
     private(set) var leftOut = LeftOutSegments()
-    /// Paths of segment files that cannot be opened.
+    /// Paths with names of segments that are not regular files or have an invalid size.
     private var unusable: [String] = []
+    /// The first segment file that exists and could not be opened, or the directory if it could not be listed; nil if all were opened.
+    private(set) var unreadable: Segment.WriteError?
 
     init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64) {
         self.directory = directory
@@ -28,7 +31,15 @@ struct StoreRecovery {
 
     mutating func run() {
         let start = StoreWriter.milliseconds(CLOCK_MONOTONIC)
+        if directory.isKeyUnreadable {
+            statistics.opening.unreadablePath = directory.path + "/key"
+            return
+        }
         openSegments()
+        if let unreadable, directory.isWritable {
+            statistics.opening.unreadablePath = unreadable.path
+            directory.refuseWrites(unreadable.code)
+        }
         if directory.isWritable { for path in unusable + ["\(directory.path)/\(ResponseStore.copyName)"] { unlink(path) } }
         if let snapshot = IndexSnapshot.read(directory: directory.path, segments: segments, seed: seed) {
             index = snapshot.index
@@ -37,6 +48,8 @@ struct StoreRecovery {
         } else {
             scan()
         }
+        // The segment may contain removals and marks.
+        if unreadable != nil { index.markAllStale() }
         leaveOutOldest()
         // The snapshot is valid for this start only, because the first write makes it outdated.
         if directory.isWritable { IndexSnapshot.remove(directory: directory.path) }
@@ -50,6 +63,7 @@ struct StoreRecovery {
         guard let known = IndexSnapshot.endOfHanded(index) else { return false }
         // The other process may be creating later segments. Segments over the limit are not removed while it writes.
         openSegments(upTo: known)
+        guard unreadable == nil else { return false }
         guard let snapshot = IndexSnapshot.readHanded(index, segments: segments, seed: seed) else { return false }
         self.index = snapshot.index
         end = snapshot.end
@@ -69,7 +83,7 @@ struct StoreRecovery {
         while let oldest = segments.oldest, !there.contains(oldest.number) { _ = segments.removeOldest() }
         let newest = segments.newest?.number ?? 0
         for number in numbers where number > newest && number <= end.segment {
-            if let segment = Segment(opening: number, in: directory.path, isWritable: true) { segments.append(segment) }
+            if let segment = try? Segment(opening: number, in: directory.path, isWritable: true) { segments.append(segment) }
         }
         for segment in segments where segment.number >= start.segment && segment.number <= end.segment {
             let first = segment.number == start.segment ? start.offset : 0
@@ -83,12 +97,17 @@ struct StoreRecovery {
     }
 
     private mutating func openSegments(upTo last: UInt64 = .max) {
-        for number in directory.segmentNumbers() where number <= last {
-            guard let segment = Segment(opening: number, in: directory.path, isWritable: directory.isWritable) else {
-                unusable.append(Segment.path(number, directory.path))
-                continue
+        let (numbers, error) = directory.listSegments()
+        if error != 0 { unreadable = Segment.WriteError(code: error, path: directory.path) }
+        for number in numbers where number <= last {
+            do throws(Segment.OpeningError) {
+                segments.append(try Segment(opening: number, in: directory.path, isWritable: directory.isWritable))
+            } catch {
+                switch error {
+                case .noSegment: unusable.append(Segment.path(number, directory.path))
+                case .failed(let failure): unreadable = unreadable ?? failure
+                }
             }
-            segments.append(segment)
         }
         end.segment = segments.newest?.number ?? 0
     }
@@ -123,8 +142,10 @@ struct StoreRecovery {
         let all = Array(segments)
         let recorded = all.map { $0.recordedSize(seed: seed) }
         for (position, segment) in all.enumerated() {
-            // Numbers increase by one, so a file is missing here.
-            if position > 0, all[position - 1].number + 1 != segment.number { noteDamage(at: .init(segment: segment.number, offset: 0)) }
+            // Numbers increase by one, so a file is missing here, unless it could not be opened.
+            if unreadable == nil, position > 0, all[position - 1].number + 1 != segment.number {
+                noteDamage(at: .init(segment: segment.number, offset: 0))
+            }
             let found = scan(segment)
             count += found.records
             let others = [

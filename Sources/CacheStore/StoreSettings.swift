@@ -77,6 +77,8 @@ public enum StoreError: Error, CustomStringConvertible {
     case otherDirectory(String)
     /// The store that another process handed over does not match the directory's files.
     case notHandedOver(String)
+    /// A file of the store that another process handed over exists, and cannot be read.
+    case unreadable(String, code: Int32)
     /// Other users can change stored responses.
     case unsafe(DirectoryFault)
     /// The store is required (`StoreSettings.isRequired`) and not fully usable.
@@ -90,6 +92,7 @@ public enum StoreError: Error, CustomStringConvertible {
             "another process, perhaps another Cistern, uses the cache directory \(directory): stop it, or set another store.directory"
         case .otherDirectory(let directory): "the running process uses another cache directory than \(directory)"
         case .notHandedOver(let directory): "the store of the running process does not match the cache directory \(directory)"
+        case .unreadable(let path, let code): "cannot read \(path) of the running process's store: \(SystemError.words(code))"
         case .tooSmall: "the store must have a size of at least 4 MiB"
         }
     }
@@ -358,11 +361,15 @@ public struct StoreOpening: Sendable {
     /// Number of positions where a removal or a mark may be lost, including missing and truncated files. Items stored before the last such
     /// position count as stale.
     public var damagedSpans = 0
-    /// errno of opening the directory for writing at the start; 0 on success.
+    /// errno of opening the directory for writing at the start, or of reading `unreadablePath`; 0 on success.
     public var error: Int32 = 0
+    /// A file of the store, or the directory, that exists and could not be read. Nothing is then written or deleted, so that a later start
+    /// can read it. nil if all could be read.
+    public var unreadablePath: String?
 
     /// Why a required store is unusable, as text; nil if it is usable.
     var whyUnusable: String? {
+        if error != 0, let unreadablePath { return "cannot be read (\(unreadablePath): \(SystemError.words(error)))" }
         if error != 0 { return "cannot be written to (\(SystemError.words(error)))" }
         if hasLostKey { return "has a missing or damaged file key, so the stored responses cannot be read" }
         return hasForeignRecords ? "has no readable responses: they were stored with another key than the one in the file key" : nil

@@ -201,7 +201,7 @@ extension Segment {
         }
         let directory = Descriptor(open(settings.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC))
         if directory.isOpen { fsync(directory.number) }
-        guard let copy = Segment(opening: number, in: settings.directory, isWritable: true) else {
+        guard let copy = try? Segment(opening: number, in: settings.directory, isWritable: true) else {
             throw WriteError(code: errno, path: target)
         }
         return copy

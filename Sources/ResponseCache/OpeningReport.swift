@@ -50,8 +50,13 @@ public struct OpeningReport: Sendable {
         if let shortage = WritingReport.shortage(at: directory, limitBytes: cache.store.settings.capacityBytes) {
             lines.append(.warning(shortage))
         }
-        if found.error != 0 {
-            let reason = String(cString: strerror(found.error))
+        let reason = String(cString: strerror(found.error))
+        if found.error != 0, let path = found.unreadablePath {
+            lines.append(
+                .error(
+                    "cannot read \(path) (\(reason)): the files of the store are kept as they are, and responses are forwarded and not "
+                        + "stored; remove the cause, and restart"))
+        } else if found.error != 0 {
             lines.append(
                 .error("cannot write to the cache directory \(directory) (\(reason)): responses are forwarded and not stored"))
         }
