@@ -134,8 +134,8 @@ extension HTTP2Session {
         return 0
     }
 
-    /// Resets the stream of a response whose head is too long for the library. The client would wait for the head until a timeout. The
-    /// library itself closes the stream of such a request.
+    /// Resets the stream of a response if the library cannot send its head because of the length. Without the reset, the client waits
+    /// until a timeout. For a request, the library closes the stream itself.
     private func notSent(_ frame: UnsafePointer<nghttp2_frame>, _ error: Int32) {
         guard error == NGHTTP2_ERR_FRAME_SIZE_ERROR.rawValue, !frame.pointee.isRequest else { return }
         reset(frame.pointee.hd.stream_id, .internalError)

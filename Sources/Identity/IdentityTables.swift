@@ -1,9 +1,10 @@
-// Writes whose tokens may get another user: those of this process, and those that other nodes of a fleet have announced.
+// Unsafe requests that may change the users of tokens, at this process or, as announced in the fleet's log, at other nodes.
 
 import Reactor
 
-/// An active unsafe request. Its end invalidates the results of its tokens, unless it had no effect.
-public final class IdentityWrite {
+/// An active unsafe request. Its end invalidates the results of its tokens, unless it had no effect. `@unchecked Sendable` because one event
+/// loop sets `isWithoutEffect`; another thread only releases a write.
+public final class IdentityWrite: @unchecked Sendable {
     private let tables: [LookedUpIdentities]
     private let tokens: [[UInt8]]
     /// Whether the upstream has rejected the request, or never received it.
@@ -49,21 +50,15 @@ public final class IdentityTables: Sendable {
     /// - Parameters:
     ///   - tokens: hashes of the tokens of the write; nil if it may have had any token.
     ///   - isLost: whether the other node received no response, so that the upstream may still process the write.
-    /// - Returns: what the caller must call after `LookedUpIdentities.pause`; nil: nothing.
-    public func followWrite(with tokens: [[UInt8]]?, isLost: Bool) -> (@Sendable () -> Void)? {
+    /// - Returns: the write, which the caller retains for `LookedUpIdentities.pause`; nil if it has ended.
+    public func followWrite(with tokens: [[UInt8]]?, isLost: Bool) -> IdentityWrite? {
         let tables = all
         guard let tokens else {
             for table in tables { table.endAll() }
             return nil
         }
-        for table in tables { table.beginWrite(with: tokens) }
-        let end = { @Sendable in for table in tables { table.endWrite(with: tokens, isWithoutEffect: false) } }
-        guard isLost, !tables.isEmpty, tables.allSatisfy(\.mayKeepLostWrites) else {
-            end()
-            return nil
-        }
-        for table in tables { table.noteLoss(ofWriteWith: tokens) }
-        return end
+        let write = IdentityWrite(tokens, in: tables)
+        return isLost && !tables.isEmpty && write.noteLoss() ? write : nil
     }
 }
 

@@ -101,8 +101,10 @@ public final class ProcessState: Sendable {
     ///   - tokens: hashes of the tokens of the write; nil if it may have had any token.
     ///   - isLost: whether the upstream may still process the write.
     public func followWrite(with tokens: [[UInt8]]?, isLost: Bool) {
-        guard let end = identityTables.followWrite(with: tokens, isLost: isLost) else { return }
-        DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + .milliseconds(Int(LookedUpIdentities.pause)), execute: end)
+        guard let write = identityTables.followWrite(with: tokens, isLost: isLost) else { return }
+        DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + .milliseconds(Int(LookedUpIdentities.pause))) {
+            withExtendedLifetime(write) {}
+        }
     }
 
     public var faults: FaultTable { faultTable.withLock { $0 } }

@@ -11,7 +11,8 @@ public enum FleetOrder: Sendable, Equatable {
     case purge(FleetSelection, isSoft: Bool)
     /// - Parameter coversWrites: whether a write with any token may be meant.
     case everything(isSoft: Bool, coversWrites: Bool = false)
-    /// Hashes of tokens whose users a write may have changed. If lost, the upstream may still process the write.
+    /// A write may have changed the users of tokens, which are given as hashes.
+    /// - Parameter isLost: whether the other node received no response, so that the upstream may still process the write.
     case identities([[UInt8]], isLost: Bool)
 
     /// Returns the orders of a message. A message that cannot be parsed has the widest possible effect.

@@ -49,7 +49,8 @@ final class ByteStream {
     /// Whether the peer has not acknowledged bytes within the limit. The path to the peer is then probably gone, as after this machine got
     /// another address.
     private(set) var hasTimedOut = false
-    /// Errors of a connection whose bytes were not acknowledged. The kernel names the last message of a router, if there was one.
+    /// Errors of a connection whose bytes were not acknowledged. If a router has reported the destination as unreachable, the kernel
+    /// returns that error.
     private static let deadPath = [ETIMEDOUT, EHOSTUNREACH, ENETUNREACH]
     /// Maximum time in milliseconds for the peer's acknowledgement; 0 for the kernel's limit, which is about 15 minutes.
     var acknowledgementLimit: Int32 = 0 {

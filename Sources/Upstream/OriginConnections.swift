@@ -264,7 +264,7 @@ final class OriginConnections {
     }
 
     /// Maximum time in milliseconds for the upstream's acknowledgement of a request: twice the connect timeout.
-    var acknowledgementLimit: Int32 { Int32(clamping: 2 * settings.connectTimeout.wholeMilliseconds) }
+    private(set) lazy var acknowledgementLimit = Int32(clamping: 2 * settings.connectTimeout.wholeMilliseconds)
 
     /// Closes all idle connections, because one of equal age did not reach the upstream any more.
     func closeIdle() {

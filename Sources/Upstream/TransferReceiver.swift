@@ -47,12 +47,7 @@ public struct UpstreamRequest: Sendable {
         }
     }
 
-    var hasContent: Bool {
-        switch content {
-        case .none, .length(0): false
-        case .length, .chunked, .tunnel: true
-        }
-    }
+    var hasContent: Bool { boundedLength != 0 }
 }
 
 extension Method {

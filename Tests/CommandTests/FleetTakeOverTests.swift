@@ -98,7 +98,7 @@ struct FleetTakeOverTests {
         #expect(try sees(one) && sees(old))
         let targets = ["/a", "/b", "/c"]
         let texts = try targets.map { try old.get($0).text }
-        // A node stores its position at most every two seconds. After this, it does not do so by itself before the take-over.
+        // A node stores its position at most every two seconds, so it stores none between this and the take-over.
         let position = temporary.path + "/cache-other/fleet-position"
         let stored = try TestTools.readBytes(position)
         #expect(try one.request("PUT", "/first", content: "{}").status == 200)

@@ -208,11 +208,12 @@ private struct SharedIdentityModel {
                 case .identities(let tokens, let isLost): (tokens, isLost)
                 case .everything, .mark, .purge: (nil, false)
                 }
-            let end = nodes[node].tables.followWrite(with: tokens, isLost: isLost)
+            let write = nodes[node].tables.followWrite(with: tokens, isLost: isLost)
             counts.ended += 1
             for token in history.indices where tokens?.contains(Self.token(token)) ?? true {
                 nodes[node].known[token] = history[token].count - 1
-                if isLost { nodes[node].lost.append((clock.now + LookedUpIdentities.pause, token, end ?? {})) }
+                guard isLost else { continue }
+                nodes[node].lost.append((clock.now + LookedUpIdentities.pause, token, { withExtendedLifetime(write) {} }))
             }
         }
     }
