@@ -663,8 +663,11 @@ static X509 *sign_self(EVP_PKEY *key, const char *names, int days) {
     X509_NAME *name = certificate ? X509_get_subject_name(certificate) : 0;
     ASN1_INTEGER *serial = certificate ? X509_get_serialNumber(certificate) : 0;
     unsigned char number[8];
+    int is_random = RAND_bytes(number, sizeof number) == 1;
+    // OpenSSL writes leading zeros as they are, and rejects them when it reads the certificate.
+    number[0] |= 0x40;
     int is_made =
-        name && RAND_bytes(number, sizeof number) == 1 && ASN1_STRING_set(serial, number, sizeof number) && X509_set_version(certificate, X509_VERSION_3) &&
+        name && is_random && ASN1_STRING_set(serial, number, sizeof number) && X509_set_version(certificate, X509_VERSION_3) &&
         X509_gmtime_adj(X509_getm_notBefore(certificate), -3600) && X509_time_adj_ex(X509_getm_notAfter(certificate), days, 0, 0) &&
         X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"cistern (self-signed)", -1, -1, 0) &&
         X509_set_issuer_name(certificate, name) && X509_set_pubkey(certificate, key) &&
