@@ -42,10 +42,10 @@ struct StartTests {
 
     @Test("with too few file descriptors, serve exits with a message")
     func tooFewDescriptors() throws {
-        // Descriptors of tests in parallel may be inherited. With 13 of them, the loader of libraries fails first.
+        // Other tests' descriptors may be inherited: with few left, neither the shell nor the loader of libraries works.
         let outcome = try CommandLineTool.run(
             "serve --upstream http://127.0.0.1:9 --listen 127.0.0.1:0 --cache-dir \(directory)/cache",
-            environment: "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n 16;")
+            environment: "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; prlimit --nofile=16")
         #expect(outcome.status == 1 && outcome.text.contains("Too many open files"), "\(outcome.text)")
     }
 
