@@ -184,7 +184,7 @@ image-test: image-packages $(if $(findstring --binary,$(ARGUMENTS)),,image)
 	Tests/Packaging/image_test.py $(ARGUMENTS)
 
 # Validates the files for Kubernetes, Compose and workflows against their schemas, and the settings in them. The validators come from PyPI.
-manifests: $(if $(filter .build/release/cistern,$(BINARY)),build)
+manifests: dist-test-packages $(if $(filter .build/release/cistern,$(BINARY)),build)
 	python3 -m venv .build/manifests
 	.build/manifests/bin/pip install -q kubernetes-validate==1.37.0 check-jsonschema==0.39.0 pyyaml
 	.build/manifests/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
