@@ -83,7 +83,8 @@ public enum LastGood {
         // An unknown coding that was not requested, and that the stored response does not have.
         case let status where status.isSuccessful && !copy.isCoded && ContentCoding(response.fields) == nil: return .undecodable
         case let status where status.isSuccessful:
-            return isOfOtherType(response, than: copy) && !isAccepted(response, by: request.fields) ? .unexpectedType : nil
+            guard isOfOtherType(response, than: copy), !isFile(response) else { return nil }
+            return isAccepted(response, by: request.fields) ? nil : .unexpectedType
         default: return nil
         }
     }
@@ -175,6 +176,13 @@ public enum LastGood {
         return !type.isEssence("text/plain") || !Accepting.namesJSON(in: request)
     }
 
+    /// Returns whether the response is a file, such as the result of a job whose state was JSON. Intermediaries respond with text.
+    private static func isFile(_ response: ResponseHead) -> Bool {
+        guard let type = MediaType(of: response.fields), !type.isHTML, !response.isErrorAsSuccess else { return false }
+        let isAttachment = response.fields.all(named: "content-disposition").first?.prefix(10).equalsIgnoringCase("attachment") == true
+        return isAttachment || type.isBinary
+    }
+
     /// The fault of a preflight's response, which consists of its fields. Browsers do not follow redirects of preflights (Fetch §4.8).
     public static func faultOfPreflight(_ response: ResponseHead) -> UpstreamFault? {
         switch response.status {
@@ -227,6 +235,12 @@ enum Accepting {
 extension MediaType {
     /// Whether the type is a web page.
     var isHTML: Bool { isEssence("text/html") || isEssence("application/xhtml+xml") }
+
+    /// Whether the type is that of an image, sound, video, font, PDF document or ZIP archive.
+    var isBinary: Bool {
+        let types: [StaticString] = ["image", "audio", "video", "font"]
+        return types.contains { type.equalsIgnoringCase($0) } || isEssence("application/pdf") || isEssence("application/zip")
+    }
 }
 
 extension UpstreamFault {

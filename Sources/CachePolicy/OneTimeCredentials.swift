@@ -18,6 +18,12 @@ public enum OneTimeCredentials {
         return isOneTime(value)
     }
 
+    /// Returns whether a signature may cover fields of the request, so that a changed field would make it invalid: that of an authentication
+    /// scheme, or an HTTP message signature (RFC 9421).
+    public static func maySignFields(_ fields: Fields) -> Bool {
+        fields.contains(named: "signature-input") || fields.first(.authorization).map(isOneTime) == true
+    }
+
     /// A DPoP proof (RFC 9449 §4.2) is made for one request; the token sent with it does not change.
     private static let dpop = Array("dpop".utf8)
     private static let authorization = Array("authorization".utf8)

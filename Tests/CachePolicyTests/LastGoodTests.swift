@@ -92,6 +92,14 @@ struct LastGoodTests {
         FaultRow(200, plain, nil) { $0.accept = "text/plain" },
         // An Accept field that many clients send by default.
         FaultRow(200, plain, .unexpectedType) { $0.accept = "application/json, text/plain, */*" },
+        // Files, such as the result of a job.
+        FaultRow(200, "Content-Type: application/pdf", nil), FaultRow(200, "Content-Type: Image/PNG", nil) { $0.accept = "*/*" },
+        FaultRow(200, "Content-Type: application/zip", nil), FaultRow(200, "Content-Type: application/octet-stream", .unexpectedType),
+        FaultRow(200, csv + "\nContent-Disposition: attachment; filename=a.csv", nil),
+        FaultRow(200, plain + "\nContent-Disposition: Attachment", nil),
+        FaultRow(200, csv + "\nContent-Disposition: inline", .unexpectedType),
+        FaultRow(200, html + "\nContent-Disposition: attachment", .unexpectedType),
+        FaultRow(200, problem + "\nContent-Disposition: attachment", .unexpectedType),
         // The description of an error is no success, whatever the client accepts.
         FaultRow(200, problem, .unexpectedType),
         FaultRow(200, problem, .unexpectedType) { $0.accept = "application/json, application/problem+json" },
