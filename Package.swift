@@ -120,7 +120,7 @@ let package = Package(
         module(
             "Sharing", .hot,
             [
-                "CHash", "CSystem", "CachePolicy", "CacheStore", "ContentCodings", "Engine", "Fleet", "HTTPCore", "Reactor",
+                "CHash", "CSystem", "CachePolicy", "CacheStore", "ContentCodings", "Engine", "Fleet", "HTTPCore", "Identity", "Reactor",
                 "ResponseCache", logging,
             ], readMe: ["README.md"]),
         module(

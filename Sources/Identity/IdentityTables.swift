@@ -6,22 +6,23 @@ import Reactor
 /// loop sets `isWithoutEffect`; another thread only releases a write.
 public final class IdentityWrite: @unchecked Sendable {
     private let tables: [LookedUpIdentities]
-    private let tokens: [[UInt8]]
+    /// Hash of each credential of the request.
+    public let tokens: [[UInt8]]
     /// Whether the upstream has rejected the request, or never received it.
     public var isWithoutEffect = false
 
-    /// - Parameter tokens: hash of each credential of the request.
+    /// Time in milliseconds for which the upstream may still process a write without a response.
+    public static let lossMilliseconds: Int64 = 30_000
+
     public init(_ tokens: [[UInt8]], in tables: [LookedUpIdentities]) {
         (self.tokens, self.tables) = (tokens, tables)
         for table in tables { table.beginWrite(with: tokens) }
     }
 
     /// Called if no response will arrive, although the upstream may still process the request.
-    /// - Returns: whether the caller should keep this write active for a while. Too many active writes would need too much memory.
-    public func noteLoss() -> Bool {
-        for table in tables { table.noteLoss(ofWriteWith: tokens) }
-        return tables.allSatisfy(\.mayKeepLostWrites)
-    }
+    /// - Parameter now: milliseconds of the monotonic clock.
+    /// - Returns: tables whose `endLosses` the caller must call after `lossMilliseconds`.
+    public func noteLoss(now: Int64) -> [LookedUpIdentities] { tables.filter { $0.noteLoss(ofWriteWith: tokens, now: now) } }
 
     deinit { for table in tables { table.endWrite(with: tokens, isWithoutEffect: isWithoutEffect) } }
 }
@@ -50,15 +51,16 @@ public final class IdentityTables: Sendable {
     /// - Parameters:
     ///   - tokens: hashes of the tokens of the write; nil if it may have had any token.
     ///   - isLost: whether the other node received no response, so that the upstream may still process the write.
-    /// - Returns: the write, which the caller retains for `LookedUpIdentities.pause`; nil if it has ended.
-    public func followWrite(with tokens: [[UInt8]]?, isLost: Bool) -> IdentityWrite? {
+    ///   - now: milliseconds of the monotonic clock.
+    /// - Returns: tables whose `endLosses` the caller must call after `IdentityWrite.lossMilliseconds`.
+    public func followWrite(with tokens: [[UInt8]]?, isLost: Bool, now: Int64) -> [LookedUpIdentities] {
         let tables = all
         guard let tokens else {
             for table in tables { table.endAll() }
-            return nil
+            return []
         }
         let write = IdentityWrite(tokens, in: tables)
-        return isLost && !tables.isEmpty && write.noteLoss() ? write : nil
+        return isLost ? write.noteLoss(now: now) : []
     }
 }
 

@@ -52,45 +52,6 @@ public struct LookUpSettings: Sendable, Equatable {
     public static let contentLimitBytes = 16 << 10
 }
 
-/// The period in which a token is known to belong to one user.
-final class IdentityTerm: Sendable {
-    private let changes = Atomic(0)
-    private let over = Atomic(false)
-    private let overByWrite = Atomic(false)
-    /// Number of active unsafe requests.
-    private let writes = Atomic(0)
-
-    /// Changes with the beginning and the end of every unsafe request.
-    var number: Int { changes.load(ordering: .acquiring) }
-    var isOver: Bool { over.load(ordering: .acquiring) }
-    /// Whether an unsafe request has ended it.
-    var isOverByWrite: Bool { overByWrite.load(ordering: .acquiring) }
-    var hasWrites: Bool { writes.load(ordering: .acquiring) > 0 }
-    var isUsable: Bool { !isOver && !hasWrites }
-
-    func beginWrite() {
-        writes.add(1, ordering: .acquiringAndReleasing)
-        changes.add(1, ordering: .acquiringAndReleasing)
-    }
-
-    func endWrite(isWithoutEffect: Bool) {
-        if !isWithoutEffect {
-            overByWrite.store(true, ordering: .releasing)
-            end()
-        }
-        changes.add(1, ordering: .acquiringAndReleasing)
-        writes.subtract(1, ordering: .acquiringAndReleasing)
-    }
-
-    func end() {
-        over.store(true, ordering: .releasing)
-        change()
-    }
-
-    /// Makes all results that requests use at present outdated.
-    func change() { changes.add(1, ordering: .acquiringAndReleasing) }
-}
-
 /// Numbers the writes that have ended the terms of tokens. While the user of a request is unknown, its partition depends on the last number
 /// of its tokens. So a session that gets another user has a new, empty partition.
 private final class WriteNumbers: Sendable {
@@ -230,8 +191,10 @@ public final class LookedUpIdentities: Sendable {
         var entries = RecentlyUsed<Entry>(limit: LookedUpIdentities.limit)
         /// Terms by the hash of the token alone.
         var terms = RecentlyUsed<TermOwner>(limit: LookedUpIdentities.limit)
-        /// Number of active unsafe requests by token. Bounded by the number of requests, and by `limit` for lost ones.
+        /// Number of active unsafe requests by token. Lost ones with a token count as one.
         var writes: [[UInt8]: Int] = [:]
+        /// Time until which the upstream may process lost writes, by token: milliseconds of the monotonic clock. At most `limit`.
+        var losses: [[UInt8]: Int64] = [:]
         /// Partitions of identities that the upstream gave without a token, each with the time until which it counts as common.
         var common = RecentlyUsed<Int64>(limit: 1024)
         var reportedAt: Int64?
@@ -452,30 +415,56 @@ public final class LookedUpIdentities: Sendable {
     /// Begins an unsafe request. Until its end, results of its tokens are not valid, and no look-ups are started for them.
     func beginWrite(with tokens: [[UInt8]]) {
         state.withLock { state in
-            for token in tokens {
-                state.writes[token, default: 0] += 1
-                state.terms[token]?.term.beginWrite()
-            }
+            for token in tokens { Self.beginWrite(with: token, in: &state) }
         }
+    }
+
+    private static func beginWrite(with token: [UInt8], in state: inout State) {
+        state.writes[token, default: 0] += 1
+        state.terms[token]?.term.beginWrite()
     }
 
     /// - Parameter isWithoutEffect: whether the upstream rejected or never received the request, so no token has changed its user.
     func endWrite(with tokens: [[UInt8]], isWithoutEffect: Bool) {
+        state.withLock { endWrite(with: tokens, isWithoutEffect: isWithoutEffect, in: &$0) }
+    }
+
+    private func endWrite(with tokens: [[UInt8]], isWithoutEffect: Bool, in state: inout State) {
+        for token in tokens {
+            let left = (state.writes[token] ?? 1) - 1
+            state.writes[token] = left > 0 ? left : nil
+            state.terms[token]?.term.endWrite(isWithoutEffect: isWithoutEffect)
+        }
+        if !isWithoutEffect { writeNumbers.add(tokens) }
+    }
+
+    /// Keeps the tokens of a lost write suspended until `endLosses`. A token has one record, however many writes are lost.
+    /// - Returns: whether this is the first record, so that the caller must call `endLosses`.
+    func noteLoss(ofWriteWith tokens: [[UInt8]], now: Int64) -> Bool {
         state.withLock { state in
-            for token in tokens {
-                let left = (state.writes[token] ?? 1) - 1
-                state.writes[token] = left > 0 ? left : nil
-                state.terms[token]?.term.endWrite(isWithoutEffect: isWithoutEffect)
+            let isFirst = state.losses.isEmpty
+            for token in tokens where state.losses[token] != nil || state.losses.count < Self.limit {
+                let former = state.losses.updateValue(now + IdentityWrite.lossMilliseconds, forKey: token)
+                if former == nil { Self.beginWrite(with: token, in: &state) }
             }
-            if !isWithoutEffect { writeNumbers.add(tokens) }
+            return isFirst && !state.losses.isEmpty
         }
     }
 
-    /// Whether fewer tokens have active writes than are remembered.
-    var mayKeepLostWrites: Bool { state.withLock { $0.writes.count < Self.limit } }
+    /// Ends the suspension of tokens whose lost writes the upstream no longer processes, and invalidates their results.
+    /// - Parameter now: milliseconds of the monotonic clock.
+    /// - Returns: milliseconds until the next call; nil if no token is left.
+    public func endLosses(now: Int64) -> Int64? {
+        state.withLock { state in
+            let ended = state.losses.filter { $0.value <= now }.map(\.key)
+            for token in ended { state.losses[token] = nil }
+            endWrite(with: ended, isWithoutEffect: false, in: &state)
+            // Many tokens with different times are ended together.
+            return state.losses.values.min().map { max(1_000, $0 - now) }
+        }
+    }
 
-    /// Numbers a write that is still active, but without a client.
-    func noteLoss(ofWriteWith tokens: [[UInt8]]) { writeNumbers.add(tokens) }
+    var lostTokens: Int { state.withLock { $0.losses.count } }
 }
 
 extension LookUpEnd {

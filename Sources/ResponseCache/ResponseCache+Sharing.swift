@@ -231,13 +231,15 @@ extension ResponseCache {
     // MARK: Invalidations
 
     /// Announces to other nodes, and to the process that takes over, that a write may have changed the users of its tokens.
-    /// - Parameter isLost: whether no response arrived, so that the upstream may still process the write.
-    public func announceWrite(withTokensOf head: RequestHead, isLost: Bool) {
-        let own = keyMaker.tokens(of: head.fields)
-        if !own.isEmpty { store.sendToPeer(.identities(tokens: own, isLost: isLost)) }
+    /// - Parameters:
+    ///   - tokens: hash of each credential of the request.
+    ///   - isLost: whether no response arrived, so that the upstream may still process the write.
+    public func announceWrite(of head: RequestHead, tokens: [[UInt8]], isLost: Bool) {
+        guard !tokens.isEmpty else { return }
+        store.sendToPeer(.identities(tokens: tokens, isLost: isLost))
         guard level.isShared else { return }
-        let tokens = keyMaker.announcedTokens(of: head.fields)
-        if !tokens.isEmpty { level.invalidated(identitiesOf: tokens, isLost: isLost) }
+        let announced = keyMaker.announcedTokens(of: head.fields)
+        if !announced.isEmpty { level.invalidated(identitiesOf: announced, isLost: isLost) }
     }
 
     /// Returns the marks that invalidate all responses stored for a target, including its preflights. nil if the other parts of its keys

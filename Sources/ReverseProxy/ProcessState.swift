@@ -46,6 +46,7 @@ public final class ProcessState: Sendable {
     /// nil if there is no fleet.
     let fleet: FleetMembership?
     let identityTables: IdentityTables
+    private let time: any TimeSource
     /// For the lines about refused requests to the admin interface, so that guessing tokens does not flood the log.
     let adminRefusals: LogInterval
 
@@ -67,6 +68,7 @@ public final class ProcessState: Sendable {
         sentRequests = SentRequests()
         (apiIndices, faultTable, peer, identityTables) = (APIIndices(), Mutex(FaultTable()), PeerProcess(), IdentityTables())
         adminRefusals = LogInterval()
+        self.time = time
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
         spanCounts = SpanCounts()
@@ -84,7 +86,7 @@ public final class ProcessState: Sendable {
         sentRequests = former.sentRequests
         (instance, apiIndices, faultTable) = (former.instance, former.apiIndices, former.faultTable)
         (peer, fleet, identityTables) = (former.peer, former.fleet, former.identityTables)
-        adminRefusals = former.adminRefusals
+        (adminRefusals, time) = (former.adminRefusals, former.time)
         spanCounts = former.spanCounts
         let isSame = settings.tracing == former.settings.tracing
         spans = isSame ? former.spans : SpanExporter(settings, instance, spanCounts, logger)
@@ -101,9 +103,14 @@ public final class ProcessState: Sendable {
     ///   - tokens: hashes of the tokens of the write; nil if it may have had any token.
     ///   - isLost: whether the upstream may still process the write.
     public func followWrite(with tokens: [[UInt8]]?, isLost: Bool) {
-        guard let write = identityTables.followWrite(with: tokens, isLost: isLost) else { return }
-        DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + .milliseconds(Int(LookedUpIdentities.pause))) {
-            withExtendedLifetime(write) {}
+        for table in identityTables.followWrite(with: tokens, isLost: isLost, now: time.monotonicMilliseconds) {
+            Self.endLosses(in: table, after: IdentityWrite.lossMilliseconds, time)
+        }
+    }
+
+    private static func endLosses(in table: LookedUpIdentities, after milliseconds: Int64, _ time: any TimeSource) {
+        DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + .milliseconds(Int(milliseconds))) {
+            if let next = table.endLosses(now: time.monotonicMilliseconds) { endLosses(in: table, after: next, time) }
         }
     }
 

@@ -4,6 +4,7 @@
 import CachePolicy
 import Engine
 import Fleet
+import Identity
 import Logging
 import Reactor
 import ResponseCache
@@ -232,11 +233,8 @@ public final class FleetLog: @unchecked Sendable {
     private func isRecentLostWrite(_ positioned: PositionedEntry) -> Bool {
         let (message, origin) = (positioned.entry.message, positioned.entry.origin)
         guard message.kind == .identities, message.isSoft, origin?.node != nodeNumber else { return false }
-        return Self.lag(of: positioned.position, fleetNow: fleetNow) < Self.lostWriteMilliseconds
+        return Self.lag(of: positioned.position, fleetNow: fleetNow) < IdentityWrite.lossMilliseconds
     }
-
-    /// Time for which nodes do not use the user of a token after a write without a response.
-    private static let lostWriteMilliseconds: Int64 = 30_000
 
     /// Queues the orders of a message. The users of tokens change at once, because purges before them may take seconds.
     private func take(_ message: LogMessage) {

@@ -142,12 +142,29 @@ struct LookedUpIdentitiesTests {
         _ = IdentityWrite([[2]], in: [told])
         #expect(own([[2]]).ownPartition([1]) != former.ownPartition([1]) && own([[2], [3]]).ownPartition([1]) != former.ownPartition([1]))
         // A write without a response counts at its loss, and again when it must have ended.
-        let lost = IdentityWrite([[2]], in: [told])
         let before = own([[2]])
-        #expect(lost.noteLoss())
+        #expect(IdentityWrite([[2]], in: [told]).noteLoss(now: 0).count == 1)
         let during = own([[2]])
         #expect(!before.isUnchanged && during.ownPartition([1]) != before.ownPartition([1]))
-        withExtendedLifetime(lost) {}
+        #expect(told.endLosses(now: IdentityWrite.lossMilliseconds) == nil && !during.isUnchanged)
+    }
+
+    @Test("lost writes with equal tokens have one record, which the last one extends; the token is suspended until then")
+    func lostWrites() throws {
+        let told = LookedUpIdentities(Self.settings)
+        let tokens = (0..<128).map { [UInt8]([2, $0]) }
+        func begin() -> StartedLookUp? { told.begin([1], token: tokens[0], now: 0) }
+        told.end(try #require(begin()), .lookedUp(partition: [9]), now: 0)
+        let calls = (0..<9_000).map { Int64($0) }.filter { !IdentityWrite(tokens, in: [told]).noteLoss(now: $0).isEmpty }
+        #expect(calls == [0] && told.lostTokens == 128)
+        // Another set of known tokens needs no further record.
+        #expect(IdentityWrite([tokens[0], [3]], in: [told]).noteLoss(now: 20_000).isEmpty && told.lostTokens == 129)
+        #expect(told.endLosses(now: 38_998) == 1_000 && told.lostTokens == 129)
+        #expect(told.endLosses(now: 38_999) == 11_001 && told.lostTokens == 2)
+        #expect(told.find([1], now: 1).partition == nil && begin() == nil)
+        #expect(told.endLosses(now: 50_000) == nil && told.lostTokens == 0)
+        told.end(try #require(begin()), .lookedUp(partition: [8]), now: 0)
+        #expect(told.find([1], now: 1).partition == [8])
     }
 
     @Test("a common identity ends the terms of those that had it, also of a lookup that found it shortly after; it counts for an hour")

@@ -55,7 +55,8 @@ struct SharingLimitsTests {
         let (one, other) = (try FleetCache(["a", "b"]), try FleetCache(["b", "a"]))
         func announce(_ lines: TestCache.Lines) -> Fields {
             let head = TestCache.request("/login", lines, method: .post)
-            one.test.cache.announceWrite(withTokensOf: head, isLost: false)
+            let cache = one.test.cache
+            cache.announceWrite(of: head, tokens: cache.keyMaker.tokens(of: head.fields), isLost: false)
             return head.fields
         }
         let fields = announce([("Cookie", "sid=moving0123456789abcdef; theme=dark")])

@@ -169,9 +169,9 @@ private struct SharedIdentityModel {
         if isRejected {
             write.isWithoutEffect = true
         } else if isLost {
-            pending.append((clock.now + LookedUpIdentities.pause, token))
-            _ = write.noteLoss()
-            nodes[node].lost.append((clock.now + LookedUpIdentities.pause, token, { withExtendedLifetime(write) {} }))
+            pending.append((clock.now + IdentityWrite.lossMilliseconds, token))
+            _ = write.noteLoss(now: clock.now)
+            noteLoss(of: token, at: node)
         } else {
             change(token, &random)
         }
@@ -208,14 +208,18 @@ private struct SharedIdentityModel {
                 case .identities(let tokens, let isLost): (tokens, isLost)
                 case .everything, .mark, .purge: (nil, false)
                 }
-            let write = nodes[node].tables.followWrite(with: tokens, isLost: isLost)
+            _ = nodes[node].tables.followWrite(with: tokens, isLost: isLost, now: clock.now)
             counts.ended += 1
             for token in history.indices where tokens?.contains(Self.token(token)) ?? true {
                 nodes[node].known[token] = history[token].count - 1
-                guard isLost else { continue }
-                nodes[node].lost.append((clock.now + LookedUpIdentities.pause, token, { withExtendedLifetime(write) {} }))
+                if isLost { noteLoss(of: token, at: node) }
             }
         }
+    }
+
+    private mutating func noteLoss(of token: Int, at node: Int) {
+        let (table, clock) = (nodes[node].table, clock)
+        nodes[node].lost.append((clock.now + IdentityWrite.lossMilliseconds, token, { _ = table.endLosses(now: clock.now) }))
     }
 
     /// Connects or disconnects a node. While one is disconnected, the log may lose entries.

@@ -124,7 +124,7 @@ extension Fetch {
         coordination.lostWrites += 1
         // Otherwise the content would occupy memory for that time.
         body = .none
-        context.loop.schedule(after: .milliseconds(LookedUpIdentities.pause)) { [self] in
+        context.loop.schedule(after: .milliseconds(IdentityWrite.lossMilliseconds)) { [self] in
             coordination.lostWrites -= 1
             recency.responseTime = context.loop.now
             _ = invalidate(after: nil)

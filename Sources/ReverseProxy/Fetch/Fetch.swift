@@ -221,7 +221,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     ///     then, and otherwise may have another.
     ///   - isLost: whether no response arrived.
     private func endCredentialChange(isWithoutEffect: Bool, isLost: Bool = false) {
-        if identityWrite != nil, !isWithoutEffect { context.cache?.announceWrite(withTokensOf: subject.head, isLost: isLost) }
+        if let identityWrite, !isWithoutEffect {
+            context.cache?.announceWrite(of: subject.head, tokens: identityWrite.tokens, isLost: isLost)
+        }
         identityWrite?.isWithoutEffect = isWithoutEffect
         cookieLogin?.isWithoutEffect = isWithoutEffect
         (identityWrite, cookieLogin) = (nil, nil)
@@ -231,10 +233,18 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// not used for a while.
     func endCredentialChangeWithoutResponse() {
         let isWithoutEffect = transfer?.mayHaveArrived != true
-        if !isWithoutEffect, let write = identityWrite, write.noteLoss() {
-            context.loop.schedule(after: .milliseconds(LookedUpIdentities.pause)) { withExtendedLifetime(write) {} }
+        if !isWithoutEffect, let write = identityWrite {
+            for table in write.noteLoss(now: context.loop.time.monotonicMilliseconds) {
+                Self.endLosses(in: table, after: IdentityWrite.lossMilliseconds, on: context.loop)
+            }
         }
         endCredentialChange(isWithoutEffect: isWithoutEffect, isLost: true)
+    }
+
+    private static func endLosses(in table: LookedUpIdentities, after milliseconds: Int64, on loop: EventLoop) {
+        loop.schedule(after: .milliseconds(milliseconds)) { [unowned loop] in
+            if let next = table.endLosses(now: loop.time.monotonicMilliseconds) { endLosses(in: table, after: next, on: loop) }
+        }
     }
 
     // MARK: The head
