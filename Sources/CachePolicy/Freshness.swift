@@ -52,6 +52,11 @@ public enum Freshness {
         max(0, now.milliseconds - stored.responseTime.milliseconds) / 1000
     }
 
+    /// Seconds for which the response has been stale; at most the time since its arrival, because the upstream's clock may be behind.
+    public static func localStaleness(of stored: StoredMetadata, now: Timestamp) -> Int64 {
+        min(currentAge(of: stored, now: now) - max(0, stored.freshnessLifetime ?? 0), residentTime(of: stored, now: now))
+    }
+
     /// Time until which `currentAge` does not change, unless the clock is set back.
     public static func ageEnds(of stored: StoredMetadata, now: Timestamp) -> Timestamp {
         Timestamp(milliseconds: stored.responseTime.milliseconds + (residentTime(of: stored, now: now) + 1) * 1000)

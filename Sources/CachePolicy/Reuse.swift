@@ -84,7 +84,7 @@ public enum Reuse {
 
     /// Returns whether the stored response may be served while the upstream fails. Unless `strictness` is strict, this needs no permission
     /// in the response (§4.2.4: a disconnected cache).
-    /// - Parameter staleFor: maximum staleness in seconds that the operator allows; nil means no limit.
+    /// - Parameter staleFor: maximum `localStaleness` that the operator allows, in seconds; nil means no limit.
     public static func rescue(
         _ stored: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, staleFor: Int64? = nil, now: Timestamp
     ) -> RescueDecision {
@@ -105,7 +105,7 @@ public enum Reuse {
         if strictness == .strict, let limit = directives.staleIfError ?? stored.staleIfError, staleness > limit {
             return .forbidden(.staleIfError)
         }
-        if let staleFor, staleness > staleFor { return .forbidden(.staleFor) }
+        if let staleFor, Freshness.localStaleness(of: stored, now: now) > staleFor { return .forbidden(.staleFor) }
         return .allowed(age: age, ttl: ttl)
     }
 

@@ -21,6 +21,8 @@ public struct ExchangeRecord: Sendable {
         /// Seconds; -1 if the response gave none, or none was found.
         public var lifetime: Int64 = -1
         public var age: Int64 = -1
+        /// Seconds that count for `stale_for`.
+        public var staleness: Int64 = 0
         /// Origin of the lifetime, and whether the operator's rules ignored a directive of the response.
         public var lifetimeSource = LifetimeSource.response
         public var isDisregarded = false

@@ -299,7 +299,7 @@ public struct WhyExplanation {
         guard let staleFor = route.staleFor else {
             return words + "; in an outage it may be served at any age (cache.stale_for)."
         }
-        let left = max(0, staleFor - max(0, found.age - max(0, found.lifetime)))
+        let left = max(0, staleFor - max(0, found.staleness))
         return words
             + "; it may be served in an outage for another \(NumberText.span(left)) (cache.stale_for: \(NumberText.span(staleFor)))."
     }

@@ -109,4 +109,15 @@ struct RouteTests {
         fields.append(.retryAfter, value)
         #expect(RetryAfter.milliseconds(fields, now: Timestamp(seconds: 784_111_777)) == expected)
     }
+
+    @Test("a date in Retry-After is compared with the upstream's clock, not with this one", arguments: [-1_000_000, -60, 0, 7_200])
+    func retryAfterOfSkewedClock(skew: Int64) {
+        var fields = Fields()
+        fields.append(.retryAfter, "Sun, 06 Nov 1994 08:49:47 GMT")
+        fields.append(.date, "Sun, 06 Nov 1994 08:49:27 GMT")
+        let now = Timestamp(seconds: 784_111_777 + skew)
+        #expect(RetryAfter.milliseconds(fields, now: now) == 20_000)
+        fields.append(.age, "5")
+        #expect(RetryAfter.milliseconds(fields, now: now) == 15_000)
+    }
 }

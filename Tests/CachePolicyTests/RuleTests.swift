@@ -1,6 +1,7 @@
 // Table tests of RFC 9111: storing, freshness, reuse, and rescues.
 
 import HTTPCore
+import TestSupport
 import Testing
 
 @testable import CachePolicy
@@ -144,6 +145,24 @@ struct FreshnessTests {
 
 @Suite("Reuse (RFC 9111 §4) and rescues (§4.2.4)")
 struct ReuseTests {
+    @Test("stale_for counts from the arrival of a response at the earliest, however wrong the upstream's clock is")
+    func skewedClock() {
+        var random = SeededGenerator(seed: 9_111)
+        for _ in 0..<10_000 {
+            let (skew, elapsed) = (Int64(random.below(400_000)) - 200_000, Int64(random.below(2_000)))
+            let (lifetime, limit) = (random.isTrue() ? Int64(random.below(600)) : nil, Int64(random.below(600)))
+            var stored = StoredMetadata(requestTime: noon, responseTime: noon, date: noon.after(skew))
+            stored.freshnessLifetime = lifetime
+            let decision = Reuse.rescue(
+                stored, RequestCacheControl(), strictness: .rescue, staleFor: limit, now: noon.after(elapsed))
+            let end = limit + (lifetime ?? 0)
+            // A clock that is ahead, or behind by less than the lifetime, changes the end by no more than the difference.
+            #expect(elapsed > limit || decision.isAllowed, "\(skew) \(elapsed) \(String(describing: lifetime)) \(limit)")
+            #expect(elapsed <= end || !decision.isAllowed, "\(skew) \(elapsed) \(String(describing: lifetime)) \(limit)")
+            #expect(skew < 0 || decision.isAllowed == (elapsed <= end))
+        }
+    }
+
     private func stored(_ lifetime: Int64?, _ flags: StoredFlags = []) -> StoredMetadata {
         var stored = StoredMetadata(requestTime: noon, responseTime: noon, date: noon)
         stored.freshnessLifetime = lifetime

@@ -22,6 +22,7 @@ extension RequestEntry {
         record.mode = serving.mode
         record.found.lifetime = ttl.map { $0 + age } ?? -1
         record.found.age = age
+        record.found.staleness = age - max(0, record.found.lifetime)
         record.found.lifetimeSource = found.metadata.lifetimeSource
         record.reasons.isClientIgnored = attempt.isClientIgnored
         if attempt.isClientIgnored { context.reporting.count(.clientDirectivesIgnored) }

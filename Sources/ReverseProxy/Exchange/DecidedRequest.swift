@@ -141,6 +141,7 @@ extension ExchangeRecord {
                 found.kind = .stored
                 found.lifetime = stored.freshnessLifetime ?? -1
                 found.age = Freshness.currentAge(of: stored, now: facts.now)
+                found.staleness = Freshness.localStaleness(of: stored, now: facts.now)
                 found.lifetimeSource = stored.lifetimeSource
                 found.isDisregarded = stored.flags.contains(.disregarded)
             }
