@@ -54,11 +54,14 @@ struct Warm: ParsableCommand {
 
     func run() throws {
         try Self.reportingFailure {
-            var targets: [String] = []
-            for source in sources { targets += try WarmList.targets(in: source) }
+            var (targets, invalid): ([String], [String]) = ([], [])
+            for text in try sources.flatMap(WarmList.texts) {
+                if let target = WarmList.target(text) { targets.append(target) } else { invalid.append(text) }
+            }
+            for text in invalid { StandardError.writeUnchanged("\(Printable.text(text)): \(WarmList.mistake)\n") }
             guard !targets.isEmpty else { throw AdminFailure("no target to fetch in \(sources.joined(separator: ", "))") }
-            let failed = fetch(targets, from: try address())
-            if failed > 0 { throw ExitCode.failure }
+            let failed = fetch(targets, skipped: invalid.count, from: try address())
+            if failed + invalid.count > 0 { throw ExitCode.failure }
         }
     }
 
@@ -71,7 +74,7 @@ struct Warm: ParsableCommand {
     }
 
     /// - Returns: number of failed requests.
-    private func fetch(_ targets: [String], from address: CommandTarget) -> Int {
+    private func fetch(_ targets: [String], skipped: Int, from address: CommandTarget) -> Int {
         let progress = WarmProgress(total: targets.count)
         let lines = header.map { $0 + "\r\n" }.joined()
         let workers = min(concurrency, targets.count)
@@ -87,7 +90,7 @@ struct Warm: ParsableCommand {
                 progress.ended(targets[index], WarmOutcome(targets[index], lines, address))
             }
         }
-        return progress.finish()
+        return progress.finish(skipped: skipped)
     }
 }
 
@@ -152,37 +155,38 @@ private final class WarmProgress: @unchecked Sendable {
     }
 
     /// - Returns: number of failed requests.
-    func finish() -> Int {
+    func finish(skipped: Int) -> Int {
         let counts = counts.withLock { $0 }
         if isTerminal { StandardError.writeUnchanged("\r\u{1b}[K") }
         print(
-            "\(total) requested: \(counts.stored) stored, \(counts.fresh) fresh already, \(counts.notStored) not stored, \(counts.failed) failed"
-        )
+            "\(total) requested: \(counts.stored) stored, \(counts.fresh) fresh already, \(counts.notStored) not stored, "
+                + "\(counts.failed) failed\(skipped > 0 ? "; \(skipped) skipped" : "")")
         return counts.failed
     }
 }
 
 /// Reads the targets that an argument names.
 enum WarmList {
-    static func targets(in source: String) throws -> [String] {
-        if source.hasPrefix("/"), !isFile(source) { return [try target(source)] }
-        if source.hasPrefix("http://") || source.hasPrefix("https://") { return [try target(source)] }
+    /// Returns paths and URLs as they are written.
+    static func texts(in source: String) throws -> [String] {
+        if source.hasPrefix("/"), !isFile(source) { return [source] }
+        if source.hasPrefix("http://") || source.hasPrefix("https://") { return [source] }
         guard let bytes = FileContent.read(source, limit: ArchiveReader.limitBytes + 1) else {
             throw AdminFailure(
                 "\(source) is not a URL or a path with a leading /, and cannot be read as a file: \(SystemError.words())")
         }
         if let archive = try? ArchiveReader(bytes) {
             let requests = (0..<archive.count).lazy.compactMap { archive.entry($0)["request"] }
-            return try requests.filter { $0["method"] == "GET" }.compactMap { $0["url"]?.string }.map(target)
+            return requests.filter { $0["method"] == "GET" }.compactMap { $0["url"]?.string }
         }
         guard let document = JSONValue(bytes), document.members != nil else {
             let lines = bytes.split { $0 == 0x0a || $0 == 0x0d }.map { String(decoding: $0, as: UTF8.self) }
-            return try lines.map { $0.prefix { $0 != "#" }.trimmingWhitespace }.filter { !$0.isEmpty }.map(target)
+            return lines.map { $0.prefix { $0 != "#" }.trimmingWhitespace }.filter { !$0.isEmpty }
         }
         guard let paths = document["paths"]?.members else {
             throw AdminFailure("\(source) is neither an OpenAPI document nor an HTTP archive")
         }
-        return try paths.filter { !$0.name.contains("{") && $0.value["get"] != nil }.map { try target($0.name) }
+        return paths.filter { !$0.name.contains("{") && $0.value["get"] != nil }.map(\.name)
     }
 
     /// Whether the path names a regular file.
@@ -191,8 +195,10 @@ enum WarmList {
         return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
     }
 
-    /// Path and query, valid in a request line.
-    private static func target(_ text: String) throws -> String {
+    static let mistake = "skipped, because it is neither a path nor a URL; percent-encode spaces and characters outside ASCII"
+
+    /// Returns path and query, valid in a request line; nil if the text is neither a path nor a URL.
+    static func target(_ text: String) -> String? {
         var rest = Substring(text)
         for scheme in ["https://", "http://"] where text.hasPrefix(scheme) {
             rest = rest.dropFirst(scheme.count)
@@ -200,10 +206,7 @@ enum WarmList {
             if !rest.hasPrefix("/") { rest = "/" + rest }
         }
         rest = rest.prefix { $0 != "#" }
-        guard rest.hasPrefix("/"), rest.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
-            throw AdminFailure("\(text) is neither a path nor a URL; percent-encode spaces and characters outside ASCII")
-        }
-        return String(rest)
+        return rest.hasPrefix("/") && rest.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f } ? String(rest) : nil
     }
 }
 
