@@ -21,6 +21,9 @@ public final class AdminInterface: @unchecked Sendable {
     /// Erasing takes long, and other pages do not wait for it.
     private static let eraseQueue = DispatchQueue(label: "cistern.erase", qos: .utility)
 
+    /// Maximum length of request content in bytes. The longest content is an archived response.
+    public static let contentLimitBytes = 96 << 20
+
     /// - Parameter apis: the served APIs, for the lifetime of the interface.
     public init(server: any AdministeredServer, apis: [any AdministeredAPI], settings: AdminSettings) {
         self.server = server

@@ -105,8 +105,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     private var stream: (any ClientStream)?
     private let interface: AdminInterface
 
-    /// Maximum length of request content in bytes. The longest content is an archived response.
-    var contentLimitBytes = 96 << 20
+    var contentLimitBytes = AdminInterface.contentLimitBytes
 
     init(entry: RequestEntry, stream: any ClientStream, interface: AdminInterface) {
         self.entry = entry

@@ -1,5 +1,6 @@
 // `cistern export` and `import`: writes stored responses to an HTTP archive (HAR 1.2), and reads them from one.
 
+import Administration
 import Archives
 import ArgumentParser
 import CSystem
@@ -204,8 +205,11 @@ struct Import: AdminCommand {
 
     @OptionGroup var options: AdminOptions
 
+    private static let tooLong = "too_long"
+
     /// Advice for omitted entries, by reason.
     private static let sentences = [
+        tooLong: "longer than \(AdminInterface.contentLimitBytes >> 20) MiB in the archive",
         "other_origin": "the origin is no API's upstream; --origin imports it",
         "other_path": "its path belongs to no API, or to another one",
         "unknown_api": "it was exported from an API that does not exist here; select an API with --api",
@@ -237,7 +241,13 @@ struct Import: AdminCommand {
                 StandardError.write("cistern: \(file): \(reader.mistake(what, in: index))\n")
                 continue
             }
-            let response = try client.value("POST", "entries", arguments, content: entry.serialized())
+            let content = entry.serialized()
+            guard content.count <= AdminInterface.contentLimitBytes else {
+                omitted[Self.tooLong, default: 0] += 1
+                StandardError.write("cistern: \(file): \(reader.mistake("the entry is too long", in: index))\n")
+                continue
+            }
+            let response = try client.value("POST", "entries", arguments, content: content)
             if let reason = response["reason"]?.string { omitted[reason, default: 0] += 1 } else { imported += 1 }
         }
         print("\(imported) of \(reader.count) responses stored")
