@@ -29,8 +29,10 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
     let patience: PatienceLine<SharedSearch>
     var renewal: LoopTimer?
     var waitingForNodes = 0
-    /// False once the engine has refused PTTL.
-    var mayReadExpiry = true
+    /// When the engine last refused PTTL: milliseconds of the loop's clock; nil if it has not.
+    private var expiryRefusedAt: Int64?
+    /// Interval between attempts to use PTTL after a refusal, in milliseconds.
+    private static let expiryRetryMilliseconds: Int64 = 60_000
     private var mapTimer: LoopTimer?
     /// True while round trips to the engine take longer than the lookup timeout. Misses are not looked up then.
     public private(set) var isSlow = false
@@ -176,6 +178,16 @@ public final class FleetLevel: FleetStorage, @unchecked Sendable {
         let ready = waiters.filter(\.left.isEmpty)
         waiters.removeAll(where: \.left.isEmpty)
         for waiter in ready { waiter.resume() }
+    }
+
+    /// False for a while after the engine has refused PTTL.
+    var mayReadExpiry: Bool {
+        expiryRefusedAt.map { loop.time.monotonicMilliseconds - $0 >= Self.expiryRetryMilliseconds } ?? true
+    }
+
+    func noteExpiryRefused() {
+        expiryRefusedAt = loop.time.monotonicMilliseconds
+        node.noteExpiryRefused()
     }
 
     static let offerPatience: Int64 = 1_000

@@ -23,6 +23,7 @@ public final class FleetNode: Sendable {
     private let watch = Mutex(EngineWatch())
     private let slow = Mutex<Set<ObjectIdentifier>>([])
     private let rejection = Mutex<(current: EngineFailure?, logged: Set<EngineFailure>)>((nil, []))
+    private let hasLoggedExpiry = Mutex(false)
     private let upstreams = Mutex<[String: String]>([:])
     private let logger: Logger
 
@@ -107,6 +108,17 @@ public final class FleetNode: Sendable {
         }
         guard isNew, let failure else { return }
         logger.warning("responses of this node are not shared: the engine \(failure.sentence(fleet: settings.name))")
+    }
+
+    /// Logs once that the engine refuses PTTL.
+    func noteExpiryRefused() {
+        let isNew = hasLoggedExpiry.withLock { hasLogged in
+            defer { hasLogged = true }
+            return !hasLogged
+        }
+        guard isNew else { return }
+        let sentence = EngineFailure.commandForbidden.sentence(fleet: settings.name)
+        logger.warning("a value in place of a lease delays misses by cache.collapse_wait: the engine \(sentence)")
     }
 
     private func logNews(_ news: EngineWatch.News) {

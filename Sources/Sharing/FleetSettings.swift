@@ -45,7 +45,8 @@ extension FleetSettings {
         return [
             command(["PING"]), command(["TIME"]), command(["SET"], [key, []] + options), command(["GET"], [key]),
             command(["UNLINK"], [key]),
-            command(["EXISTS"], [key]), command(["XINFO", "STREAM"], [key], named: "XINFO STREAM"),
+            command(["EXISTS"], [key]), command([CheckedCommand.expiry], [key]),
+            command(["XINFO", "STREAM"], [key], named: "XINFO STREAM"),
             command(["XREAD", "COUNT", "1", "STREAMS"], [key, Array("0".utf8)]),
             // NOMKSTREAM: the command has no effect if the stream does not exist.
             command(["XADD"], [key] + ["NOMKSTREAM", "*", "k", "h"].map { Array($0.utf8) }),
@@ -93,6 +94,8 @@ extension FleetSettings {
 public struct CheckedCommand: Sendable {
     public let name: String
     public let command: EngineCommand
+    /// Name of the only command that nodes can do without. Users of the engine that were made for earlier versions lack this right.
+    public static let expiry = "PTTL"
 }
 
 /// Keys of a record and of its lease, in one Cluster slot.

@@ -93,8 +93,7 @@ final class SharedSearch {
     }
 
     private func noteExpiry(_ reply: EngineReply) {
-        // Users of the engine that were made for earlier versions lack this right.
-        if reply.failure == .commandForbidden { level.mayReadExpiry = false }
+        if reply.failure == .commandForbidden { level.noteExpiryRefused() }
         guard lease == .ofAnother, let left = reply.integer else { return }
         isExpiryKnown = left >= 0
         lease = lease.left(left)

@@ -13,6 +13,8 @@ struct EngineFacts {
     var info: [String: String] = [:]
     /// Commands that the ACL denies to the user.
     var forbidden: [String] = []
+    /// Whether the ACL denies `CheckedCommand.expiry`.
+    var isExpiryForbidden = false
     /// Whether the user may use the commands, but not with the fleet's keys.
     var isKeyForbidden = false
     /// Whether clients without a password have access.
@@ -133,6 +135,9 @@ struct EngineFindings {
             mistakes.append(
                 "share.fleet: at \(names(keyless)) the user may not access the keys of this fleet: its ACL needs ~cistern:\(fleet):*")
         }
+        warn(
+            facts.filter(\.isExpiryForbidden), "the user may not use \(CheckedCommand.expiry)",
+            "a value in place of a lease delays misses by cache.collapse_wait. Add +pttl to its ACL")
         // One line for all servers with equal permissions.
         for lacking in Set(facts.map(\.forbidden)).sorted(by: { $0.count > $1.count }) where !lacking.isEmpty {
             let some = facts.filter { $0.forbidden == lacking }

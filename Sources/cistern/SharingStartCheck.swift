@@ -132,6 +132,7 @@ private final class EngineQuestions {
         ask(server, commands.map(\.command)) { [self] replies in
             for (command, reply) in zip(commands, replies) {
                 switch reply.failure {
+                case .commandForbidden where command.name == CheckedCommand.expiry: facts[index].isExpiryForbidden = true
                 case .commandForbidden: facts[index].forbidden.append(command.name)
                 case .keyForbidden: facts[index].isKeyForbidden = true
                 default: break

@@ -156,6 +156,9 @@ struct FleetDocumentTests {
             administer(redis, "ACL SETUSER cistern +\(right)")
         }
         #expect(try check(try settings("a", [redis])).status == 0)
+        administer(redis, "ACL SETUSER cistern -pttl")
+        let slower = try check(try settings("a", [redis]))
+        #expect(slower.status == 0 && slower.text.contains("the user may not use PTTL at 127.0.0.1:"), "\(slower.text)")
     }
 
     /// A single server with all slots.
