@@ -1,7 +1,8 @@
 // A client's HTTP/1.1 connection: reads requests one after the other, passes each to the receiver, and continues when its response has
 // ended. This file contains the reading side and the lifecycle; `ClientConnection+Response.swift` is the writing side. Tricky: a response
 // may end while its request is still being handled (a hit), or much later. `isHandling` distinguishes the two, so that pipelined requests
-// form a loop and never a recursion. A plain hit needs no `epoll_ctl` and no timer.
+// form a loop and never a recursion. That loop has a time limit (`InputTurn`); the rest of the input waits for the next round of the event
+// loop. A plain hit needs no `epoll_ctl` and no timer.
 
 import Figures
 import Glibc
@@ -29,6 +30,8 @@ public final class ClientConnection: AcceptedConnection, PushingConnection {
     private(set) var isHandling = false
     /// Whether a read of the transport's buffered input is scheduled for the next round.
     private var isReadQueued = false
+    /// Whether the rest of `input` waits for the next round. Nothing is read or handled before that.
+    private var isTurnQueued = false
     var exchange: (any ClientExchange)? { willSet { table.counters.followExchange(from: exchange, to: newValue) } }
     /// Deadline for reading, in milliseconds of the loop's clock; 0 if there is none now.
     private var readDeadline: Int64 = 0
@@ -79,6 +82,7 @@ public final class ClientConnection: AcceptedConnection, PushingConnection {
     }
 
     private func read() {
+        if isTurnQueued { return }
         guard state.mayRead else { return updateInterest() }
         let buffer = table.readBuffer
         switch transport.receive(into: buffer) {
@@ -96,7 +100,7 @@ public final class ClientConnection: AcceptedConnection, PushingConnection {
     /// Schedules a read of input that the transport has buffered. Other connections are served first, because a client may send without
     /// end.
     private func readHeld() {
-        guard transport.holdsInput, state.mayRead, !isReadQueued else { return }
+        guard transport.holdsInput, state.mayRead, !isReadQueued, !isTurnQueued else { return }
         isReadQueued = true
         table.loop.inNextRound { [self] in
             isReadQueued = false
@@ -121,30 +125,49 @@ public final class ClientConnection: AcceptedConnection, PushingConnection {
 
     /// Handles bytes that were received earlier.
     private func handleInput() {
+        if isTurnQueued { return }
         let held = input
         input = []
         let consumed = held.withUnsafeBufferPointer { handle($0) }
         if consumed < held.count, !state.isClosed { input = Array(held[consumed...]) }
     }
 
-    /// Handles as many bytes as possible. Returns the number of bytes used.
+    /// Handles as many bytes as possible in one turn. Returns the number of bytes used.
     private func handle(_ bytes: UnsafeBufferPointer<UInt8>) -> Int {
         isHandling = true
         defer { isHandling = false }
         var position = 0
+        var turn = InputTurn(batchBegan: table.loop.batchMicroseconds)
         while position < bytes.count {
             switch state.phase {
             case .idle, .receivingHead:
+                guard turn.mayContinue() else {
+                    queueTurn()
+                    return position
+                }
                 guard let consumed = readHead(UnsafeBufferPointer(rebasing: bytes[position...])) else { return position }
                 position += consumed
             case .exchanging(let progress):
                 guard progress.takesContent else { return position }
+                guard turn.mayContinue() else {
+                    queueTurn()
+                    return position
+                }
                 readContent(bytes, &position)
             case .lingering, .closed:
                 return bytes.count
             }
         }
         return position
+    }
+
+    /// Schedules the rest of the input for the next round of the loop. A few bytes can carry hundreds of requests or of chunks.
+    private func queueTurn() {
+        isTurnQueued = true
+        table.loop.inNextRound { [self] in
+            isTurnQueued = false
+            resumeInput()
+        }
     }
 
     // MARK: The request
@@ -330,7 +353,7 @@ public final class ClientConnection: AcceptedConnection, PushingConnection {
     func resumeInput() {
         guard !isHandling, !state.isClosed else { return }
         if !input.isEmpty { handleInput() }
-        if state.isAwaitingRequest, state.hasInputEnded { return closeNow() }
+        if state.isAwaitingRequest, state.hasInputEnded, !isTurnQueued { return closeNow() }
         updateInterest()
     }
 
@@ -377,6 +400,7 @@ public final class ClientConnection: AcceptedConnection, PushingConnection {
 
     var clientWait: ClientWait? {
         switch state.phase {
+        case .idle where isTurnQueued: nil
         case .idle: ClientWait(kind: .request, deadline: readDeadline)
         case .receivingHead, .lingering: ClientWait(kind: .opening, deadline: readDeadline)
         case .exchanging where writeDeadline > 0: ClientWait(kind: .slow, deadline: writeDeadline)
