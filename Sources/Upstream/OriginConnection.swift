@@ -43,6 +43,8 @@ final class OriginConnection: EventHandler {
     private var held: [UInt8]?
     /// False after the peer closed the connection while reading is paused, because the kernel would report that repeatedly.
     private var isWatched = true
+    /// Whether content is sent at the end of the batch of events.
+    private var isSendQueued = false
     /// True if TLS must write before it can continue reading, or read before it can continue writing.
     private var readWaitsForWrite = false
     private var writeWaitsForRead = false
@@ -54,6 +56,8 @@ final class OriginConnection: EventHandler {
     private static let sentBytesPerEvent = 1 << 20
     /// Maximum length of request content that the peer's kernel accepts even if the peer does not read.
     private static let acceptedBytes = 32 * 1024
+    /// Length in bytes below which chunks of a response that arrive together are passed on in one piece.
+    private static let smallChunkBytes = 1024
 
     init(_ stream: ByteStream, _ times: TransferTimes, _ connections: OriginConnections) {
         self.stream = stream
@@ -138,8 +142,16 @@ final class OriginConnection: EventHandler {
     }
 
     /// Continues after more of the request's content, or its end, has become available.
-    func sendMore(for transfer: Transfer) {
-        if carries(transfer) { resumeSending() }
+    /// - Parameter atOnce: false to send at the end of the batch of events, so that its small pieces need one system call.
+    func sendMore(for transfer: Transfer, atOnce: Bool) {
+        guard carries(transfer) else { return }
+        if atOnce { return resumeSending() }
+        guard !isSendQueued else { return }
+        isSendQueued = true
+        connections.loop.atEndOfBatch { [self] in
+            isSendQueued = false
+            resumeSending()
+        }
     }
 
     /// Whether the whole request of the current transfer was sent.
@@ -289,8 +301,19 @@ final class OriginConnection: EventHandler {
     private func deliver(_ bytes: Span<UInt8>, to transfer: Transfer) {
         if reader.isInContent, !transfer.offerContent() { return hold(bytes, of: transfer) }
         var position = 0
+        var small: [UInt8] = []
         repeat {
-            switch reader.next(bytes, &position) {
+            let event = reader.next(bytes, &position)
+            if case .content(let range) = event, range.count < Self.smallChunkBytes, position < bytes.count {
+                small.append(copying: bytes.extracting(range))
+                continue
+            }
+            if !small.isEmpty {
+                transfer.receiver?.transfer(transfer, content: small.span)
+                guard carries(transfer) else { return }
+                small.removeAll(keepingCapacity: true)
+            }
+            switch consume event {
             case .needsMore: return
             case .headLines: transfer.noteHeadLines()
             case .informational(let head): transfer.take(informational: head)

@@ -129,7 +129,7 @@ public final class Transfer {
     public func write(_ bytes: Span<UInt8>) -> Bool {
         client.loop.assertOnLoop()
         guard !progress.hasEnded else { return true }
-        if content.append(bytes) { sendMore() }
+        if content.append(bytes) { sendMore(atOnce: bytes.count >= Self.pieceBytes) }
         return !content.holdFlowBack(isQueued: isQueued)
     }
 
@@ -153,10 +153,11 @@ public final class Transfer {
         measuredBytes = content.takenBytes
     }
 
-    private func sendMore() {
+    /// - Parameter atOnce: whether an HTTP/1.1 connection sends the content now, not at the end of the batch of events.
+    private func sendMore(atOnce: Bool = true) {
         switch carrier {
         case .none, .queue, .attempt: break
-        case .connection(let connection): connection.sendMore(for: self)
+        case .connection(let connection): connection.sendMore(for: self, atOnce: atOnce)
         case .exchange(let exchange): exchange.connection.sendMore(for: exchange)
         }
     }

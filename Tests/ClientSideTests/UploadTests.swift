@@ -216,6 +216,48 @@ struct StreamedUploadTests {
         #expect(try play.request("POST", "/b", content: "").text.hasSuffix("|0"))
     }
 
+    @Test("tiny chunks that arrive together are forwarded together", .http1Protocols)
+    func tinyChunks() throws {
+        let play = try ProxyPlay(echo()) { ($0.downstream.requestBufferBytes, $0.downstream.requestBuffersBytes) = (0, 0) }
+        // Establishes the upstream connection.
+        #expect(try play.get("/first").status == 200)
+        let client = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        let content = (0..<5_000).map { UInt8(ascii: "a") + UInt8($0 % 26) }
+        let chunks = content.map { "1\r\n\(Character(Unicode.Scalar($0)))\r\n" }
+        client.send(chunks.joined() + "0\r\n\r\n")
+        #expect(client.readResponse()?.status == 200)
+        let upload = try #require(play.origin.requests.last)
+        #expect(upload.content == Array("a".utf8) + content)
+        #expect(upload.chunks < 1_000)
+    }
+
+    @Test("content in random pieces arrives complete and in order", .http1Protocols)
+    func randomChunks() throws {
+        let play = try ProxyPlay(echo()) { ($0.downstream.requestBufferBytes, $0.downstream.requestBuffersBytes) = (0, 0) }
+        for seed in 0..<4 {
+            var random = SeededGenerator(seed: UInt64(seed))
+            var (content, wire): ([UInt8], [UInt8]) = ([], [])
+            for _ in 0..<300 {
+                let isLong = random.isTrue(oneIn: 20)
+                let piece = [UInt8](repeating: UInt8(random.below(256)), count: 1 + random.below(isLong ? 40_000 : 20))
+                content += piece
+                wire += Array("\(String(piece.count, radix: 16))\r\n".utf8)
+                wire += piece
+                wire += Array("\r\n".utf8)
+            }
+            wire += Array("0\r\n\r\n".utf8)
+            let client = try play.client(sending: "POST /\(seed) HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while !wire.isEmpty {
+                let count = min(wire.count, 1 + random.below(100_000))
+                client.send(Array(wire[..<count]))
+                wire.removeFirst(count)
+            }
+            #expect(client.readResponse()?.status == 200)
+            #expect(play.origin.requests.last?.content == content, "seed \(seed)")
+        }
+    }
+
     @Test("streaming uploads of one client use at most half of the connections, so other requests always get one")
     func half() throws {
         let play = try ProxyPlay(echo()) {

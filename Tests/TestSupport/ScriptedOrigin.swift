@@ -12,6 +12,8 @@ package struct OriginRequest: Sendable {
     package var line: String
     package var fields: [(name: String, value: String)]
     package var content: [UInt8]
+    /// Number of chunks with content; 0 without chunked coding.
+    package var chunks = 0
     /// Number of the origin's connection that carried the request, from 1.
     package var connection = 0
     /// HTTP/2: names of the fields that must never be indexed (RFC 7541 §6.2.3).
@@ -388,6 +390,7 @@ private struct RequestReader {
             while let line = take(through: "\r\n"), let size = Int(line.prefix { $0.isHexDigit }, radix: 16), let piece = take(size + 2) {
                 request.content += piece.dropLast(2)
                 if size == 0 { return true }
+                request.chunks += 1
             }
             return false
         }
