@@ -44,15 +44,15 @@ public enum Invalidation {
         case nothing
         /// Stored responses are removed, because they predate a change.
         case takesOut
-        /// Stored responses become stale and remain. The response may come from a login page or a captive portal, so it is unknown whether
-        /// the upstream received the request. Or it may have performed the write although it failed. Or it refused the write, may not know
-        /// its method, or may have performed a read that a field names.
+        /// Stored responses become stale and remain. The response may come from a login page, a captive portal or a failing gateway, so it is
+        /// unknown whether the upstream received the request. Or it may have performed the write although it failed. Or it refused the write,
+        /// may not know its method, or may have performed a read that a field names.
         case makesStale
     }
 
     /// - Parameters:
     ///   - response: nil if none arrived, although a part of the request was sent.
-    ///   - isRefused: whether the content reports errors in place of a result.
+    ///   - isRefused: whether the content reports errors in place of a result, or would count as a failure in response to a GET.
     public static func effect(
         of response: ResponseHead?, isRefused: Bool = false, to request: RequestHead, origin: UpstreamOrigin,
         _ settings: CachePolicySettings
@@ -68,17 +68,9 @@ public enum Invalidation {
         {
             return .makesStale
         }
-        if response.status.isRedirection {
-            guard let location = response.fields.first(.location),
-                !Redirection.staysWithin(origin, location, from: request)
-            else { return .takesOut }
-            return .makesStale
-        }
-        // If only JSON is stored, the API is expected not to respond with HTML, unless the client accepts HTML explicitly.
-        guard !settings.keepsAny, !response.status.forbidsContent, let type = MediaType(of: response.fields), type.isHTML,
-            !Accepting.names(type, in: request.fields)
-        else { return .takesOut }
-        return .makesStale
+        let location = response.status.isRedirection ? response.fields.first(.location) : nil
+        if let location, !Redirection.staysWithin(origin, location, from: request) { return .makesStale }
+        return LastGood.isAmbiguous(response, to: request, keepsAny: settings.keepsAny) ? .makesStale : .takesOut
     }
 
     private static func isSuccess(_ response: ResponseHead, to method: Method) -> Bool {

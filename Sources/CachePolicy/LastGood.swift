@@ -89,6 +89,17 @@ public enum LastGood {
         }
     }
 
+    /// Returns whether a successful response to a write may come from a failing gateway: its head would be a fault in response to a GET. A
+    /// write has no stored response to compare with, so only HTML and descriptions of errors are unexpected types.
+    /// - Parameter keepsAny: whether responses of any type are stored, so that HTML is expected.
+    static func isAmbiguous(_ response: ResponseHead, to request: RequestHead, keepsAny: Bool) -> Bool {
+        if response.isErrorAsSuccess { return true }
+        var expected = Copy()
+        // If only JSON is stored, the API is expected not to respond with HTML, unless the client accepts HTML explicitly.
+        expected.isHTML = keepsAny || MediaType(of: response.fields).map { Accepting.names($0, in: request.fields) } ?? false
+        return faultOfHead(response, beside: expected, to: request, strictness: .rescue) != nil
+    }
+
     /// Returns what is unexpected about a response that its client can use; nil if nothing is. The stored response is served instead only
     /// if a gateway fails (`Crowds`).
     /// - Parameters:

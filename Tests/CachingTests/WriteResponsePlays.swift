@@ -14,7 +14,7 @@ struct WriteResponsePlays {
         try play.get(target)["Cache-Status"]?.contains("; hit") == true
     }
 
-    @Test("a 304 or 206 to a write is passed on and invalidates the target", .upstreams, arguments: ["POST", "PUT", "DELETE", "FROB"])
+    @Test("a 304 or 206 to a write is passed on and makes the target stale", .upstreams, arguments: ["POST", "PUT", "DELETE", "FROB"])
     func unasked(method: String) throws {
         let origin = ScriptedOrigin { request in
             if request.method == "GET" { return [Self.good] }

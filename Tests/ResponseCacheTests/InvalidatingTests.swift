@@ -39,6 +39,9 @@ struct InvalidatingTests {
         (307, [("Location", "http://upstream.test/oauth/authorize")], [], true),
         (200, [html], [], true),
         (200, [html], [("Accept", "*/*")], true),
+        (302, [("Location", "/maintenance")], [], true),
+        (304, [], [], true),
+        (200, [("Content-Type", "application/problem+json")], [], true),
         (201, [html], [("Accept", "text/html, */*;q=0.8")], false),
         (303, [("Location", "/a/1")], [], false),
         (302, [("Location", "http://upstream.test/done")], [], false),
@@ -48,7 +51,7 @@ struct InvalidatingTests {
     ]
 
     @Test(
-        "a write answered by a login page or captive portal makes responses stale; strict mode removes them",
+        "a write answered by a login page, captive portal or failing gateway makes responses stale; strict mode removes them",
         arguments: answers.indices, Strictness.allCases)
     func ambiguousWrite(row: Int, strictness: Strictness) throws {
         let row = Self.answers[row]
