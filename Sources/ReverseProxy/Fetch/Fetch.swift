@@ -173,8 +173,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         status = head.status
         guard isUnjudged || mustHold(hasUnwrittenMarks: hasUnwrittenMarks) else { return use(head, of: transfer) }
         response = head
-        held = HeldResponse(isUnjudged: isUnjudged)
-        if !isUnjudged { waitForMarks(transfer) }
+        let held = HeldResponse(isUnjudged: isUnjudged)
+        self.held = held
+        if isUnjudged { limitWait(for: held) } else { waitForMarks(transfer) }
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
