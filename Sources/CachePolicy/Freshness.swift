@@ -52,9 +52,11 @@ public enum Freshness {
         max(0, now.milliseconds - stored.responseTime.milliseconds) / 1000
     }
 
-    /// Seconds for which the response has been stale; at most the time since its arrival, because the upstream's clock may be behind.
+    /// Seconds for which the response has been stale. Before its arrival, only its Age counts, because the upstream's clock may be behind.
     public static func localStaleness(of stored: StoredMetadata, now: Timestamp) -> Int64 {
-        min(currentAge(of: stored, now: now) - max(0, stored.freshnessLifetime ?? 0), residentTime(of: stored, now: now))
+        let lifetime = max(0, stored.freshnessLifetime ?? 0)
+        let atArrival = max(0, stored.ageValue + responseDelay(of: stored) - lifetime)
+        return min(currentAge(of: stored, now: now) - lifetime, atArrival + residentTime(of: stored, now: now))
     }
 
     /// Time until which `currentAge` does not change, unless the clock is set back.

@@ -54,7 +54,9 @@ public enum RequestUse: Sendable, Equatable {
     case lookUpPart
 
     /// Fields that can prevent or limit the use of the store.
-    private static let conditionalFields: KnownFieldSet = [.range, .ifMatch, .ifUnmodifiedSince, .ifRange]
+    private static let conditionalFields: KnownFieldSet = [
+        .range, .ifMatch, .ifUnmodifiedSince, .ifRange, .ifNoneMatch, .ifModifiedSince,
+    ]
 
     public init(_ head: borrowing RequestHead, content: ContentFraming) {
         guard head.method.isRead else {
@@ -70,6 +72,9 @@ public enum RequestUse: Sendable, Equatable {
         if content != .none && content != .length(0) {
             // Content in GET has no defined meaning (RFC 9110 §9.3.1), so the response is for this request only.
             self = .bypass(.content)
+        } else if head.hasAny(of: [.ifNoneMatch, .ifModifiedSince]), OneTimeCredentials.maySignFields(fields) {
+            // Cistern's own conditions would make the signature invalid.
+            self = .bypass(.precondition)
         } else if fields.contains(.range), !hasOtherConditions, head.method == .get {
             self = .lookUpPart
         } else if hasOtherConditions || (fields.contains(.ifRange) && !fields.contains(.range)) {

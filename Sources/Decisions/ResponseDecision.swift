@@ -124,6 +124,8 @@ public struct ResponseFacts: ~Copyable {
             return status != 429 && LastGood.isTrouble(status) && hasOtherRescue() ? .fail(.serverError) : nil
         }
         guard mayRescue else { return nil }
+        // Forwarded at once: a long file must not be held until the stored JSON is served instead of it.
+        if status == 200, copy.flags.contains(.isJSON), LastGood.isFile(response) { return .stream(.contentType) }
         return fault(response, beside: copy, stored, seen).map { .fail($0) }
     }
 

@@ -110,7 +110,7 @@ struct RouteTests {
         #expect(RetryAfter.milliseconds(fields, now: Timestamp(seconds: 784_111_777)) == expected)
     }
 
-    @Test("a date in Retry-After is compared with the upstream's clock, not with this one", arguments: [-1_000_000, -60, 0, 7_200])
+    @Test("a date in Retry-After is compared with the upstream's clock, not with this one", arguments: [-80_000, -60, 0, 7_200])
     func retryAfterOfSkewedClock(skew: Int64) {
         var fields = Fields()
         fields.append(.retryAfter, "Sun, 06 Nov 1994 08:49:47 GMT")

@@ -163,6 +163,15 @@ struct ReuseTests {
         }
     }
 
+    @Test("a response that was stale in another cache is as stale at its arrival")
+    func staleAtArrival() {
+        var stored = StoredMetadata(requestTime: noon, responseTime: noon, date: noon)
+        (stored.freshnessLifetime, stored.ageValue) = (60, 1_000)
+        #expect(Freshness.localStaleness(of: stored, now: noon.after(5)) == 945)
+        stored.ageValue = 50
+        #expect(Freshness.localStaleness(of: stored, now: noon.after(5)) == -5)
+    }
+
     private func stored(_ lifetime: Int64?, _ flags: StoredFlags = []) -> StoredMetadata {
         var stored = StoredMetadata(requestTime: noon, responseTime: noon, date: noon)
         stored.freshnessLifetime = lifetime

@@ -69,7 +69,7 @@ struct WriteResponsePlays {
         Content("an unwanted value", "{\"error\":1}", isKept: true) { $0.mustNotHave = ["/error"] },
         Content("an unwanted value in chunks", "{\"error\":1}", isKept: true) { ($0.mustNotHave, $0.isChunked) = (["/error"], true) },
         Content("no unwanted value", "{\"a\":1}", isKept: false) { $0.mustNotHave = ["/error"] },
-        Content("a missing value", "{\"a\":1}", isKept: true) { $0.mustHave = ["/data"] },
+        Content("a missing value", "{\"a\":1}", isKept: false) { $0.mustHave = ["/data"] },
         Content("a required value", "{\"data\":2}", isKept: false) { $0.mustHave = ["/data"] },
     ]
 

@@ -129,6 +129,19 @@ struct LastGoodTests {
 
     // MARK: Several media types
 
+    @Test("a file instead of JSON is passed on while it arrives, and the JSON is kept")
+    func file() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
+        _ = try play.get("/a")
+        play.origin.react { _ in [.answer("%PDF", type: "application/pdf")] }
+        for _ in 0..<2 {
+            let response = try play.get("/a")
+            #expect(response.text == "%PDF" && response["Cache-Status"] == "cistern; fwd=stale")
+        }
+        play.origin.down()
+        #expect(try play.get("/a").text == Self.good)
+    }
+
     @Test("a media type requested by name is passed on, and the stored response is kept", arguments: [true, false])
     func forms(keepsAny: Bool) throws {
         let play = try ProxyPlay(

@@ -1,5 +1,5 @@
 // Makes the upstream request for an exchange or a background fetch. Cistern's own conditions replace those of the client, and only content
-// codings that Cistern can decode are accepted. The client's fields remain if they may be signed.
+// codings that Cistern can decode are accepted.
 
 import CachePolicy
 import Decisions
@@ -64,9 +64,7 @@ final class UpstreamRequests {
         fields.translateTags(in: .ifMatch, current: fetches.cache?.currentTag(for: head))
         fields.translateTags(in: .ifNoneMatch)
         if records.namesRequests, requestIDs.isSent, let name = records.ids.name(of: head) { fields.set(.xRequestID, name) }
-        if let fetchTarget = request.fetchTarget, !OneTimeCredentials.maySignFields(head.fields) {
-            prepareForStore(&fields, request.found, head, fetchTarget)
-        }
+        if let fetchTarget = request.fetchTarget { prepareForStore(&fields, request.found, head, fetchTarget) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         if body.framing == .tunnel, let offered = routes.upgrade(head) {
             fields.append(.connection, "Upgrade")

@@ -6,6 +6,7 @@ import CachePolicy
 import ContentCodings
 import HTTPCore
 import JSON
+import Reactor
 import Upstream
 
 extension Fetch {
@@ -66,8 +67,9 @@ extension Fetch {
     private func hasFault(_ response: ResponseHead, _ held: HeldResponse) -> Bool {
         guard case .ended(let isDelimited)? = held.end else { return false }
         let limit = context.rules.examinedAtOnceBytes
+        // `must_have` describes responses to reads only.
         var demands = GoodResponse()
-        (demands.mustHave, demands.mustNotHave) = (good.mustHave, good.mustNotHave)
+        demands.mustNotHave = good.mustNotHave
         var arrived = ContentExamination.Arrived(
             held.content, ContentCoding(response.fields), isJSON: true, nil, isDelimited: isDelimited, reading: context.rules.reading)
         arrived.extendsASCII = MediaType.extendsASCII(response.fields)
