@@ -69,7 +69,7 @@ public enum Invalidation {
             return .makesStale
         }
         let location = response.status.isRedirection ? response.fields.first(.location) : nil
-        if let location, !Redirection.staysWithin(origin, location, from: request) { return .makesStale }
+        if let location, !Redirection.staysWithin(origin, location, from: request, status: response.status) { return .makesStale }
         return LastGood.isAmbiguous(response, to: request, keepsAny: settings.keepsAny) ? .makesStale : .takesOut
     }
 

@@ -18,10 +18,14 @@ public enum OneTimeCredentials {
         return isOneTime(value)
     }
 
-    /// Returns whether a signature may cover fields of the request, so that a changed field would make it invalid: that of an authentication
-    /// scheme, or an HTTP message signature (RFC 9421).
-    public static func maySignFields(_ fields: Fields) -> Bool {
-        fields.contains(named: "signature-input") || fields.first(.authorization).map(isOneTime) == true
+    /// Returns whether a signature covers the request's conditions, so that other conditions would make it invalid. AWS (SignedHeaders) and
+    /// HTTP message signatures (RFC 9421) name the covered fields.
+    static func signConditions(in fields: Fields) -> Bool {
+        let signed = fields.all(named: "signature-input") + (fields.first(.authorization).map { isOneTime($0) ? [$0] : [] } ?? [])
+        return signed.contains { value in
+            let names = String(decoding: value, as: UTF8.self).lowercased()
+            return names.contains("if-none-match") || names.contains("if-modified-since")
+        }
     }
 
     /// A DPoP proof (RFC 9449 §4.2) is made for one request; the token sent with it does not change.

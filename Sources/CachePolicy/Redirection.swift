@@ -4,14 +4,16 @@
 import HTTPCore
 
 enum Redirection {
-    /// Returns whether a reference leads to a resource of this upstream that does not look like a login, an error page or a start page.
-    /// A redirect to the requested path leads to no page.
-    static func staysWithin(_ upstream: UpstreamOrigin, _ location: ArraySlice<UInt8>, from request: RequestHead) -> Bool {
+    /// Returns whether a redirect in response to a write leads to a resource of this upstream that does not look like a login, an error page
+    /// or a start page. A redirect to the requested path leads to no page. A 303 is the usual response to a write, not that of a gateway.
+    static func staysWithin(
+        _ upstream: UpstreamOrigin, _ location: ArraySlice<UInt8>, from request: RequestHead, status: Status
+    ) -> Bool {
         guard let target = target(of: location, upstream, from: request) else { return false }
         let (path, own) = (target.prefix { !isMark($0) }, request.pathAndQuery.prefix { !isMark($0) })
         let way = Way(path, from: own)
         guard !looksLikeLogin(target, way, [], from: request, upstream) else { return false }
-        return !looksLikePage(way) || path == own
+        return status == 303 || !looksLikePage(way) || path == own
     }
 
     /// Returns whether a redirect leads to a login or a start page.

@@ -72,7 +72,7 @@ public enum RequestUse: Sendable, Equatable {
         if content != .none && content != .length(0) {
             // Content in GET has no defined meaning (RFC 9110 §9.3.1), so the response is for this request only.
             self = .bypass(.content)
-        } else if head.hasAny(of: [.ifNoneMatch, .ifModifiedSince]), OneTimeCredentials.maySignFields(fields) {
+        } else if head.hasAny(of: [.ifNoneMatch, .ifModifiedSince]), OneTimeCredentials.signConditions(in: fields) {
             // Cistern's own conditions would make the signature invalid.
             self = .bypass(.precondition)
         } else if fields.contains(.range), !hasOtherConditions, head.method == .get {

@@ -124,9 +124,14 @@ public struct ResponseFacts: ~Copyable {
             return status != 429 && LastGood.isTrouble(status) && hasOtherRescue() ? .fail(.serverError) : nil
         }
         guard mayRescue else { return nil }
-        // Forwarded at once: a long file must not be held until the stored JSON is served instead of it.
-        if status == 200, copy.flags.contains(.isJSON), LastGood.isFile(response) { return .stream(.contentType) }
-        return fault(response, beside: copy, stored, seen).map { .fail($0) }
+        if let fault = fault(response, beside: copy, stored, seen) { return .fail(fault) }
+        // Forwarded at once: a long file must not be held until the stored response is served instead of it.
+        return isFile(response, insteadOf: copy, stored) ? .stream(.contentType) : nil
+    }
+
+    private func isFile(_ response: ResponseHead, insteadOf copy: StoredMetadata, _ stored: Span<UInt8>) -> Bool {
+        guard strictness == .rescue, status == 200, LastGood.isFile(response) else { return false }
+        return LastGood.isOfOtherType(response, than: LastGood.Copy(copy, head: stored, beside: response))
     }
 
     private func answersConditions(_ response: ResponseHead, _ stored: Span<UInt8>) -> ResponseDecision? {

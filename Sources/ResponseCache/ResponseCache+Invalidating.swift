@@ -10,7 +10,7 @@ extension ResponseCache {
     /// Invalidates the stored responses that a write may have changed.
     /// - Parameters:
     ///   - response: response to the write; nil if none arrived, although a part of the request was sent.
-    ///   - isRefused: whether its content reports errors in place of a result, or would count as a failure in response to a GET.
+    ///   - isRefused: whether its content reports errors in place of a result.
     ///   - sparingTarget: whether the route declares that writes do not invalidate the target itself.
     ///   - withCollection: whether the route declares that a write to a member invalidates its collection.
     /// - Returns: whether the write may have changed anything.

@@ -28,7 +28,7 @@ struct WriteEffectTests {
         "https://portal.test/a",
     ]
 
-    private static let redirects = ([302, 303, 307] as [UInt16]).flatMap { status in
+    private static let redirects = ([302, 307] as [UInt16]).flatMap { status in
         pages.map { Row(status, "Location: \($0)", isAmbiguous: true) }
     }
 
@@ -37,7 +37,8 @@ struct WriteEffectTests {
             // Results of a write at the same API.
             Row(303, "Location: /users/2", isAmbiguous: false),
             Row(302, "Location: http://o:1/results/1?x", isAmbiguous: false),
-            Row(303, "Location: /users/1", isAmbiguous: false),
+            Row(303, "Location: /users/1", isAmbiguous: false), Row(303, "Location: /", isAmbiguous: false),
+            Row(303, "Location: /errors", isAmbiguous: false), Row(303, "Location: /login", isAmbiguous: true),
             Row(303, "Location: /?done", isAmbiguous: false) { $0.target = "/" },
             Row(303, "Location: /errors/7", isAmbiguous: false) { $0.target = "/errors" },
             Row(301, "", isAmbiguous: false),

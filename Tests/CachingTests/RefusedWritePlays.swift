@@ -45,7 +45,7 @@ struct RefusedWritePlays {
         Row("errors of a part", "{\"errors\":[{}],\"data\":{\"a\":null}}", isKept: false),
         Row("errors of a part of a batch", "[\(errors),{\"data\":{\"a\":1}}]", isKept: false),
         Row("no content", "", isKept: false),
-        Row("invalid JSON", "{\"errors\":[{}]", isKept: true),
+        Row("invalid JSON", "{\"errors\":[{}]", isKept: false),
         Row("truncated errors", "{\"errors\":[{}]", isKept: false) { $0.isCut = true },
         Row("errors, with policy strict", errors, isKept: false) { $0.strictness = .strict },
     ]

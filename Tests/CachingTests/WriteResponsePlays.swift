@@ -1,7 +1,6 @@
 // Tests of responses to writes: each is passed on, whatever its status, and invalidates every spelling of the target.
 
 import CachePolicy
-import JSON
 import Reactor
 import ReverseProxy
 import TestSupport
@@ -34,73 +33,6 @@ struct WriteResponsePlays {
         #expect(part.status == 206 && part.text == "{\"part\":1}" && part["Content-Range"] == "bytes 0-9/20")
         for target in ["/a", "/b"] { #expect(try !isHit(play, target)) }
         #expect(try play.metric("cistern_upstream_up") == 1)
-    }
-
-    struct Content: Sendable, CustomTestStringConvertible {
-        let testDescription: String
-        let content: String
-        /// Whether the stored response remains for rescues.
-        let isKept: Bool
-        var type = "application/json"
-        var isChunked = false
-        var mustHave: [String] = []
-        var mustNotHave: [String] = []
-        var strictness = Strictness.rescue
-
-        init(_ name: String, _ content: String, isKept: Bool, _ change: (inout Content) -> Void = { _ in }) {
-            (testDescription, self.content, self.isKept) = (name, content, isKept)
-            change(&self)
-        }
-
-        var step: OriginStep {
-            guard isChunked else { return .answer(content, type: type) }
-            let chunk = "\(String(content.utf8.count, radix: 16))\r\n\(content)\r\n0\r\n\r\n"
-            return .send("HTTP/1.1 200 OK\r\nContent-Type: \(type)\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk)
-        }
-    }
-
-    private static let contents = [
-        Content("invalid JSON", "{\"a\":", isKept: true),
-        Content("invalid JSON in chunks", "maintenance", isKept: true) { $0.isChunked = true },
-        Content("invalid JSON, with policy strict", "{\"a\":", isKept: false) { $0.strictness = .strict },
-        Content("JSON", "{\"a\":1}", isKept: false), Content("JSON in chunks", "{\"a\":1}", isKept: false) { $0.isChunked = true },
-        Content("empty JSON", "", isKept: false), Content("a scalar", "1", isKept: false),
-        Content("plain text", "{\"a\":", isKept: false) { $0.type = "text/plain" },
-        Content("an unwanted value", "{\"error\":1}", isKept: true) { $0.mustNotHave = ["/error"] },
-        Content("an unwanted value in chunks", "{\"error\":1}", isKept: true) { ($0.mustNotHave, $0.isChunked) = (["/error"], true) },
-        Content("no unwanted value", "{\"a\":1}", isKept: false) { $0.mustNotHave = ["/error"] },
-        Content("a missing value", "{\"a\":1}", isKept: false) { $0.mustHave = ["/data"] },
-        Content("a required value", "{\"data\":2}", isKept: false) { $0.mustHave = ["/data"] },
-    ]
-
-    @Test("a response to a write whose content is bad makes the target stale, and a good one removes it", arguments: contents)
-    func content(row: Content) throws {
-        let good = OriginStep.json("{\"data\":1}", ["Cache-Control: max-age=600"])
-        let play = try ProxyPlay(ScriptedOrigin { $0.method == "GET" ? [good] : [row.step] }) {
-            $0.otherRoute.good.mustHave = row.mustHave.compactMap { JSONPointer($0) }
-            $0.otherRoute.good.mustNotHave = row.mustNotHave.compactMap { JSONPointer($0) }
-            $0.policy.strictness = row.strictness
-        }
-        _ = try play.get("/a")
-        #expect(try isHit(play, "/a"))
-        play.time.advance(by: .milliseconds(5))
-        #expect(try play.request("POST", "/a", content: "{}").text == row.content)
-        play.time.advance(by: .milliseconds(5))
-        play.origin.down()
-        #expect(try !isHit(play, "/a"))
-        #expect(try (play.get("/a").status == 200) == row.isKept)
-    }
-
-    @Test("a response to a write without a length is not held until its end")
-    func slowContent() throws {
-        let gate = Gate()
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.send(head + "4\r\n[1,2\r\n"), .pass(gate), .send("1\r\n]\r\n0\r\n\r\n")] })
-        let client = try play.client(sending: "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
-        #expect(client.readResponseHead()?.status == 200)
-        #expect(client.readChunk() == Array("[1,2".utf8))
-        gate.open()
-        #expect(client.readChunk() == Array("]".utf8))
     }
 
     @Test("a successful request with an unknown method makes the response stale, and a write removes it", arguments: ["FROB", "PUT"])

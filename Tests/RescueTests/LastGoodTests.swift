@@ -136,10 +136,22 @@ struct LastGoodTests {
         play.origin.react { _ in [.answer("%PDF", type: "application/pdf")] }
         for _ in 0..<2 {
             let response = try play.get("/a")
-            #expect(response.text == "%PDF" && response["Cache-Status"] == "cistern; fwd=stale")
+            #expect(response.text == "%PDF" && response["Cache-Status"]?.contains("fwd=stale") == true, "\(response)")
         }
         play.origin.down()
         #expect(try play.get("/a").text == Self.good)
+    }
+
+    @Test("JSON as an attachment replaces stored JSON, and invalid JSON leads to a rescue")
+    func attachment() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"id\":1}", ["Content-Disposition: attachment"])] })
+        _ = try play.get("/a")
+        play.origin.react { _ in [.json("{\"id\":2}", ["Content-Disposition: attachment"])] }
+        #expect(try play.get("/a").text == "{\"id\":2}")
+        play.origin.react { _ in [.json("{\"id\":", ["Content-Disposition: attachment"])] }
+        #expect(try play.get("/a").text == "{\"id\":2}")
+        play.origin.down()
+        #expect(try play.get("/a").text == "{\"id\":2}")
     }
 
     @Test("a media type requested by name is passed on, and the stored response is kept", arguments: [true, false])

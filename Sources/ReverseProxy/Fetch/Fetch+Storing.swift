@@ -92,7 +92,7 @@ extension Fetch {
     /// Invalidates what a write has changed.
     /// - Parameters:
     ///   - head: nil if no response arrived, although the request may have been sent.
-    ///   - isRefused: whether the content reports errors in place of a result, or would count as a failure in response to a GET.
+    ///   - isRefused: whether the content reports errors in place of a result.
     /// - Returns: whether the response must wait until the marks are in the store's files.
     func invalidate(after head: ResponseHead?, isRefused: Bool = false) -> Bool {
         guard !subject.head.method.isSafe, subject.fetchTarget == nil else { return false }

@@ -173,9 +173,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         status = head.status
         guard isUnjudged || mustHold(hasUnwrittenMarks: hasUnwrittenMarks) else { return use(head, of: transfer) }
         response = head
-        let held = HeldResponse(isUnjudged: isUnjudged)
-        self.held = held
-        if isUnjudged { limitWait(for: held) } else { waitForMarks(transfer) }
+        held = HeldResponse(isUnjudged: isUnjudged)
+        if !isUnjudged { waitForMarks(transfer) }
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
