@@ -52,7 +52,7 @@ public enum Invalidation {
 
     /// - Parameters:
     ///   - response: nil if none arrived, although a part of the request was sent.
-    ///   - isRefused: whether the content reports errors in place of a result, or would count as a failure in response to a GET.
+    ///   - isRefused: whether the content reports errors in place of a result.
     public static func effect(
         of response: ResponseHead?, isRefused: Bool = false, to request: RequestHead, origin: UpstreamOrigin,
         _ settings: CachePolicySettings

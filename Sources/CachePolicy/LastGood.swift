@@ -187,7 +187,7 @@ public enum LastGood {
         return !type.isEssence("text/plain") || !Accepting.namesJSON(in: request)
     }
 
-    /// Returns whether the response is a file, such as the result of a job whose state was JSON. Gateways respond with HTML or text.
+    /// Returns whether the response is a file, such as the result of a job. Login and error pages have other types.
     public static func isFile(_ response: ResponseHead) -> Bool {
         guard let type = MediaType(of: response.fields), !type.isHTML, !response.isErrorAsSuccess else { return false }
         let isAttachment = response.fields.all(named: "content-disposition").first?.prefix(10).equalsIgnoringCase("attachment") == true

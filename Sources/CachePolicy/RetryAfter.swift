@@ -4,8 +4,8 @@ import HTTPCore
 
 public enum RetryAfter {
     /// Milliseconds from now until the upstream accepts requests again; nil if the field is missing or invalid. A date in the past is 0.
-    /// A date is compared with the response's Date, because the upstream's clock may differ; not with that of another day, as in a static
-    /// response.
+    /// A date is compared with the response's Date, because the upstream's clock may differ. A Date that differs by a day or more is
+    /// ignored, because a static response has one that never changes.
     public static func milliseconds(_ fields: Fields, now: Timestamp) -> Int64? {
         guard let value = fields.first(.retryAfter) else { return nil }
         if let seconds = DeltaSeconds.parse(value) { return seconds * 1000 }

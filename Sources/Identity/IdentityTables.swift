@@ -21,7 +21,7 @@ public final class IdentityWrite: @unchecked Sendable {
 
     /// Called if no response will arrive, although the upstream may still process the request.
     /// - Parameter now: milliseconds of the monotonic clock.
-    /// - Returns: tables whose `endLosses` the caller must call after `lossMilliseconds`.
+    /// - Returns: tables for which the caller must call `endLosses` after `lossMilliseconds`.
     public func noteLoss(now: Int64) -> [LookedUpIdentities] { tables.filter { $0.noteLoss(ofWriteWith: tokens, now: now) } }
 
     deinit { for table in tables { table.endWrite(with: tokens, isWithoutEffect: isWithoutEffect) } }
@@ -52,7 +52,7 @@ public final class IdentityTables: Sendable {
     ///   - tokens: hashes of the tokens of the write; nil if it may have had any token.
     ///   - isLost: whether the other node received no response, so that the upstream may still process the write.
     ///   - now: milliseconds of the monotonic clock.
-    /// - Returns: tables whose `endLosses` the caller must call after `IdentityWrite.lossMilliseconds`.
+    /// - Returns: tables for which the caller must call `endLosses` after `IdentityWrite.lossMilliseconds`.
     public func followWrite(with tokens: [[UInt8]]?, isLost: Bool, now: Int64) -> [LookedUpIdentities] {
         let tables = all
         guard let tokens else {

@@ -451,7 +451,7 @@ public final class LookedUpIdentities: Sendable {
         }
     }
 
-    /// Ends the suspension of tokens whose lost writes the upstream no longer processes, and invalidates their results.
+    /// Ends the suspension of each token whose time has passed. Its term ends too, because the upstream may have processed the write late.
     /// - Parameter now: milliseconds of the monotonic clock.
     /// - Returns: milliseconds until the next call; nil if no token is left.
     public func endLosses(now: Int64) -> Int64? {

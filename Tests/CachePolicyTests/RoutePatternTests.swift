@@ -119,5 +119,7 @@ struct RouteTests {
         #expect(RetryAfter.milliseconds(fields, now: now) == 20_000)
         fields.append(.age, "5")
         #expect(RetryAfter.milliseconds(fields, now: now) == 15_000)
+        // The Date of a static response.
+        #expect(RetryAfter.milliseconds(fields, now: Timestamp(seconds: 784_111_777 + 1_000_000)) == 0)
     }
 }

@@ -34,7 +34,7 @@ struct WriteEffectTests {
 
     private static let rows =
         redirects + [
-            // Results of a write at the same API.
+            // Redirects to a result of the write.
             Row(303, "Location: /users/2", isAmbiguous: false),
             Row(302, "Location: http://o:1/results/1?x", isAmbiguous: false),
             Row(303, "Location: /users/1", isAmbiguous: false), Row(303, "Location: /", isAmbiguous: false),

@@ -206,7 +206,7 @@ struct SharedAuthorizedPlays {
 @Suite("Signed requests", .play, .clientProtocols)
 struct SignedRequestPlays {
     @Test(
-        "conditions that a signature may cover are forwarded unchanged, and the upstream's 304 confirms nothing",
+        "conditions that a signature covers are forwarded unchanged, and the upstream's 304 confirms nothing",
         arguments: [
             ("Authorization", "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=host;if-none-match, Signature=c"),
             ("Signature-Input", "sig=(\"if-none-match\");keyid=\"a\""),
@@ -228,5 +228,12 @@ struct SignedRequestPlays {
         let count = play.origin.requests.count
         _ = try play.get("/a")
         #expect(play.origin.requests.count == count + 1 && play.origin.requests.last?["If-None-Match"] == "\"1\"")
+    }
+    @Test("a request whose signature does not cover its conditions uses the store")
+    func notCovered() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] })
+        let fields = [("Signature-Input", "sig=(\"@method\" \"@path\");keyid=\"a\""), ("If-None-Match", "\"9\"")]
+        _ = try play.get("/a", fields)
+        #expect(try play.get("/a", fields)["Cache-Status"]?.contains("hit") == true)
     }
 }
